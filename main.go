@@ -1,0 +1,11 @@
+// Kinproc is a Kubernetes control plane in one process: an embedded etcd, and the aggregator, the core-like server and the server of
+// custom resources chained as in kube-apiserver.
+package main
+
+import (
+	"os"
+
+	"github.com/kinproc/kinproc/server/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:])) }
