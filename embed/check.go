@@ -1,0 +1,278 @@
+package embed
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-semver/semver"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/api/v3/version"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
+)
+
+// databaseLockWait is how long another process may hold the database file; etcd itself would wait for ever.
+const databaseLockWait = 100 * time.Millisecond
+
+// check finds what would make etcd end the process, or crash it, once it opens the directory: etcd trusts its files.
+// It reads all of the database and of the log, and returns the last entry that the log says is committed.
+func check(dir string, lg *zap.Logger) (committed uint64, err error) {
+	walDir, database := datadir.ToWALDir(dir), datadir.ToBackendFileName(dir)
+	for _, d := range []string{datadir.ToMemberDir(dir), datadir.ToSnapDir(dir), walDir} {
+		if info, err := os.Stat(d); err == nil && !info.IsDir() {
+			return 0, fmt.Errorf("%w: %s is not a directory", ErrCorrupt, d)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		} else if err == nil {
+			if err := fileutil.IsDirWriteable(d); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if err := fileutil.IsDirWriteable(dir); err != nil {
+		return 0, err
+	}
+	hasLog, hasDatabase := wal.Exist(walDir), fileutil.Exist(database)
+	switch {
+	case hasLog && !hasDatabase:
+		return 0, fmt.Errorf("%w: there is a log, but no database %s", ErrCorrupt, database)
+	case !hasLog && hasFiles(walDir):
+		return 0, fmt.Errorf("%w: %s holds no log of an etcd", ErrCorrupt, walDir)
+	}
+	if !hasDatabase {
+		return 0, nil
+	}
+	applied, err := checkDatabase(database)
+	if err != nil {
+		return 0, err
+	}
+	logged := uint64(0)
+	if hasLog {
+		if logged, committed, err = checkLog(walDir, lg); err != nil {
+			return 0, err
+		}
+	}
+	// etcd would take new entries for old ones, and drop them.
+	if logged < applied {
+		return 0, fmt.Errorf("%w: the log ends at entry %d, the database at %d", ErrCorrupt, logged, applied)
+	}
+	// A process was killed before it wrote the first entry: etcd would wait for ever for a cluster to join.
+	if hasLog && logged == 0 {
+		return 0, os.RemoveAll(walDir)
+	}
+	return committed, nil
+}
+
+// checkOwn refuses a directory that is not empty and has no data of etcd either.
+func checkOwn(dir string) error {
+	if fileutil.Exist(datadir.ToMemberDir(dir)) {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		// Left by a process that was killed early, by a check of the directory, or by a killed listener.
+		if name := e.Name(); name != lockName && name != ".touch" && name != socketName {
+			return fmt.Errorf("%w: %s", ErrForeign, name)
+		}
+	}
+	return nil
+}
+
+func hasFiles(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) > 0
+}
+
+// checkDatabase reads every page and returns the index of the last entry of the log that the database contains.
+// A page that lies outside of the file is a memory fault, which becomes an error here.
+func checkDatabase(path string) (applied uint64, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%w: %s: %s", ErrCorrupt, filepath.Base(path), firstLine(fmt.Sprint(r)))
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: databaseLockWait})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return 0, fmt.Errorf("%w by another process that holds %s open", ErrLocked, filepath.Base(path))
+	case errors.Is(err, fs.ErrPermission):
+		return 0, err
+	case err != nil:
+		return 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, filepath.Base(path), err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	err = db.View(func(tx *bbolt.Tx) error {
+		if info, err := os.Stat(path); err != nil {
+			return err
+		} else if info.Size() < tx.Size() {
+			return fmt.Errorf("%w: %s is cut off: %d bytes of %d", ErrCorrupt, filepath.Base(path), info.Size(), tx.Size())
+		}
+		if err := readEverything(tx); err != nil {
+			return err
+		}
+		if err := firstProblem(tx.Check()); err != nil {
+			return fmt.Errorf("%w: %s: %s", ErrCorrupt, filepath.Base(path), firstLine(err.Error()))
+		}
+		if err := checkVersion(tx); err != nil {
+			return err
+		}
+		applied = lastApplied(tx)
+		return checkMembers(tx)
+	})
+	return applied, err
+}
+
+func lastApplied(tx *bbolt.Tx) uint64 {
+	if b := tx.Bucket(schema.Meta.Name()); b != nil {
+		if v := b.Get(schema.MetaConsistentIndexKeyName); len(v) == 8 {
+			return binary.BigEndian.Uint64(v)
+		}
+	}
+	return 0
+}
+
+// firstProblem reads all of them: whoever reports them must not be left behind.
+func firstProblem(problems <-chan error) (first error) {
+	for err := range problems {
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// readEverything walks all buckets on this goroutine, where faults and panics are errors. bbolt's own check, which would miss nothing
+// either, starts others: so it comes second and reads nothing that was not read before.
+func readEverything(tx *bbolt.Tx) error {
+	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+		var previous []byte
+		return b.ForEach(func(k, v []byte) error {
+			if bytes.Compare(previous, k) > 0 {
+				return fmt.Errorf("%w: keys are out of order", ErrCorrupt)
+			}
+			previous = k
+			if len(v) > 0 {
+				_ = v[len(v)-1]
+			}
+			return nil
+		})
+	})
+}
+
+// checkVersion compares minor versions as etcd does: it can't read what a newer minor version wrote.
+func checkVersion(tx *bbolt.Tx) error {
+	own := semver.New(version.Version)
+	for _, at := range []struct{ bucket, key []byte }{
+		{schema.Meta.Name(), schema.MetaStorageVersionName},
+		{schema.Cluster.Name(), schema.ClusterClusterVersionKeyName},
+	} {
+		b := tx.Bucket(at.bucket)
+		if b == nil {
+			continue
+		}
+		value := b.Get(at.key)
+		if value == nil {
+			continue
+		}
+		wrote, err := semver.NewVersion(string(value))
+		if err != nil {
+			return fmt.Errorf("%w: %q is not a version", ErrCorrupt, value)
+		}
+		if wrote.Major > own.Major || wrote.Major == own.Major && wrote.Minor > own.Minor {
+			return fmt.Errorf("%w: %d.%d, this is %d.%d", ErrNewerVersion, wrote.Major, wrote.Minor, own.Major, own.Minor)
+		}
+	}
+	return nil
+}
+
+func checkMembers(tx *bbolt.Tx) error {
+	b := tx.Bucket(schema.Members.Name())
+	if b == nil {
+		return nil
+	}
+	members := 0
+	if err := b.ForEach(func(_, _ []byte) error { members++; return nil }); err != nil {
+		return err
+	}
+	if members > 1 {
+		return fmt.Errorf("%w: %d", ErrCluster, members)
+	}
+	return nil
+}
+
+// checkLog reads the whole log and returns the indexes of its last entry and of the last committed one. An entry that a killed process did not finish is no damage:
+// etcd cuts it off.
+func checkLog(walDir string, lg *zap.Logger) (last, committed uint64, err error) {
+	snapshots, err := wal.ValidSnapshotEntries(lg, walDir)
+	if err != nil {
+		return 0, 0, logError(err)
+	}
+	if len(snapshots) == 0 {
+		return 0, 0, fmt.Errorf("%w: the log has no beginning", ErrCorrupt)
+	}
+	from := snapshots[len(snapshots)-1]
+	log, err := wal.OpenForRead(lg, walDir, from)
+	if err != nil {
+		return 0, 0, logError(err)
+	}
+	defer log.Close()
+	_, state, entries, err := log.ReadAll()
+	if err != nil {
+		return 0, 0, logError(err)
+	}
+	if len(entries) == 0 {
+		return from.GetIndex(), state.GetCommit(), nil
+	}
+	return entries[len(entries)-1].GetIndex(), state.GetCommit(), nil
+}
+
+func logError(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("%w: log: %w", ErrCorrupt, err)
+}
+
+// explain makes an error of a cause, with what to do about it.
+func explain(op string, err error) error {
+	var already *Error
+	if errors.As(err, &already) {
+		return err
+	}
+	e := &Error{Op: op, Err: err}
+	switch {
+	case errors.Is(err, ErrLocked):
+		e.Hint = "stop it, or use another directory"
+	case errors.Is(err, ErrCorrupt):
+		e.Hint = "restore a snapshot into a new directory, or remove this one to begin anew"
+	case errors.Is(err, ErrForeign):
+		e.Hint = "use an empty directory, or one that does not exist"
+	case errors.Is(err, ErrNewerVersion):
+		e.Hint = "use the release that wrote it, or a newer one"
+	case errors.Is(err, ErrCluster):
+		e.Hint = "take a snapshot of the cluster and restore it into a new directory"
+	case errors.Is(err, fs.ErrPermission):
+		e.Hint = "use a directory that this user may write"
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
+		e.Hint = "use a directory"
+	case errors.Is(err, syscall.ENOSPC):
+		e.Hint = "make room on the disk"
+	}
+	return e
+}

@@ -1,0 +1,260 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// abandonAfter is how long a member that a fault ended may take to stop.
+const abandonAfter = time.Second
+
+// replayGrace is the time between applying the log's entries and asking for an election. etcd compacts its copy of the log as soon as
+// it has applied enough of it, and raft, if asked before it hears of that a moment later, misses those entries and panics.
+const replayGrace = 10 * time.Millisecond
+
+// electionRetry is how long the member waits before it asks itself again to lead; applying its admission takes about as long.
+const electionRetry = 500 * time.Microsecond
+
+// Etcd is a running member.
+type Etcd struct {
+	dir      string
+	server   *etcdserver.EtcdServer
+	client   *clientv3.Client
+	listener *listener
+	faults   *faults
+	failed   chan struct{}
+
+	mu  sync.Mutex
+	err error // why failed is closed; guarded by mu
+
+	// undo holds what start-up opened, in that order.
+	undo []func() error
+
+	stopOnce sync.Once
+	stopped  chan struct{}
+	stopErr  error // readable when stopped is closed
+}
+
+// Start starts a member and waits until it answers. ctx bounds the start alone.
+func Start(ctx context.Context, opts Options) (*Etcd, error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	e := &Etcd{faults: newFaults(), failed: make(chan struct{}), stopped: make(chan struct{})}
+	if err := e.start(ctx, opts); err != nil {
+		return nil, errors.Join(err, e.unwind())
+	}
+	return e, nil
+}
+
+func (e *Etcd) start(ctx context.Context, opts Options) error {
+	if err := e.openDir(opts); err != nil {
+		return err
+	}
+	lg := e.faults.logger(opts.Logger)
+	var committed uint64
+	if !opts.Ephemeral {
+		err := e.faults.call(func() (err error) { committed, err = check(e.dir, lg); return err })
+		if err != nil {
+			return explain("open "+e.dir, err)
+		}
+	}
+	err := e.faults.call(func() (err error) {
+		e.server, err = etcdserver.NewServer(serverConfig(e.dir, opts.Ephemeral, lg))
+		return err
+	})
+	if err != nil {
+		return explain("start etcd in "+e.dir, err)
+	}
+	e.server.Start()
+	e.undo = append(e.undo, e.stopServer)
+	if err := e.elect(ctx, committed); err != nil {
+		return explain("start etcd in "+e.dir, err)
+	}
+	e.client = v3client.New(e.server)
+	e.undo = append(e.undo, e.closeClient)
+	if opts.ListenClient {
+		var err error
+		if e.listener, err = listen(e.dir, e.server); err != nil {
+			return explain("listen in "+e.dir, err)
+		}
+		e.undo = append(e.undo, e.listener.close)
+	}
+	e.watchFaults()
+	return nil
+}
+
+// elect makes the member its own leader at once and waits until it is ready. Raft has a message for that, which a leader sends to
+// its successor. It is not heeded before the member has applied its own admission to the cluster, so it is repeated; and it must
+// not come before raft knows that the log's committed entries were applied.
+func (e *Etcd) elect(ctx context.Context, committed uint64) error {
+	self := uint64(e.server.MemberID())
+	retry := time.NewTicker(electionRetry)
+	defer retry.Stop()
+	var caughtUp time.Time
+	for {
+		select {
+		case <-e.server.ReadyNotify():
+			return nil
+		case err := <-e.faults.first:
+			return err
+		case <-e.server.StopNotify():
+			return errors.New("etcd stopped by itself")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-retry.C:
+		}
+		if e.server.Leader() != 0 || e.server.AppliedIndex() < committed {
+			continue
+		}
+		if caughtUp.IsZero() {
+			caughtUp = time.Now()
+		}
+		if committed > 0 && time.Since(caughtUp) < replayGrace {
+			continue
+		}
+		if err := e.server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &self, To: &self}); err != nil {
+			return err
+		}
+	}
+}
+
+func (e *Etcd) openDir(opts Options) error {
+	if opts.Ephemeral {
+		dir, err := os.MkdirTemp(opts.Dir, "kinproc-etcd-")
+		if err != nil {
+			return explain("make a temporary directory", err)
+		}
+		e.dir = dir
+		e.undo = append(e.undo, func() error { return os.RemoveAll(dir) })
+		return nil
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return explain("open "+opts.Dir, err)
+	}
+	e.dir = dir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return explain("make "+dir, err)
+	}
+	if err := checkOwn(dir); err != nil {
+		return explain("open "+dir, err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return explain("lock "+dir, err)
+	}
+	e.undo = append(e.undo, lock.release)
+	return nil
+}
+
+// stopServer waits for the member. One that died by a fault may wait for ever for a goroutine of its own: then it is left behind.
+func (e *Etcd) stopServer() error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.server.Stop()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-e.faults.any:
+	}
+	abandon := time.NewTimer(abandonAfter)
+	defer abandon.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-abandon.C:
+		return errors.New("etcd does not stop after a fault: its files stay open until the process ends")
+	}
+}
+
+// closeClient drops the error that a client without a connection reports: that its context ended.
+func (e *Etcd) closeClient() error {
+	if err := e.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close etcd client: %w", err)
+	}
+	return nil
+}
+
+// watchFaults closes failed when etcd gives up after the start.
+func (e *Etcd) watchFaults() {
+	ended, wait := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(wait)
+		var err error
+		select {
+		case err = <-e.faults.first:
+		case <-e.server.StopNotify():
+			err = errors.New("etcd stopped by itself")
+		case <-ended:
+			return
+		}
+		e.mu.Lock()
+		e.err = explain("run etcd in "+e.dir, err)
+		e.mu.Unlock()
+		close(e.failed)
+	}()
+	e.undo = append(e.undo, func() error { close(ended); <-wait; return nil })
+}
+
+// Client returns the client that all users in the process share. It calls the member directly, without a socket. Stop closes it.
+func (e *Etcd) Client() *clientv3.Client { return e.client }
+
+// Endpoints returns what clients in other processes connect to: nothing unless [Options.ListenClient] was set.
+func (e *Etcd) Endpoints() []string {
+	if e.listener == nil {
+		return nil
+	}
+	return []string{e.listener.endpoint()}
+}
+
+// Dir returns the data directory.
+func (e *Etcd) Dir() string { return e.dir }
+
+// Failed is closed when the member dies by itself, for instance of a full disk; Err then says why.
+func (e *Etcd) Failed() <-chan struct{} { return e.failed }
+
+// Err returns why the member died, or nil.
+func (e *Etcd) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// Stop stops the member and waits for all that it started. Later calls wait for the first. When ctx ends early
+// the stop goes on behind the caller's back and the error is ctx's.
+func (e *Etcd) Stop(ctx context.Context) error {
+	e.stopOnce.Do(func() {
+		go func() {
+			defer close(e.stopped)
+			e.stopErr = e.unwind()
+		}()
+	})
+	select {
+	case <-e.stopped:
+		return e.stopErr
+	case <-ctx.Done():
+		return fmt.Errorf("stop etcd: %w", context.Cause(ctx))
+	}
+}
+
+func (e *Etcd) unwind() error {
+	var errs []error
+	for i := len(e.undo) - 1; i >= 0; i-- {
+		errs = append(errs, e.undo[i]())
+	}
+	e.undo = nil
+	return errors.Join(errs...)
+}

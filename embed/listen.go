@@ -1,0 +1,69 @@
+package embed
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	socketName = "etcd.sock"
+	// The shortest of the platforms' limits for the path of a unix socket (macOS: 104 with the final zero).
+	maxSocketPath = 103
+	// Clients that ping more often are cut off; etcd's default, and Kubernetes pings every 30 s.
+	minPing = 5 * time.Second
+)
+
+type listener struct {
+	path    string
+	tempDir string // removed at the end, when the data directory's path was too long
+	server  *grpc.Server
+	done    chan error
+}
+
+func listen(dir string, server *etcdserver.EtcdServer) (*listener, error) {
+	l := &listener{path: filepath.Join(dir, socketName), done: make(chan error, 1)}
+	if len(l.path) > maxSocketPath {
+		var err error
+		if l.tempDir, err = os.MkdirTemp("", "kinproc-"); err != nil {
+			return nil, err
+		}
+		l.path = filepath.Join(l.tempDir, socketName)
+	}
+	// A socket that a killed process left; the directory's lock says that nobody listens on it.
+	if err := os.Remove(l.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, errors.Join(err, l.cleanup())
+	}
+	socket, err := net.Listen("unix", l.path)
+	if err != nil {
+		return nil, errors.Join(err, l.cleanup())
+	}
+	if err := os.Chmod(l.path, 0o600); err != nil {
+		return nil, errors.Join(err, socket.Close(), l.cleanup())
+	}
+	l.server = v3rpc.Server(server, nil, nil, grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}))
+	go func() { l.done <- l.server.Serve(socket) }()
+	return l, nil
+}
+
+func (l *listener) endpoint() string { return "unix://" + filepath.ToSlash(l.path) }
+
+func (l *listener) close() error {
+	l.server.Stop()
+	return errors.Join(<-l.done, l.cleanup())
+}
+
+func (l *listener) cleanup() error {
+	if l.tempDir == "" {
+		return nil
+	}
+	return os.RemoveAll(l.tempDir)
+}

@@ -1,0 +1,86 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+)
+
+// lockName is the file in a data directory that its user holds locked. It stays when the lock goes:
+// removing it would let a process that had it open already and one that makes it anew both hold a lock.
+const lockName = "lock"
+
+// pidOffset leaves the first byte alone: Windows locks it, and then nobody else can read it.
+const pidOffset = 1
+
+type dirLock struct {
+	file *fileutil.LockedFile
+}
+
+// lockDir locks a data directory for this process, or says which process holds it.
+// Locks belong to the open file: a second one in the same process is refused as well.
+func lockDir(dir string) (*dirLock, error) {
+	path := filepath.Join(dir, lockName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	locked, err := fileutil.TryLockFile(path, os.O_RDWR, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, lockHolder(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &dirLock{file: locked}
+	if err := l.write("\n" + strconv.Itoa(os.Getpid()) + "\n"); err != nil {
+		return nil, errors.Join(err, locked.Close())
+	}
+	return l, nil
+}
+
+func lockHolder(path string) error {
+	holder := "another process"
+	if pid := readPID(path); pid == os.Getpid() {
+		holder = "this process"
+	} else if pid != 0 {
+		holder = "process " + strconv.Itoa(pid)
+	}
+	return fmt.Errorf("%w by %s", ErrLocked, holder)
+}
+
+// readPID returns 0 when the holder has not written its number yet.
+func readPID(path string) int {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	buf := make([]byte, 20)
+	n, _ := f.ReadAt(buf, pidOffset)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(buf[:n])))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+func (l *dirLock) write(s string) error {
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.file.WriteAt([]byte(s), 0)
+	return err
+}
+
+func (l *dirLock) release() error {
+	return errors.Join(l.file.Truncate(0), l.file.Close())
+}

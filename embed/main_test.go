@@ -1,0 +1,72 @@
+package embed_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinproc/kinproc/embed"
+)
+
+// The test binary runs itself as another process that uses the directory named here.
+const childEnv = "KINPROC_EMBED_TEST_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		os.Exit(child(dir))
+	}
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 && !settled(before) {
+		buf := make([]byte, 1<<20)
+		fmt.Printf("goroutines left behind:\n%s\n", buf[:runtime.Stack(buf, true)])
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// settled waits until no more goroutines run than before the tests: Stop is to leave none.
+func settled(before int) bool {
+	deadline := time.NewTimer(5 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for runtime.NumGoroutine() > before {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return false
+		}
+	}
+	return true
+}
+
+// child writes numbered keys from the first that is free until it is killed, and prints each number once it is acknowledged.
+func child(dir string) int {
+	ctx := context.Background()
+	e, err := embed.Start(ctx, embed.Options{Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	first := countKeys(ctx, e)
+	var wg sync.WaitGroup
+	for writer := range writers {
+		wg.Go(func() {
+			for n := first + writer; ; n += writers {
+				if _, err := e.Client().Put(ctx, numberedKey(n), strconv.Itoa(n)); err != nil {
+					fmt.Println(err)
+					return
+				}
+				fmt.Println(n)
+			}
+		})
+	}
+	wg.Wait()
+	return 1
+}
