@@ -1,0 +1,72 @@
+// Package aggregator is the first server of the chain: it knows every group version as an APIService and passes a request on to the
+// extension API server that the APIService names, or, if it names none, to the next server of the chain.
+package aggregator
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
+
+	"github.com/kinproc/kinproc/chain/storage"
+)
+
+// Config is what the server needs beside the configuration that the chain's servers share.
+type Config struct {
+	Backend   *storage.Backend
+	Informers informers.SharedInformerFactory
+	// ServiceResolver finds the address of an extension API server.
+	ServiceResolver aggregatorapiserver.ServiceResolver
+	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers.
+	ProxyClientCertFile, ProxyClientKeyFile string
+}
+
+// Storage keeps APIServices where kube-apiserver keeps them, as JSON.
+func Storage(backend *storage.Backend) *storage.Resources {
+	return &storage.Resources{
+		Backend: backend,
+		CodecOf: func(schema.GroupResource, runtime.Object) (storage.Codec, error) {
+			codec := aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion)
+			return storage.Codec{Codec: codec, Versioner: apiregistrationv1.SchemeGroupVersion}, nil
+		},
+		PathOf: func(r schema.GroupResource) string { return r.Group + "/" + r.Resource },
+	}
+}
+
+// New makes the server. Generic is its own copy of the shared configuration.
+func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*aggregatorapiserver.APIAggregator, error) {
+	generic.RESTOptionsGetter = Storage(config.Backend)
+	namer := openapinamer.NewDefinitionNamer(aggregatorscheme.Scheme)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(aggregatoropenapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(aggregatoropenapi.GetOpenAPIDefinitions, namer)
+	// The aggregator serves the specs of all servers, merged, and not its own.
+	generic.SkipOpenAPIInstallation = true
+	generic.Serializer = aggregatorscheme.Codecs
+
+	c := aggregatorapiserver.Config{
+		GenericConfig: &genericapiserver.RecommendedConfig{Config: generic, SharedInformerFactory: config.Informers},
+		ExtraConfig: aggregatorapiserver.ExtraConfig{
+			ProxyClientCertFile:       config.ProxyClientCertFile,
+			ProxyClientKeyFile:        config.ProxyClientKeyFile,
+			ServiceResolver:           config.ServiceResolver,
+			RejectForwardingRedirects: true,
+			// There is another one, see watchAvailability.
+			DisableRemoteAvailableConditionController: true,
+		},
+	}
+	s, err := c.Complete().NewWithDelegate(next)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	if err := watchAvailability(s, config); err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,253 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/workqueue"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apihelper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	apiregistrationlisters "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
+)
+
+const (
+	// A server that was down is looked for this often. Kube-apiserver waits up to 30 s; here a developer has just restarted his server.
+	firstRetry, lastRetry = 10 * time.Millisecond, time.Second
+	// A server that was up is asked this often whether it still is. Kube-apiserver asks every 30 s.
+	recheck = 5 * time.Second
+	// answerTimeout is how long a server may take to answer, as in kube-apiserver.
+	answerTimeout = 5 * time.Second
+
+	availabilityWorkers = 5
+)
+
+// availability keeps the condition Available of the APIServices that others serve: kube-aggregator's controller with less patience.
+type availability struct {
+	client      aggregatorclientset.Interface
+	apiServices apiregistrationlisters.APIServiceLister
+	services    corelisters.ServiceLister
+	slices      discoverylisters.EndpointSliceLister
+	synced      []cache.InformerSynced
+	config      Config
+
+	queue   workqueue.TypedDelayingInterface[string]
+	retries workqueue.TypedRateLimiter[string]
+}
+
+// watchAvailability starts the controller with s.
+func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) error {
+	client, err := aggregatorclientset.NewForConfig(s.GenericAPIServer.LoopbackClientConfig)
+	if err != nil {
+		return err
+	}
+	apiServices := s.APIRegistrationInformers.Apiregistration().V1().APIServices()
+	a := &availability{
+		client:      client,
+		apiServices: apiServices.Lister(),
+		services:    config.Informers.Core().V1().Services().Lister(),
+		slices:      config.Informers.Discovery().V1().EndpointSlices().Lister(),
+		config:      config,
+		queue:       workqueue.NewTypedDelayingQueue[string](),
+		retries:     workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
+	}
+	if err := a.watch(apiServices.Informer(), func(obj metav1.Object) { a.queue.Add(obj.GetName()) }); err != nil {
+		return err
+	}
+	if err := a.watchServices(config.Informers); err != nil {
+		return err
+	}
+	return s.GenericAPIServer.AddPostStartHook("apiservice-status-remote-available-controller", func(hook genericapiserver.PostStartHookContext) error {
+		go a.run(hook)
+		return nil
+	})
+}
+
+func (a *availability) watchServices(shared informers.SharedInformerFactory) error {
+	err := a.watch(shared.Core().V1().Services().Informer(), func(obj metav1.Object) { a.enqueueFor(obj.GetNamespace(), obj.GetName()) })
+	if err != nil {
+		return err
+	}
+	return a.watch(shared.Discovery().V1().EndpointSlices().Informer(), func(obj metav1.Object) {
+		a.enqueueFor(obj.GetNamespace(), obj.GetLabels()[discoveryv1.LabelServiceName])
+	})
+}
+
+func (a *availability) watch(informer cache.SharedIndexInformer, changed func(metav1.Object)) error {
+	f := func(obj any) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		if o, ok := obj.(metav1.Object); ok {
+			changed(o)
+		}
+	}
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: f, UpdateFunc: func(_, obj any) { f(obj) }, DeleteFunc: f})
+	if err != nil {
+		return err
+	}
+	a.synced = append(a.synced, handler.HasSynced)
+	return nil
+}
+
+// enqueueFor puts the APIServices into the queue that lead to a service.
+func (a *availability) enqueueFor(namespace, name string) {
+	all, err := a.apiServices.List(labels.Everything())
+	if err != nil {
+		return // a lister reads memory
+	}
+	for _, s := range all {
+		if r := s.Spec.Service; r != nil && r.Namespace == namespace && r.Name == name {
+			a.queue.Add(s.Name)
+		}
+	}
+}
+
+func (a *availability) run(ctx context.Context) {
+	defer a.queue.ShutDown()
+	if !cache.WaitForCacheSync(ctx.Done(), a.synced...) {
+		return
+	}
+	var workers sync.WaitGroup
+	for range availabilityWorkers {
+		workers.Go(func() {
+			for a.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	a.queue.ShutDown()
+	workers.Wait()
+}
+
+func (a *availability) next(ctx context.Context) bool {
+	name, ended := a.queue.Get()
+	if ended {
+		return false
+	}
+	defer a.queue.Done(name)
+	service, err := a.apiServices.Get(name)
+	if ctx.Err() != nil || err != nil || service.Spec.Service == nil {
+		a.retries.Forget(name) // gone, or served here
+		return true
+	}
+	condition := a.check(ctx, service)
+	if err := a.publish(ctx, service, condition); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		utilruntime.HandleErrorWithContext(ctx, err, "Report the availability of an APIService", "name", name)
+	} else if err == nil && condition.Status == apiregistrationv1.ConditionTrue {
+		a.retries.Forget(name)
+		a.queue.AddAfter(name, recheck)
+		return true
+	}
+	a.queue.AddAfter(name, a.retries.When(name))
+	return true
+}
+
+func (a *availability) publish(ctx context.Context, service *apiregistrationv1.APIService, condition apiregistrationv1.APIServiceCondition) error {
+	updated := service.DeepCopy()
+	apihelper.SetAPIServiceCondition(updated, condition)
+	if equality.Semantic.DeepEqual(service.Status, updated.Status) {
+		return nil
+	}
+	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	return err
+}
+
+// check finds out whether somebody serves the APIService. The reasons are kube-aggregator's.
+func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
+	condition := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, LastTransitionTime: metav1.Now()}
+	if condition.Reason, condition.Message = a.checkService(s.Spec.Service); condition.Reason != "" {
+		return condition
+	}
+	if err := a.ask(ctx, s); err != nil {
+		condition.Reason, condition.Message = "FailedDiscoveryCheck", err.Error()
+		return condition
+	}
+	condition.Status, condition.Reason, condition.Message = apiregistrationv1.ConditionTrue, "Passed", "the server answers"
+	return condition
+}
+
+// checkService says what is wrong with a service, if anything is.
+func (a *availability) checkService(r *apiregistrationv1.ServiceReference) (reason, message string) {
+	service, err := a.services.Services(r.Namespace).Get(r.Name)
+	if err != nil {
+		return "ServiceNotFound", fmt.Sprintf("there is no service %s/%s", r.Namespace, r.Name)
+	}
+	if service.Spec.Type != corev1.ServiceTypeClusterIP {
+		return "", ""
+	}
+	port := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *r.Port })
+	if port < 0 {
+		return "ServicePortError", fmt.Sprintf("service %s/%s has no port %d", r.Namespace, r.Name, *r.Port)
+	}
+	found, err := a.slices.EndpointSlices(r.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: r.Name}))
+	if err != nil || len(found) == 0 {
+		return "EndpointsNotFound", fmt.Sprintf("service %s/%s has no endpoint slices", r.Namespace, r.Name)
+	}
+	name := service.Spec.Ports[port].Name
+	if !slices.ContainsFunc(found, func(s *discoveryv1.EndpointSlice) bool { return isReady(s, name) }) {
+		return "MissingEndpoints", fmt.Sprintf("service %s/%s has no ready endpoint with the port %q", r.Namespace, r.Name, name)
+	}
+	return "", ""
+}
+
+func isReady(s *discoveryv1.EndpointSlice, port string) bool {
+	return slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return p.Name != nil && *p.Name == port && p.Port != nil }) &&
+		slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready })
+}
+
+// ask sends the server a request for the discovery document that it has to serve.
+func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService) error {
+	r := s.Spec.Service
+	address, err := a.config.ServiceResolver.ResolveEndpoint(r.Namespace, r.Name, *r.Port)
+	if err != nil {
+		return err
+	}
+	config := remote.BuildTransportConfig(nil, nil, nil, s)
+	config.TLS.CertFile, config.TLS.KeyFile = a.config.ProxyClientCertFile, a.config.ProxyClientKeyFile
+	roundTripper, err := transport.New(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	document := url.URL{Scheme: address.Scheme, Host: address.Host, Path: "/apis/" + s.Spec.Group + "/" + s.Spec.Version}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, document.String(), nil)
+	if err != nil {
+		return err
+	}
+	transport.SetAuthProxyHeaders(request, "system:kube-aggregator", "", []string{"system:masters"}, nil)
+	response, err := roundTripper.RoundTrip(request)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", &document, err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return fmt.Errorf("get %s: %w", &document, err)
+	}
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("get %s: %s", &document, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationv1helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+)
+
+// The priorities that kube-apiserver gives the groups of custom resources.
+const (
+	customGroupPriority   = 1000
+	customVersionPriority = 100
+)
+
+// AutoRegister keeps an APIService for every version that the process serves itself: the local ones, known from the start, and those
+// that custom resource definitions name.
+func AutoRegister(s *aggregatorapiserver.APIAggregator, local []schema.GroupVersion, crds crdinformers.CustomResourceDefinitionInformer) error {
+	client, err := aggregatorclientset.NewForConfig(s.GenericAPIServer.LoopbackClientConfig)
+	if err != nil {
+		return fmt.Errorf("auto-registration of APIServices: %w", err)
+	}
+	registry := autoregister.NewAutoRegisterController(s.APIRegistrationInformers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
+	for _, gv := range local {
+		group, version := priorities(gv)
+		registry.AddAPIServiceToSyncOnStart(newAPIService(gv, group, version))
+	}
+	definitions := newDefinitionWatcher(crds, registry)
+	return s.GenericAPIServer.AddPostStartHook("apiservices-registered", func(hook genericapiserver.PostStartHookContext) error {
+		go definitions.run(hook)
+		go func() {
+			// The versions of the definitions that are there already belong to the first synchronisation.
+			select {
+			case <-definitions.synced:
+				registry.Run(5, hook.Done())
+			case <-hook.Done():
+			}
+		}()
+		return nil
+	})
+}
+
+func newAPIService(gv schema.GroupVersion, group, version int32) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group:                gv.Group,
+			Version:              gv.Version,
+			GroupPriorityMinimum: group,
+			VersionPriority:      version,
+		},
+	}
+}
+
+// LocalAPIServices are the APIServices of versions that the process serves itself, as they are when registered and found available.
+func LocalAPIServices(local []schema.GroupVersion) []*apiregistrationv1.APIService {
+	var services []*apiregistrationv1.APIService
+	for _, gv := range local {
+		group, version := priorities(gv)
+		service := newAPIService(gv, group, version)
+		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: "onstart"}
+		apiregistrationv1helper.SetAPIServiceCondition(service, apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
+		services = append(services, service)
+	}
+	return services
+}
+
+// definitionWatcher tells the registry which versions the custom resource definitions name.
+type definitionWatcher struct {
+	crds     crdinformers.CustomResourceDefinitionInformer
+	registry autoregister.AutoAPIServiceRegistration
+	queue    workqueue.TypedRateLimitingInterface[schema.GroupVersion]
+	synced   chan struct{}
+}
+
+func newDefinitionWatcher(crds crdinformers.CustomResourceDefinitionInformer, registry autoregister.AutoAPIServiceRegistration) *definitionWatcher {
+	w := &definitionWatcher{
+		crds:     crds,
+		registry: registry,
+		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[schema.GroupVersion]()),
+		synced:   make(chan struct{}),
+	}
+	enqueue := func(obj any) {
+		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
+		}
+		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+			for _, v := range crd.Spec.Versions {
+				w.queue.Add(schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name})
+			}
+		}
+	}
+	crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ //nolint:errcheck // fails only on a stopped informer
+		AddFunc: enqueue,
+		// Versions that the new definition no longer names have to go.
+		UpdateFunc: func(old, obj any) { enqueue(old); enqueue(obj) },
+		DeleteFunc: enqueue,
+	})
+	return w
+}
+
+func (w *definitionWatcher) run(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), w.crds.Informer().HasSynced) {
+		return
+	}
+	crds, err := w.crds.Lister().List(labels.Everything())
+	if err != nil {
+		return // a lister reads memory
+	}
+	for _, crd := range crds {
+		for _, v := range crd.Spec.Versions {
+			w.sync(schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name})
+		}
+	}
+	close(w.synced)
+
+	var worker sync.WaitGroup
+	worker.Go(func() {
+		for {
+			gv, shutdown := w.queue.Get()
+			if shutdown {
+				return
+			}
+			w.sync(gv)
+			w.queue.Done(gv)
+		}
+	})
+	<-ctx.Done()
+	w.queue.ShutDown()
+	worker.Wait()
+}
+
+func (w *definitionWatcher) sync(gv schema.GroupVersion) {
+	crds, err := w.crds.Lister().List(labels.Everything())
+	if err != nil {
+		return
+	}
+	service := newAPIService(gv, customGroupPriority, customVersionPriority)
+	for _, crd := range crds {
+		if crd.Spec.Group != gv.Group {
+			continue
+		}
+		for _, v := range crd.Spec.Versions {
+			if v.Name == gv.Version && v.Served {
+				w.registry.AddAPIServiceToSync(service)
+				return
+			}
+		}
+	}
+	w.registry.RemoveAPIServiceToSync(service.Name)
+}

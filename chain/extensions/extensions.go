@@ -1,0 +1,98 @@
+// Package extensions is the third server of the chain: custom resource definitions, and the groups that they define at run time.
+//
+// It is apiextensions-apiserver as it is, but for the two seconds that it sleeps before the first object of a new kind: see [New].
+package extensions
+
+import (
+	"fmt"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/informers"
+
+	"github.com/kinproc/kinproc/chain/storage"
+)
+
+// Config is what the server needs beside the configuration that the chain's servers share.
+type Config struct {
+	Backend             *storage.Backend
+	Informers           informers.SharedInformerFactory
+	ServiceResolver     webhook.ServiceResolver
+	AuthResolverWrapper webhook.AuthenticationInfoResolverWrapper
+}
+
+// New makes the server. Generic is its own copy of the shared configuration.
+//
+// In its first two seconds a definition is older in the server's informer than in etcd: apiextensions-apiserver delays the first create
+// on a young definition, so that other API servers may hear of it, and looks at the informer for the age. Here there are no others
+// that a client could reach by the same address.
+func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*apiextensionsapiserver.CustomResourceDefinitions, error) {
+	generic.RESTOptionsGetter = &storage.Resources{
+		Backend: config.Backend,
+		CodecOf: func(schema.GroupResource, runtime.Object) (storage.Codec, error) {
+			// As kube-apiserver keeps them: v1beta1 is the shorter form of large definitions.
+			codec := apiextensionsapiserver.Codecs.LegacyCodec(apiextensionsv1beta1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion)
+			return storage.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
+		},
+		PathOf: pathOf,
+	}
+	namer := openapinamer.NewDefinitionNamer(apiextensionsapiserver.Scheme)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(apiextensionsopenapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(apiextensionsopenapi.GetOpenAPIDefinitions, namer)
+	generic.Serializer = apiextensionsapiserver.Codecs
+
+	c := apiextensionsapiserver.Config{
+		GenericConfig: &genericapiserver.RecommendedConfig{Config: generic, SharedInformerFactory: config.Informers},
+		ExtraConfig: apiextensionsapiserver.ExtraConfig{
+			CRDRESTOptionsGetter: &storage.Resources{
+				Backend: config.Backend,
+				CodecOf: func(schema.GroupResource, runtime.Object) (storage.Codec, error) {
+					// The handler wraps it with the versions that the definition names.
+					return storage.Codec{Codec: unstructured.UnstructuredJSONScheme}, nil
+				},
+				PathOf: pathOf,
+			},
+			MasterCount:         1,
+			ServiceResolver:     config.ServiceResolver,
+			AuthResolverWrapper: config.AuthResolverWrapper,
+		},
+	}
+	s, err := c.Complete().New(next)
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	informer := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
+	if err := informer.SetTransform(established); err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	return s, nil
+}
+
+func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
+
+// youth is the age below which apiextensions-apiserver delays creates.
+const youth = 2 * time.Second
+
+// established makes a definition's Established condition old enough for creates.
+func established(obj any) (any, error) {
+	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return obj, nil
+	}
+	for i := range crd.Status.Conditions {
+		c := &crd.Status.Conditions[i]
+		if c.Type == apiextensionsv1.Established && time.Since(c.LastTransitionTime.Time) < youth {
+			c.LastTransitionTime.Time = c.LastTransitionTime.Add(-youth)
+		}
+	}
+	return crd, nil
+}

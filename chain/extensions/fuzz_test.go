@@ -1,0 +1,45 @@
+package extensions_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+)
+
+// FuzzCustomResourceDefinition decodes, defaults and validates definitions, with the schemas and the CEL in them.
+func FuzzCustomResourceDefinition(f *testing.F) {
+	const head = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.b.example"},
+		"spec":{"group":"b.example","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":`
+	for _, schema := range []string{
+		`{"type":"object"}`,
+		`{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-validations":[{"rule":"self.n > 0","messageExpression":"'n is ' + string(self.n)"}],"properties":{"n":{"type":"integer","default":1}}}}}`,
+		`{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","required":["k"],"properties":{"k":{"type":"string","pattern":"("}}}}}}`,
+		`{"type":"object","x-kubernetes-preserve-unknown-fields":true,"anyOf":[{"properties":{"a":{"enum":[1,"a",null]}}}],"properties":{"metadata":{"type":"object"},"i":{"x-kubernetes-int-or-string":true}}}`,
+	} {
+		f.Add([]byte(head + schema + `},"additionalPrinterColumns":[{"name":"N","type":"integer","jsonPath":".spec.n"}],"subresources":{"status":{},"scale":{"specReplicasPath":".spec.n","statusReplicasPath":".status.n"}}}]}}`))
+	}
+	decoder := apiextensionsapiserver.Codecs.UniversalDecoder()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<14 {
+			return
+		}
+		start := time.Now()
+		obj, _, err := decoder.Decode(data, nil, nil)
+		definition, ok := obj.(*apiextensions.CustomResourceDefinition)
+		if err != nil || !ok {
+			return
+		}
+		if errs := validation.ValidateCustomResourceDefinition(t.Context(), definition); len(errs) == 0 {
+			definition.ResourceVersion = "1"
+			for _, err := range validation.ValidateCustomResourceDefinitionUpdate(t.Context(), definition, definition.DeepCopy()) {
+				t.Errorf("it is valid until it is written again unchanged: %v", err)
+			}
+		}
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+// Package loopback lets clients in this process call an HTTP handler without network, TLS or HTTP framing.
+//
+// The API server is a client of itself: informers, admission and controllers call it. kube-apiserver does that over TLS on
+// localhost; here a request is a goroutine and a response body is a buffer between two of them. Watches stream.
+package loopback
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// bufferLimit is how many bytes of a response a handler may be ahead of its reader.
+const bufferLimit = 1 << 20
+
+// Transport is an http.RoundTripper that calls a handler. Requests fail until [Transport.Serve] says which.
+type Transport struct {
+	handler atomic.Pointer[http.Handler]
+
+	mu      sync.Mutex
+	stopped bool
+	cancels map[*exchange]context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Serve makes handler answer the requests from now on.
+func (t *Transport) Serve(handler http.Handler) { t.handler.Store(&handler) }
+
+// Stop refuses further requests, cancels those that run and waits for their handlers.
+func (t *Transport) Stop() {
+	t.mu.Lock()
+	t.stopped = true
+	for _, cancel := range t.cancels {
+		cancel()
+	}
+	t.mu.Unlock()
+	t.running.Wait()
+}
+
+// exchange is one request and its response, the http.ResponseWriter of the handler and the body of the client.
+type exchange struct {
+	header      http.Header
+	ctx         context.Context
+	cancel      context.CancelFunc
+	wroteHeader chan struct{}
+
+	mu     sync.Mutex
+	change sync.Cond // signalled when anything below changes
+	code   int
+	sent   http.Header // the header as it was when it was written
+	buffer bytes.Buffer
+	err    error // why the handler's side ended; io.EOF if it is complete
+	closed bool  // the reader is gone
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	handler := t.handler.Load()
+	if handler == nil {
+		return nil, errors.New("loopback: the server is not serving yet")
+	}
+	// The server is asked in its own name: of the request that it answers meanwhile, neither the user nor the audiences are passed on.
+	ctx, end := context.WithCancel(context.Background())
+	forget := context.AfterFunc(req.Context(), end)
+	cancel := func() { forget(); end() }
+	x := &exchange{header: http.Header{}, ctx: ctx, cancel: cancel, wroteHeader: make(chan struct{})}
+	x.change.L = &x.mu
+	if !t.begin(x, cancel) {
+		cancel()
+		return nil, errors.New("loopback: the server has stopped")
+	}
+	r := req.Clone(ctx)
+	r.RequestURI = req.URL.RequestURI()
+	r.RemoteAddr = "127.0.0.1:0"
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+	if r.Host == "" {
+		r.Host = req.URL.Host
+	}
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	go func() {
+		defer t.end(x)
+		defer func() {
+			if p := recover(); p != nil { // as net/http: a panic ends the response, not the process
+				x.finish(fmt.Errorf("loopback: the handler aborted: %v", p))
+			}
+		}()
+		(*handler).ServeHTTP(x, r)
+		x.finish(io.EOF)
+	}()
+
+	// What reads the body sees the cancellation of a context too.
+	stop := context.AfterFunc(ctx, func() { x.finish(ctx.Err()) })
+	select {
+	case <-x.wroteHeader:
+	case <-ctx.Done():
+		stop()
+		cancel()
+		return nil, ctx.Err()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return &http.Response{
+		Status:        fmt.Sprintf("%d %s", x.code, http.StatusText(x.code)),
+		StatusCode:    x.code,
+		Proto:         r.Proto,
+		ProtoMajor:    2,
+		Header:        x.sent,
+		Body:          x.body(stop),
+		ContentLength: -1,
+		Request:       req,
+	}, nil
+}
+
+func (t *Transport) begin(x *exchange, cancel context.CancelFunc) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return false
+	}
+	if t.cancels == nil {
+		t.cancels = map[*exchange]context.CancelFunc{}
+	}
+	t.cancels[x] = cancel
+	t.running.Add(1)
+	return true
+}
+
+func (t *Transport) end(x *exchange) {
+	t.mu.Lock()
+	delete(t.cancels, x)
+	t.mu.Unlock()
+	t.running.Done()
+}
+
+// Header implements http.ResponseWriter.
+func (x *exchange) Header() http.Header { return x.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (x *exchange) WriteHeader(code int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.writeHeaderLocked(code)
+}
+
+// writeHeaderLocked needs mu.
+func (x *exchange) writeHeaderLocked(code int) {
+	if x.code != 0 || code < 200 {
+		return
+	}
+	x.code = code
+	x.sent = x.header.Clone()
+	close(x.wroteHeader)
+}
+
+// Write implements http.ResponseWriter.
+func (x *exchange) Write(p []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.writeHeaderLocked(http.StatusOK)
+	for x.buffer.Len() >= bufferLimit && !x.closed && x.err == nil {
+		x.change.Wait()
+	}
+	if x.closed {
+		return 0, io.ErrClosedPipe
+	}
+	if x.err != nil {
+		return 0, x.err
+	}
+	x.buffer.Write(p)
+	x.change.Broadcast()
+	return len(p), nil
+}
+
+// Flush implements http.Flusher; there is nothing between the two sides that could hold data back.
+func (x *exchange) Flush() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.writeHeaderLocked(http.StatusOK)
+}
+
+// CloseNotify implements http.CloseNotifier, which k8s.io/apiserver's response writers ask for.
+func (x *exchange) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(x.ctx, func() { gone <- true })
+	return gone
+}
+
+// finish ends the handler's side, unless it has ended.
+func (x *exchange) finish(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err != nil {
+		return
+	}
+	if err == io.EOF {
+		x.writeHeaderLocked(http.StatusOK)
+	}
+	x.err = err
+	x.change.Broadcast()
+}
+
+func (x *exchange) body(stop func() bool) io.ReadCloser { return &body{x: x, stop: stop} }
+
+type body struct {
+	x    *exchange
+	stop func() bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	x := b.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for x.buffer.Len() == 0 && x.err == nil && !x.closed {
+		x.change.Wait()
+	}
+	if x.closed {
+		return 0, errors.New("loopback: read after the body was closed")
+	}
+	if x.buffer.Len() == 0 {
+		return 0, x.err
+	}
+	n, _ := x.buffer.Read(p)
+	x.change.Broadcast()
+	return n, nil
+}
+
+// Close tells the handler that nobody reads on.
+func (b *body) Close() error {
+	b.stop()
+	b.x.mu.Lock()
+	b.x.closed = true
+	b.x.change.Broadcast()
+	b.x.mu.Unlock()
+	b.x.cancel()
+	return nil
+}
