@@ -1,0 +1,209 @@
+package allocation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+)
+
+// Defaults of kube-apiserver.
+const (
+	DefaultServiceCIDR   = "10.0.0.0/24"
+	DefaultFirstNodePort = 30000
+	DefaultLastNodePort  = 32767
+)
+
+// Options say what there is to allocate.
+type Options struct {
+	// CIDRs are the blocks of the default ServiceCIDR: one, or one of each IP family, the default family first; DefaultServiceCIDR if
+	// empty.
+	CIDRs []string
+	// FirstNodePort and LastNodePort are the range of node ports; kube-apiserver's if both are 0.
+	FirstNodePort, LastNodePort int32
+}
+
+// ParseOptions reads the ranges as kube-apiserver's flags have them: CIDRs separated by commas, and ports first-last or first+distance.
+// Empty ones stand for the defaults.
+func ParseOptions(clusterIPRange, nodePortRange string) (Options, error) {
+	var o Options
+	for cidr := range strings.SplitSeq(clusterIPRange, ",") {
+		if cidr = strings.TrimSpace(cidr); cidr != "" {
+			o.CIDRs = append(o.CIDRs, cidr)
+		}
+	}
+	if nodePortRange != "" {
+		ports, err := utilnet.ParsePortRange(nodePortRange)
+		if err != nil {
+			return o, fmt.Errorf("node ports %q: %w", nodePortRange, err)
+		}
+		o.FirstNodePort, o.LastNodePort = int32(ports.Base), int32(ports.Base+ports.Size-1)
+	}
+	return o, nil
+}
+
+// ErrTaken says that an address or a port is somebody else's.
+var ErrTaken = errors.New("is allocated already")
+
+// ErrNotConnected says that the storage is not there yet.
+var ErrNotConnected = errors.New("allocation is not connected to its storage yet")
+
+// Allocator allocates once it is connected.
+type Allocator struct {
+	cidrs    []string
+	families []corev1.IPFamily
+	ports    portRange
+
+	mu    sync.Mutex
+	store *stores
+}
+
+// stores are what the allocator reads and writes.
+type stores struct {
+	addresses, cidrs, ranges, services storage.Interface
+
+	destroy []factory.DestroyFunc
+
+	mu sync.Mutex
+	// lastRange is the bitmap as it was last seen, which saves the read before a write if nobody else writes.
+	lastRange *corev1.RangeAllocation
+}
+
+// New makes an allocator. It fails if the options make no sense.
+func New(options Options) (*Allocator, error) {
+	if len(options.CIDRs) == 0 {
+		options.CIDRs = []string{DefaultServiceCIDR}
+	}
+	if options.FirstNodePort == 0 && options.LastNodePort == 0 {
+		options.FirstNodePort, options.LastNodePort = DefaultFirstNodePort, DefaultLastNodePort
+	}
+	a := &Allocator{cidrs: options.CIDRs, ports: portRange{options.FirstNodePort, options.LastNodePort}}
+	if a.ports.first < 1 || a.ports.last > 65535 || a.ports.first > a.ports.last {
+		return nil, fmt.Errorf("node ports %s: not a range of ports", a.ports)
+	}
+	for _, cidr := range options.CIDRs {
+		block, err := parseBlock(cidr)
+		if err != nil {
+			return nil, fmt.Errorf("service cluster IP range %q: %w", cidr, err)
+		}
+		for _, f := range a.families {
+			if f == block.family() {
+				return nil, fmt.Errorf("service cluster IP ranges %s: two of %s", strings.Join(options.CIDRs, ","), f)
+			}
+		}
+		a.families = append(a.families, block.family())
+	}
+	return a, nil
+}
+
+// Connect opens the storage. Until then every allocation fails.
+func (a *Allocator) Connect(getter generic.RESTOptionsGetter) error {
+	s := &stores{}
+	for _, open := range []struct {
+		into     *storage.Interface
+		resource schema.GroupResource
+		path     string
+		obj      func() runtime.Object
+		list     func() runtime.Object
+	}{
+		{&s.addresses, networkingv1.Resource("ipaddresses"), addressesPath,
+			func() runtime.Object { return &networkingv1.IPAddress{} }, func() runtime.Object { return &networkingv1.IPAddressList{} }},
+		{&s.cidrs, networkingv1.Resource("servicecidrs"), cidrsPath,
+			func() runtime.Object { return &networkingv1.ServiceCIDR{} }, func() runtime.Object { return &networkingv1.ServiceCIDRList{} }},
+		{&s.ranges, corev1.Resource("servicenodeportallocations"), rangesPath,
+			func() runtime.Object { return &corev1.RangeAllocation{} }, nil},
+		{&s.services, corev1.Resource("services"), servicesPath,
+			func() runtime.Object { return &corev1.Service{} }, func() runtime.Object { return &corev1.ServiceList{} }},
+	} {
+		options, err := getter.GetRESTOptions(open.resource, open.obj())
+		if err != nil {
+			s.close()
+			return fmt.Errorf("storage of %s: %w", open.resource, err)
+		}
+		store, destroy, err := options.Decorator(options.StorageConfig, open.path, objectName, open.obj, open.list, attributes, nil, nil)
+		if err != nil {
+			s.close()
+			return fmt.Errorf("storage of %s: %w", open.resource, err)
+		}
+		*open.into = store
+		s.destroy = append(s.destroy, destroy)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.store = s
+	return nil
+}
+
+// Close lets go of the storage.
+func (a *Allocator) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.store != nil {
+		a.store.close()
+	}
+	a.store = nil
+}
+
+func (s *stores) close() {
+	for _, destroy := range s.destroy {
+		destroy()
+	}
+}
+
+func (a *Allocator) connected() (*stores, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.store == nil {
+		return nil, ErrNotConnected
+	}
+	return a.store, nil
+}
+
+// Families are the IP families of the cluster's services, the default one first.
+func (a *Allocator) Families() []corev1.IPFamily { return a.families }
+
+// FirstIP is the first address of the default ServiceCIDR: that of the service default/kubernetes.
+func (a *Allocator) FirstIP() netip.Addr {
+	block, err := parseBlock(a.cidrs[0])
+	if err != nil {
+		return netip.Addr{} // New has parsed it
+	}
+	return block.first
+}
+
+// CIDRs are the blocks of the default ServiceCIDR.
+func (a *Allocator) CIDRs() []string { return a.cidrs }
+
+func objectName(obj runtime.Object) (string, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return "", err
+	}
+	return m.GetName(), nil
+}
+
+func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m.GetLabels(), fields.Set{"metadata.name": m.GetName()}, nil
+}
+
+func everything(ctx context.Context, s storage.Interface, path string, list runtime.Object) error {
+	return s.GetList(ctx, path, storage.ListOptions{Predicate: storage.Everything, Recursive: true}, list)
+}

@@ -1,0 +1,45 @@
+package allocation
+
+import (
+	"context"
+	"fmt"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+const (
+	cidrsPath = "/servicecidrs"
+	// DefaultCIDRName is the ServiceCIDR of the blocks that the server was started with.
+	DefaultCIDRName = "kubernetes"
+)
+
+// Bootstrap creates the default ServiceCIDR if it is missing, ready for use, as kube-apiserver does when it starts. One that differs
+// from the options stays as it is: addresses may be in use.
+func (a *Allocator) Bootstrap(ctx context.Context) error {
+	store, err := a.connected()
+	if err != nil {
+		return err
+	}
+	c := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: DefaultCIDRName},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: a.cidrs},
+	}
+	rest.FillObjectMetaSystemFields(c)
+	c.ManagedFields = []metav1.ManagedFieldsEntry{
+		managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(), `{"f:spec":{"f:cidrs":{}}}`),
+	}
+	c.Status.Conditions = []metav1.Condition{{
+		Type:               networkingv1.ServiceCIDRConditionReady,
+		Status:             metav1.ConditionTrue,
+		Message:            "the blocks that the server was started with",
+		LastTransitionTime: metav1.NewTime(c.CreationTimestamp.Time),
+	}}
+	err = store.cidrs.Create(ctx, cidrsPath+"/"+c.Name, c, nil, 0)
+	if err != nil && !storage.IsExist(err) {
+		return fmt.Errorf("create the default ServiceCIDR: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package core
+
+import (
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapi "k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	openapiutil "k8s.io/kube-openapi/pkg/util"
+)
+
+// installer adds API groups to the server. It does what GenericAPIServer.InstallAPIGroups does, but leaves the OpenAPI definitions of
+// all kinds alone until a kind is written to: see lazyTypes.
+type installer struct {
+	server  *genericapiserver.GenericAPIServer
+	generic *genericapiserver.Config
+	types   *lazyTypes
+}
+
+func install(server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config, building *sync.Mutex, groups []*genericapiserver.APIGroupInfo) error {
+	names, err := typeNames(groups)
+	if err != nil {
+		return err
+	}
+	i := &installer{server: server, generic: generic, types: newLazyTypes(generic.OpenAPIV3Config, building, names)}
+	for _, g := range groups {
+		if err := i.install(g); err != nil {
+			return fmt.Errorf("group %q: %w", g.PrioritizedVersions[0].Group, err)
+		}
+		server.RegisterDestroyFunc(func() {
+			for _, resources := range g.VersionedResourcesStorageMap {
+				for _, storage := range resources {
+					storage.Destroy()
+				}
+			}
+		})
+	}
+	return nil
+}
+
+func (i *installer) install(g *genericapiserver.APIGroupInfo) error {
+	root, manager := genericapiserver.APIGroupPrefix, i.server.AggregatedDiscoveryGroupManager
+	name := g.PrioritizedVersions[0].Group
+	if name == "" {
+		root, manager = genericapiserver.DefaultLegacyAPIPrefix, i.server.AggregatedLegacyDiscoveryGroupManager
+	}
+	group := metav1.APIGroup{Name: name}
+	for _, gv := range g.PrioritizedVersions {
+		resources, _, err := i.version(g, gv, root).InstallREST(i.server.Handler.GoRestfulContainer)
+		if err != nil {
+			return err
+		}
+		manager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
+			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+			Version:   gv.Version,
+			Resources: resources,
+		})
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
+	}
+	if name == "" {
+		handler := discovery.NewLegacyRootAPIHandler(i.generic.DiscoveryAddresses, i.server.Serializer, root)
+		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(handler, manager, manager)
+		i.server.Handler.GoRestfulContainer.Add(wrapped.GenerateWebService(root, metav1.APIVersions{}))
+		return nil
+	}
+	group.PreferredVersion = group.Versions[0]
+	i.server.DiscoveryGroupManager.AddGroup(group)
+	i.server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
+	return nil
+}
+
+func (i *installer) version(g *genericapiserver.APIGroupInfo, gv schema.GroupVersion, root string) *genericapi.APIGroupVersion {
+	served := map[string][]string{}
+	for _, v := range g.PrioritizedVersions {
+		for resource := range g.VersionedResourcesStorageMap[v.Version] {
+			served[resource] = append(served[resource], v.String())
+		}
+	}
+	return &genericapi.APIGroupVersion{
+		GroupVersion:                gv,
+		Root:                        root,
+		Storage:                     g.VersionedResourcesStorageMap[gv.Version],
+		AllServedVersionsByResource: served,
+		OptionsExternalVersion:      g.OptionsExternalVersion,
+		MetaGroupVersion:            g.MetaGroupVersion,
+		Serializer:                  g.NegotiatedSerializer,
+		ParameterCodec:              g.ParameterCodec,
+		Typer:                       g.Scheme,
+		Creater:                     g.Scheme,
+		Convertor:                   g.Scheme,
+		ConvertabilityChecker:       g.Scheme,
+		UnsafeConvertor:             runtime.UnsafeObjectConvertor(g.Scheme),
+		Defaulter:                   g.Scheme,
+		Namer:                       runtime.Namer(meta.NewAccessor()),
+		TypeConverter:               i.types,
+		EquivalentResourceRegistry:  i.server.EquivalentResourceRegistry,
+		Authorizer:                  i.server.Authorizer,
+		Admit:                       i.generic.AdmissionControl,
+		MinRequestTimeout:           time.Duration(i.generic.MinRequestTimeout) * time.Second,
+		MaxRequestBodyBytes:         i.generic.MaxRequestBodyBytes,
+	}
+}
+
+// typeNames are the OpenAPI names of the types of all resources.
+func typeNames(groups []*genericapiserver.APIGroupInfo) (map[schema.GroupVersionKind]string, error) {
+	names := map[schema.GroupVersionKind]string{}
+	for _, g := range groups {
+		for _, gv := range g.PrioritizedVersions {
+			for resource, storage := range g.VersionedResourcesStorageMap[gv.Version] {
+				gvk, err := genericapi.GetResourceKind(gv, storage, g.Scheme)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", path.Join(gv.String(), resource), err)
+				}
+				obj, err := g.Scheme.New(gvk)
+				if err != nil {
+					return nil, err
+				}
+				names[gvk] = openapiutil.GetCanonicalTypeName(obj)
+			}
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,23 @@
+package kind
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// validateFinalizers checks that finalizers without a domain are Kubernetes' own: built-in kinds are stricter there than custom resources.
+func validateFinalizers(obj metav1.Object) field.ErrorList {
+	var errs field.ErrorList
+	for i, name := range obj.GetFinalizers() {
+		switch {
+		case strings.Contains(name, "/"):
+		case name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents:
+		default:
+			path := field.NewPath("metadata", "finalizers").Index(i)
+			errs = append(errs, field.Invalid(path, name, "must begin with a domain: only Kubernetes' own finalizers have none"))
+		}
+	}
+	return errs
+}

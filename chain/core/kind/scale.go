@@ -1,0 +1,187 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// scaleREST serves a kind's number of replicas as an autoscaling/v1 Scale.
+type scaleREST[T Object] struct {
+	store    *genericregistry.Store
+	scale    *Scale[T]
+	mappings managedfields.ResourcePathMappings
+}
+
+func newScaleREST[T Object](store *genericregistry.Store, scale *Scale[T], versions []string) *scaleREST[T] {
+	mappings := managedfields.ResourcePathMappings{}
+	for _, v := range versions {
+		mappings[v] = fieldpath.MakePathOrDie("spec", "replicas")
+	}
+	return &scaleREST[T]{store: store, scale: scale, mappings: mappings}
+}
+
+func (r *scaleREST[T]) New() runtime.Object { return &autoscalingv1.Scale{} }
+
+// Destroy leaves the store to the main resource.
+func (r *scaleREST[T]) Destroy() {}
+
+// GroupVersionKind implements rest.GroupVersionKindProvider: whatever the group, it is the same kind.
+func (r *scaleREST[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
+	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+}
+
+func (r *scaleREST[T]) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	convertor := tableConvertor[*autoscalingv1.Scale]{
+		columns: []Column{
+			{Name: "Name", Type: "string", Description: "Name of the object that is scaled."},
+			{Name: "Desired", Type: "integer", Description: "Replicas wanted."},
+			{Name: "Available", Type: "integer", Description: "Replicas observed."},
+			AgeColumn(),
+		},
+		row: func(s *autoscalingv1.Scale) []any {
+			return []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), Age(s)}
+		},
+	}
+	return convertor.ConvertToTable(ctx, obj, options)
+}
+
+func (r *scaleREST[T]) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	obj, err := r.store.Get(ctx, name, options)
+	if err != nil {
+		return nil, err
+	}
+	return r.toScale(obj.(T))
+}
+
+func (r *scaleREST[T]) toScale(obj T) (*autoscalingv1.Scale, error) {
+	selector, err := r.scale.Selector(obj)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("selector of %s %q: %v", r.store.DefaultQualifiedResource, obj.GetName(), err))
+	}
+	return &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              obj.GetName(),
+			Namespace:         obj.GetNamespace(),
+			UID:               obj.GetUID(),
+			ResourceVersion:   obj.GetResourceVersion(),
+			CreationTimestamp: obj.GetCreationTimestamp(),
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: r.scale.Replicas(obj)},
+		Status: autoscalingv1.ScaleStatus{Replicas: r.scale.StatusReplicas(obj), Selector: selector},
+	}, nil
+}
+
+func (r *scaleREST[T]) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	obj, _, err := r.store.Update(ctx, name, &scaleUpdate[T]{scaleREST: r, name: name, scale: info},
+		r.validateScale(createValidation), r.validateScaleUpdate(updateValidation), false, options)
+	if err != nil {
+		return nil, false, err
+	}
+	scale, err := r.toScale(obj.(T))
+	return scale, false, err
+}
+
+// Admission judges the Scale, not the object behind it.
+func (r *scaleREST[T]) validateScale(f rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj runtime.Object) error {
+		scale, err := r.toScale(obj.(T))
+		if err != nil {
+			return err
+		}
+		return f(ctx, scale)
+	}
+}
+
+func (r *scaleREST[T]) validateScaleUpdate(f rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, obj, old runtime.Object) error {
+		scale, err := r.toScale(obj.(T))
+		if err != nil {
+			return err
+		}
+		oldScale, err := r.toScale(old.(T))
+		if err != nil {
+			return err
+		}
+		return f(ctx, scale, oldScale)
+	}
+}
+
+// scaleUpdate turns a change of the Scale into one of the object.
+type scaleUpdate[T Object] struct {
+	*scaleREST[T]
+	name  string
+	scale rest.UpdatedObjectInfo
+}
+
+func (u *scaleUpdate[T]) Preconditions() *metav1.Preconditions { return u.scale.Preconditions() }
+
+func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+	if old.(T).GetResourceVersion() == "" {
+		return nil, apierrors.NewNotFound(u.store.DefaultQualifiedResource, u.name)
+	}
+	obj := old.DeepCopyObject().(T)
+	gv, err := requestVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	managed := managedfields.NewScaleHandler(obj.GetManagedFields(), gv, u.mappings)
+
+	oldScale, err := u.toScale(obj)
+	if err != nil {
+		return nil, err
+	}
+	if oldScale.ManagedFields, err = managed.ToSubresource(); err != nil {
+		return nil, err
+	}
+	updated, err := u.scale.UpdatedObject(ctx, oldScale)
+	if err != nil {
+		return nil, err
+	}
+	scale, ok := updated.(*autoscalingv1.Scale)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected input object type to be Scale, but %T", updated))
+	}
+	if errs := validateScale(scale); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), u.name, errs)
+	}
+	if scale.ResourceVersion != "" {
+		obj.SetResourceVersion(scale.ResourceVersion)
+	}
+	if scale.UID != "" {
+		obj.SetUID(scale.UID)
+	}
+	u.scaleREST.scale.SetReplicas(obj, scale.Spec.Replicas)
+	entries, err := managed.ToParent(scale.ManagedFields)
+	if err != nil {
+		return nil, err
+	}
+	obj.SetManagedFields(entries)
+	return obj, nil
+}
+
+func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&scale.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	return append(errs, apivalidation.ValidateNonnegativeField(int64(scale.Spec.Replicas), field.NewPath("spec", "replicas"))...)
+}
+
+// requestVersion is the version of the parent resource by which the request came.
+func requestVersion(ctx context.Context) (schema.GroupVersion, error) {
+	info, ok := genericapirequest.RequestInfoFrom(ctx)
+	if !ok {
+		return schema.GroupVersion{}, apierrors.NewInternalError(fmt.Errorf("no RequestInfo in the request's context"))
+	}
+	return schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, nil
+}

@@ -1,0 +1,202 @@
+package kind
+
+import (
+	"fmt"
+	"reflect"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+// declaration is what the engine asks of a declared kind.
+type declaration interface {
+	// register makes the kind's types known: the hub version, field labels, defaults and conversions.
+	register(scheme *runtime.Scheme) error
+	// resources makes the storage of the resource and its subresources, by group version.
+	resources(b *builder) error
+}
+
+// NewScheme registers the types, defaults and conversions of groups, and what every API server's scheme needs besides.
+func NewScheme(groups ...Group) (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	v1 := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, v1)
+	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+
+	for _, g := range groups {
+		var versions []schema.GroupVersion
+		for _, v := range g.Versions {
+			if err := v.AddToScheme(scheme); err != nil {
+				return nil, fmt.Errorf("register %s/%s: %w", g.Name, v.Version, err)
+			}
+			versions = append(versions, schema.GroupVersion{Group: g.Name, Version: v.Version})
+		}
+		if err := scheme.SetVersionPriority(versions...); err != nil {
+			return nil, fmt.Errorf("register group %q: %w", g.Name, err)
+		}
+	}
+	// Scale is the form of every scale subresource, whether or not the group autoscaling is served.
+	if !scheme.IsVersionRegistered(autoscalingv1.SchemeGroupVersion) {
+		utilruntime.Must(autoscalingv1.AddToScheme(scheme))
+	}
+	scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: runtime.APIVersionInternal}, &autoscalingv1.Scale{})
+
+	for _, g := range groups {
+		for _, k := range g.Kinds {
+			if err := k.register(scheme); err != nil {
+				return nil, fmt.Errorf("register group %q: %w", g.Name, err)
+			}
+		}
+	}
+	return scheme, nil
+}
+
+func (k *Kind[T]) register(scheme *runtime.Scheme) error {
+	obj := newObject[T]()
+	gvk, err := k.gvk(scheme)
+	if err != nil {
+		return err
+	}
+	if err := registerHub(scheme, gvk, gvk.Group); err != nil {
+		return err
+	}
+	if k.Default != nil {
+		scheme.AddTypeDefaultingFunc(obj, func(o any) { k.Default(o.(T)) })
+	}
+	if err := k.registerFieldLabels(scheme, gvk); err != nil {
+		return err
+	}
+	for _, v := range k.Versions {
+		if err := v.install(scheme, gvk); err != nil {
+			return err
+		}
+		served, err := externalKind(scheme, v.example)
+		if err != nil {
+			return err
+		}
+		if v.fields != nil {
+			err = scheme.AddFieldLabelConversionFunc(served, func(label, value string) (string, string, error) {
+				if hub, ok := v.fields[label]; ok {
+					return hub, value, nil
+				}
+				return "", "", fmt.Errorf("field label not supported: %s", label)
+			})
+		} else {
+			err = k.registerFieldLabels(scheme, served)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kind[T]) registerFieldLabels(scheme *runtime.Scheme, gvk schema.GroupVersionKind) error {
+	return scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
+		if _, ok := k.Fields[label]; ok || label == "metadata.name" || (label == "metadata.namespace" && !k.ClusterScoped) {
+			return label, value, nil
+		}
+		return "", "", fmt.Errorf("field label not supported: %s", label)
+	})
+}
+
+// gvk is the hub version's kind in its external version.
+func (k *Kind[T]) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	return externalKind(scheme, newObject[T]())
+}
+
+// registerHub makes the Go type known by gvk, and its list, the internal version of group too.
+func registerHub(scheme *runtime.Scheme, gvk schema.GroupVersionKind, group string) error {
+	internal := schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
+	for _, name := range []string{gvk.Kind, gvk.Kind + "List"} {
+		obj, err := scheme.New(gvk.GroupVersion().WithKind(name))
+		if runtime.IsNotRegisteredError(err) && name != gvk.Kind {
+			continue // kinds of virtual resources have no list
+		}
+		if err != nil {
+			return err
+		}
+		scheme.AddKnownTypeWithName(internal.WithKind(name), obj)
+	}
+	return nil
+}
+
+// externalKind is the one versioned kind under which the scheme knows obj's type.
+func externalKind(scheme *runtime.Scheme, obj runtime.Object) (schema.GroupVersionKind, error) {
+	kinds, _, err := scheme.ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("no version's AddToScheme registers %T: %w", obj, err)
+	}
+	for _, gvk := range kinds {
+		if gvk.Version != runtime.APIVersionInternal {
+			return gvk, nil
+		}
+	}
+	return schema.GroupVersionKind{}, fmt.Errorf("%T is registered as an internal version only", obj)
+}
+
+func newVersion[V, H Object](toHub func(V, H) error, fromHub func(H, V) error, defaults func(V)) Version {
+	return Version{
+		example: newObject[V](),
+		install: func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error {
+			v, h := newObject[V](), newObject[H]()
+			if err := scheme.AddConversionFunc(v, h, func(in, out any, _ conversion.Scope) error { return toHub(in.(V), out.(H)) }); err != nil {
+				return err
+			}
+			if err := scheme.AddConversionFunc(h, v, func(in, out any, _ conversion.Scope) error { return fromHub(in.(H), out.(V)) }); err != nil {
+				return err
+			}
+			if defaults != nil {
+				scheme.AddTypeDefaultingFunc(v, func(o any) { defaults(o.(V)) })
+			}
+			gvk, err := externalKind(scheme, v)
+			if err != nil {
+				return err
+			}
+			if err := addListConversions(scheme, gvk, hub); err != nil {
+				return err
+			}
+			if gvk.Group == hub.Group {
+				return nil
+			}
+			return registerHub(scheme, hub, gvk.Group)
+		},
+	}
+}
+
+// addListConversions converts lists item by item.
+func addListConversions(scheme *runtime.Scheme, a, b schema.GroupVersionKind) error {
+	listA, err := scheme.New(a.GroupVersion().WithKind(a.Kind + "List"))
+	if err != nil {
+		return err
+	}
+	listB, err := scheme.New(b.GroupVersion().WithKind(b.Kind + "List"))
+	if err != nil {
+		return err
+	}
+	if err := scheme.AddConversionFunc(listA, listB, convertList); err != nil {
+		return err
+	}
+	return scheme.AddConversionFunc(listB, listA, convertList)
+}
+
+func convertList(in, out any, scope conversion.Scope) error {
+	from, to := reflect.ValueOf(in).Elem(), reflect.ValueOf(out).Elem()
+	to.FieldByName("ListMeta").Set(from.FieldByName("ListMeta"))
+	fromItems, toItems := from.FieldByName("Items"), to.FieldByName("Items")
+	if fromItems.IsNil() {
+		toItems.SetZero()
+		return nil
+	}
+	toItems.Set(reflect.MakeSlice(toItems.Type(), fromItems.Len(), fromItems.Len()))
+	for i := range fromItems.Len() {
+		if err := scope.Convert(fromItems.Index(i).Addr().Interface(), toItems.Index(i).Addr().Interface()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

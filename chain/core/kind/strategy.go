@@ -1,0 +1,222 @@
+package kind
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy is a kind's main resource as the registry sees it.
+type strategy[T Object] struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	k *Kind[T]
+}
+
+func (s strategy[T]) NamespaceScoped() bool                    { return !s.k.ClusterScoped }
+func (s strategy[T]) AllowCreateOnUpdate(context.Context) bool { return s.k.CreateOnUpdate }
+func (s strategy[T]) AllowUnconditionalUpdate(context.Context) bool {
+	return !s.k.RequireResourceVersion
+}
+
+func (s strategy[T]) Canonicalize(obj runtime.Object) {
+	if s.k.Canonicalize != nil {
+		s.k.Canonicalize(obj.(T))
+	}
+}
+
+func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	t := obj.(T)
+	if s.k.Status != nil && !s.k.Status.SetOnCreate {
+		partOf(t, "Status").SetZero()
+	}
+	if s.k.tracksGeneration() {
+		t.SetGeneration(1)
+	}
+	if s.k.PrepareCreate != nil {
+		s.k.PrepareCreate(ctx, t)
+	}
+}
+
+func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	t, o := obj.(T), old.(T)
+	if s.k.Status != nil {
+		partOf(t, "Status").Set(partOf(o, "Status"))
+	}
+	if s.k.PrepareUpdate != nil {
+		s.k.PrepareUpdate(ctx, t, o)
+	}
+	s.k.countGeneration(t, o)
+}
+
+func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	t := obj.(T)
+	name := s.k.Name
+	if name == nil {
+		name = apivalidation.NameIsDNSSubdomain
+	}
+	errs := apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, name, field.NewPath("metadata"))
+	errs = append(errs, validateFinalizers(t)...)
+	if s.k.Validate != nil {
+		errs = append(errs, s.k.Validate(ctx, t)...)
+	}
+	return errs
+}
+
+// ValidateUpdate leaves the metadata but for finalizers to rest.ValidateUpdate, which checks it for every kind.
+func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := validateFinalizers(obj.(T))
+	switch {
+	case s.k.ValidateUpdate != nil:
+		errs = append(errs, s.k.ValidateUpdate(ctx, obj.(T), old.(T))...)
+	case s.k.Validate != nil:
+		errs = append(errs, s.k.Validate(ctx, obj.(T))...)
+	}
+	return errs
+}
+
+func (s strategy[T]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	if s.k.Warnings == nil {
+		return nil
+	}
+	var none T
+	return s.k.Warnings(ctx, obj.(T), none)
+}
+
+func (s strategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if s.k.Warnings == nil {
+		return nil
+	}
+	return s.k.Warnings(ctx, obj.(T), old.(T))
+}
+
+func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.GarbageCollectionPolicy {
+	if s.k.DefaultDeletion == nil {
+		return rest.DeleteDependents
+	}
+	return s.k.DefaultDeletion(ctx)
+}
+
+// gracefulStrategy is the delete strategy of kinds with a grace period; the registry asks for it by type.
+type gracefulStrategy[T Object] struct{ strategy[T] }
+
+func (s gracefulStrategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+	return s.k.GracePeriod(ctx, obj.(T), options)
+}
+
+// subresourceStrategy is the update strategy of a subresource that is a view of the whole object.
+type subresourceStrategy[T Object] struct {
+	strategy[T]
+	prepare  func(ctx context.Context, obj, old T)
+	validate func(ctx context.Context, obj, old T) field.ErrorList
+	warnings func(ctx context.Context, obj, old T) []string
+}
+
+func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	if s.prepare != nil {
+		s.prepare(ctx, obj.(T), old.(T))
+	}
+}
+
+func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := validateFinalizers(obj.(T))
+	if s.validate != nil {
+		errs = append(errs, s.validate(ctx, obj.(T), old.(T))...)
+	}
+	return errs
+}
+
+func (s subresourceStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if s.warnings == nil {
+		return nil
+	}
+	return s.warnings(ctx, obj.(T), old.(T))
+}
+
+// asSubresource makes the status subresource one like the others.
+func (s *Status[T]) asSubresource() Subresource[T] {
+	reset := s.ResetFields
+	if reset == nil {
+		reset = []string{"spec"}
+	}
+	return Subresource[T]{
+		Name: "status",
+		Prepare: func(ctx context.Context, obj, old T) {
+			restoreAllButStatus(obj, old)
+			if s.Prepare != nil {
+				s.Prepare(ctx, obj, old)
+			}
+		},
+		Validate:    s.Validate,
+		Warnings:    s.Warnings,
+		ResetFields: reset,
+	}
+}
+
+func (k *Kind[T]) tracksGeneration() bool { return k.Generation || k.SameGeneration != nil }
+
+func (k *Kind[T]) countGeneration(obj, old T) {
+	if !k.tracksGeneration() {
+		return
+	}
+	same := k.SameGeneration
+	if same == nil {
+		same = func(obj, old T) bool {
+			return equality.Semantic.DeepEqual(partOf(obj, "Spec").Interface(), partOf(old, "Spec").Interface())
+		}
+	}
+	if !same(obj, old) {
+		obj.SetGeneration(old.GetGeneration() + 1)
+	}
+}
+
+// partOf is the top-level field of obj with the given name. Kubernetes' conventions give all but a few kinds a Spec and a Status; a kind
+// that declares a status subresource has the latter.
+func partOf[T Object](obj T, name string) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName(name)
+}
+
+// restoreAllButStatus copies every top-level field but the metadata and the status from old.
+func restoreAllButStatus[T Object](obj, old T) {
+	to, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
+	for i := range to.NumField() {
+		switch to.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta", "Status":
+		default:
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+}
+
+func newObject[T Object]() T {
+	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+}
+
+// resetFields is the set of dotted paths, for each version in which they are served.
+func resetFields(paths []string, versions []string) map[fieldpath.APIVersion]*fieldpath.Set {
+	if len(paths) == 0 {
+		return nil
+	}
+	set := fieldpath.NewSet()
+	for _, path := range paths {
+		var elements []any
+		for name := range strings.SplitSeq(path, ".") {
+			elements = append(elements, name)
+		}
+		set.Insert(fieldpath.MakePathOrDie(elements...))
+	}
+	byVersion := make(map[fieldpath.APIVersion]*fieldpath.Set, len(versions))
+	for _, v := range versions {
+		byVersion[fieldpath.APIVersion(v)] = set
+	}
+	return byVersion
+}

@@ -1,0 +1,83 @@
+package kind
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metatable "k8s.io/apimachinery/pkg/api/meta/table"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// NameColumn is the first column of nearly every table.
+func NameColumn() Column {
+	return Column{Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique among those of its kind in its namespace."}
+}
+
+// AgeColumn is the column of [Age].
+func AgeColumn() Column {
+	return Column{Name: "Age", Type: "string", Description: "Time since the object was created."}
+}
+
+// Age is the cell for the time since obj was created, as kubectl prints it.
+func Age(obj Object) string {
+	created := obj.GetCreationTimestamp()
+	return Since(&created)
+}
+
+// Since is the cell for the time since t, "<unknown>" where there is none.
+func Since(t *metav1.Time) string {
+	if t == nil || t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(time.Since(t.Time))
+}
+
+func (k *Kind[T]) tableConvertor(resource schema.GroupResource) rest.TableConvertor {
+	if k.Table.Row == nil {
+		return rest.NewDefaultTableConvertor(resource)
+	}
+	columns := make([]Column, len(k.Table.Columns))
+	for i, c := range k.Table.Columns {
+		if c.Type == "" {
+			c.Type = "string"
+		}
+		columns[i] = c
+	}
+	return tableConvertor[T]{columns: columns, row: k.Table.Row, conditions: k.Table.Conditions}
+}
+
+type tableConvertor[T Object] struct {
+	columns []Column
+	row     func(T) []any
+	// conditions may be nil.
+	conditions func(T) []metav1.TableRowCondition
+}
+
+func (c tableConvertor[T]) ConvertToTable(_ context.Context, obj runtime.Object, options runtime.Object) (*metav1.Table, error) {
+	table := &metav1.Table{}
+	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
+		table.ColumnDefinitions = c.columns
+	}
+	if list, err := meta.ListAccessor(obj); err == nil {
+		table.ResourceVersion = list.GetResourceVersion()
+		table.Continue = list.GetContinue()
+		table.RemainingItemCount = list.GetRemainingItemCount()
+	} else if common, err := meta.CommonAccessor(obj); err == nil {
+		table.ResourceVersion = common.GetResourceVersion()
+	}
+	var err error
+	table.Rows, err = metatable.MetaToTableRow(obj, func(o runtime.Object, _ metav1.Object, _, _ string) ([]any, error) {
+		return c.row(o.(T)), nil
+	})
+	if c.conditions != nil {
+		for i := range table.Rows {
+			table.Rows[i].Conditions = c.conditions(table.Rows[i].Object.Object.(T))
+		}
+	}
+	return table, err
+}

@@ -1,0 +1,17 @@
+package podspec
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ContainerCells are the table cells of the names and the images of a pod spec's containers, as kubectl get -o wide prints them.
+func ContainerCells(spec *corev1.PodSpec) (names, images string) {
+	var n, i []string
+	for _, c := range spec.Containers {
+		n = append(n, c.Name)
+		i = append(i, c.Image)
+	}
+	return strings.Join(n, ","), strings.Join(i, ",")
+}

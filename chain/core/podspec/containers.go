@@ -1,0 +1,245 @@
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	maxRestartRules     = 20
+	maxRestartRuleCodes = 255
+)
+
+func (v *validator) validateContainers(path *field.Path) field.ErrorList {
+	if len(v.spec.Containers) == 0 {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	var errs field.ErrorList
+	names := sets.Set[string]{}
+	for i := range v.spec.Containers {
+		c, at := &v.spec.Containers[i], path.Index(i)
+		errs = append(errs, v.validateContainer(c, at)...)
+		if names.Has(c.Name) && c.Name != "" {
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		}
+		names.Insert(c.Name)
+		errs = append(errs, validateRestart(c, at)...)
+		errs = append(errs, v.validateLifecycle(c.Lifecycle, at.Child("lifecycle"))...)
+		errs = append(errs, validateProbes(c, at)...)
+		errs = append(errs, v.validateResizePolicy(c.ResizePolicy, at.Child("resizePolicy"))...)
+	}
+	return append(errs, validateHostPorts(v.spec.Containers, path)...)
+}
+
+func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.Set[string]{}
+	for _, c := range v.spec.Containers {
+		names.Insert(c.Name)
+	}
+	for i := range v.spec.InitContainers {
+		c, at := &v.spec.InitContainers[i], path.Index(i)
+		errs = append(errs, v.validateContainer(c, at)...)
+		if names.Has(c.Name) && c.Name != "" {
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		}
+		names.Insert(c.Name)
+		errs = append(errs, validateHostPorts(v.spec.InitContainers[i:i+1], path)...)
+		errs = append(errs, validateRestart(c, at)...)
+		if isSidecar(c) {
+			errs = append(errs, v.validateLifecycle(c.Lifecycle, at.Child("lifecycle"))...)
+			errs = append(errs, validateProbes(c, at)...)
+			errs = append(errs, v.validateResizePolicy(c.ResizePolicy, at.Child("resizePolicy"))...)
+			continue
+		}
+		forbid := func(set bool, name string) {
+			if set {
+				errs = append(errs, field.Forbidden(at.Child(name), "only init containers with restartPolicy Always, which keep running, have it"))
+			}
+		}
+		forbid(c.Lifecycle != nil, "lifecycle")
+		forbid(c.LivenessProbe != nil, "livenessProbe")
+		forbid(c.ReadinessProbe != nil, "readinessProbe")
+		forbid(c.StartupProbe != nil, "startupProbe")
+		if len(c.ResizePolicy) > 0 {
+			errs = append(errs, field.Invalid(at.Child("resizePolicy"), c.ResizePolicy, "an init container that ends is not resized"))
+		}
+	}
+	return errs
+}
+
+// isSidecar says that an init container keeps running beside the regular ones.
+func isSidecar(c *corev1.Container) bool {
+	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
+
+func (v *validator) validateEphemeralContainers(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	targets, names := sets.Set[string]{}, sets.Set[string]{}
+	eachContainer(v.spec, func(c *corev1.Container, p *field.Path) {
+		if !strings.HasPrefix(p.String(), "ephemeral") {
+			targets.Insert(c.Name)
+			names.Insert(c.Name)
+		}
+	})
+	for i := range v.spec.EphemeralContainers {
+		e, at := &v.spec.EphemeralContainers[i], path.Index(i)
+		c := (*corev1.Container)(&e.EphemeralContainerCommon)
+		errs = append(errs, v.validateContainer(c, at)...)
+		if names.Has(e.Name) && e.Name != "" {
+			errs = append(errs, field.Duplicate(at.Child("name"), e.Name))
+		}
+		names.Insert(e.Name)
+		if e.TargetContainerName != "" && !targets.Has(e.TargetContainerName) {
+			errs = append(errs, field.NotFound(at.Child("targetContainerName"), e.TargetContainerName))
+		}
+		forbid := func(set bool, p *field.Path) {
+			if set {
+				errs = append(errs, field.Forbidden(p, "cannot be set for an ephemeral container"))
+			}
+		}
+		forbid(len(e.Ports) > 0, at.Child("ports"))
+		forbid(e.Resources.Limits != nil || e.Resources.Requests != nil || e.Resources.Claims != nil, at.Child("resources"))
+		forbid(len(e.ResizePolicy) > 0, at.Child("resizePolicy"))
+		forbid(e.RestartPolicy != nil, at.Child("restartPolicy"))
+		forbid(len(e.RestartPolicyRules) > 0, at.Child("restartPolicyRules"))
+		forbid(e.LivenessProbe != nil, at.Child("livenessProbe"))
+		forbid(e.ReadinessProbe != nil, at.Child("readinessProbe"))
+		forbid(e.StartupProbe != nil, at.Child("startupProbe"))
+		forbid(e.Lifecycle != nil, at.Child("lifecycle"))
+		for j, mount := range e.VolumeMounts {
+			forbid(mount.SubPath != "", at.Child("volumeMounts").Index(j).Child("subPath"))
+			forbid(mount.SubPathExpr != "", at.Child("volumeMounts").Index(j).Child("subPathExpr"))
+		}
+	}
+	return errs
+}
+
+// validateContainer checks what all sorts of containers have.
+func (v *validator) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), ""))
+	} else {
+		errs = append(errs, messages(path.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
+	}
+	switch {
+	case c.Image == "":
+		errs = append(errs, field.Required(path.Child("image"), ""))
+	case v.opts.pod && strings.TrimSpace(c.Image) != c.Image:
+		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not begin or end with white space"))
+	}
+	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
+	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
+	errs = append(errs, v.validateEnv(c.Env, path.Child("env"))...)
+	errs = append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
+	errs = append(errs, v.validateMounts(c, path.Child("volumeMounts"))...)
+	errs = append(errs, v.validateDevices(c, path.Child("volumeDevices"))...)
+	errs = append(errs, validatePullPolicy(c.ImagePullPolicy, path.Child("imagePullPolicy"))...)
+	errs = append(errs, ValidateResources(&c.Resources, v.claims, path.Child("resources"), v.opts)...)
+	return append(errs, v.validateContainerSecurity(c.SecurityContext, path.Child("securityContext"))...)
+}
+
+func validatePullPolicy(policy corev1.PullPolicy, path *field.Path) field.ErrorList {
+	return oneOf(path, policy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
+}
+
+// validateRestart checks a container's own restart policy (KEP-753, KEP-5307).
+func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.RestartPolicy != nil {
+		policies := []corev1.ContainerRestartPolicy{corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure}
+		if !slices.Contains(policies, *c.RestartPolicy) {
+			errs = append(errs, field.NotSupported(path.Child("restartPolicy"), *c.RestartPolicy, policies))
+		}
+	} else if len(c.RestartPolicyRules) > 0 {
+		errs = append(errs, field.Required(path.Child("restartPolicy"), "rules need a policy for what they do not match"))
+	}
+	rules := path.Child("restartPolicyRules")
+	if n := len(c.RestartPolicyRules); n > maxRestartRules {
+		errs = append(errs, field.TooMany(rules, n, maxRestartRules))
+	}
+	for i, rule := range c.RestartPolicyRules {
+		at := rules.Index(i)
+		errs = append(errs, oneOf(at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		if rule.ExitCodes == nil {
+			errs = append(errs, field.Required(at.Child("exitCodes"), "a rule matches exit codes"))
+			continue
+		}
+		errs = append(errs, oneOf(at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
+			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
+		if n := len(rule.ExitCodes.Values); n > maxRestartRuleCodes {
+			errs = append(errs, field.TooMany(at.Child("exitCodes", "values"), n, maxRestartRuleCodes))
+		}
+	}
+	return errs
+}
+
+func (v *validator) validateResizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.Set[corev1.ResourceName]{}
+	for _, p := range policies {
+		if seen.Has(p.ResourceName) {
+			errs = append(errs, field.Duplicate(path, p.ResourceName))
+		}
+		seen.Insert(p.ResourceName)
+		errs = append(errs, oneOf(path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		errs = append(errs, oneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
+		if v.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy == corev1.RestartContainer {
+			errs = append(errs, field.Invalid(path, p.RestartPolicy, "the pod's restartPolicy Never rules it out"))
+		}
+	}
+	return errs
+}
+
+func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.Set[string]{}
+	for i, port := range ports {
+		at := path.Index(i)
+		if port.Name != "" {
+			if msgs := validation.IsValidPortName(port.Name); len(msgs) > 0 {
+				errs = append(errs, messages(at.Child("name"), port.Name, msgs)...)
+			} else if names.Has(port.Name) {
+				errs = append(errs, field.Duplicate(at.Child("name"), port.Name))
+			}
+			names.Insert(port.Name)
+		}
+		if port.ContainerPort == 0 {
+			errs = append(errs, field.Required(at.Child("containerPort"), ""))
+		} else {
+			errs = append(errs, messages(at.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))...)
+		}
+		if port.HostPort != 0 {
+			errs = append(errs, messages(at.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))...)
+		}
+		errs = append(errs, oneOf(at.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+	}
+	return errs
+}
+
+// validateHostPorts checks that containers do not take the same port of the node.
+func validateHostPorts(containers []corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	taken := sets.Set[string]{}
+	for i, c := range containers {
+		for j, port := range c.Ports {
+			if port.HostPort == 0 {
+				continue
+			}
+			key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
+			if taken.Has(key) {
+				errs = append(errs, field.Duplicate(path.Index(i).Child("ports").Index(j).Child("hostPort"), key))
+			}
+			taken.Insert(key)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,2 @@
+// Package rules has small rules that several kinds share, one file for each thing that is judged.
+package rules

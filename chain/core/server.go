@@ -1,0 +1,125 @@
+// Package core is the second server of the chain, the core-like one: the kinds that kube-apiserver has built in, each declared in a file
+// of its own under this folder, by group, and served by the engine in the package kind.
+package core
+
+import (
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/informers"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/storage"
+)
+
+// Config is what the server needs beside the configuration that the chain's servers share.
+type Config struct {
+	Backend   *storage.Backend
+	Informers informers.SharedInformerFactory
+	// Scheme is made of Groups by kind.NewScheme.
+	Scheme *runtime.Scheme
+	Groups []kind.Group
+	// Definitions are the OpenAPI definitions of the Go types.
+	Definitions openapicommon.GetOpenAPIDefinitions
+}
+
+// Server is the core-like server.
+type Server struct {
+	*genericapiserver.GenericAPIServer
+	// GroupVersions are those that it serves.
+	GroupVersions []schema.GroupVersion
+
+	openAPI   *openapicommon.Config
+	openAPIV3 *openapicommon.OpenAPIV3Config
+	building  sync.Mutex // held while documents are made of openAPIV3
+}
+
+// InstallOpenAPI serves the OpenAPI documents of all that is installed by now.
+func (s *Server) InstallOpenAPI() error {
+	specs, err := newSpecs(s.Handler.GoRestfulContainer, s.openAPI, s.openAPIV3, &s.building)
+	if err != nil {
+		return fmt.Errorf("core: %w", err)
+	}
+	specs.install(s.Handler.NonGoRestfulMux)
+	return nil
+}
+
+// New makes the server. Generic is its own copy of the shared configuration.
+func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
+	codecs := serializer.NewCodecFactory(config.Scheme)
+	namer := openapinamer.NewDefinitionNamer(config.Scheme)
+	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(config.Definitions, namer)
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(config.Definitions, namer)
+	generic.SkipOpenAPIInstallation = true // PrepareRun installs the specs below
+	generic.Serializer = codecs
+	generic.RESTOptionsGetter = Storage(config.Backend, config.Scheme, codecs)
+
+	s, err := generic.Complete(config.Informers).New("core", next)
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	infos, err := kind.APIGroups(config.Scheme, generic.RESTOptionsGetter, generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	server := &Server{GenericAPIServer: s, GroupVersions: kind.GroupVersions(infos), openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config}
+	if err := install(s, &generic, &server.building, infos); err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	return server, nil
+}
+
+// Storage keeps built-in kinds where kube-apiserver keeps them, as protobuf of the hub version.
+func Storage(backend *storage.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory) *storage.Resources {
+	return &storage.Resources{
+		Backend: backend,
+		CodecOf: func(resource schema.GroupResource, example runtime.Object) (storage.Codec, error) {
+			if example == nil {
+				return storage.Codec{}, nil
+			}
+			kinds, _, err := scheme.ObjectKinds(example)
+			if err != nil {
+				return storage.Codec{}, err
+			}
+			// The hub version is the one external version of the type.
+			hub := kinds[0].GroupVersion()
+			for _, k := range kinds {
+				if k.Version != runtime.APIVersionInternal {
+					hub = k.GroupVersion()
+				}
+			}
+			codec, versioner, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+				StorageMediaType:  runtime.ContentTypeProtobuf,
+				StorageSerializer: codecs,
+				StorageVersion:    hub,
+				MemoryVersion:     schema.GroupVersion{Group: hub.Group, Version: runtime.APIVersionInternal},
+				Config:            storagebackend.Config{},
+			})
+			return storage.Codec{Codec: withoutKind{codec}, Versioner: versioner}, err
+		},
+		PathOf: PathOf,
+	}
+}
+
+// PathOf is where the objects of a built-in resource are kept, below the prefix of the storage.
+func PathOf(r schema.GroupResource) string { return r.Resource }
+
+// withoutKind decodes objects without their kind, as conversion to an internal version does: where the types are the same, there is no
+// conversion, and the items of a list would say their kind.
+type withoutKind struct{ runtime.Codec }
+
+func (c withoutKind) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := c.Codec.Decode(data, defaults, into)
+	if err == nil {
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	return obj, gvk, err
+}

@@ -1,0 +1,129 @@
+package core
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime/debug"
+	"sort"
+	"strings"
+	"sync"
+
+	restful "github.com/emicklei/go-restful/v3"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/handler3"
+)
+
+// specs serves the OpenAPI documents of the container's web services, each made when it is first asked for.
+//
+// Making them all takes some 150 ms of CPU, more than the rest of the start, and many a control plane is never asked. The index of
+// /openapi/v3, which the aggregator reads at every start, names the documents by a hash; here it stands for what they are made of.
+type specs struct {
+	v2    func() http.Handler
+	v3    map[string]*groupSpec // by path, such as "apis/apps/v1"
+	index []byte
+}
+
+// groupSpec is the OpenAPI v3 document of a group version.
+type groupSpec struct {
+	hash    string
+	handler func() http.Handler
+}
+
+func newSpecs(container *restful.Container, v2 *openapicommon.Config, v3 *openapicommon.OpenAPIV3Config, building *sync.Mutex) (*specs, error) {
+	s := &specs{
+		v2: sync.OnceValue(func() http.Handler {
+			m := mux.NewPathRecorderMux("openapi-v2")
+			routes.OpenAPI{Config: v2}.InstallV2(container, m)
+			return m
+		}),
+		v3: map[string]*groupSpec{},
+	}
+	index := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	build := buildID()
+	for _, service := range container.RegisteredWebServices() {
+		path := strings.TrimPrefix(service.RootPath(), "/")
+		g := &groupSpec{
+			hash: routesHash(build, service),
+			handler: sync.OnceValue(func() http.Handler {
+				building.Lock()
+				defer building.Unlock()
+				m := mux.NewPathRecorderMux("openapi-v3")
+				routes.OpenAPI{V3Config: v3}.InstallV3(restful.NewContainer().Add(service), m)
+				return m
+			}),
+		}
+		s.v3[path] = g
+		index.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: "/openapi/v3/" + path + "?hash=" + url.QueryEscape(g.hash)}
+	}
+	var err error
+	if s.index, err = json.Marshal(index); err != nil {
+		return nil, fmt.Errorf("index of /openapi/v3: %w", err)
+	}
+	return s, nil
+}
+
+// install serves the documents where kube-apiserver does.
+func (s *specs) install(m *mux.PathRecorderMux) {
+	m.Handle("/openapi/v2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.v2().ServeHTTP(w, r) }))
+	m.Handle("/openapi/v3", http.HandlerFunc(s.serveIndex))
+	m.HandlePrefix("/openapi/v3/", http.HandlerFunc(s.serveGroup))
+}
+
+func (s *specs) serveIndex(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(s.index) // a client that is gone
+}
+
+func (s *specs) serveGroup(w http.ResponseWriter, r *http.Request) {
+	g, ok := s.v3[strings.TrimPrefix(r.URL.Path, "/openapi/v3/")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	query := r.URL.Query()
+	if hash := query.Get("hash"); hash != "" {
+		if hash != g.hash {
+			query.Set("hash", g.hash)
+			http.Redirect(w, r, r.URL.Path+"?"+query.Encode(), http.StatusMovedPermanently)
+			return
+		}
+		// What the hash names never changes.
+		w.Header().Set("Cache-Control", "public, immutable")
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = "" // the handler below would compare the hash with one of its own
+	}
+	g.handler().ServeHTTP(w, r)
+}
+
+// routesHash stands for the document of a web service: it depends on the routes and on the Go types, which the build stands for.
+func routesHash(build string, service *restful.WebService) string {
+	var lines []string
+	for _, r := range service.Routes() {
+		lines = append(lines, r.Method+" "+r.Path)
+	}
+	sort.Strings(lines)
+	sum := sha256.Sum256([]byte(build + "\n" + strings.Join(lines, "\n")))
+	return strings.ToUpper(hex.EncodeToString(sum[:]))
+}
+
+// buildID tells builds of the program apart.
+func buildID() string {
+	id := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		id = info.String()
+	}
+	// Two builds of one changed checkout have the same build info.
+	if exe, err := os.Executable(); err == nil {
+		if stat, err := os.Stat(exe); err == nil {
+			id += fmt.Sprint(stat.ModTime().UnixNano(), stat.Size())
+		}
+	}
+	return id
+}
