@@ -1,0 +1,45 @@
+package admissionregistration
+
+import (
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+)
+
+// Group is the API group admissionregistration.k8s.io. Params decides who may make policies read which parameters.
+func Group(params ParamAccess) kind.Group {
+	return kind.Group{
+		Name: admissionv1.GroupName,
+		Versions: []kind.GroupVersion{
+			{Version: "v1", AddToScheme: admissionv1.AddToScheme},
+			{Version: "v1beta1", AddToScheme: admissionv1beta1.AddToScheme, OffByDefault: true},
+			{Version: "v1alpha1", AddToScheme: admissionv1alpha1.AddToScheme, OffByDefault: true},
+		},
+		Kinds: []kind.Declaration{
+			ValidatingWebhookConfigurations(),
+			MutatingWebhookConfigurations(),
+			ValidatingAdmissionPolicies(params),
+			ValidatingAdmissionPolicyBindings(params),
+			MutatingAdmissionPolicies(params),
+			MutatingAdmissionPolicyBindings(params),
+		},
+	}
+}
+
+// categories are those of all kinds of the group.
+func categories() []string { return []string{"api-extensions"} }
+
+// staticSuffix ends the names of configurations that kube-apiserver reads from files (KEP-5793).
+const staticSuffix = ".static.k8s.io"
+
+// nameWarnings are the warnings about the name of a new object.
+func nameWarnings(name string) []string {
+	if strings.HasSuffix(name, staticSuffix) {
+		return []string{"metadata.name: names that end with " + staticSuffix + " are meant for configurations from files, and will be refused by later versions"}
+	}
+	return nil
+}

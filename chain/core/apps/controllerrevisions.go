@@ -1,0 +1,54 @@
+package apps
+
+import (
+	"context"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+)
+
+// ControllerRevisions declares controllerrevisions: what stateful sets and daemon sets once were.
+func ControllerRevisions() kind.Declaration {
+	return &kind.Kind[*appsv1.ControllerRevision]{
+		Plural:   "controllerrevisions",
+		Validate: validateControllerRevision,
+		ValidateUpdate: func(ctx context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
+			return append(validateControllerRevision(ctx, r), apivalidation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))...)
+		},
+		Table: kind.Table[*appsv1.ControllerRevision]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Controller", Description: "The workload whose revision it is."},
+				{Name: "Revision", Description: "Number of the revision; the highest is the latest."},
+				kind.AgeColumn(),
+			},
+			Row: func(r *appsv1.ControllerRevision) []any {
+				return []any{r.Name, controllerCell(r), r.Revision, kind.Age(r)}
+			},
+		},
+	}
+}
+
+func validateControllerRevision(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
+	var errs field.ErrorList
+	if len(r.Data.Raw) == 0 && r.Data.Object == nil {
+		errs = append(errs, field.Required(field.NewPath("data"), "a revision is of something"))
+	}
+	return append(errs, apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision"))...)
+}
+
+// controllerCell is the controller in the form kind.group/name.
+func controllerCell(r *appsv1.ControllerRevision) string {
+	ref := metav1.GetControllerOf(r)
+	if ref == nil {
+		return "<none>"
+	}
+	gk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
+	return strings.ToLower(gk.String()) + "/" + ref.Name
+}

@@ -1,0 +1,149 @@
+package apps
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/podspec"
+	"github.com/kinproc/kinproc/chain/core/rules"
+)
+
+// Deployments declares deployments.
+func Deployments() kind.Declaration {
+	return &kind.Kind[*appsv1.Deployment]{
+		Plural:     "deployments",
+		ShortNames: []string{"deploy"},
+		Categories: []string{"all"},
+		Default:    defaultDeployment,
+		PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
+			podspec.DropDisabledFields(&d.Spec.Template, nil)
+		},
+		PrepareUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
+			podspec.DropDisabledFields(&d.Spec.Template, &old.Spec.Template)
+		},
+		Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
+			return validateDeploymentSpec(&d.Spec, nil)
+		},
+		ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+			return append(validateDeploymentSpec(&d.Spec, &old.Spec.Template), validateSelectorUnchanged(d.Spec.Selector, old.Spec.Selector)...)
+		},
+		Warnings: deploymentWarnings,
+		// The deployment controller copies annotations to replica sets, so they count.
+		SameGeneration: func(d, old *appsv1.Deployment) bool {
+			return equality.Semantic.DeepEqual(d.Spec, old.Spec) && equality.Semantic.DeepEqual(d.Annotations, old.Annotations)
+		},
+		Table: kind.Table[*appsv1.Deployment]{
+			Columns: append([]kind.Column{
+				kind.NameColumn(),
+				{Name: "Ready", Description: "Ready pods, of those wanted."},
+				{Name: "Up-to-date", Description: "Pods made of the current template."},
+				{Name: "Available", Description: "Pods that have been ready for minReadySeconds."},
+				kind.AgeColumn(),
+			}, wideColumns()...),
+			Row: func(d *appsv1.Deployment) []any {
+				ready := fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, valueOr(d.Spec.Replicas, 0))
+				return append([]any{d.Name, ready, int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), kind.Age(d)},
+					wideCells(&d.Spec.Template, d.Spec.Selector)...)
+			},
+		},
+		Status: &kind.Status[*appsv1.Deployment]{Validate: validateDeploymentStatus},
+		Scale: &kind.Scale[*appsv1.Deployment]{
+			Replicas:       func(d *appsv1.Deployment) int32 { return valueOr(d.Spec.Replicas, 0) },
+			SetReplicas:    func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n },
+			StatusReplicas: func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
+			Selector:       func(d *appsv1.Deployment) (string, error) { return scaleSelector(d.Spec.Selector) },
+		},
+	}
+}
+
+func defaultDeployment(d *appsv1.Deployment) {
+	podspec.SetDefaults(&d.Spec.Template.Spec)
+	defaultTo(&d.Spec.Replicas, 1)
+	defaultTo(&d.Spec.RevisionHistoryLimit, 10)
+	defaultTo(&d.Spec.ProgressDeadlineSeconds, 600)
+
+	strategy := &d.Spec.Strategy
+	if strategy.Type == "" {
+		strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
+	}
+	if strategy.Type == appsv1.RollingUpdateDeploymentStrategyType {
+		defaultTo(&strategy.RollingUpdate, appsv1.RollingUpdateDeployment{})
+		defaultTo(&strategy.RollingUpdate.MaxUnavailable, intstr.FromString("25%"))
+		defaultTo(&strategy.RollingUpdate.MaxSurge, intstr.FromString("25%"))
+	}
+}
+
+func validateDeploymentSpec(spec *appsv1.DeploymentSpec, oldTemplate *corev1.PodTemplateSpec) field.ErrorList {
+	errs := apivalidation.ValidateNonnegativeField(int64(valueOr(spec.Replicas, 0)), specPath.Child("replicas"))
+	selector, selectorErrs := validateSelector(spec.Selector)
+	errs = append(errs, selectorErrs...)
+	if selector != nil {
+		errs = append(errs, validateSelected(selector, &spec.Template, oldTemplate)...)
+	}
+	errs = append(errs, validateDeploymentStrategy(&spec.Strategy, specPath.Child("strategy"))...)
+	errs = append(errs, rules.ValidateCounters(specPath,
+		rules.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)},
+		rules.Counter{Field: "revisionHistoryLimit", Value: int64(valueOr(spec.RevisionHistoryLimit, 0))},
+		rules.Counter{Field: "progressDeadlineSeconds", Value: int64(valueOr(spec.ProgressDeadlineSeconds, 0))},
+	)...)
+	if deadline := spec.ProgressDeadlineSeconds; deadline != nil && *deadline <= spec.MinReadySeconds {
+		errs = append(errs, field.Invalid(specPath.Child("progressDeadlineSeconds"), *deadline, "must be more than minReadySeconds"))
+	}
+	return errs
+}
+
+func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
+	rolling := path.Child("rollingUpdate")
+	switch strategy.Type {
+	case appsv1.RecreateDeploymentStrategyType:
+		if strategy.RollingUpdate != nil {
+			return field.ErrorList{field.Forbidden(rolling, "goes with the strategy RollingUpdate only")}
+		}
+		return nil
+	case appsv1.RollingUpdateDeploymentStrategyType:
+		unavailable := valueOr(strategy.RollingUpdate.MaxUnavailable, intstr.IntOrString{})
+		surge := valueOr(strategy.RollingUpdate.MaxSurge, intstr.IntOrString{})
+		errs := rules.ValidateIntOrPercent(unavailable, rolling.Child("maxUnavailable"))
+		errs = append(errs, rules.ValidateUnboundedIntOrPercent(surge, rolling.Child("maxSurge"))...)
+		if rules.IsZero(unavailable) && rules.IsZero(surge) {
+			errs = append(errs, field.Invalid(rolling.Child("maxUnavailable"), unavailable, "cannot be 0 while maxSurge is 0"))
+		}
+		return errs
+	}
+	return field.ErrorList{field.NotSupported(path, strategy.Type,
+		[]appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
+}
+
+func deploymentWarnings(_ context.Context, d, old *appsv1.Deployment) []string {
+	if old == nil {
+		return append(rules.PodNameWarnings(d.Name), podspec.TemplateWarnings(templatePath, &d.Spec.Template, nil)...)
+	}
+	if d.Generation == old.Generation {
+		return nil
+	}
+	return podspec.TemplateWarnings(templatePath, &d.Spec.Template, &old.Spec.Template)
+}
+
+func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+	s := d.Status
+	all := rules.Counter{Field: "replicas", Value: int64(s.Replicas)}
+	updated := rules.Counter{Field: "updatedReplicas", Value: int64(s.UpdatedReplicas)}
+	ready := rules.Counter{Field: "readyReplicas", Value: int64(s.ReadyReplicas)}
+	available := rules.Counter{Field: "availableReplicas", Value: int64(s.AvailableReplicas)}
+
+	errs := rules.ValidateCounters(statusPath, all, updated, ready, available,
+		rules.Counter{Field: "observedGeneration", Value: s.ObservedGeneration},
+		rules.Counter{Field: "unavailableReplicas", Value: int64(s.UnavailableReplicas)},
+		rules.Counter{Field: "terminatingReplicas", Value: int64(valueOr(s.TerminatingReplicas, 0))})
+	errs = append(errs, rules.ValidateAtMost(statusPath, all, updated, ready, available)...)
+	errs = append(errs, rules.ValidateAtMost(statusPath, ready, available)...)
+	return append(errs, rules.ValidateCollisionCount(s.CollisionCount, old.Status.CollisionCount, statusPath.Child("collisionCount"))...)
+}

@@ -1,0 +1,154 @@
+package apps
+
+import (
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+)
+
+func template() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+}
+
+func selector() *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
+}
+
+func deployment() *appsv1.Deployment {
+	return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: selector(), Template: template()}}
+}
+
+func statefulSet() *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: selector(), Template: template()}}
+}
+
+func daemonSet() *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Selector: selector(), Template: template()}}
+}
+
+// changed is a valid object after a change, and its defaults.
+func changed[T kind.Object](k *kind.Kind[T], valid T, change func(T)) T {
+	change(valid)
+	k.Default(valid)
+	return valid
+}
+
+func expect(t *testing.T, name string, errs field.ErrorList, want ...string) {
+	t.Helper()
+	var got []string
+	for _, err := range errs {
+		got = append(got, err.Field+" "+string(err.Type))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", name, got, want)
+	}
+}
+
+func TestDeployments(t *testing.T) {
+	t.Parallel()
+	k := Deployments().(*kind.Kind[*appsv1.Deployment])
+	for name, c := range map[string]struct {
+		change func(*appsv1.Deployment)
+		want   []string
+	}{
+		"valid":            {func(*appsv1.Deployment) {}, nil},
+		"unknown strategy": {func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Blue" }, []string{"spec.strategy FieldValueNotSupported"}},
+		"no progress possible": {func(d *appsv1.Deployment) {
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(0)), MaxUnavailable: new(intstr.FromString("0%"))}
+		}, []string{"spec.strategy.rollingUpdate.maxUnavailable FieldValueInvalid"}},
+		"any surge": {func(d *appsv1.Deployment) {
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromString("300%"))}
+		}, nil},
+		"negative surge": {func(d *appsv1.Deployment) {
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(-1))}
+		}, []string{"spec.strategy.rollingUpdate.maxSurge FieldValueInvalid"}},
+		"negative minReadySeconds": {func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = -1 }, []string{"spec.minReadySeconds FieldValueInvalid"}},
+	} {
+		expect(t, name, k.Validate(t.Context(), changed(k, deployment(), c.change)), c.want...)
+	}
+
+	old := changed(k, deployment(), func(*appsv1.Deployment) {})
+	annotated := changed(k, deployment(), func(d *appsv1.Deployment) { d.Annotations = map[string]string{"a": "b"} })
+	if k.SameGeneration(annotated, old) {
+		t.Error("an annotation does not count as a change of the deployment")
+	}
+	old.Status.CollisionCount = new(int32(2))
+	status := changed(k, deployment(), func(d *appsv1.Deployment) {
+		d.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, CollisionCount: new(int32(1))}
+	})
+	expect(t, "status", k.Status.Validate(t.Context(), status, old),
+		"status.readyReplicas FieldValueInvalid", "status.collisionCount FieldValueInvalid")
+}
+
+func TestStatefulSets(t *testing.T) {
+	t.Parallel()
+	k := StatefulSets().(*kind.Kind[*appsv1.StatefulSet])
+	for name, c := range map[string]struct {
+		change func(*appsv1.StatefulSet)
+		want   []string
+	}{
+		"mounts a claim": {func(s *appsv1.StatefulSet) {
+			claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+		}, []string{"spec.volumeClaimTemplates[0].spec.resources[storage] FieldValueRequired"}},
+		"negative ordinal": {func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: -1} },
+			[]string{"spec.ordinals.start FieldValueInvalid"}},
+		"rolling on delete": {func(s *appsv1.StatefulSet) {
+			s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{}}
+		}, []string{"spec.updateStrategy.rollingUpdate FieldValueInvalid"}},
+	} {
+		expect(t, name, k.Validate(t.Context(), changed(k, statefulSet(), c.change)), c.want...)
+	}
+
+	old := changed(k, statefulSet(), func(s *appsv1.StatefulSet) {
+		s.Spec.ServiceName = "Old_One"
+		s.Spec.Template.Spec.Containers[0].Image = ""
+	})
+	expect(t, "what was stored before there was a rule", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
+		s.Spec.Replicas, s.Spec.RevisionHistoryLimit = new(int32(5)), new(int32(-1))
+	}), old))
+	expect(t, "fixed field", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
+		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+	}), old), "spec FieldValueForbidden")
+	if n := len(k.Warnings(t.Context(), changed(k, statefulSet(), func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) }), nil)); n != 1 {
+		t.Errorf("%d warnings of a negative revisionHistoryLimit, want 1", n)
+	}
+}
+
+func TestDaemonSetTemplateGeneration(t *testing.T) {
+	t.Parallel()
+	k := DaemonSets().(*kind.Kind[*appsv1.DaemonSet])
+	old := changed(k, daemonSet(), func(*appsv1.DaemonSet) {})
+	k.PrepareCreate(t.Context(), old)
+	expect(t, "valid", k.Validate(t.Context(), old))
+	for name, c := range map[string]struct {
+		change func(*appsv1.DaemonSet)
+		want   int64
+	}{
+		"same template":       {func(d *appsv1.DaemonSet) { d.Spec.MinReadySeconds = 3 }, 1},
+		"other template":      {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "j" }, 2},
+		"set by the client":   {func(d *appsv1.DaemonSet) { setTemplateGeneration(d, 7) }, 1},
+		"left out by clients": {func(d *appsv1.DaemonSet) { d.Annotations = nil }, 1},
+	} {
+		d := changed(k, daemonSet(), c.change)
+		k.PrepareUpdate(t.Context(), d, old)
+		if got := templateGeneration(d); got != c.want {
+			t.Errorf("%s: template generation %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package authentication declares the resources of authentication.k8s.io: reviews of tokens and of oneself. They are not stored.
+package authentication

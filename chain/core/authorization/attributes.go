@@ -1,0 +1,160 @@
+package authorization
+
+import (
+	"context"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
+	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
+	if spec.User == "" && len(spec.Groups) == 0 {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User, "name a user or groups"))
+	}
+	return errs
+}
+
+// validateAttributes wants either those of a resource or those of something else.
+func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) field.ErrorList {
+	at := field.NewPath("spec")
+	switch {
+	case r != nil && n != nil:
+		return append(validateSelectors(r), field.Invalid(at.Child("nonResourceAttributes"), n, "does not go with resourceAttributes"))
+	case r != nil:
+		return validateSelectors(r)
+	case n == nil:
+		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), r, "give either resourceAttributes or nonResourceAttributes")}
+	}
+	return nil
+}
+
+// validateSelectors lets unknown operators through: a newer client may know more than the server does.
+func validateSelectors(r *authorizationv1.ResourceAttributes) field.ErrorList {
+	var errs field.ErrorList
+	at := field.NewPath("spec", "resourceAttributes")
+	if s := r.FieldSelector; s != nil {
+		at := at.Child("fieldSelector")
+		errs = append(errs, rawOrRequirements(s.RawSelector, len(s.Requirements), at)...)
+		options := metavalidation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
+		for i, requirement := range s.Requirements {
+			errs = append(errs, metavalidation.ValidateFieldSelectorRequirement(requirement, options, at.Child("requirements").Index(i))...)
+		}
+	}
+	if s := r.LabelSelector; s != nil {
+		at := at.Child("labelSelector")
+		errs = append(errs, rawOrRequirements(s.RawSelector, len(s.Requirements), at)...)
+		options := metavalidation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
+		for i, requirement := range s.Requirements {
+			errs = append(errs, metavalidation.ValidateLabelSelectorRequirement(requirement, options, at.Child("requirements").Index(i))...)
+		}
+	}
+	return errs
+}
+
+func rawOrRequirements(raw string, requirements int, at *field.Path) field.ErrorList {
+	switch {
+	case raw != "" && requirements > 0:
+		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw, "does not go with requirements")}
+	case raw == "" && requirements == 0:
+		return field.ErrorList{field.Required(at.Child("requirements"), "give requirements or a rawSelector")}
+	}
+	return nil
+}
+
+// emptyMetadata wants a review to have no metadata: it is no object. Managed fields are the server's own doing.
+func emptyMetadata(meta metav1.ObjectMeta, namespaced bool) field.ErrorList {
+	meta.ManagedFields = nil
+	if namespaced {
+		meta.Namespace = ""
+	}
+	if equality.Semantic.DeepEqual(meta, metav1.ObjectMeta{}) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata"), meta, "must be empty")}
+}
+
+func sameNamespace(ctx context.Context, review *authorizationv1.LocalSubjectAccessReview) error {
+	switch namespace := request.NamespaceValue(ctx); namespace {
+	case "":
+		return apierrors.NewBadRequest("a LocalSubjectAccessReview is posted to a namespace")
+	case review.Namespace:
+		return nil
+	default:
+		return apierrors.NewBadRequest("the review is of another namespace than " + namespace)
+	}
+}
+
+// resourceAttributes is what the authorizer is asked. A selector that cannot be understood is one that selects everything: that is safe,
+// since selectors only ever narrow down what is asked for.
+func resourceAttributes(u user.Info, r *authorizationv1.ResourceAttributes) authorizer.AttributesRecord {
+	attributes := authorizer.AttributesRecord{
+		User: u, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group, APIVersion: r.Version,
+		Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, ResourceRequest: true,
+	}
+	if attributes.APIVersion == "" {
+		attributes.APIVersion = "*"
+	}
+	if s := r.FieldSelector; s != nil {
+		attributes.FieldSelectorRequirements, attributes.FieldSelectorParsingErr = fieldRequirements(s)
+	}
+	if s := r.LabelSelector; s != nil {
+		attributes.LabelSelectorRequirements, attributes.LabelSelectorParsingErr = labelRequirements(s)
+	}
+	return attributes
+}
+
+func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (fields.Requirements, error) {
+	if s.RawSelector != "" {
+		selector, err := fields.ParseSelector(s.RawSelector)
+		if err != nil {
+			return nil, err
+		}
+		return selector.Requirements(), nil
+	}
+	var list fields.Requirements
+	for _, r := range s.Requirements {
+		switch {
+		case r.Operator == metav1.FieldSelectorOpIn && len(r.Values) == 1:
+			list = append(list, fields.Requirement{Field: r.Key, Operator: selection.Equals, Value: r.Values[0]})
+		case r.Operator == metav1.FieldSelectorOpNotIn && len(r.Values) == 1:
+			list = append(list, fields.Requirement{Field: r.Key, Operator: selection.NotEquals, Value: r.Values[0]})
+		}
+	}
+	return list, nil
+}
+
+func labelRequirements(s *authorizationv1.LabelSelectorAttributes) (labels.Requirements, error) {
+	if s.RawSelector != "" {
+		return labels.ParseToRequirements(s.RawSelector)
+	}
+	operators := map[metav1.LabelSelectorOperator]selection.Operator{
+		metav1.LabelSelectorOpIn:           selection.In,
+		metav1.LabelSelectorOpNotIn:        selection.NotIn,
+		metav1.LabelSelectorOpExists:       selection.Exists,
+		metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,
+	}
+	var list labels.Requirements
+	for _, r := range s.Requirements {
+		operator, known := operators[r.Operator]
+		if !known {
+			continue
+		}
+		requirement, err := labels.NewRequirement(r.Key, operator, r.Values)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, *requirement)
+	}
+	return list, nil
+}

@@ -1,0 +1,2 @@
+// Package batch declares the group batch: jobs and cron jobs.
+package batch

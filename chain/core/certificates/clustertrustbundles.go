@@ -1,0 +1,72 @@
+package certificates
+
+import (
+	"context"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+)
+
+// maxTrustBundle bounds a trust bundle, in bytes: it must fit into an etcd request.
+const maxTrustBundle = 1 << 20
+
+// ClusterTrustBundles declares clustertrustbundles (KEP-3257). 1.37, where v1 is new, still keeps them as v1beta1.
+func ClusterTrustBundles() kind.Declaration {
+	type T = *certificatesv1beta1.ClusterTrustBundle
+	return &kind.Kind[T]{
+		Plural:        "clustertrustbundles",
+		Versions:      []kind.Version{kind.ServedAsSame[*certificatesv1.ClusterTrustBundle, T]()},
+		ClusterScoped: true,
+		Name:          path.ValidatePathSegmentName, // validateTrustBundle knows the signer, on which the rest of the rule depends
+		Validate:      func(_ context.Context, b T) field.ErrorList { return validateTrustBundle(b) },
+		ValidateUpdate: func(_ context.Context, b, old T) field.ErrorList {
+			at := field.NewPath("spec", "signerName")
+			return append(validateTrustBundle(b), apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, at)...)
+		},
+		Fields: map[string]func(T) string{"spec.signerName": func(b T) string { return b.Spec.SignerName }},
+		Table: kind.Table[T]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "SignerName", Description: "Signer whose trust anchors these are."},
+				kind.AgeColumn(),
+			},
+			Row: func(b T) []any {
+				signer := b.Spec.SignerName
+				if signer == "" {
+					signer = "<none>"
+				}
+				return []any{b.Name, signer, kind.Age(b)}
+			},
+		},
+	}
+}
+
+func validateTrustBundle(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
+	var errs field.ErrorList
+	at, name := field.NewPath("metadata", "name"), b.Name
+	if signer := b.Spec.SignerName; signer != "" {
+		errs = append(errs, validateSignerName(signer, field.NewPath("spec", "signerName"))...)
+		prefix := strings.ReplaceAll(signer, "/", ":") + ":"
+		if !strings.HasPrefix(name, prefix) {
+			errs = append(errs, field.Invalid(at, name, "must begin with "+prefix+", after the signer"))
+		}
+		name = strings.TrimPrefix(name, prefix)
+	}
+	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(at, b.Name, msg))
+	}
+	at = field.NewPath("spec", "trustBundle")
+	if len(b.Spec.TrustBundle) > maxTrustBundle {
+		return append(errs, field.TooLong(at, "" /* not the data */, maxTrustBundle))
+	}
+	if err := parseCertificates([]byte(b.Spec.TrustBundle), true); err != nil {
+		errs = append(errs, field.Invalid(at, "<value omitted>", err.Error()))
+	}
+	return errs
+}

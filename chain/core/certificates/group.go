@@ -1,0 +1,33 @@
+package certificates
+
+import (
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+)
+
+// Group is the API group certificates.k8s.io.
+func Group() kind.Group {
+	return kind.Group{
+		Name: certificatesv1.GroupName,
+		Versions: []kind.GroupVersion{
+			{Version: "v1", AddToScheme: certificatesv1.AddToScheme},
+			{Version: "v1beta1", AddToScheme: addTrustBundles, OffByDefault: true},
+		},
+		Kinds: []kind.Declaration{
+			CertificateSigningRequests(),
+			ClusterTrustBundles(),
+		},
+	}
+}
+
+// addTrustBundles leaves out the other types of v1beta1: the package declares no kinds for them.
+func addTrustBundles(scheme *runtime.Scheme) error {
+	gv := certificatesv1beta1.SchemeGroupVersion
+	scheme.AddKnownTypes(gv, &certificatesv1beta1.ClusterTrustBundle{}, &certificatesv1beta1.ClusterTrustBundleList{})
+	metav1.AddToGroupVersion(scheme, gv)
+	return nil
+}

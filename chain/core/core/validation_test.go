@@ -1,0 +1,211 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/kinproc/kinproc/chain/core/rules"
+)
+
+// problems is what a client sees of errs: field and reason.
+func problems(errs field.ErrorList) []string {
+	var list []string
+	for _, e := range errs {
+		list = append(list, e.Field+" "+strings.TrimPrefix(string(e.Type), "FieldValue"))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func amounts(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+// through is the context of a request to a group.
+func through(t *testing.T, group string) context.Context {
+	return genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{APIGroup: group, APIVersion: "v1"})
+}
+
+func TestValidation(t *testing.T) {
+	t.Parallel()
+	volume := func(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
+			Capacity:    amounts("storage", "1Gi"),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"},
+			},
+		}}
+		defaultPersistentVolume(v)
+		change(v)
+		return v
+	}
+	same := func(*corev1.PersistentVolume) {}
+	claim := func(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: amounts("storage", "2Gi")},
+		}}
+		rules.DefaultClaimSpec(&c.Spec)
+		change(c)
+		return c
+	}
+	bound := func(size string) *corev1.PersistentVolumeClaim {
+		return claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.Resources.Requests = amounts("storage", size)
+			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: amounts("storage", "1Gi")}
+		})
+	}
+	event := func(change func(*corev1.Event)) *corev1.Event {
+		e := &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Name: "e", Namespace: "ns"},
+			InvolvedObject: corev1.ObjectReference{Namespace: "ns"},
+			EventTime:      metav1.NewMicroTime(time.Unix(1, 0)), Type: corev1.EventTypeNormal,
+			ReportingController: "c", ReportingInstance: "i", Action: "a", Reason: "r",
+		}
+		change(e)
+		return e
+	}
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDRs: []string{"10.0.0.0/24"}, ProviderID: "p://1"}}
+		change(n)
+		defaultNode(n)
+		return n
+	}
+	ctx := t.Context()
+
+	for name, test := range map[string]struct {
+		errs field.ErrorList
+		want []string
+	}{
+		"volume": {errs: validatePersistentVolume(ctx, volume(same))},
+		"local volume without node": {
+			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/a/../b"}}
+			})),
+			want: []string{"spec.local.path Invalid", "spec.nodeAffinity Required"},
+		},
+		"volume without source": {
+			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI = nil })),
+			want: []string{"spec Required"},
+		},
+		"recycled root": {
+			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/."}}
+				v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRecycle
+			})),
+			want: []string{"spec.persistentVolumeReclaimPolicy Forbidden"},
+		},
+		"volume gets an expansion secret": {
+			errs: validatePersistentVolumeUpdate(ctx, volume(func(v *corev1.PersistentVolume) {
+				v.Spec.CSI.ControllerExpandSecretRef = &corev1.SecretReference{Name: "s", Namespace: "ns"}
+			}), volume(same)),
+		},
+		"volume moved": {
+			errs: validatePersistentVolumeUpdate(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.VolumeHandle = "other" }), volume(same)),
+			want: []string{"spec.persistentvolumesource Forbidden"},
+		},
+		"claim grows":                      {errs: validateClaimUpdate(ctx, bound("3Gi"), bound("2Gi"))},
+		"claim shrinks above its capacity": {errs: validateClaimUpdate(ctx, bound("2Gi"), bound("3Gi"))},
+		"claim shrinks to its capacity": {
+			errs: validateClaimUpdate(ctx, bound("1Gi"), bound("3Gi")),
+			want: []string{"spec.resources.requests.storage Forbidden"},
+		},
+		"claim changes mode": {
+			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }), bound("2Gi")),
+			want: []string{"spec Forbidden", "volumeMode Invalid"},
+		},
+		"claim gets a class": {
+			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fast") }),
+				claim(func(*corev1.PersistentVolumeClaim) {})),
+		},
+		"claim from two sources": {
+			errs: rules.ValidateClaimSpec(&claim(func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "a"}
+				c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "Secret", Name: "b"}
+			}).Spec, field.NewPath("spec"), rules.ClaimOptions{}),
+			want: []string{"spec Invalid", "spec.dataSourceRef Invalid"},
+		},
+		"event": {errs: validateEvent(through(t, "events.k8s.io"), event(func(*corev1.Event) {}))},
+		"event of old style through core": {
+			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) { e.EventTime, e.Action = metav1.MicroTime{}, "" })),
+		},
+		"event of old style through events.k8s.io": {
+			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) { e.EventTime, e.Count = metav1.MicroTime{}, 1 })),
+			want: []string{"count Invalid", "eventTime Required"},
+		},
+		"event changed through core": {
+			errs: validateEventUpdate(through(t, ""), event(func(e *corev1.Event) { e.Message = "m" }), event(func(*corev1.Event) {})),
+		},
+		"node gets more": {
+			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), node(func(*corev1.Node) {})),
+		},
+		"node moved": {
+			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Spec.ProviderID, n.Spec.PodCIDRs = "p://2", []string{"10.0.1.0/24"} }), node(func(*corev1.Node) {})),
+			want: []string{"[] Forbidden", "spec.podCIDRs Forbidden", "spec.providerID Forbidden"},
+		},
+		"node of two IPv4 ranges": {
+			errs: validateNode(ctx, node(func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "10.0.1.0/24"} })),
+			want: []string{"spec.podCIDRs Invalid"},
+		},
+		"taint twice": {
+			errs: validateNode(ctx, node(func(n *corev1.Node) {
+				taint := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule}
+				n.Spec.Taints = []corev1.Taint{taint, taint, {Key: "k"}}
+			})),
+			want: []string{"metadata.taints[1] Duplicate", "metadata.taints[2].effect Required"},
+		},
+		"quota selector": {
+			errs: validateQuotaSpec(&corev1.ResourceQuotaSpec{Hard: amounts("pods", "1"), ScopeSelector: &corev1.ScopeSelector{
+				MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+					{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpIn},
+					{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpExists, Values: []string{"x"}},
+				},
+			}}),
+			want: []string{
+				"spec.scopeSelector.matchExpressions.operator Invalid", "spec.scopeSelector.matchExpressions.values Invalid",
+				"spec.scopeSelector.matchExpressions.values Required",
+			},
+		},
+		"limits out of order": {
+			errs: validateLimits(&corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("cpu", "2"), Max: amounts("cpu", "1"),
+				MaxLimitRequestRatio: amounts("cpu", "3")}, field.NewPath("x")),
+			want: []string{"x.maxLimitRequestRatio[cpu] Invalid", "x.min[cpu] Invalid"},
+		},
+		"secret is immutable": {
+			errs: validateSecretUpdate(ctx, &corev1.Secret{}, &corev1.Secret{Immutable: new(true), Data: map[string][]byte{"k": nil}}),
+			want: []string{"data Forbidden", "immutable Forbidden"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := slices.Clone(test.want)
+			slices.Sort(want)
+			if got := problems(test.errs); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q:\n%v", got, want, test.errs.ToAggregate())
+			}
+		})
+	}
+}
+
+func TestSecretStringData(t *testing.T) {
+	t.Parallel()
+	s := &corev1.Secret{Data: map[string][]byte{"a": []byte("1"), "b": []byte("1")}, StringData: map[string]string{"b": "2"}}
+	defaultSecret(s)
+	if string(s.Data["a"]) != "1" || string(s.Data["b"]) != "2" || s.StringData != nil {
+		t.Errorf("data %v, stringData %v", s.Data, s.StringData)
+	}
+}

@@ -1,0 +1,2 @@
+// Package networking declares the kinds of the group networking.k8s.io, one file per kind.
+package networking

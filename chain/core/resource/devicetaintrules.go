@@ -1,0 +1,66 @@
+package resource
+
+import (
+	"context"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+)
+
+// DeviceTaintRules declares devicetaintrules (KEP-5055). 1.37, where v1 is new, still keeps them as v1beta2.
+func DeviceTaintRules() kind.Declaration {
+	type T = *resourcev1beta2.DeviceTaintRule
+	return &kind.Kind[T]{
+		Plural:        "devicetaintrules",
+		Versions:      []kind.Version{kind.ServedAsSame[*resourcev1.DeviceTaintRule, T]()},
+		ClusterScoped: true,
+		Generation:    true,
+		ReturnDeleted: true,
+		Default: func(r T) {
+			if t := &r.Spec.Taint; t.TimeAdded == nil {
+				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
+			}
+		},
+		Validate:       func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec) },
+		ValidateUpdate: func(_ context.Context, r, _ T) field.ErrorList { return validateTaintRule(&r.Spec) },
+		Status: &kind.Status[T]{
+			Validate: func(_ context.Context, r, _ T) field.ErrorList {
+				at := field.NewPath("status", "conditions")
+				errs := metavalidation.ValidateConditions(r.Status.Conditions, at)
+				if limit := resourcev1beta2.DeviceTaintRuleStatusMaxConditions; len(r.Status.Conditions) > limit {
+					errs = append(errs, field.TooMany(at, len(r.Status.Conditions), limit))
+				}
+				return errs
+			},
+		},
+		Table: kind.Table[T]{
+			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
+			Row:     func(r T) []any { return []any{r.Name, kind.Age(r)} },
+		},
+	}
+}
+
+func validateTaintRule(spec *resourcev1beta2.DeviceTaintRuleSpec) field.ErrorList {
+	var errs field.ErrorList
+	at := field.NewPath("spec")
+	if s := spec.DeviceSelector; s != nil {
+		at := at.Child("deviceSelector")
+		if s.Driver != nil {
+			errs = append(errs, driverName(*s.Driver, at.Child("driver"))...)
+		}
+		if s.Pool != nil {
+			errs = append(errs, poolName(*s.Pool, at.Child("pool"))...)
+		}
+		if s.Device != nil {
+			errs = append(errs, label(*s.Device, at.Child("device"))...)
+		}
+	}
+	t := spec.Taint
+	return append(errs, validateTaint(t.Key, t.Value, resourcev1.DeviceTaintEffect(t.Effect), at.Child("taint"))...)
+}

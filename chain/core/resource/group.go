@@ -1,0 +1,33 @@
+package resource
+
+import (
+	"context"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
+)
+
+// NamespaceLabels gets the labels of a namespace: they say whether claims in it may have admin access to devices. Nil allows it everywhere.
+type NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
+
+// Group is the API group resource.k8s.io.
+func Group(labels NamespaceLabels) kind.Group {
+	return kind.Group{
+		Name: resourcev1.GroupName,
+		Versions: []kind.GroupVersion{
+			{Version: "v1", AddToScheme: resourcev1.AddToScheme},
+			{Version: "v1beta2", AddToScheme: resourcev1beta2.AddToScheme, OffByDefault: true},
+			{Version: "v1beta1", AddToScheme: resourcev1beta1.AddToScheme, OffByDefault: true},
+		},
+		Kinds: []kind.Declaration{
+			DeviceClasses(),
+			ResourceClaims(labels),
+			ResourceClaimTemplates(labels),
+			ResourceSlices(),
+			DeviceTaintRules(),
+		},
+	}
+}

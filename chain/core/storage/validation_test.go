@@ -1,0 +1,110 @@
+package storage
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func problems(errs field.ErrorList) []string {
+	var list []string
+	for _, e := range errs {
+		list = append(list, e.Field+" "+strings.TrimPrefix(string(e.Type), "FieldValue"))
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func TestValidation(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	topology := func(keys ...string) corev1.TopologySelectorTerm {
+		var term corev1.TopologySelectorTerm
+		for _, key := range keys {
+			term.MatchLabelExpressions = append(term.MatchLabelExpressions, corev1.TopologySelectorLabelRequirement{Key: key, Values: []string{"v"}})
+		}
+		return term
+	}
+	attachment := func(source storagev1.VolumeAttachmentSource) *storagev1.VolumeAttachment {
+		return &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.example.com", NodeName: "n", Source: source}}
+	}
+	csi := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"}}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+
+	for name, test := range map[string]struct {
+		errs field.ErrorList
+		want []string
+	}{
+		"token requests": {
+			errs: validateCSIDriver(ctx, &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
+				TokenRequests:                      []storagev1.TokenRequest{{Audience: "a"}, {Audience: "a", ExpirationSeconds: new(int64(1))}},
+				NodeAllocatableUpdatePeriodSeconds: new(int64(9)),
+			}}),
+			want: []string{
+				"spec.nodeAllocatableUpdatePeriodSeconds Invalid", "spec.tokenRequests[1].audience Duplicate",
+				"spec.tokenRequests[1].expirationSeconds Invalid",
+			},
+		},
+		"same topology twice": {
+			errs: validateTopologies([]corev1.TopologySelectorTerm{topology("a", "b"), topology("b", "a"), topology("c", "c")}, field.NewPath("t")),
+			want: []string{"t[1].matchLabelExpressions Duplicate", "t[2].matchLabelExpressions[1].key Duplicate"},
+		},
+		"topology of everything": {
+			errs: validateTopologies([]corev1.TopologySelectorTerm{{}}, field.NewPath("t")),
+			want: []string{"t[0].matchLabelExpressions Duplicate"},
+		},
+		"inline volume": {
+			errs: validateAttachment(ctx, attachment(storagev1.VolumeAttachmentSource{
+				InlineVolumeSpec: &corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: csi},
+			})),
+		},
+		"inline volume of a class": {
+			errs: validateAttachment(ctx, attachment(storagev1.VolumeAttachmentSource{
+				InlineVolumeSpec: &corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: csi, StorageClassName: "c"},
+			})),
+			want: []string{"spec.source.inlineVolumeSpec.storageClassName Forbidden"},
+		},
+		"node's driver moved": {
+			errs: validateCSINodeUpdate(ctx,
+				&csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "2"}}}},
+				&csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1"}}}}),
+			want: []string{"spec.drivers Invalid"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := problems(test.errs); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q:\n%v", got, test.want, test.errs.ToAggregate())
+			}
+		})
+	}
+}
+
+// TestCSINodeForms keeps our CSINode in step with that of k8s.io/api, and without its status.
+func TestCSINodeForms(t *testing.T) {
+	t.Parallel()
+	list := &csiNodeList{Items: []csiNode{{
+		ObjectMeta: metav1.ObjectMeta{Name: "n"},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1"}}},
+	}}}
+	data, err := list.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back csiNodeList
+	if err := back.Unmarshal(data); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"drivers":[{"name":"d","nodeID":"1","topologyKeys":null}]}}]}`
+	for name, l := range map[string]any{"copy": list.DeepCopyObject(), "protobuf": &back} {
+		if got, err := json.Marshal(l); err != nil || string(got) != want {
+			t.Errorf("%s: %s (%v), want %s", name, got, err, want)
+		}
+	}
+}
