@@ -1,0 +1,89 @@
+// Package admission lists the admission plugins in kube-apiserver's order, and holds those that the staging modules lack.
+package admission
+
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	admissionmetrics "k8s.io/apiserver/pkg/admission/metrics"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+)
+
+// plugin is an entry of the list. Plugins without a maker are those that k8s.io/apiserver registers.
+type plugin struct {
+	name string
+	new  maker
+	off  bool
+}
+
+const (
+	onByDefault  = false
+	offByDefault = true
+)
+
+// order is the order in which the plugins are asked, each kind of them (mutating, validating) by itself.
+func order() []plugin {
+	return []plugin{
+		{"AlwaysAdmit", plain(newAlwaysAdmit), offByDefault},
+		{"NamespaceAutoProvision", plain(newAutoProvision), offByDefault},
+		{lifecycle.PluginName, nil, onByDefault},
+		{"NamespaceExists", plain(newNamespaceExists), offByDefault},
+		{"LimitPodHardAntiAffinityTopology", plain(newAntiAffinity), offByDefault},
+		{"LimitRanger", plain(newLimitRanger), onByDefault},
+		{"ServiceAccount", plain(newServiceAccount), onByDefault},
+		{"TaintNodesByCondition", plain(newTaintNodes), onByDefault},
+		{"AlwaysPullImages", plain(newAlwaysPullImages), offByDefault},
+		{"PodSecurity", newPodSecurity, onByDefault},
+		{"PodNodeSelector", newPodNodeSelector, offByDefault},
+		{"Priority", plain(newPriority), onByDefault},
+		{"DefaultTolerationSeconds", plain(newDefaultTolerationSeconds), onByDefault},
+		{"PodTolerationRestriction", newPodTolerations, offByDefault},
+		{"EventRateLimit", newEventRateLimit, offByDefault},
+		{"ExtendedResourceToleration", plain(newExtendedResourceToleration), offByDefault},
+		{"DefaultStorageClass", plain(newDefaultStorageClass), onByDefault},
+		{"StorageObjectInUseProtection", plain(newStorageProtection), onByDefault},
+		{"OwnerReferencesPermissionEnforcement", plain(newOwnerReferences), offByDefault},
+		{"PersistentVolumeClaimResize", plain(newClaimResize), onByDefault},
+		{"RuntimeClass", plain(newRuntimeClass), onByDefault},
+		{"CertificateApproval", plain(newCertificateApproval), onByDefault},
+		{"CertificateSigning", plain(newCertificateSigning), onByDefault},
+		{"ClusterTrustBundleAttest", plain(newTrustBundleAttest), onByDefault},
+		{"CertificateSubjectRestriction", plain(newCertificateSubject), onByDefault},
+		{"DefaultIngressClass", plain(newDefaultIngressClass), onByDefault},
+		{"DenyServiceExternalIPs", plain(newDenyExternalIPs), offByDefault},
+		{"PodTopologyLabels", plain(newPodTopologyLabels), onByDefault},
+		{mutatingpolicy.PluginName, newMutatingPolicies, onByDefault},
+		{mutatingwebhook.PluginName, nil, onByDefault},
+		{validatingpolicy.PluginName, newValidatingPolicies, onByDefault},
+		{validatingwebhook.PluginName, nil, onByDefault},
+		{resourcequota.PluginName, newResourceQuota, onByDefault},
+		{"AlwaysDeny", plain(newAlwaysDeny), offByDefault},
+	}
+}
+
+// NewOptions are the options with all plugins registered.
+func NewOptions() *genericoptions.AdmissionOptions {
+	o := &genericoptions.AdmissionOptions{
+		Plugins:           admission.NewPlugins(),
+		Decorators:        admission.Decorators{admission.DecoratorFunc(admissionmetrics.WithControllerMetrics)},
+		DefaultOffPlugins: sets.New[string](),
+	}
+	lifecycle.Register(o.Plugins)
+	mutatingwebhook.Register(o.Plugins)
+	validatingwebhook.Register(o.Plugins)
+	for _, p := range order() {
+		if p.new != nil {
+			o.Plugins.Register(p.name, admission.Factory(p.new))
+		}
+		if p.off {
+			o.DefaultOffPlugins.Insert(p.name)
+		}
+		o.RecommendedPluginOrder = append(o.RecommendedPluginOrder, p.name)
+	}
+	return o
+}

@@ -1,0 +1,31 @@
+package admission
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// antiAffinity (LimitPodHardAntiAffinityTopology) refuses pods that want a topology bigger than a node for themselves. Off by default.
+type antiAffinity struct{ *admission.Handler }
+
+func newAntiAffinity() admission.Interface {
+	return antiAffinity{on(admission.Create, admission.Update)}
+}
+
+func (antiAffinity) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok {
+		return err
+	}
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
+		return nil
+	}
+	for _, term := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		if term.TopologyKey != corev1.LabelHostname {
+			return forbid(a, "required pod anti-affinity has the topology key %q, but only %s is allowed", term.TopologyKey, corev1.LabelHostname)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package admission
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/component-helpers/storage/volume"
+)
+
+// claimResize (PersistentVolumeClaimResize) lets claims grow only if they are bound and their storage class allows it.
+type claimResize struct {
+	*admission.Handler
+	reader
+}
+
+func newClaimResize() admission.Interface { return &claimResize{Handler: on(admission.Update)} }
+
+func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	claim, ok, err := objectOf[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
+	if !ok {
+		return err
+	}
+	old, err := cast[*corev1.PersistentVolumeClaim](a.GetOldObject())
+	if err != nil {
+		return err
+	}
+	if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(old.Spec.Resources.Requests[corev1.ResourceStorage]) <= 0 {
+		return nil
+	}
+	if old.Status.Phase != corev1.ClaimBound {
+		return forbid(a, "the claim is not bound, and only bound claims can grow")
+	}
+	name := volume.GetPersistentVolumeClaimClass(old)
+	if name == "" {
+		return forbid(a, "the claim has no storage class that would allow it to grow")
+	}
+	class, err := p.client.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return admission.NewForbidden(a, err)
+	}
+	if err != nil || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
+		return forbid(a, "the claim's storage class %q does not allow volumes to grow", name)
+	}
+	return nil
+}

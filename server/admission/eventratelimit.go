@@ -1,0 +1,109 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/lru"
+)
+
+// eventRateLimit (EventRateLimit) limits how fast events come in. Off by default; without configuration it limits nothing.
+type eventRateLimit struct {
+	*admission.Handler
+	limits []eventLimit
+}
+
+// eventLimit is a limit of the configuration eventratelimit.admission.k8s.io/v1alpha1, with the buckets that it fills.
+type eventLimit struct {
+	// Type is what has a bucket: Server, Namespace, User or SourceAndObject.
+	Type  string `json:"type"`
+	QPS   int32  `json:"qps"`
+	Burst int32  `json:"burst"`
+	// CacheSize is how many buckets there are; the least recently used one makes place.
+	CacheSize int32 `json:"cacheSize"`
+
+	buckets *lru.Cache
+}
+
+const defaultEventBuckets = 4096
+
+func newEventRateLimit(config io.Reader) (admission.Interface, error) {
+	p := &eventRateLimit{Handler: on(admission.Create, admission.Update)}
+	if config == nil {
+		return p, nil
+	}
+	var file struct {
+		Limits []eventLimit `json:"limits"`
+	}
+	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("configuration of EventRateLimit: %w", err)
+	}
+	var errs []error
+	for i, l := range file.Limits {
+		switch l.Type {
+		case "Server":
+			l.CacheSize = 1
+		case "Namespace", "User", "SourceAndObject":
+		default:
+			errs = append(errs, fmt.Errorf("limits[%d].type %q: must be Server, Namespace, User or SourceAndObject", i, l.Type))
+		}
+		if l.QPS <= 0 || l.Burst <= 0 || l.CacheSize < 0 {
+			errs = append(errs, fmt.Errorf("limits[%d]: qps and burst must be positive, cacheSize must not be negative", i))
+		}
+		if l.CacheSize == 0 {
+			l.CacheSize = defaultEventBuckets
+		}
+		l.buckets = lru.New(int(max(l.CacheSize, 1)))
+		p.limits = append(p.limits, l)
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("configuration of EventRateLimit: %w", errors.Join(errs...))
+	}
+	return p, nil
+}
+
+func (p *eventRateLimit) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	resource := a.GetResource().GroupResource()
+	if a.IsDryRun() || resource != corev1.Resource("events") && resource != eventsv1.Resource("events") {
+		return nil
+	}
+	var errs []error
+	for i := range p.limits { // all of them are charged
+		if l := &p.limits[i]; !l.take(a) {
+			errs = append(errs, fmt.Errorf("more events per %s than %d a second", l.Type, l.QPS))
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewTooManyRequestsError(errors.Join(errs...).Error())
+	}
+	return nil
+}
+
+func (l *eventLimit) take(a admission.Attributes) bool {
+	key := ""
+	switch l.Type {
+	case "Namespace":
+		key = a.GetNamespace()
+	case "User":
+		key = a.GetUserInfo().GetName()
+	case "SourceAndObject":
+		if e, ok := a.GetObject().(*corev1.Event); ok {
+			o := e.InvolvedObject
+			key = fmt.Sprintf("%q", []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion})
+		}
+	}
+	bucket, ok := l.buckets.Get(key)
+	if !ok {
+		bucket = flowcontrol.NewTokenBucketRateLimiter(float32(l.QPS), int(l.Burst))
+		l.buckets.Add(key, bucket)
+	}
+	return bucket.(flowcontrol.RateLimiter).TryAccept()
+}

@@ -1,0 +1,38 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// denyExternalIPs (DenyServiceExternalIPs) refuses new external IPs of services, which take over traffic to any address (CVE-2020-8554).
+// Off by default.
+type denyExternalIPs struct{ *admission.Handler }
+
+func newDenyExternalIPs() admission.Interface {
+	return denyExternalIPs{on(admission.Create, admission.Update)}
+}
+
+func (denyExternalIPs) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	service, ok, err := objectOf[*corev1.Service](a, corev1.Resource("services"))
+	if !ok {
+		return err
+	}
+	var before []string
+	if a.GetOldObject() != nil {
+		old, err := cast[*corev1.Service](a.GetOldObject())
+		if err != nil {
+			return err
+		}
+		before = old.Spec.ExternalIPs
+	}
+	for _, ip := range service.Spec.ExternalIPs {
+		if !slices.Contains(before, ip) {
+			return forbid(a, "spec.externalIPs: the external IP %s must not be added", ip)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package admission
+
+import (
+	"context"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// ingressClassAnnotation is how an ingress named its class before there was spec.ingressClassName.
+const ingressClassAnnotation = "kubernetes.io/ingress.class"
+
+// defaultIngressClass (DefaultIngressClass) gives ingresses that name no class the default one.
+type defaultIngressClass struct {
+	*admission.Handler
+	reader
+}
+
+func newDefaultIngressClass() admission.Interface {
+	return &defaultIngressClass{Handler: on(admission.Create)}
+}
+
+func (p *defaultIngressClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	ingress, ok, err := objectOf[*networkingv1.Ingress](a, networkingv1.Resource("ingresses"))
+	if !ok || ingress.Spec.IngressClassName != nil {
+		return err
+	}
+	if _, ok := ingress.Annotations[ingressClassAnnotation]; ok {
+		return nil
+	}
+	classes, err := p.client.NetworkingV1().IngressClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	var chosen metav1.Object
+	for i := range classes.Items {
+		if c := &classes.Items[i]; c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
+			chosen = newer(chosen, c)
+		}
+	}
+	if chosen != nil {
+		ingress.Spec.IngressClassName = new(chosen.GetName())
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// ownerReferences (OwnerReferencesPermissionEnforcement) lets only those change an object's owners who may delete it, and only those let
+// it block an owner's deletion who may set the owner's finalizers. Off by default.
+type ownerReferences struct {
+	*admission.Handler
+	asker
+	mapper meta.RESTMapper
+}
+
+func newOwnerReferences() admission.Interface {
+	return &ownerReferences{Handler: on(admission.Create, admission.Update)}
+}
+
+func (p *ownerReferences) SetRESTMapper(mapper meta.RESTMapper) { p.mapper = mapper }
+
+func (p *ownerReferences) ValidateInitialization() error {
+	if p.mapper == nil {
+		return errors.New("no REST mapper was set")
+	}
+	return p.asker.ValidateInitialization()
+}
+
+func (p *ownerReferences) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	owners, before := ownersOf(a.GetObject()), ownersOf(a.GetOldObject())
+	if a.GetSubresource() == "status" || apiequality.Semantic.DeepEqual(owners, before) {
+		return nil
+	}
+	// Who creates an object may say whose it is.
+	if a.GetOperation() == admission.Update && !p.may(ctx, a, "delete", a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
+		return forbid(a, "user %q may not delete the object, and so not change its metadata.ownerReferences", a.GetUserInfo().GetName())
+	}
+	blocked := map[metav1.OwnerReference]bool{}
+	for _, o := range before {
+		if o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion {
+			blocked[identity(o)] = true
+		}
+	}
+	for _, o := range owners {
+		if o.BlockOwnerDeletion == nil || !*o.BlockOwnerDeletion || blocked[identity(o)] {
+			continue
+		}
+		if err := p.mayBlock(ctx, a, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *ownerReferences) mayBlock(ctx context.Context, a admission.Attributes, owner metav1.OwnerReference) error {
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	mappings, err := p.mapper.RESTMappings(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
+	if err != nil {
+		return forbid(a, "blockOwnerDeletion cannot be set for an owner of a kind that is not known: %w", err)
+	}
+	for _, m := range mappings {
+		namespace := ""
+		if m.Scope.Name() == meta.RESTScopeNameNamespace {
+			namespace = a.GetNamespace()
+		}
+		if !p.may(ctx, a, "update", m.Resource, "finalizers", namespace, owner.Name) {
+			return forbid(a, "user %q may not set finalizers of %s %q, and so not set blockOwnerDeletion for it", a.GetUserInfo().GetName(), owner.Kind, owner.Name)
+		}
+	}
+	return nil
+}
+
+func (p *ownerReferences) may(ctx context.Context, a admission.Attributes, verb string, resource schema.GroupVersionResource, subresource, namespace, name string) bool {
+	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User:            a.GetUserInfo(),
+		Verb:            verb,
+		Namespace:       namespace,
+		APIGroup:        resource.Group,
+		APIVersion:      resource.Version,
+		Resource:        resource.Resource,
+		Subresource:     subresource,
+		Name:            name,
+		ResourceRequest: true,
+	})
+	return err == nil && decision == authorizer.DecisionAllow
+}
+
+func ownersOf(obj any) []metav1.OwnerReference {
+	if o, err := meta.Accessor(obj); err == nil {
+		return o.GetOwnerReferences()
+	}
+	return nil
+}
+
+// identity is a reference without its switches.
+func identity(o metav1.OwnerReference) metav1.OwnerReference {
+	o.Controller, o.BlockOwnerDeletion = nil, nil
+	return o
+}

@@ -1,0 +1,103 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// nodeSelectorAnnotation is the node selector of a namespace's pods.
+const nodeSelectorAnnotation = "scheduler.alpha.kubernetes.io/node-selector"
+
+// podNodeSelector (PodNodeSelector) gives pods their namespace's node selector, and limits what they can add to it. Off by default.
+type podNodeSelector struct {
+	*admission.Handler
+	reader
+	// selectors has the selectors that namespaces allow, and clusterDefault.
+	selectors map[string]string
+}
+
+// clusterDefault is the entry of the configuration for namespaces without annotation.
+const clusterDefault = "clusterDefaultNodeSelector"
+
+func newPodNodeSelector(config io.Reader) (admission.Interface, error) {
+	p := &podNodeSelector{Handler: on(admission.Create)}
+	if config == nil {
+		return p, nil
+	}
+	var file struct {
+		Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
+	}
+	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("configuration of PodNodeSelector: %w", err)
+	}
+	p.selectors = file.Selectors
+	return p, nil
+}
+
+func (p *podNodeSelector) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok {
+		return err
+	}
+	wanted, err := p.ofNamespace(ctx, a)
+	if err != nil {
+		return err
+	}
+	for key, value := range wanted {
+		if is, ok := pod.Spec.NodeSelector[key]; ok && is != value {
+			return forbid(a, "spec.nodeSelector: %s is %q, but %q for the namespace %q", key, is, value, a.GetNamespace())
+		}
+	}
+	pod.Spec.NodeSelector = labels.Merge(wanted, pod.Spec.NodeSelector)
+	return nil
+}
+
+func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok {
+		return err
+	}
+	wanted, err := p.ofNamespace(ctx, a)
+	if err != nil {
+		return err
+	}
+	if labels.Conflicts(wanted, pod.Spec.NodeSelector) {
+		return forbid(a, "spec.nodeSelector contradicts that of the namespace %q", a.GetNamespace())
+	}
+	allowed, err := labels.ConvertSelectorToLabelsMap(p.selectors[a.GetNamespace()])
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	if len(allowed) == 0 {
+		return nil
+	}
+	for key, value := range pod.Spec.NodeSelector {
+		if is, ok := allowed[key]; !ok || is != value {
+			return forbid(a, "spec.nodeSelector: %s=%s is not among the labels that the namespace %q may select", key, value, a.GetNamespace())
+		}
+	}
+	return nil
+}
+
+func (p *podNodeSelector) ofNamespace(ctx context.Context, a admission.Attributes) (labels.Set, error) {
+	ns, err := p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
+	if err != nil {
+		return nil, admission.NewForbidden(a, err)
+	}
+	text, ok := ns.Annotations[nodeSelectorAnnotation]
+	if !ok {
+		text = p.selectors[clusterDefault]
+	}
+	set, err := labels.ConvertSelectorToLabelsMap(text)
+	if err != nil {
+		return nil, forbid(a, "node selector of the namespace %q: %w", a.GetNamespace(), err)
+	}
+	return set, nil
+}

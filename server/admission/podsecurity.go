@@ -1,0 +1,138 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	podsecurityadmission "k8s.io/pod-security-admission/admission"
+	podsecurityload "k8s.io/pod-security-admission/admission/api/load"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/metrics"
+	podsecuritypolicy "k8s.io/pod-security-admission/policy"
+)
+
+// podSecurity (PodSecurity) holds pods to the Pod Security Standards that their namespace's labels ask for (KEP-2579).
+type podSecurity struct {
+	*admission.Handler
+	delegate   *podsecurityadmission.Admission
+	client     kubernetes.Interface
+	namespaces corelisters.NamespaceLister
+}
+
+func newPodSecurity(config io.Reader) (admission.Interface, error) {
+	configuration, err := podsecurityload.LoadFromReader(config)
+	if err != nil {
+		return nil, err
+	}
+	evaluator, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("pod security checks: %w", err)
+	}
+	return &podSecurity{
+		Handler: on(admission.Create, admission.Update),
+		delegate: &podsecurityadmission.Admission{
+			Configuration:    configuration,
+			Evaluator:        evaluator,
+			Metrics:          unmeasured{},
+			PodSpecExtractor: podsecurityadmission.DefaultPodSpecExtractor{},
+		},
+	}, nil
+}
+
+func (p *podSecurity) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
+
+func (p *podSecurity) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
+	p.namespaces = f.Core().V1().Namespaces().Lister() // NamespaceLifecycle has it too
+}
+
+func (p *podSecurity) ValidateInitialization() error {
+	if p.client == nil || p.namespaces == nil {
+		return errors.New("no client or informers were set")
+	}
+	p.delegate.NamespaceGetter = podsecurityadmission.NamespaceGetterFromListerAndClient(p.namespaces, p.client)
+	p.delegate.PodLister = podsecurityadmission.PodListerFromClient(p.client)
+	if err := p.delegate.CompleteConfiguration(); err != nil {
+		return err
+	}
+	return p.delegate.ValidateConfiguration()
+}
+
+// judged are the resources that have pods or say what pods may do.
+var judged = map[schema.GroupResource]bool{
+	corev1.Resource("namespaces"): true,
+	pods:                          true,
+	corev1.Resource("replicationcontrollers"): true,
+	corev1.Resource("podtemplates"):           true,
+	appsv1.Resource("replicasets"):            true,
+	appsv1.Resource("deployments"):            true,
+	appsv1.Resource("statefulsets"):           true,
+	appsv1.Resource("daemonsets"):             true,
+	batchv1.Resource("jobs"):                  true,
+	batchv1.Resource("cronjobs"):              true,
+}
+
+func (p *podSecurity) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !judged[a.GetResource().GroupResource()] {
+		return nil
+	}
+	answer := p.delegate.Validate(ctx, &podsecurity.AttributesRecord{
+		Name:        a.GetName(),
+		Namespace:   a.GetNamespace(),
+		Kind:        a.GetKind(),
+		Resource:    a.GetResource(),
+		Subresource: a.GetSubresource(),
+		Operation:   admissionv1.Operation(a.GetOperation()),
+		Object:      a.GetObject(),
+		OldObject:   a.GetOldObject(),
+		Username:    a.GetUserInfo().GetName(),
+	})
+	for _, w := range answer.Warnings {
+		warning.AddWarning(ctx, "", w)
+	}
+	for key, value := range answer.AuditAnnotations {
+		audit.AddAuditAnnotation(ctx, podsecurity.AuditAnnotationPrefix+key, value)
+	}
+	if answer.Allowed {
+		return nil
+	}
+	if answer.Result == nil {
+		return admission.NewForbidden(a, errors.New("pod security"))
+	}
+	refusal := admission.NewForbidden(a, errors.New(answer.Result.Message))
+	var status *apierrors.StatusError
+	if !errors.As(refusal, &status) {
+		return refusal
+	}
+	if answer.Result.Reason != "" {
+		status.ErrStatus.Reason = answer.Result.Reason
+	}
+	if answer.Result.Code != 0 {
+		status.ErrStatus.Code = answer.Result.Code
+	}
+	if answer.Result.Details != nil {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, answer.Result.Details.Causes...)
+	}
+	return status
+}
+
+// unmeasured drops metrics: those of several control planes in a process would mix.
+type unmeasured struct{}
+
+func (unmeasured) RecordEvaluation(metrics.Decision, podsecurity.LevelVersion, metrics.Mode, podsecurity.Attributes) {
+}
+func (unmeasured) RecordExemption(podsecurity.Attributes)   {}
+func (unmeasured) RecordError(bool, podsecurity.Attributes) {}

@@ -1,0 +1,58 @@
+package admission
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// podTopologyLabels (PodTopologyLabels) copies a node's zone and region to the pods that are bound to it (KEP-4742).
+type podTopologyLabels struct {
+	*admission.Handler
+	reader
+}
+
+func newPodTopologyLabels() admission.Interface {
+	return &podTopologyLabels{Handler: on(admission.Create)}
+}
+
+func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	var meta *metav1.ObjectMeta
+	var node string
+	switch obj := a.GetObject().(type) {
+	case *corev1.Pod:
+		if !is(a, pods, "") {
+			return nil
+		}
+		meta, node = &obj.ObjectMeta, obj.Spec.NodeName
+	case *corev1.Binding: // its labels become the pod's
+		if !is(a, pods, "binding") {
+			return nil
+		}
+		meta, node = &obj.ObjectMeta, obj.Target.Name
+		if obj.Target.Kind != "" && obj.Target.Kind != "Node" {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if node == "" {
+		return nil
+	}
+	found, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
+		if value, ok := found.Labels[key]; ok {
+			metav1.SetMetaDataLabel(meta, key, value)
+		}
+	}
+	return nil
+}

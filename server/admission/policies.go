@@ -1,0 +1,72 @@
+package admission
+
+import (
+	"io"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/client-go/informers"
+)
+
+// The policy plugins look every tenth of a second whether their informers are ready, from when they are initialized. That is before the
+// server serves, so the first write would wait for their second look. Here they are initialized when their informers are ready.
+
+// Deferred collects the plugins that are to be initialized late. It is the admission.PluginInitializer that finds them.
+type Deferred struct {
+	plugins []interface{ InitializeLate() error }
+}
+
+// Initialize implements admission.PluginInitializer.
+func (d *Deferred) Initialize(plugin admission.Interface) {
+	if p, ok := plugin.(interface{ InitializeLate() error }); ok {
+		d.plugins = append(d.plugins, p)
+	}
+}
+
+// Start initializes the plugins. The shared informers must have synced.
+func (d *Deferred) Start() error {
+	for _, p := range d.plugins {
+		if err := p.InitializeLate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type validatingPolicies struct{ *validatingpolicy.Plugin }
+
+var _ initializer.WantsExternalKubeInformerFactory = validatingPolicies{}
+
+func newValidatingPolicies(config io.Reader) (admission.Interface, error) {
+	p, err := validatingpolicy.NewPlugin(config)
+	return validatingPolicies{p}, err
+}
+
+func (p validatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
+	p.Plugin.SetExternalKubeInformerFactory(f)
+	f.Admissionregistration().V1().ValidatingAdmissionPolicies().Informer()
+	f.Admissionregistration().V1().ValidatingAdmissionPolicyBindings().Informer()
+}
+
+func (p validatingPolicies) ValidateInitialization() error { return nil }
+func (p validatingPolicies) InitializeLate() error         { return p.Plugin.ValidateInitialization() }
+
+type mutatingPolicies struct{ *mutatingpolicy.Plugin }
+
+var _ initializer.WantsExternalKubeInformerFactory = mutatingPolicies{}
+
+func newMutatingPolicies(config io.Reader) (admission.Interface, error) {
+	p, err := mutatingpolicy.NewPlugin(config)
+	return mutatingPolicies{p}, err
+}
+
+func (p mutatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
+	p.Plugin.SetExternalKubeInformerFactory(f)
+	f.Admissionregistration().V1().MutatingAdmissionPolicies().Informer()
+	f.Admissionregistration().V1().MutatingAdmissionPolicyBindings().Informer()
+}
+
+func (p mutatingPolicies) ValidateInitialization() error { return nil }
+func (p mutatingPolicies) InitializeLate() error         { return p.Plugin.ValidateInitialization() }

@@ -1,0 +1,119 @@
+package quota
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/component-helpers/storage/volume"
+)
+
+// classSuffix is between a storage class and what of it is limited.
+const classSuffix = ".storageclass.storage.k8s.io/"
+
+func claims(list lists) quota.Evaluator {
+	gvr := corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims")
+	count := generic.ObjectCountQuotaResourceNameFor(gvr.GroupResource())
+	return &evaluator[*corev1.PersistentVolumeClaim]{
+		resource: gvr.GroupResource(),
+		list:     list(gvr),
+		handles:  onWrite,
+		limits: func(name corev1.ResourceName) bool {
+			switch name {
+			case count, corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage:
+				return true
+			}
+			_, what, ok := strings.Cut(string(name), classSuffix)
+			return ok && (what == string(corev1.ResourceRequestsStorage) || what == string(corev1.ResourcePersistentVolumeClaims))
+		},
+		usage: func(claim *corev1.PersistentVolumeClaim) corev1.ResourceList {
+			one := *apiresource.NewQuantity(1, apiresource.DecimalSI)
+			used := corev1.ResourceList{count: one, corev1.ResourcePersistentVolumeClaims: one}
+			class := volume.GetPersistentVolumeClaimClass(claim)
+			if class != "" {
+				used[corev1.ResourceName(class+classSuffix)+corev1.ResourcePersistentVolumeClaims] = one
+			}
+			size, ok := claim.Spec.Resources.Requests[corev1.ResourceStorage]
+			if !ok {
+				return used
+			}
+			// A claim that was made smaller again after it could not grow may have grown on the node.
+			if allocated := claim.Status.AllocatedResources[corev1.ResourceStorage]; allocated.Cmp(size) > 0 {
+				size = allocated
+			}
+			used[corev1.ResourceRequestsStorage] = size
+			if class != "" {
+				used[corev1.ResourceName(class+classSuffix)+corev1.ResourceRequestsStorage] = size
+			}
+			return used
+		},
+		inScope: func(scope corev1.ScopedResourceSelectorRequirement, claim *corev1.PersistentVolumeClaim) (bool, error) {
+			if scope.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+				return false, nil
+			}
+			var names []string
+			for _, name := range []*string{claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName} {
+				if name != nil && *name != "" {
+					names = append(names, *name)
+				}
+			}
+			if modify := claim.Status.ModifyVolumeStatus; modify != nil && modify.TargetVolumeAttributesClassName != "" {
+				names = append(names, modify.TargetVolumeAttributesClassName)
+			}
+			if len(names) == 0 {
+				return selected(scope, "")
+			}
+			for _, name := range names {
+				if ok, err := selected(scope, name); ok || err != nil {
+					return ok, err
+				}
+			}
+			return false, nil
+		},
+	}
+}
+
+// resourceClaims counts the devices that claims may take, by device class (KEP-4381).
+func resourceClaims(list lists) quota.Evaluator {
+	gvr := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+	count := generic.ObjectCountQuotaResourceNameFor(gvr.GroupResource())
+	return &evaluator[*resourcev1.ResourceClaim]{
+		resource: gvr.GroupResource(),
+		list:     list(gvr),
+		handles:  onWrite,
+		limits: func(name corev1.ResourceName) bool {
+			return name == count || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass)
+		},
+		usage: func(claim *resourcev1.ResourceClaim) corev1.ResourceList {
+			devices := map[string]int64{}
+			for _, r := range claim.Spec.Devices.Requests {
+				if r.Exactly != nil {
+					devices[r.Exactly.DeviceClassName] += howMany(r.Exactly.AllocationMode, r.Exactly.Count)
+				}
+				most := map[string]int64{} // only one of these is taken
+				for _, s := range r.FirstAvailable {
+					most[s.DeviceClassName] = max(most[s.DeviceClassName], howMany(s.AllocationMode, s.Count))
+				}
+				for class, n := range most {
+					devices[class] += n
+				}
+			}
+			used := corev1.ResourceList{count: *apiresource.NewQuantity(1, apiresource.DecimalSI)}
+			for class, n := range devices {
+				used[corev1.ResourceName(class+corev1.ResourceClaimsPerClass)] = *apiresource.NewQuantity(n, apiresource.DecimalSI)
+			}
+			return used
+		},
+	}
+}
+
+// howMany takes "all" for as many as a claim can have.
+func howMany(mode resourcev1.DeviceAllocationMode, count int64) int64 {
+	if mode == resourcev1.DeviceAllocationModeAll {
+		return resourcev1.AllocationResultsMaxSize
+	}
+	return count
+}

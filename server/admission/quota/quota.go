@@ -1,0 +1,154 @@
+// Package quota knows what objects use of a resource quota: an evaluator for each kind that takes more than its own number.
+//
+// The admission plugin ResourceQuota of k8s.io/apiserver asks the evaluators; a control loop that keeps status.used up to date can ask
+// the same ones. Every other resource can be limited by its number, as count/<resource>.<group>.
+package quota
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+)
+
+// Configuration has all evaluators. The objects of a namespace are counted with lister, which may be nil where only single objects are
+// evaluated, as in admission.
+func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
+	list := func(resource schema.GroupVersionResource) generic.ListFuncByNamespace {
+		if lister == nil {
+			return nil
+		}
+		return generic.ListResourceUsingListerFunc(lister, resource)
+	}
+	evaluators := []quota.Evaluator{pods(list), services(list), claims(list), resourceClaims(list)}
+	// These could be limited by their number before there was count/.
+	for _, name := range []string{"configmaps", "secrets", "replicationcontrollers", "resourcequotas"} {
+		resource := corev1.SchemeGroupVersion.WithResource(name)
+		evaluators = append(evaluators, generic.NewObjectCountEvaluator(resource.GroupResource(), list(resource), corev1.ResourceName(name)))
+	}
+	return generic.NewConfiguration(evaluators, map[schema.GroupResource]struct{}{
+		corev1.Resource("events"):   {},
+		eventsv1.Resource("events"): {},
+	})
+}
+
+// lists makes a list function for a resource.
+type lists func(schema.GroupVersionResource) generic.ListFuncByNamespace
+
+// evaluator is a quota.Evaluator of objects of type T.
+type evaluator[T runtime.Object] struct {
+	resource schema.GroupResource
+	list     generic.ListFuncByNamespace
+	// handles reports whether a request can change the usage.
+	handles func(a admission.Attributes) bool
+	// limits reports whether a name of a quota's spec.hard is about the resource.
+	limits func(name corev1.ResourceName) bool
+	usage  func(obj T) corev1.ResourceList
+	// inScope is nil if the resource has no scopes.
+	inScope func(scope corev1.ScopedResourceSelectorRequirement, obj T) (bool, error)
+	// requires is nil if objects may leave out what is limited.
+	requires func(limited []corev1.ResourceName, obj T) error
+}
+
+func (e *evaluator[T]) GroupResource() schema.GroupResource { return e.resource }
+
+func (e *evaluator[T]) Handles(a admission.Attributes) bool { return e.handles(a) }
+
+func (e *evaluator[T]) cast(obj runtime.Object) (T, error) {
+	o, ok := obj.(T)
+	if !ok {
+		return o, fmt.Errorf("quota of %s: unexpected %T", e.resource, obj)
+	}
+	return o, nil
+}
+
+func (e *evaluator[T]) Constraints(required []corev1.ResourceName, item runtime.Object) error {
+	if e.requires == nil {
+		return nil
+	}
+	obj, err := e.cast(item)
+	if err != nil {
+		return err
+	}
+	return e.requires(required, obj)
+}
+
+func (e *evaluator[T]) matches(scope corev1.ScopedResourceSelectorRequirement, item runtime.Object) (bool, error) {
+	if e.inScope == nil {
+		return false, nil
+	}
+	obj, err := e.cast(item)
+	if err != nil {
+		return false, err
+	}
+	return e.inScope(scope, obj)
+}
+
+func (e *evaluator[T]) Matches(quota *corev1.ResourceQuota, item runtime.Object) (bool, error) {
+	return generic.Matches(quota, item, e.MatchingResources, e.matches)
+}
+
+func (e *evaluator[T]) MatchingScopes(item runtime.Object, scopes []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+	var in []corev1.ScopedResourceSelectorRequirement
+	for _, s := range scopes {
+		ok, err := e.matches(s, item)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			in = append(in, s)
+		}
+	}
+	return in, nil
+}
+
+func (e *evaluator[T]) UncoveredQuotaScopes(limited, matched []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+	var uncovered []corev1.ScopedResourceSelectorRequirement
+	for _, l := range limited {
+		same := func(m corev1.ScopedResourceSelectorRequirement) bool { return m.ScopeName == l.ScopeName }
+		if !slices.ContainsFunc(matched, same) {
+			uncovered = append(uncovered, l)
+		}
+	}
+	return uncovered, nil
+}
+
+func (e *evaluator[T]) MatchingResources(input []corev1.ResourceName) []corev1.ResourceName {
+	var names []corev1.ResourceName
+	for _, name := range input {
+		if e.limits(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (e *evaluator[T]) Usage(item runtime.Object) (corev1.ResourceList, error) {
+	obj, err := e.cast(item)
+	if err != nil {
+		return nil, err
+	}
+	return e.usage(obj), nil
+}
+
+func (e *evaluator[T]) UsageStats(options quota.UsageStatsOptions) (quota.UsageStats, error) {
+	if e.list == nil {
+		return quota.UsageStats{}, fmt.Errorf("quota of %s: there is no lister", e.resource)
+	}
+	return generic.CalculateUsageStats(options, e.list, e.matches, e.Usage)
+}
+
+// onCreate handles the creation of objects; onWrite that and updates.
+func onCreate(a admission.Attributes) bool {
+	return a.GetSubresource() == "" && a.GetOperation() == admission.Create
+}
+
+func onWrite(a admission.Attributes) bool {
+	return a.GetSubresource() == "" && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
+}

@@ -1,0 +1,131 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// runtimeClass (RuntimeClass) gives pods the overhead, node selector and tolerations of their runtime class (KEP-585, KEP-688).
+type runtimeClass struct {
+	*admission.Handler
+	reader
+}
+
+func newRuntimeClass() admission.Interface { return &runtimeClass{Handler: on(admission.Create)} }
+
+func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok {
+		return err
+	}
+	class, err := p.of(ctx, a, pod)
+	if class == nil {
+		return err
+	}
+	if class.Overhead != nil {
+		if pod.Spec.Overhead != nil && !apiequality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
+			return forbid(a, "spec.overhead differs from the overhead of the runtime class %q; leave it out", class.Name)
+		}
+		pod.Spec.Overhead = class.Overhead.PodFixed
+	}
+	if class.Scheduling == nil {
+		return nil
+	}
+	for key, value := range class.Scheduling.NodeSelector {
+		if is, ok := pod.Spec.NodeSelector[key]; ok && is != value {
+			return forbid(a, "spec.nodeSelector: %s is %q, but %q in the runtime class %q", key, is, value, class.Name)
+		}
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		pod.Spec.NodeSelector[key] = value
+	}
+	pod.Spec.Tolerations = mergeTolerations(pod.Spec.Tolerations, class.Scheduling.Tolerations)
+	return nil
+}
+
+func (p *runtimeClass) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok {
+		return err
+	}
+	class, err := p.of(ctx, a, pod)
+	if err != nil {
+		return err
+	}
+	var want corev1.ResourceList
+	if class != nil && class.Overhead != nil {
+		want = class.Overhead.PodFixed
+	} else if pod.Spec.Overhead != nil {
+		return forbid(a, "spec.overhead: only a runtime class with an overhead can set it")
+	}
+	if !apiequality.Semantic.DeepEqual(want, pod.Spec.Overhead) {
+		return forbid(a, "spec.overhead differs from the overhead of the runtime class %q", class.Name)
+	}
+	return nil
+}
+
+// of is the runtime class of a pod, nil if it has none.
+func (p *runtimeClass) of(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
+	if pod.Spec.RuntimeClassName == nil {
+		return nil, nil
+	}
+	class, err := p.client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, forbid(a, "spec.runtimeClassName: there is no runtime class %q", *pod.Spec.RuntimeClassName)
+	}
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	return class, nil
+}
+
+// mergeTolerations leaves out those that others cover.
+func mergeTolerations(lists ...[]corev1.Toleration) []corev1.Toleration {
+	all := slices.Concat(lists...)
+	var merged []corev1.Toleration
+	for i, t := range all {
+		covered := false
+		for j, other := range all {
+			// of two that are the same, the first one stays
+			if i != j && covers(other, t) && (j < i || !covers(t, other)) {
+				covered = true
+				break
+			}
+		}
+		if !covered {
+			merged = append(merged, t)
+		}
+	}
+	return merged
+}
+
+// covers reports whether a tolerates all that b does.
+func covers(a, b corev1.Toleration) bool {
+	if apiequality.Semantic.DeepEqual(a, b) {
+		return true
+	}
+	if a.Key != b.Key && (a.Key != "" || a.Operator != corev1.TolerationOpExists) {
+		return false
+	}
+	if a.Effect != b.Effect && a.Effect != "" {
+		return false
+	}
+	if a.TolerationSeconds != nil && (b.TolerationSeconds == nil || *a.TolerationSeconds < *b.TolerationSeconds) {
+		return false
+	}
+	switch a.Operator {
+	case corev1.TolerationOpExists:
+		return true
+	case corev1.TolerationOpEqual, "":
+		return (b.Operator == corev1.TolerationOpEqual || b.Operator == "") && a.Value == b.Value
+	}
+	return false
+}

@@ -1,0 +1,231 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/storage/names"
+)
+
+const (
+	defaultServiceAccount = "default"
+	// accountWait is how long a pod waits for its service account, which the controller may be about to create. kube-apiserver gives it a
+	// second, which is too short where a test suite's control planes share a busy machine.
+	accountWait = 5 * time.Second
+
+	// tokenMountPath is where client libraries look for the token.
+	tokenMountPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenVolume      = "kube-api-access-"
+	tokenSeconds     = 3607 // the odd number marks automatic mounts: such tokens may be extended
+	rootCAConfigMap  = "kube-root-ca.crt"
+	mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
+)
+
+// serviceAccount (ServiceAccount) gives pods a service account, its token, and its secrets for pulling images.
+type serviceAccount struct {
+	*admission.Handler
+	reader
+}
+
+func newServiceAccount() admission.Interface {
+	return &serviceAccount{Handler: on(admission.Create, admission.Update)}
+}
+
+func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok || a.GetOperation() != admission.Create || isMirror(pod) {
+		return err
+	}
+	if pod.Spec.ServiceAccountName == "" {
+		pod.Spec.ServiceAccountName = defaultServiceAccount
+		pod.Spec.DeprecatedServiceAccount = defaultServiceAccount
+	}
+	account, err := p.account(ctx, a, pod.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	if wantsToken(account, pod) {
+		mountToken(pod)
+	}
+	if len(pod.Spec.ImagePullSecrets) == 0 {
+		pod.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
+	}
+	return nil
+}
+
+func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	ephemeral := is(a, pods, "ephemeralcontainers") && a.GetOperation() == admission.Update
+	if !ephemeral && (!is(a, pods, "") || a.GetOperation() != admission.Create) {
+		return nil
+	}
+	pod, err := cast[*corev1.Pod](a.GetObject())
+	if err != nil {
+		return err
+	}
+	if isMirror(pod) && !ephemeral {
+		return validateMirror(a, pod)
+	}
+	if pod.Spec.ServiceAccountName == "" {
+		if ephemeral {
+			return nil
+		}
+		return forbid(a, "the pod has no service account")
+	}
+	account, err := p.account(ctx, a, pod.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	if account.Annotations[mountableSecrets] != "true" {
+		return nil
+	}
+	return validateSecrets(a, account, pod, ephemeral)
+}
+
+// account reads a service account, and waits for it if it is missing but may come.
+func (p *serviceAccount) account(ctx context.Context, a admission.Attributes, name string) (*corev1.ServiceAccount, error) {
+	accounts := p.client.CoreV1().ServiceAccounts(a.GetNamespace())
+	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && name == defaultServiceAccount {
+		account, err = p.await(ctx, a.GetNamespace(), name)
+	}
+	if err != nil {
+		return nil, forbid(a, "service account %s/%s: %w", a.GetNamespace(), name, err)
+	}
+	return account, nil
+}
+
+func (p *serviceAccount) await(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	limited, cancel := context.WithTimeout(ctx, accountWait)
+	defer cancel()
+	w, err := p.client.CoreV1().ServiceAccounts(namespace).Watch(limited, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
+	})
+	if err == nil {
+		defer w.Stop()
+		for e := range w.ResultChan() { // begins with what is there, ends with the context
+			if account, ok := e.Object.(*corev1.ServiceAccount); ok && e.Type != watch.Deleted {
+				return account, nil
+			}
+		}
+	}
+	return p.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func isMirror(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return ok
+}
+
+// validateMirror keeps pods that nodes run by themselves from the cluster's secrets: nodes create them without asking anybody.
+func validateMirror(a admission.Attributes, pod *corev1.Pod) error {
+	if pod.Spec.ServiceAccountName != "" {
+		return forbid(a, "a mirror pod must not have a service account")
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+			return forbid(a, "volume %q: a mirror pod must not have tokens of service accounts", volume.Name)
+		}
+	}
+	for name := range podSecrets(&pod.Spec) {
+		return forbid(a, "secret %q: a mirror pod must not use secrets", name)
+	}
+	return nil
+}
+
+// wantsToken reports whether a token is mounted: the pod says so, or else its account, or else it is.
+func wantsToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
+	switch {
+	case pod.Spec.AutomountServiceAccountToken != nil:
+		return *pod.Spec.AutomountServiceAccountToken
+	case account.AutomountServiceAccountToken != nil:
+		return *account.AutomountServiceAccountToken
+	}
+	return true
+}
+
+// mountToken mounts the token, the API server's certificates and the namespace's name in all containers that have nothing there.
+func mountToken(pod *corev1.Pod) {
+	name := ""
+	taken := sets.New[string]()
+	for _, v := range pod.Spec.Volumes {
+		taken.Insert(v.Name)
+		if name == "" && strings.HasPrefix(v.Name, tokenVolume) {
+			name = v.Name
+		}
+	}
+	for name == "" {
+		if generated := names.SimpleNameGenerator.GenerateName(tokenVolume); !taken.Has(generated) {
+			name = generated
+		}
+	}
+	mounted := false
+	containers(&pod.Spec, func(c *corev1.Container) {
+		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenMountPath }) {
+			return
+		}
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMountPath})
+		mounted = true
+	})
+	if mounted && !taken.Has(name) {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenSource()}})
+	}
+}
+
+func tokenSource() *corev1.ProjectedVolumeSource {
+	return &corev1.ProjectedVolumeSource{
+		DefaultMode: new(corev1.ProjectedVolumeSourceDefaultMode),
+		Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenSeconds))}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: rootCAConfigMap},
+				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
+			}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{
+				Path:     "namespace",
+				FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"},
+			}}}},
+		},
+	}
+}
+
+// validateSecrets holds a pod to the secrets that its account lists, if the account's annotation demands it.
+func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod *corev1.Pod, ephemeral bool) error {
+	allowed, pull := sets.New[string](), sets.New[string]()
+	for _, s := range account.Secrets {
+		allowed.Insert(s.Name)
+	}
+	for _, s := range account.ImagePullSecrets {
+		pull.Insert(s.Name)
+	}
+	spec := pod.Spec.DeepCopy()
+	spec.ImagePullSecrets = nil // have a list of their own
+	if ephemeral {
+		spec = &corev1.PodSpec{EphemeralContainers: spec.EphemeralContainers}
+	}
+	if extra := podSecrets(spec).Difference(allowed); len(extra) > 0 {
+		return forbid(a, "the service account %q does not allow its pods the secrets %s", account.Name, quoted(extra))
+	}
+	if ephemeral {
+		return nil
+	}
+	for i, s := range pod.Spec.ImagePullSecrets {
+		if !pull.Has(s.Name) {
+			return forbid(a, "spec.imagePullSecrets[%d]: the service account %q does not allow its pods the secret %q", i, account.Name, s.Name)
+		}
+	}
+	return nil
+}
+
+func quoted(names sets.Set[string]) string {
+	return fmt.Sprintf("%q", sets.List(names))
+}

@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/component-helpers/storage/volume"
+)
+
+// The annotations that make a storage class the default; the second one is older.
+const (
+	isDefaultStorageClass     = "storageclass.kubernetes.io/is-default-class"
+	isDefaultStorageClassBeta = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// defaultStorageClass (DefaultStorageClass) gives claims that name no storage class the default one.
+type defaultStorageClass struct {
+	*admission.Handler
+	reader
+}
+
+func newDefaultStorageClass() admission.Interface {
+	return &defaultStorageClass{Handler: on(admission.Create)}
+}
+
+func (p *defaultStorageClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	claim, ok, err := objectOf[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
+	if !ok || volume.PersistentVolumeClaimHasClass(claim) {
+		return err
+	}
+	classes, err := p.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	var chosen metav1.Object
+	for i := range classes.Items {
+		c := &classes.Items[i]
+		if c.Annotations[isDefaultStorageClass] == "true" || c.Annotations[isDefaultStorageClassBeta] == "true" {
+			chosen = newer(chosen, c)
+		}
+	}
+	if chosen != nil {
+		claim.Spec.StorageClassName = new(chosen.GetName())
+	}
+	return nil
+}
+
+// newer chooses between two defaults: the one made later, or else the one whose name comes first.
+func newer(a, b metav1.Object) metav1.Object {
+	if a == nil {
+		return b
+	}
+	if c := a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time); c > 0 || c == 0 && strings.Compare(a.GetName(), b.GetName()) < 0 {
+		return a
+	}
+	return b
+}

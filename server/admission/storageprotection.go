@@ -1,0 +1,37 @@
+package admission
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+)
+
+// storageProtection (StorageObjectInUseProtection) adds the finalizers that keep volumes, claims and attributes classes while they are
+// used. Controllers remove them.
+type storageProtection struct{ *admission.Handler }
+
+func newStorageProtection() admission.Interface { return storageProtection{on(admission.Create)} }
+
+func (storageProtection) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	finalizer, ok := map[schema.GroupResource]string{
+		corev1.Resource("persistentvolumes"):          "kubernetes.io/pv-protection",
+		persistentVolumeClaims:                        "kubernetes.io/pvc-protection",
+		storagev1.Resource("volumeattributesclasses"): "kubernetes.io/vac-protection",
+	}[a.GetResource().GroupResource()]
+	if !ok || a.GetSubresource() != "" {
+		return nil
+	}
+	obj, err := cast[metav1.Object](a.GetObject())
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(obj.GetFinalizers(), finalizer) {
+		obj.SetFinalizers(append(obj.GetFinalizers(), finalizer))
+	}
+	return nil
+}

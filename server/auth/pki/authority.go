@@ -1,0 +1,162 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+const (
+	// AuthorityValidity is how long a certificate authority is valid.
+	AuthorityValidity = 10 * 365 * 24 * time.Hour
+	// Validity is how long a certificate is valid unless another time is asked for, as with kubeadm.
+	Validity = 365 * 24 * time.Hour
+	// clockSkew is how far clocks of clients may be behind.
+	clockSkew = 5 * time.Minute
+)
+
+// Pair is a certificate and its key, PEM encoded.
+type Pair struct {
+	Cert, Key []byte
+}
+
+// TLS makes what crypto/tls wants of the pair.
+func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.Key) }
+
+// Authority is a certificate authority.
+type Authority struct {
+	// Pair is the authority's own certificate, which others trust, and its key.
+	Pair
+	cert *x509.Certificate
+	key  crypto.Signer
+	now  func() time.Time
+}
+
+// newAuthority signs a certificate for an authority with the given key, or a new one if key is nil.
+func newAuthority(name string, key crypto.Signer, now func() time.Time) (*Authority, error) {
+	if key == nil {
+		var err error
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return nil, fmt.Errorf("generate the key of authority %s: %w", name, err)
+		}
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		DNSNames:              []string{name},
+		NotBefore:             now().Add(-clockSkew).UTC(),
+		NotAfter:              now().Add(AuthorityValidity).UTC(),
+		KeyUsage:              x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	a := &Authority{key: key, now: now}
+	var err error
+	if a.cert, a.Pair, err = sign(template, template, key.Public(), key, key); err != nil {
+		return nil, fmt.Errorf("sign the certificate of authority %s: %w", name, err)
+	}
+	return a, nil
+}
+
+// Client signs a certificate with which user, a member of groups, authenticates for the given time; zero stands for [Validity].
+func (a *Authority) Client(user string, groups []string, validity time.Duration) (Pair, error) {
+	if user == "" {
+		return Pair{}, errors.New("a client certificate needs the name of a user")
+	}
+	return a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, validity)
+}
+
+// Server signs a serving certificate for names, which are DNS names or IP addresses. The first one is the common name.
+func (a *Authority) Server(names []string, validity time.Duration) (Pair, error) {
+	if len(names) == 0 {
+		return Pair{}, errors.New("a serving certificate needs a name or an address")
+	}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: names[0]},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	return a.issue(template, validity)
+}
+
+func (a *Authority) issue(template *x509.Certificate, validity time.Duration) (Pair, error) {
+	if validity < 0 {
+		return Pair{}, fmt.Errorf("a certificate cannot be valid for %s", validity)
+	}
+	if validity == 0 {
+		validity = Validity
+	}
+	template.KeyUsage = x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature
+	template.BasicConstraintsValid = true
+	template.NotBefore = a.now().Add(-clockSkew).UTC()
+	template.NotAfter = a.now().Add(validity).UTC()
+	// A chain is only valid as long as all of it is.
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("generate the key of %s: %w", template.Subject, err)
+	}
+	_, pair, err := sign(template, a.cert, key.Public(), a.key, key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign the certificate of %s: %w", template.Subject, err)
+	}
+	return pair, nil
+}
+
+// sign makes a certificate for the public half of key, which goes into the pair.
+func sign(template, parent *x509.Certificate, public crypto.PublicKey, signer, key crypto.Signer) (*x509.Certificate, Pair, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, Pair{}, err
+	}
+	template.SerialNumber = serial.Add(serial, big.NewInt(1)) // RFC 5280: positive, at most 20 octets
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, signer)
+	if err != nil {
+		return nil, Pair{}, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, Pair{}, err
+	}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return nil, Pair{}, err
+	}
+	return cert, Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
+}
+
+func encodeKey(key crypto.Signer) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+func encodePublicKey(key crypto.PublicKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}

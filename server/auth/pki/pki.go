@@ -1,0 +1,116 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// AdminUser is the user of the admin certificate. It is in group system:masters, which no authorizer can restrict.
+	AdminUser  = "kubernetes-super-admin"
+	adminGroup = "system:masters"
+	// ProxyUser is the common name with which the aggregator introduces itself to extension API servers.
+	ProxyUser = "front-proxy-client"
+
+	authorityName  = "kinproc-ca"
+	proxyAuthority = "kinproc-front-proxy-ca"
+)
+
+// Options say what a [PKI] is for.
+type Options struct {
+	// Names are further DNS names and IP addresses of the server: where it listens, the first service IP and whatever else clients use.
+	// localhost, kubernetes, kubernetes.default(.svc(.cluster.local)), 127.0.0.1 and ::1 are always there.
+	Names []string
+	// Now is the clock; it defaults to time.Now.
+	Now func() time.Time
+}
+
+func (o Options) now() time.Time {
+	if o.Now != nil {
+		return o.Now()
+	}
+	return time.Now()
+}
+
+// names are all names of the server, each once.
+func (o Options) names() []string {
+	names := []string{
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		"127.0.0.1", "::1",
+	}
+	for _, name := range o.Names {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// PKI is everything that a control plane needs to prove who it is and to know who others are.
+type PKI struct {
+	// CA signs serving and client certificates.
+	CA *Authority
+	// FrontProxyCA signs the certificates of proxies that may say in request headers whom they speak for.
+	FrontProxyCA *Authority
+	// Serving is the server's certificate.
+	Serving Pair
+	// Admin is the client certificate of [AdminUser].
+	Admin Pair
+	// Proxy is the aggregator's client certificate towards extension API servers.
+	Proxy Pair
+	// ServiceAccountKey signs service account tokens.
+	ServiceAccountKey crypto.Signer
+}
+
+// New makes a PKI in memory.
+func New(o Options) (*PKI, error) {
+	p := &PKI{}
+	var err error
+	if p.CA, err = newAuthority(authorityName, nil, o.now); err != nil {
+		return nil, err
+	}
+	if p.FrontProxyCA, err = newAuthority(proxyAuthority, nil, o.now); err != nil {
+		return nil, err
+	}
+	for _, leaf := range p.leaves(o) {
+		if *leaf.pair, err = leaf.issue(); err != nil {
+			return nil, err
+		}
+	}
+	if p.ServiceAccountKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, fmt.Errorf("generate the service account key: %w", err)
+	}
+	return p, nil
+}
+
+// leaf is a certificate that an authority signs: what it must be, and how a new one is made.
+type leaf struct {
+	file      string
+	pair      *Pair
+	authority *Authority
+	// names, or user and groups, are what the certificate must be for.
+	names  []string
+	user   string
+	groups []string
+}
+
+// leaves lists the certificates of a PKI whose authorities are there.
+func (p *PKI) leaves(o Options) []leaf {
+	return []leaf{
+		{file: "apiserver", pair: &p.Serving, authority: p.CA, names: o.names()},
+		{file: "admin", pair: &p.Admin, authority: p.CA, user: AdminUser, groups: []string{adminGroup}},
+		{file: "front-proxy-client", pair: &p.Proxy, authority: p.FrontProxyCA, user: ProxyUser},
+	}
+}
+
+func (l leaf) issue() (Pair, error) {
+	if len(l.names) > 0 {
+		return l.authority.Server(l.names, 0)
+	}
+	return l.authority.Client(l.user, l.groups, 0)
+}

@@ -1,0 +1,38 @@
+package serviceaccount
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// Objects finds what tokens are of and bound to.
+type Objects interface {
+	ServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error)
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	Node(ctx context.Context, name string) (*corev1.Node, error)
+}
+
+// FromClient finds objects with the given client, whose user must not need a service account's token itself.
+func FromClient(client coreclient.CoreV1Interface) Objects { return clientObjects{client} }
+
+type clientObjects struct{ client coreclient.CoreV1Interface }
+
+func (o clientObjects) ServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	return o.client.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (o clientObjects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	return o.client.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (o clientObjects) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return o.client.Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (o clientObjects) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	return o.client.Nodes().Get(ctx, name, metav1.GetOptions{})
+}

@@ -1,0 +1,226 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// reportMedian reports the median of durations as a number of milliseconds.
+func reportMedian(b *testing.B, unit string, took []time.Duration) {
+	b.Helper()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, unit)
+}
+
+// BenchmarkStart is a start and a stop of a control plane for tests, with the phases of the start. Its figures are medians.
+func BenchmarkStart(b *testing.B) {
+	phases := map[string][]time.Duration{}
+	var ready, stop []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		s, err := server.New(server.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Start(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		ready = append(ready, time.Since(began))
+		for _, p := range s.Timeline() {
+			phases[p.Name] = append(phases[p.Name], p.Took)
+		}
+		began = time.Now()
+		if err := s.Stop(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		stop = append(stop, time.Since(began))
+	}
+	reportMedian(b, "ready-ms", ready)
+	reportMedian(b, "stop-ms", stop)
+	for name, took := range phases {
+		reportMedian(b, name+"-ms", took)
+	}
+}
+
+// BenchmarkFirstCustomResource is the time from a definition's creation to the first custom resource's, the median of many definitions.
+func BenchmarkFirstCustomResource(b *testing.B) {
+	s := servertest.Run(b)
+	definitions, err := apiextensionsclient.NewForConfig(s.RESTConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(s.RESTConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	var took []time.Duration
+	for b.Loop() {
+		group := fmt.Sprintf("g%d.example.com", len(took))
+		crd := widgets(group)
+		began := time.Now()
+		if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(b.Context(), crd, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		widget := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": group + "/v1", "kind": "Widget", "metadata": map[string]any{"name": "first"},
+		}}
+		resource := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Namespace(metav1.NamespaceDefault)
+		// There is no resource until the definition is established.
+		for _, err = resource.Create(b.Context(), widget, metav1.CreateOptions{}); err != nil; {
+			if b.Context().Err() != nil {
+				b.Fatal(err)
+			}
+			_, err = resource.Create(b.Context(), widget, metav1.CreateOptions{})
+		}
+		took = append(took, time.Since(began))
+	}
+	reportMedian(b, "first-custom-resource-ms", took)
+}
+
+func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+			Scope: apiextensionsv1.NamespaceScoped,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+			}},
+		},
+	}
+}
+
+// clients makes clients that share no connection, for each has a certificate of its own.
+func clients(b *testing.B, s *server.Server, n int) []kubernetes.Interface {
+	b.Helper()
+	var all []kubernetes.Interface
+	for i := range n {
+		config, err := s.User("client-"+strconv.Itoa(i), "system:masters")
+		if err != nil {
+			b.Fatal(err)
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, client)
+	}
+	return all
+}
+
+// inParallel does something over TLS, with 1 and with 16 clients at a time, and reports how often in a second.
+func inParallel(b *testing.B, s *server.Server, do func(ctx context.Context, client kubernetes.Interface, n int) error) {
+	n := 0
+	for _, count := range []int{1, 16} {
+		b.Run(fmt.Sprintf("clients=%d", count), func(b *testing.B) {
+			var running sync.WaitGroup
+			work := make(chan int)
+			for _, client := range clients(b, s, count) {
+				running.Go(func() {
+					for n := range work {
+						if err := do(b.Context(), client, n); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			for b.Loop() {
+				work <- n
+				n++
+			}
+			close(work)
+			running.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+		})
+	}
+}
+
+func numbered(n int) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", n)}, Data: map[string]string{"color": "green"}}
+}
+
+// BenchmarkCreate creates small objects, in a control plane that keeps nothing and in one that waits for the disk.
+func BenchmarkCreate(b *testing.B) {
+	for _, kept := range []bool{false, true} {
+		name := "ephemeral"
+		if kept {
+			name = "kept"
+		}
+		b.Run(name, func(b *testing.B) {
+			s := servertest.Run(b, func(o *server.Options) {
+				if kept {
+					o.DataDir = filepath.Join(b.TempDir(), "data")
+				}
+			})
+			inParallel(b, s, func(ctx context.Context, client kubernetes.Interface, n int) error {
+				_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, numbered(n), metav1.CreateOptions{})
+				return err
+			})
+		})
+	}
+}
+
+// BenchmarkGet reads one small object.
+func BenchmarkGet(b *testing.B) {
+	s := servertest.Run(b)
+	if _, err := clients(b, s, 1)[0].CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(b.Context(), numbered(0), metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	inParallel(b, s, func(ctx context.Context, client kubernetes.Interface, _ int) error {
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, numbered(0).Name, metav1.GetOptions{})
+		return err
+	})
+}
+
+// BenchmarkUpdateToWatch is the time from sending an update until another client's watch shows it; the median.
+func BenchmarkUpdateToWatch(b *testing.B) {
+	s := servertest.Run(b)
+	pair := clients(b, s, 2)
+	maps := pair[0].CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	object, err := maps.Create(b.Context(), numbered(0), metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	watch, err := pair[1].CoreV1().ConfigMaps(metav1.NamespaceDefault).Watch(b.Context(), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + object.Name, ResourceVersion: object.ResourceVersion,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer watch.Stop()
+	var took []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		object.Data["n"] = strconv.Itoa(len(took))
+		if object, err = maps.Update(b.Context(), object, metav1.UpdateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		for event := range watch.ResultChan() {
+			if shown, ok := event.Object.(*corev1.ConfigMap); !ok || shown.ResourceVersion == object.ResourceVersion {
+				break
+			}
+		}
+		took = append(took, time.Since(began))
+	}
+	reportMedian(b, "update-to-watch-ms", took)
+}

@@ -1,0 +1,102 @@
+// Package cli is the command line: a file per command.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a mistake in how a command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// streams are where commands read and write: data to out, words for people to err.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+// Main runs the command line and returns the exit code: 0 for success, 1 for failure, 2 for wrong usage.
+func Main(args []string) int {
+	err := newRootCmd(streams{os.Stdin, os.Stdout, os.Stderr}, args).ExecuteContext(context.Background())
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "kinproc: %s\n", oneLine(err))
+	if errors.As(err, new(usageError)) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// untilInterrupted is a context that the first interrupt ends. The second one ends the process.
+func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// oneLine joins the lines of joined errors.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+}
+
+func newRootCmd(s streams, args []string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kinproc",
+		Short: "A Kubernetes control plane in one process",
+		Long: `kinproc runs Kubernetes API servers in one process: an embedded etcd, and the aggregator, the core-like server and the server of
+custom resources chained as in kube-apiserver.
+
+  kinproc start
+  kinproc kubectl get namespaces`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := "see kinproc --help"
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = "did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usageError{fmt.Errorf("unknown command %q (%s)", args[0], hint)}
+		},
+		// Distance in letters up to which a command is taken for a slip.
+		SuggestionsMinimumDistance: 2,
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true}, // ours says what is wrong with its arguments
+	}
+	cmd.SetArgs(args)
+	cmd.SetIn(s.in)
+	cmd.SetOut(s.out)
+	cmd.SetErr(s.err)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+	})
+	cmd.AddCommand(newStartCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
+	return cmd
+}
+
+// noArgs is cobra.NoArgs with a usage error.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args)}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	basecli "k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/plugin"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	kubectlversion "k8s.io/kubectl/pkg/cmd/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+func newKubectlCmd(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl",
+		Short: "Run kubectl, by default against the sandbox of the working directory",
+		Long: `Run kubectl: the real one, which is part of this program.
+
+It talks to the sandbox of the working directory, unless --kubeconfig or KUBECONFIG says otherwise. The configuration in the home
+directory, which may be that of a real cluster, counts only if it is named.`,
+		DisableFlagParsing: true, // they are kubectl's
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := newRealKubectl(s, args)
+			if err != nil {
+				return err
+			}
+			if err := basecli.RunNoErrOutput(k); err != nil {
+				cmdutil.CheckErr(err) // prints it and ends the process, as kubectl does
+			}
+			return nil
+		},
+	}
+}
+
+func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
+	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
+	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
+		WithWarningPrinter(io)
+	if path := sandboxKubeconfig(); path != "" {
+		// A file that is named and not there is an error, unless it would only have said which server.
+		if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s") }) {
+			*config.KubeConfig = path
+		}
+		// kubectl config and plugins look there only.
+		if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path); err != nil {
+			return nil, err
+		}
+	}
+	k := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
+		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
+		Arguments:     append([]string{"kubectl"}, args...),
+		ConfigFlags:   config,
+		IOStreams:     io,
+	})
+	if own, _, err := k.Find([]string{"version"}); err == nil {
+		own.Run = func(cmd *cobra.Command, _ []string) {
+			cmdutil.CheckErr(printKubectlVersion(cmd, config, io))
+		}
+	}
+	k.SetArgs(args)
+	return k, nil
+}
+
+// printKubectlVersion does what kubectl version does, which knows its own version only if the linker was told.
+func printKubectlVersion(cmd *cobra.Command, config *genericclioptions.ConfigFlags, io genericiooptions.IOStreams) error {
+	number := strings.Split(strings.TrimPrefix(server.KubernetesVersion, "v"), ".")
+	info := kubectlversion.Version{ClientVersion: &version.Info{
+		Major: number[0], Minor: number[1], GitVersion: server.KubernetesVersion, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}}
+	info.KustomizeVersion, _ = kubectlversion.GetKustomizeModVersion()
+	var serverErr error
+	if !cmdutil.GetFlagBool(cmd, "client") {
+		client, err := config.ToDiscoveryClient()
+		if err != nil {
+			return err
+		}
+		client.Invalidate()
+		info.ServerVersion, serverErr = client.ServerVersion()
+	}
+	data, err := []byte(nil), error(nil)
+	switch output := cmdutil.GetFlagString(cmd, "output"); output {
+	case "":
+		data = fmt.Appendf(data, "Client Version: %s\nKustomize Version: %s", info.ClientVersion.GitVersion, info.KustomizeVersion)
+		if info.ServerVersion != nil {
+			data = fmt.Appendf(data, "\nServer Version: %s", info.ServerVersion.GitVersion)
+		}
+	case "json":
+		data, err = json.MarshalIndent(info, "", "  ")
+	case "yaml":
+		data, err = yaml.Marshal(info)
+	default:
+		err = fmt.Errorf("--output %q: must be yaml or json", output)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(io.Out, "%s\n", data); err != nil {
+		return err
+	}
+	return serverErr
+}
+
+// sandboxKubeconfig is the kubeconfig of the working directory's sandbox, whether there is one or not. It is empty, which stands for
+// what KUBECONFIG names, if that is set.
+func sandboxKubeconfig() string {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+		return ""
+	}
+	return filepath.Join(defaultDataDir, kubeconfigName)
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kinproc/kinproc/chain/trace"
+)
+
+func newTraceCmd(s streams) *cobra.Command {
+	var kubeconfig, as string
+	var groups []string
+	cmd := &cobra.Command{
+		Use:   "trace [METHOD] PATH",
+		Short: "Send a request and print its way through the chain",
+		Long: `Send a request and print its way through the chain: who it was taken for, what each server decided, and the answer's status.
+
+  kinproc trace /api/v1/namespaces/default
+  kinproc trace --as jane DELETE /apis/apps/v1/namespaces/default/deployments/web`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 || !strings.HasPrefix(args[len(args)-1], "/") {
+				return usageError{errors.New("trace takes a method, GET if left out, and a path that begins with / (see kinproc trace --help)")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			method, path := http.MethodGet, args[len(args)-1]
+			if len(args) == 2 {
+				method = strings.ToUpper(args[0])
+			}
+			rules := clientcmd.NewDefaultClientConfigLoadingRules()
+			if rules.ExplicitPath = kubeconfig; kubeconfig == "" {
+				rules.ExplicitPath = sandboxKubeconfig()
+			}
+			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+			if err != nil {
+				return fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
+			}
+			config.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: groups}
+			client, err := rest.HTTPClientFor(config)
+			if err != nil {
+				return err
+			}
+			req, err := http.NewRequestWithContext(cmd.Context(), method, strings.TrimSuffix(config.Host, "/")+path, nil)
+			if err != nil {
+				return usageError{err}
+			}
+			req.Header.Set(trace.Header, "1")
+			req.Header.Set("Accept", "application/json")
+			return sendTraced(s.out, client, req)
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the server; that of the working directory's sandbox if empty")
+	cmd.Flags().StringVar(&as, "as", "", "user to impersonate")
+	cmd.Flags().StringSliceVar(&groups, "as-group", nil, "groups to impersonate")
+	return cmd
+}
+
+func sendTraced(w io.Writer, client *http.Client, req *http.Request) error {
+	began := time.Now()
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	size, err := io.Copy(io.Discard, resp.Body) // trailers come after the body
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	took := time.Since(began)
+
+	var steps []trace.Step
+	encoded := resp.Trailer.Get(trace.Header)
+	if encoded == "" {
+		return fmt.Errorf("the server answered %q without a trace: it is no kinproc, or you may not get %s there", resp.Status, trace.Path)
+	}
+	if err := json.Unmarshal([]byte(encoded), &steps); err != nil {
+		return fmt.Errorf("read the trace: %w", err)
+	}
+	fmt.Fprintf(w, "%s %s\n", req.Method, req.URL.RequestURI())
+	for _, step := range steps {
+		fmt.Fprintf(w, "  %8s  %-15s %s", micro(step.Took), step.At, step.Decision)
+		if step.Reason != "" {
+			fmt.Fprintf(w, "  (%s)", step.Reason)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s, %d bytes, %s\n", resp.Status, size, micro(took))
+	return nil
+}
+
+func micro(d time.Duration) string { return d.Round(time.Microsecond).String() }

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/resourceconfig"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kinproc/kinproc/chain"
+	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/openapi"
+	"github.com/kinproc/kinproc/server/auth/rbac"
+)
+
+// config puts together what the chain is made of.
+func (s *Server) config(ctx context.Context) (*chain.Config, error) {
+	client, err := kubernetes.NewForConfig(s.loopback)
+	if err != nil {
+		return nil, err
+	}
+	dynamicConfig := rest.CopyConfig(s.loopback)
+	dynamicConfig.ContentConfig = rest.ContentConfig{}
+	dynamicClient, err := dynamic.NewForConfig(dynamicConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.access.connect(&s.options, client, func() rbac.Source { return s.watchRoles(ctx, client) }); err != nil {
+		return nil, err
+	}
+	s.groups = groups(dependencies{
+		client:        client,
+		authenticator: union.New(s.ownAuthenticator(), s.access.authenticator),
+		audiences:     s.access.tokens.Audiences(),
+		authorizer:    s.access.authorizer,
+		rules:         s.access.authorizer,
+		policy:        s.access.authorizer.Roles,
+		tokens:        s.access.tokens,
+		allocator:     s.services.allocator,
+	})
+	scheme, err := kind.NewScheme(s.groups...)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.connectAllocator(scheme); err != nil {
+		return nil, err
+	}
+	shared := informers.NewSharedInformerFactory(client, 10*time.Minute)
+
+	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
+	generic.EffectiveVersion = newEffectiveVersion()
+	if err := s.access.applyTo(generic, s.listener); err != nil {
+		return nil, err
+	}
+	generic.ExternalAddress = s.listener.Addr().String()
+	generic.LoopbackClientConfig = s.loopback
+	generic.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
+	resources := serverstorage.NewResourceConfig()
+	resources.EnableVersions(apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion)
+	for _, g := range s.groups {
+		for _, v := range g.Versions {
+			if v.OffByDefault {
+				resources.DisableVersions(v.GroupVersion(g.Name)) // known, so that api/beta=true finds it
+			} else {
+				resources.EnableVersions(v.GroupVersion(g.Name))
+			}
+		}
+	}
+	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, s.options.RuntimeConfig, scheme); err != nil {
+		return nil, err
+	}
+	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), s.options.MaxRequestsInFlight)
+	if err := s.options.Audit.ApplyTo(generic); err != nil {
+		return nil, fmt.Errorf("auditing: %w", err)
+	}
+	if err := s.addBootstrapHooks(generic, client); err != nil {
+		return nil, err
+	}
+	resolver, err := s.newResolver(shared)
+	if err != nil {
+		return nil, err
+	}
+	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, s.loopback, generic.TracerProvider)
+	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
+	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks, &s.lateAdmission); err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	return &chain.Config{
+		Generic:             generic,
+		Informers:           shared,
+		Backend:             s.backend,
+		Scheme:              scheme,
+		Groups:              s.groups,
+		Definitions:         openapi.GetOpenAPIDefinitions,
+		ServiceResolver:     resolver,
+		ProxyClientCertFile: s.access.proxyCertFile,
+		ProxyClientKeyFile:  s.access.proxyKeyFile,
+		AuthResolverWrapper: authResolver,
+	}, nil
+}
+
+// serveKeys serves the documents with which others verify service account tokens.
+func (s *Server) serveKeys() error {
+	handlers, err := s.access.tokens.Handlers()
+	if err != nil {
+		return err
+	}
+	for path, handler := range handlers {
+		s.chain.Aggregator.GenericAPIServer.Handler.NonGoRestfulMux.Handle(path, handler)
+	}
+	return nil
+}
+
+// ownAuthenticator knows the token with which the server calls itself. Requests are authenticated with it anyway, token reviews are to be too.
+func (s *Server) ownAuthenticator() authenticator.Request {
+	own := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
+	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{s.loopback.BearerToken: own}, s.access.tokens.Audiences())
+}
+
+// watchRoles keeps what authorization needs in memory until ctx ends.
+func (s *Server) watchRoles(ctx context.Context, client kubernetes.Interface) rbac.Source {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	source := rbac.FromInformers(factory.Rbac().V1(), rbac.FromClient(client.RbacV1()))
+	factory.Start(ctx.Done())
+	s.running.Go(func() {
+		<-ctx.Done()
+		factory.Shutdown()
+	})
+	return source
+}

@@ -1,0 +1,52 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEnabled(t *testing.T) {
+	t.Parallel()
+	const sa, ca, ns = "serviceaccount-controller", "root-ca-certificate-publisher-controller", "namespace-controller"
+	for _, c := range []struct {
+		spec string
+		on   []string
+		off  []string
+	}{
+		{"", []string{sa, ca, ns}, nil},
+		{"*", []string{sa, ca, ns}, nil},
+		{"-*", nil, []string{sa, ca, ns}},
+		{"*,-" + ns, []string{sa, ca}, []string{ns}},
+		{"-" + ns + ",*", []string{sa, ca}, []string{ns}},
+		{ns, []string{ns}, []string{sa, ca}},
+		{"-" + ns, nil, []string{sa, ca, ns}},
+		{"-*," + sa, []string{sa}, []string{ca, ns}},
+		{"namespace,-" + ns, []string{ns}, []string{sa, ca}},
+		{"*,-root-ca-cert-publisher", []string{sa, ns}, []string{ca}},
+	} {
+		var spec []string
+		if c.spec != "" {
+			spec = strings.Split(c.spec, ",")
+		}
+		got, err := Enabled(spec)
+		if err != nil {
+			t.Errorf("%q: %v", c.spec, err)
+		}
+		for _, name := range c.on {
+			if !slices.Contains(got, name) {
+				t.Errorf("%q: %s is off", c.spec, name)
+			}
+		}
+		for _, name := range c.off {
+			if slices.Contains(got, name) {
+				t.Errorf("%q: %s is on", c.spec, name)
+			}
+		}
+	}
+	for _, name := range []string{"nonsense", "-nonsense", ""} {
+		if _, err := Enabled([]string{"*", name}); err == nil || !strings.Contains(err.Error(), ns) {
+			t.Errorf("%q: error is %v, which names no controllers", name, err)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package flowcontrolbootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+)
+
+// FieldManager is under which name the objects are written: kube-apiserver's.
+const FieldManager = "api-priority-and-fairness-config-producer-v1"
+
+// Period is how often Run looks after the objects.
+const Period = time.Minute
+
+// Run ensures the objects every [Period], until ctx ends. A failure is logged and the next round tries again.
+func Run(ctx context.Context, client kubernetes.Interface) {
+	tick := time.NewTicker(Period)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := Ensure(ctx, client); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Ensure the bootstrap objects of API priority and fairness")
+		}
+	}
+}
+
+// Ensure creates, updates and deletes until the objects are as they should be, once.
+func Ensure(ctx context.Context, client kubernetes.Interface) error {
+	api := client.FlowcontrolV1()
+	levels := objects[*flowcontrolv1.PriorityLevelConfiguration]{
+		client: api.PriorityLevelConfigurations(),
+		spec:   func(p *flowcontrolv1.PriorityLevelConfiguration) any { return p.Spec },
+		adopt: func(p, wanted *flowcontrolv1.PriorityLevelConfiguration) {
+			old := p.Spec.Exempt
+			wanted.Spec.DeepCopyInto(&p.Spec)
+			if old != nil && p.Spec.Exempt != nil { // these two numbers are the operator's
+				p.Spec.Exempt.NominalConcurrencyShares, p.Spec.Exempt.LendablePercent = old.NominalConcurrencyShares, old.LendablePercent
+			}
+		},
+	}
+	schemas := objects[*flowcontrolv1.FlowSchema]{
+		client: api.FlowSchemas(),
+		spec:   func(f *flowcontrolv1.FlowSchema) any { return f.Spec },
+		adopt:  func(f, wanted *flowcontrolv1.FlowSchema) { wanted.Spec.DeepCopyInto(&f.Spec) },
+	}
+
+	existingLevels, err := api.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list priority levels: %w", err)
+	}
+	existingSchemas, err := api.FlowSchemas().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list flow schemas: %w", err)
+	}
+	return errors.Join(
+		levels.ensure(ctx, pointers(existingLevels.Items), bootstrap.SuggestedPriorityLevelConfigurations, bootstrap.MandatoryPriorityLevelConfigurations),
+		schemas.ensure(ctx, pointers(existingSchemas.Items), bootstrap.SuggestedFlowSchemas, bootstrap.MandatoryFlowSchemas),
+	)
+}
+
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
+}
+
+// object is a flow schema or a priority level.
+type object[T any] interface {
+	metav1.Object
+	DeepCopy() T
+}
+
+type writer[T any] interface {
+	Create(ctx context.Context, obj T, options metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, obj T, options metav1.UpdateOptions) (T, error)
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
+}
+
+type objects[T object[T]] struct {
+	client writer[T]
+	spec   func(T) any
+	// adopt gives the object the wanted spec, but for what is the operator's.
+	adopt func(obj, wanted T)
+}
+
+func (o objects[T]) ensure(ctx context.Context, existing, suggested, mandatory []T) error {
+	byName := make(map[string]T, len(existing))
+	for _, obj := range existing {
+		byName[obj.GetName()] = obj
+	}
+	var errs []error
+	known := map[string]bool{}
+	for i, list := range [][]T{suggested, mandatory} {
+		for _, wanted := range list {
+			known[wanted.GetName()] = true
+			obj, ok := byName[wanted.GetName()]
+			if !ok {
+				errs = append(errs, o.create(ctx, wanted))
+			} else if obj, changed := o.desired(obj, wanted, i == 1); changed {
+				_, err := o.client.Update(ctx, obj, metav1.UpdateOptions{FieldManager: FieldManager})
+				if apierrors.IsConflict(err) {
+					err = nil // somebody was faster: the next round looks again
+				}
+				errs = append(errs, err)
+			}
+		}
+	}
+	for name, obj := range byName {
+		if !known[name] && obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey] == "true" {
+			errs = append(errs, o.remove(ctx, obj))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o objects[T]) create(ctx context.Context, wanted T) error {
+	_, err := o.client.Create(ctx, wanted.DeepCopy(), metav1.CreateOptions{FieldManager: FieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // another server of the same etcd was faster
+	}
+	return err
+}
+
+func (o objects[T]) remove(ctx context.Context, obj T) error {
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	err := o.client.Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// desired is what obj should be, and whether it has to change for that.
+func (o objects[T]) desired(obj, wanted T, mandatory bool) (T, bool) {
+	updates, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
+	if err != nil {
+		updates = obj.GetGeneration() == 1
+	}
+	updates = updates || mandatory
+
+	result := obj.DeepCopy()
+	annotations := maps.Clone(result.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[flowcontrolv1.AutoUpdateAnnotationKey] = strconv.FormatBool(updates)
+	result.SetAnnotations(annotations)
+	if updates {
+		o.adopt(result, wanted)
+	}
+	same := maps.Equal(annotations, obj.GetAnnotations()) && equality.Semantic.DeepEqual(o.spec(result), o.spec(obj))
+	return result, !same
+}

@@ -1,0 +1,6 @@
+// Package kubernetesservice keeps the service default/kubernetes, by which workloads find the API server, with its Endpoints and
+// EndpointSlice.
+//
+// A server that is alone with its etcd writes them once, when it starts. Servers that share an etcd hold leases at /registry/masterleases
+// for as long as they live, as kube-apiservers do and together with them; the endpoints are the holders.
+package kubernetesservice

@@ -1,0 +1,271 @@
+package kubernetesservice
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// Name is that of the service, its Endpoints and its EndpointSlice.
+	Name = "kubernetes"
+	// ServicePort is where the service is reached.
+	ServicePort = 443
+	portName    = "https"
+	// skipMirror tells the mirroring controller that the Endpoints have a slice already.
+	skipMirror = "endpointslice.kubernetes.io/skip-mirror"
+)
+
+// Options say what the service leads to.
+type Options struct {
+	// Address is where other hosts reach this server; see [AdvertiseAddress]. Without one the service has no endpoints.
+	Address netip.Addr
+	// Port is where the server listens.
+	Port int32
+	// ServiceIP is the cluster IP of the service, the first one of the cluster.
+	ServiceIP netip.Addr
+	// Leases tell the servers that share an etcd of each other; nil for a server that is alone.
+	Leases Leases
+}
+
+// Leases are held by the API servers that are alive.
+type Leases interface {
+	// Renew makes or prolongs the lease of an address.
+	Renew(ctx context.Context, address string) error
+	// Remove ends it.
+	Remove(ctx context.Context, address string) error
+	// Holders are the addresses that have one.
+	Holders(ctx context.Context) ([]string, error)
+}
+
+// Controller keeps the service.
+type Controller struct {
+	client  kubernetes.Interface
+	options Options
+}
+
+// New makes a controller; client is one of the server itself.
+func New(client kubernetes.Interface, options Options) *Controller {
+	return &Controller{client: client, options: options}
+}
+
+// AdvertiseAddress is the address that kube-apiserver advertises if it is told none: the one it is bound to or, if that is no address
+// for other hosts, that of the host's interface with the default route. It is invalid if there is no such interface.
+func AdvertiseAddress(bound net.IP) netip.Addr {
+	ip, err := utilnet.ResolveBindAddress(bound)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
+
+// Run reconciles and, where there are leases, goes on doing so until ctx ends, and then removes this server from the endpoints.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.Reconcile(ctx); err != nil {
+		return err
+	}
+	if c.options.Leases == nil {
+		return nil
+	}
+	tick := time.NewTicker(renewInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return c.leave(context.WithoutCancel(ctx))
+		case <-tick.C:
+			if err := c.Reconcile(ctx); err != nil {
+				utilruntime.HandleErrorWithContext(ctx, err, "keep the service default/kubernetes")
+			}
+		}
+	}
+}
+
+// leaveTimeout bounds the farewell of a server that stops.
+const leaveTimeout = 2 * time.Second
+
+func (c *Controller) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if err := c.options.Leases.Remove(ctx, c.options.Address.String()); err != nil {
+		return err
+	}
+	holders, err := c.options.Leases.Holders(ctx)
+	if err != nil {
+		return err
+	}
+	return c.publish(ctx, holders)
+}
+
+// Reconcile makes the service what it should be, once. What is right already is not written.
+func (c *Controller) Reconcile(ctx context.Context) error {
+	if err := c.ensureService(ctx); err != nil {
+		return fmt.Errorf("service default/kubernetes: %w", err)
+	}
+	if !c.options.Address.IsValid() || c.options.Address.IsLoopback() {
+		return nil // nowhere to lead other hosts to
+	}
+	addresses := []string{c.options.Address.String()}
+	if c.options.Leases != nil {
+		if err := c.options.Leases.Renew(ctx, addresses[0]); err != nil {
+			return err
+		}
+		var err error
+		if addresses, err = c.options.Leases.Holders(ctx); err != nil {
+			return err
+		}
+	}
+	return c.publish(ctx, addresses)
+}
+
+func (c *Controller) ensureService(ctx context.Context) error {
+	services := c.client.CoreV1().Services(metav1.NamespaceDefault)
+	ports := []corev1.ServicePort{{Name: portName, Protocol: corev1.ProtocolTCP, Port: ServicePort, TargetPort: intstr.FromInt32(c.options.Port)}}
+	s, err := services.Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		s = &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: Name, Namespace: metav1.NamespaceDefault,
+				Labels: map[string]string{"provider": "kubernetes", "component": "apiserver"},
+			},
+			Spec: corev1.ServiceSpec{
+				Type:            corev1.ServiceTypeClusterIP,
+				ClusterIP:       c.options.ServiceIP.String(),
+				IPFamilyPolicy:  new(corev1.IPFamilyPolicySingleStack),
+				SessionAffinity: corev1.ServiceAffinityNone,
+				Ports:           ports,
+			},
+		}
+		_, err = services.Create(ctx, s, metav1.CreateOptions{})
+		if apierrors.IsNotFound(err) {
+			// The namespace is missing, as in an etcd that is new.
+			if err = c.ensureNamespace(ctx); err == nil {
+				_, err = services.Create(ctx, s, metav1.CreateOptions{})
+			}
+		}
+		if apierrors.IsAlreadyExists(err) {
+			return nil // of another server, this very moment
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if s.Spec.Type == corev1.ServiceTypeClusterIP && equality.Semantic.DeepEqual(s.Spec.Ports, ports) {
+		return nil
+	}
+	s.Spec.Type, s.Spec.Ports = corev1.ServiceTypeClusterIP, ports
+	_, err = services.Update(ctx, s, metav1.UpdateOptions{})
+	return err
+}
+
+func (c *Controller) ensureNamespace(ctx context.Context) error {
+	_, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// publish makes addresses the endpoints.
+func (c *Controller) publish(ctx context.Context, addresses []string) error {
+	slices.Sort(addresses)
+	if err := c.publishEndpoints(ctx, addresses); err != nil {
+		return fmt.Errorf("endpoints of default/kubernetes: %w", err)
+	}
+	if err := c.publishSlice(ctx, addresses); err != nil {
+		return fmt.Errorf("endpoint slice of default/kubernetes: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) publishEndpoints(ctx context.Context, addresses []string) error {
+	endpoints := c.client.CoreV1().Endpoints(metav1.NamespaceDefault)
+	var subsets []corev1.EndpointSubset
+	if len(addresses) > 0 {
+		subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: portName, Port: c.options.Port, Protocol: corev1.ProtocolTCP}}}
+		for _, a := range addresses {
+			subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
+		}
+		subsets = []corev1.EndpointSubset{subset}
+	}
+	e, err := endpoints.Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = endpoints.Create(ctx, &corev1.Endpoints{
+			ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: metav1.NamespaceDefault, Labels: map[string]string{skipMirror: "true"}},
+			Subsets:    subsets,
+		}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	if err != nil || equality.Semantic.DeepEqual(e.Subsets, subsets) && e.Labels[skipMirror] == "true" {
+		return err
+	}
+	e.Subsets = subsets
+	metav1.SetMetaDataLabel(&e.ObjectMeta, skipMirror, "true")
+	_, err = endpoints.Update(ctx, e, metav1.UpdateOptions{})
+	return err
+}
+
+func (c *Controller) publishSlice(ctx context.Context, addresses []string) error {
+	slicesClient := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
+	addressType := discoveryv1.AddressTypeIPv4
+	if c.options.Address.Is6() {
+		addressType = discoveryv1.AddressTypeIPv6
+	}
+	wanted := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: Name, Namespace: metav1.NamespaceDefault,
+			Labels: map[string]string{discoveryv1.LabelServiceName: Name},
+		},
+		AddressType: addressType,
+		Ports:       []discoveryv1.EndpointPort{{Name: new(portName), Port: new(c.options.Port), Protocol: new(corev1.ProtocolTCP)}},
+	}
+	for _, a := range addresses {
+		if addr, err := netip.ParseAddr(a); err == nil && addr.Is6() == (addressType == discoveryv1.AddressTypeIPv6) {
+			wanted.Endpoints = append(wanted.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+			})
+		}
+	}
+	s, err := slicesClient.Get(ctx, Name, metav1.GetOptions{})
+	if err == nil && s.AddressType != addressType {
+		// The type of a slice is fixed.
+		if err = slicesClient.Delete(ctx, Name, metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
+			_, err = slicesClient.Create(ctx, wanted, metav1.CreateOptions{})
+		}
+		return err
+	}
+	if apierrors.IsNotFound(err) {
+		_, err = slicesClient.Create(ctx, wanted, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}
+	same := err == nil && equality.Semantic.DeepEqual(s.Endpoints, wanted.Endpoints) && equality.Semantic.DeepEqual(s.Ports, wanted.Ports) &&
+		s.Labels[discoveryv1.LabelServiceName] == Name
+	if err != nil || same {
+		return err
+	}
+	s.Endpoints, s.Ports = wanted.Endpoints, wanted.Ports
+	metav1.SetMetaDataLabel(&s.ObjectMeta, discoveryv1.LabelServiceName, Name)
+	_, err = slicesClient.Update(ctx, s, metav1.UpdateOptions{})
+	return err
+}

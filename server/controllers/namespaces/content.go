@@ -1,0 +1,203 @@
+package namespaces
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+)
+
+const (
+	// parallel is how many resources of a namespace are looked at at a time. Most of them are empty.
+	parallel = 4
+	// finalizerWait is the longest wait for finalizers; the loop begins with milliseconds and doubles.
+	finalizerWait = 5 * time.Second
+	// timestampStep is how much later than its deletion timestamp says an object's grace period may end: timestamps are cut to seconds.
+	timestampStep = time.Second
+)
+
+var pods = corev1.SchemeGroupVersion.WithResource("pods")
+
+// resource is a kind of content.
+type resource struct {
+	schema.GroupVersionResource
+	verbs metav1.Verbs
+}
+
+// findings are what a round through a namespace's content found.
+type findings struct {
+	mu           sync.Mutex
+	discovery    []error
+	groupVersion []error
+	content      []error
+	// remaining counts objects by resource, finalizers by name.
+	remaining  map[schema.GroupVersionResource]int
+	finalizers map[string]int
+	// grace is how long the longest graceful deletion still takes.
+	grace time.Duration
+}
+
+// err is what must be tried again.
+func (f *findings) err() error {
+	return errors.Join(slices.Concat(f.discovery, f.groupVersion, f.content)...)
+}
+
+// wait is how long it may take until what remains is gone; 0 if nothing remains.
+func (f *findings) wait() time.Duration {
+	if len(f.remaining) == 0 {
+		return 0
+	}
+	if len(f.finalizers) == 0 && f.grace > 0 {
+		return f.grace
+	}
+	return finalizerWait
+}
+
+// empty deletes all that is in a namespace, pods first, and reports what is left and what went wrong.
+func (c *Controller) empty(ctx context.Context, namespace string) *findings {
+	f := &findings{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
+	resources := c.discover(ctx, f)
+	if i := slices.IndexFunc(resources, func(r resource) bool { return r.GroupVersionResource == pods }); i >= 0 {
+		c.deleteAll(ctx, resources[i], namespace, f)
+		if len(f.remaining) > 0 || len(f.content) > 0 {
+			return f
+		}
+		resources = slices.Delete(resources, i, i+1)
+	}
+	queue := make(chan resource)
+	var running sync.WaitGroup
+	for range parallel {
+		running.Go(func() {
+			for r := range queue {
+				c.deleteAll(ctx, r, namespace, f)
+			}
+		})
+	}
+	for _, r := range resources {
+		queue <- r
+	}
+	close(queue)
+	running.Wait()
+	return f
+}
+
+// discover lists the namespaced resources that can be deleted, each in its preferred version. A group that cannot be discovered, for
+// its server is down, does not keep the others from being emptied.
+func (c *Controller) discover(ctx context.Context, f *findings) []resource {
+	lists, err := discovery.ServerPreferredNamespacedResourcesWithContext(ctx, discovery.ToDiscoveryInterfaceWithContext(c.client.Discovery()))
+	if err != nil {
+		f.discovery = append(f.discovery, fmt.Errorf("discover resources: %w", err))
+	}
+	var resources []resource
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			f.groupVersion = append(f.groupVersion, err)
+			continue
+		}
+		for _, r := range list.APIResources {
+			if slices.Contains(r.Verbs, "delete") {
+				resources = append(resources, resource{gv.WithResource(r.Name), r.Verbs})
+			}
+		}
+	}
+	return resources
+}
+
+// deleteAll deletes a namespace's objects of a resource and counts those that stay.
+func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string, f *findings) {
+	if !slices.Contains(r.verbs, "list") && !slices.Contains(r.verbs, "deletecollection") {
+		return
+	}
+	client := c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
+	left, err := list(ctx, client, r)
+	if err == nil && (left == nil || len(left.Items) > 0) { // most resources are empty: one request is enough for them
+		if err = deleteObjects(ctx, client, r, left); err == nil && r.GroupVersionResource == pods {
+			err = finish(ctx, client, left)
+		}
+		if err == nil {
+			left, err = list(ctx, client, r)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && !apierrors.IsNotFound(err) { // the resource itself may be gone, such as a custom one
+		f.content = append(f.content, fmt.Errorf("%s: %w", r.GroupResource(), err))
+		return
+	}
+	if err != nil || left == nil || len(left.Items) == 0 {
+		return
+	}
+	f.remaining[r.GroupVersionResource] = len(left.Items)
+	for i := range left.Items {
+		o := &left.Items[i]
+		for _, name := range o.Finalizers {
+			f.finalizers[name]++
+		}
+		if o.DeletionTimestamp != nil {
+			f.grace = max(f.grace, untilGraceEnds(o), time.Millisecond)
+		}
+	}
+}
+
+// untilGraceEnds is how long the grace period of a deleted object still takes; its deletion timestamp is when it ends.
+func untilGraceEnds(o *metav1.PartialObjectMetadata) time.Duration {
+	return time.Until(o.DeletionTimestamp.Add(timestampStep))
+}
+
+// finish deletes the pods whose grace period is over. That is a kubelet's to do, who has stopped them by then, but no kubelet is here
+// unless somebody brings one, who has had all the time that the pod gave it. Pods that are bound to a node would otherwise stay for ever.
+func finish(ctx context.Context, client metadata.ResourceInterface, pods *metav1.PartialObjectMetadataList) error {
+	var errs []error
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.DeletionTimestamp == nil || untilGraceEnds(pod) > 0 {
+			continue
+		}
+		options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+		if err := client.Delete(ctx, pod.Name, options); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("%s: %w", pod.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// list is nil if the resource cannot be listed.
+func list(ctx context.Context, client metadata.ResourceInterface, r resource) (*metav1.PartialObjectMetadataList, error) {
+	if !slices.Contains(r.verbs, "list") {
+		return nil, nil
+	}
+	l, err := client.List(ctx, metav1.ListOptions{})
+	if apierrors.IsMethodNotSupported(err) {
+		return nil, nil
+	}
+	return l, err
+}
+
+func deleteObjects(ctx context.Context, client metadata.ResourceInterface, r resource, objects *metav1.PartialObjectMetadataList) error {
+	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
+	if slices.Contains(r.verbs, "deletecollection") {
+		if err := client.DeleteCollection(ctx, options, metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
+			return err
+		}
+	}
+	if objects == nil {
+		return nil
+	}
+	var errs []error
+	for _, o := range objects.Items {
+		if err := ignoreGone(client.Delete(ctx, o.Name, options)); err != nil && !apierrors.IsMethodNotSupported(err) {
+			errs = append(errs, fmt.Errorf("%s: %w", o.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

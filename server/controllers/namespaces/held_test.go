@@ -1,0 +1,123 @@
+package namespaces_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
+// defineWidgets returns when widgets can be created.
+func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
+	t.Helper()
+	definitions, err := apiextensionsclient.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: widgets.GroupResource().String()},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: widgets.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: widgets.Resource, Kind: "Widget"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: widgets.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		_, err := client.Resource(widgets).List(ctx, metav1.ListOptions{})
+		return !apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// TestGoesAwayWithAll deletes a namespace whose content goes only after something has happened: the finalizer of a claim that a pod
+// uses, a pod on a node without kubelet, and a custom resource with a finalizer, which is taken away last.
+func TestGoesAwayWithAll(t *testing.T) {
+	t.Parallel()
+	s, client := start(t)
+	custom := defineWidgets(t, s.RESTConfig())
+	name, ctx := create(t, client, &corev1.Namespace{}), t.Context()
+	_, err := client.CoreV1().PersistentVolumeClaims(name).Create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "claim"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().Pods(name).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
+		Spec: corev1.PodSpec{
+			NodeName: "somewhere", TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
+			}}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	widget := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": widgets.GroupVersion().String(), "kind": "Widget",
+		"metadata": map[string]any{"name": "w", "finalizers": []any{"example.com/hold"}},
+	}}
+	if _, err := custom.Resource(widgets).Namespace(name).Create(ctx, widget, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	remove(t, client, name)
+	until(t, client, name, says(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
+	if pod, err := client.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil || pod.DeletionTimestamp == nil {
+		t.Fatalf("the pod within its grace period: %v, %v", pod, err)
+	}
+	until(t, client, name, says(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("the pod was gone after %s, its grace period is a second", took)
+	}
+	_, err = custom.Resource(widgets).Namespace(name).Patch(ctx, "w", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, client, name, gone)
+	t.Logf("took %s", time.Since(began))
+}
+
+// BenchmarkNamespaceDeletion is how long an empty namespace lives after its deletion.
+func BenchmarkNamespaceDeletion(b *testing.B) {
+	_, client := start(b)
+	for b.Loop() {
+		b.StopTimer()
+		name := create(b, client, &corev1.Namespace{})
+		b.StartTimer()
+		remove(b, client, name)
+		until(b, client, name, gone)
+	}
+}

@@ -1,0 +1,71 @@
+package protection
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/storage/ephemeral"
+)
+
+// ClaimsName is kube-controller-manager's name of the loop.
+const ClaimsName = "persistentvolumeclaim-protection-controller"
+
+// Claims lets persistent volume claims go that no pod uses.
+func Claims(d Dependencies) *Controller[*corev1.PersistentVolumeClaim] {
+	return &Controller[*corev1.PersistentVolumeClaim]{
+		Dependencies: d,
+		name:         ClaimsName,
+		resource:     corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
+		finalizer:    "kubernetes.io/pvc-protection",
+		objects:      claims,
+		users: []func(informers.SharedInformerFactory) cache.SharedIndexInformer{
+			func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+				return f.Core().V1().Pods().Informer()
+			},
+		},
+		used: func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+			return claimUsed(ctx, d.Client, claim)
+		},
+	}
+}
+
+func claims(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+	return f.Core().V1().PersistentVolumeClaims().Informer()
+}
+
+// claimUsed asks the server, for the informer may not know the newest pods.
+func claimUsed(ctx context.Context, client kubernetes.Interface, claim *corev1.PersistentVolumeClaim) (bool, error) {
+	pods, err := client.CoreV1().Pods(claim.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	for i := range pods.Items {
+		if podUses(&pods.Items[i], claim) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// podUses reports whether a pod uses a claim. A pod without a node does not: kubelets start none whose claim is being deleted. One that
+// has ended does, until it is deleted, for its volumes may still be mounted; but the claim that was made for it need not wait for its end.
+func podUses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
+	if pod.Spec.NodeName == "" {
+		return false
+	}
+	shutDown := pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name {
+			return true
+		}
+		if v.Ephemeral != nil && !shutDown && ephemeral.VolumeClaimName(pod, v) == claim.Name && ephemeral.VolumeIsForPod(pod, claim) == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kinproc/kinproc/embed"
+)
+
+// etcd is the embedded etcd or a client of an external one.
+type etcd struct {
+	client *clientv3.Client
+	// failed is closed when the embedded etcd dies by itself; it is nil for an external one.
+	failed <-chan struct{}
+	err    func() error
+	stop   func(context.Context) error
+}
+
+// externalTimeout is how long an external etcd has to answer before the start is given up.
+const externalTimeout = 3 * time.Second
+
+// diagnosisTimeout bounds the search for the reason.
+const diagnosisTimeout = 500 * time.Millisecond
+
+func (s *Server) startEtcd(ctx context.Context) (*etcd, error) {
+	if len(s.options.EtcdServers) > 0 {
+		return dialEtcd(ctx, &s.options)
+	}
+	o := embed.Options{Dir: filepath.Join(s.dir, etcdDir), Ephemeral: s.options.DataDir == "", Logger: etcdLogger(s.options.Verbosity)}
+	if o.Ephemeral {
+		o.Dir = s.dir
+	}
+	e, err := embed.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &etcd{client: e.Client(), failed: e.Failed(), err: e.Err, stop: e.Stop}, nil
+}
+
+func dialEtcd(ctx context.Context, o *Options) (*etcd, error) {
+	config := clientv3.Config{Endpoints: o.EtcdServers, DialTimeout: externalTimeout, Logger: etcdLogger(o.Verbosity)}
+	if o.EtcdCAFile != "" || o.EtcdCertFile != "" {
+		tlsConfig, err := transport.TLSInfo{TrustedCAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}.ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("read the TLS files of etcd: %w", err)
+		}
+		config.TLS = tlsConfig
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(o.EtcdServers, ", "), err)
+	}
+	if err := probeEtcd(ctx, client, config.TLS); err != nil {
+		err = fmt.Errorf("etcd at %s does not answer: %w; is it running, and are --etcd-servers and the --etcd-*file flags right?",
+			strings.Join(o.EtcdServers, ", "), err)
+		return nil, errors.Join(err, client.Close())
+	}
+	return &etcd{client: client, stop: func(context.Context) error { return client.Close() }}, nil
+}
+
+// probeEtcd waits until etcd answers. If it does not, the client only knows that time is up, so the cause is looked for.
+func probeEtcd(ctx context.Context, client *clientv3.Client, config *tls.Config) error {
+	reading, cancel := context.WithTimeout(ctx, externalTimeout)
+	defer cancel()
+	_, err := client.Get(reading, "health")
+	if err == nil {
+		return nil
+	}
+	ctx, cancel = context.WithTimeout(ctx, diagnosisTimeout)
+	defer cancel()
+	for _, endpoint := range client.Endpoints() {
+		if cause := greet(ctx, endpoint, config); cause != nil {
+			return cause
+		}
+	}
+	return err
+}
+
+// greet connects and reads the byte that a server of HTTP/2 sends first, or the alert of one that wants another certificate.
+func greet(ctx context.Context, endpoint string, config *tls.Config) error {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return err
+	}
+	dialer := &net.Dialer{}
+	dial := dialer.DialContext
+	if u.Scheme == "https" {
+		dial = (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext
+	}
+	network, address := "tcp", u.Host
+	if strings.HasPrefix(u.Scheme, "unix") {
+		network, address = "unix", u.Host+u.Path
+	}
+	conn, err := dial(ctx, network, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// watchEtcd fails the control plane when its etcd dies by itself.
+func (s *Server) watchEtcd(ctx context.Context) {
+	if s.etcd.failed == nil {
+		return
+	}
+	s.running.Go(func() {
+		select {
+		case <-s.etcd.failed:
+			s.fail(s.etcd.err())
+		case <-ctx.Done():
+		}
+	})
+}

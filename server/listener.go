@@ -1,0 +1,72 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+)
+
+func (s *Server) listen() error {
+	address := net.JoinHostPort(s.options.BindAddress, fmt.Sprint(s.options.SecurePort))
+	l := s.options.Listener
+	if l == nil {
+		var err error
+		if l, err = net.Listen("tcp", address); err != nil {
+			if op := new(net.OpError); errors.As(err, &op) {
+				err = op.Err // without the address, which comes first here
+			}
+			return fmt.Errorf("listen on %s: %w; use another --secure-port, or 0 for any that is free", address, err)
+		}
+	}
+	s.listener = &listener{Listener: l, open: map[net.Conn]struct{}{}}
+	return nil
+}
+
+// listener closes the connections that it accepted: an HTTP/2 server keeps idle ones open for a second after Shutdown.
+type listener struct {
+	net.Listener
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+	closed bool
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	tracked := &conn{Conn: c, listener: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		c.Close()
+		return nil, net.ErrClosed
+	}
+	l.open[tracked] = struct{}{}
+	return tracked, nil
+}
+
+func (l *listener) closeAll() {
+	l.Listener.Close()
+	l.mu.Lock()
+	l.closed = true
+	open := l.open
+	l.open = nil
+	l.mu.Unlock()
+	for c := range open {
+		c.(*conn).Conn.Close()
+	}
+}
+
+type conn struct {
+	net.Conn
+	listener *listener
+}
+
+func (c *conn) Close() error {
+	c.listener.mu.Lock()
+	delete(c.listener.open, c)
+	c.listener.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,296 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/chain"
+	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/loopback"
+	"github.com/kinproc/kinproc/chain/storage"
+	"github.com/kinproc/kinproc/server/admission"
+)
+
+// What a data directory holds.
+const (
+	etcdDir = "etcd"
+	pkiDir  = "pki"
+)
+
+// Server is a control plane.
+type Server struct {
+	options Options
+	dir     string // DataDir, or the temporary directory in its place
+
+	listener  *listener
+	etcd      *etcd
+	backend   *storage.Backend
+	transport *loopback.Transport
+	loopback  *rest.Config
+	chain     *chain.Chain
+	access    *access
+
+	timeline      timeline
+	lateAdmission admission.Deferred
+	services      services
+	groups        []kind.Group
+
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	requests sync.WaitGroup // those that are served
+
+	failOnce sync.Once
+	failed   chan struct{} // closed when the control plane cannot go on
+	err      error         // why; read it after failed is closed
+}
+
+// fail notes the first reason why the control plane cannot go on.
+func (s *Server) fail(err error) {
+	s.failOnce.Do(func() {
+		s.err = err
+		close(s.failed)
+	})
+}
+
+// New makes a control plane, which [Server.Start] starts.
+func New(options Options) (*Server, error) {
+	options.complete()
+	if err := errors.Join(options.Validate()...); err != nil {
+		return nil, fmt.Errorf("invalid options: %w", err)
+	}
+	setLogging(options.Verbosity)
+	if err := setFeatureGates(options.FeatureGates); err != nil {
+		return nil, err
+	}
+	return &Server{options: options, failed: make(chan struct{})}, nil
+}
+
+// Start returns when the control plane is ready, or after undoing everything. The context bounds the start only.
+func (s *Server) Start(ctx context.Context) (err error) {
+	runCtx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+	defer s.timeline.phase("")
+	s.timeline.phase("listen")
+	if err := s.listen(); err != nil {
+		return err
+	}
+	s.timeline.phase("etcd")
+	if err := s.makeDir(); err != nil {
+		return err
+	}
+	if s.etcd, err = s.startEtcd(ctx); err != nil {
+		return err
+	}
+	s.watchEtcd(runCtx)
+	s.backend = storage.New(s.etcd.client, s.options.EtcdPrefix)
+	s.transport = &loopback.Transport{}
+	s.loopback = &rest.Config{
+		Host:          "https://" + s.listener.Addr().String(),
+		Transport:     s.transport,
+		BearerToken:   uuid.NewString(),
+		QPS:           -1,
+		UserAgent:     "kube-apiserver/" + KubernetesVersion + " (kinproc)", // the field manager of what the server itself writes
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
+		// The server does not warn itself of what it serves.
+		WarningHandler: rest.NoWarnings{},
+	}
+	if err := s.newAllocator(); err != nil {
+		return err
+	}
+	s.timeline.phase("certificates")
+	if s.access, err = newAccess(&s.options, s.dir, s.listener.Addr(), s.services.allocator.FirstIP()); err != nil {
+		return err
+	}
+	s.timeline.phase("kinds")
+	config, err := s.config(runCtx)
+	if err != nil {
+		return err
+	}
+	s.timeline.phase("chain")
+	if s.chain, err = chain.Assemble(config); err != nil {
+		return err
+	}
+	s.timeline.phase("prepare")
+	if err := s.serveKeys(); err != nil {
+		return err
+	}
+	prepared, err := s.chain.Aggregator.PrepareRun()
+	if err != nil {
+		return fmt.Errorf("prepare the chain: %w", err)
+	}
+	s.timeline.phase("first-objects")
+	if err := s.writeFirstObjects(ctx, config.Scheme); err != nil {
+		return err
+	}
+	s.timeline.phase("informers")
+	generic := s.chain.Aggregator.GenericAPIServer
+	generic.ShutdownTimeout = shutdownTimeout
+	if err := s.prepareAllocator(ctx, runCtx); err != nil {
+		return err
+	}
+	generic.Handler.FullHandlerChain = s.counted(generic.Handler.FullHandlerChain)
+	s.transport.Serve(generic.Handler)
+	if err := s.chain.StartInformers(runCtx); err != nil {
+		return err
+	}
+	if err := s.lateAdmission.Start(); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	s.timeline.phase("hooks")
+	s.running.Go(func() {
+		if err := prepared.Run(runCtx); err != nil {
+			s.fail(fmt.Errorf("run the chain: %w", err))
+		}
+	})
+	if err := s.startControllers(runCtx, config.Informers); err != nil {
+		return err
+	}
+	return s.waitReady(ctx, generic.Handler)
+}
+
+// shutdownTimeout is how long the HTTP server may wait for connections to become idle before they are closed.
+const shutdownTimeout = 10 * time.Millisecond
+
+func (s *Server) makeDir() (err error) {
+	if s.dir = s.options.DataDir; s.dir != "" {
+		return ownDir(s.dir)
+	}
+	s.dir, err = os.MkdirTemp("", "kinproc-")
+	return err
+}
+
+// ownDir makes a data directory. One that holds other things, such as a home directory, is somebody else's.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w; name one that can be made or written to with --data-dir", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == etcdDir || e.Name() == pkiDir {
+			return nil
+		}
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("data directory %s: it was not made by kinproc, for it holds %q; name an empty one, or none, with --data-dir", dir, entries[0].Name())
+	}
+	return nil
+}
+
+// counted lets Stop wait for the requests that are served.
+func (s *Server) counted(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		defer s.requests.Done()
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// waitReady waits until /readyz says so, asked for in process.
+func (s *Server) waitReady(ctx context.Context, handler http.Handler) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		answer := httptest.NewRecorder()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/readyz?verbose", nil)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("Authorization", "Bearer "+s.loopback.BearerToken) // anonymous requests may be refused
+		handler.ServeHTTP(answer, r)
+		if answer.Code == http.StatusOK {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w; /readyz says:\n%s", ctx.Err(), answer.Body)
+		case <-s.failed:
+			return s.err
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop ends the control plane and waits until nothing of it is left: first the API servers, then etcd, then temporary files. The
+// context bounds the wait.
+func (s *Server) Stop(ctx context.Context) error {
+	if s.cancel == nil {
+		return nil
+	}
+	s.stopServices()
+	if s.backend != nil {
+		s.backend.Hold()
+	}
+	s.cancel()
+	s.running.Wait()
+	if s.listener != nil {
+		s.listener.closeAll()
+	}
+	if s.transport != nil {
+		s.transport.Stop()
+	}
+	s.requests.Wait()
+	if s.backend != nil {
+		s.backend.Stop()
+	}
+	var errs []error
+	if s.etcd != nil {
+		errs = append(errs, s.etcd.stop(ctx))
+	}
+	if s.options.DataDir == "" && s.dir != "" {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Failed is closed when the control plane cannot go on by itself; Err says why.
+func (s *Server) Failed() <-chan struct{} { return s.failed }
+
+// Err is why the control plane failed, or nil.
+func (s *Server) Err() error {
+	select {
+	case <-s.failed:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Dir is where data, keys and certificates are: Options.DataDir, or the temporary directory in its place.
+func (s *Server) Dir() string { return s.dir }
+
+// Kinds is the number of built-in kinds that are served.
+func (s *Server) Kinds() int {
+	n := 0
+	for _, g := range s.groups {
+		n += len(g.Kinds)
+	}
+	return n
+}
+
+// URL is where the API is served, for a client on this machine.
+func (s *Server) URL() string {
+	address := s.listener.Addr().String()
+	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
+		address = net.JoinHostPort(DefaultBindAddress, port)
+	}
+	return "https://" + address
+}

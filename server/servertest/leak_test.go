@@ -1,0 +1,146 @@
+package servertest_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// patience is far more than anything here takes.
+const patience = 30 * time.Second
+
+// oncePerProcess are parts of the stacks of goroutines that are not a control plane's.
+var oncePerProcess = []string{
+	"k8s.io/klog/v2.(*flushDaemon).run",                // klog flushes its buffer as long as the process lives
+	"k8s.io/apiserver/pkg/server/healthz.(*log).Check", // the health check "log" watches that, started by the first check of a process
+	"testing.",
+}
+
+// TestStopLeavesNothing starts control planes, uses and stops them, and looks at what is still running.
+func TestStopLeavesNothing(t *testing.T) { // not parallel: it looks at the whole process
+	before := running()
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() { startUseStop(t) })
+	}
+	all.Wait()
+	var left map[string]string
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		left = running()
+		for id := range before {
+			delete(left, id)
+		}
+		return len(left) == 0, nil
+	})
+	if err != nil {
+		for _, stack := range left {
+			t.Errorf("still running:\n%s", stack)
+		}
+	}
+}
+
+// running are the stacks of the goroutines that are to end, by their first lines.
+func running() map[string]string {
+	buf := make([]byte, 16<<20)
+	stacks := map[string]string{}
+	for _, stack := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		known := false
+		for _, part := range oncePerProcess {
+			known = known || strings.Contains(stack, part)
+		}
+		if !known {
+			id, _, _ := strings.Cut(stack, " [")
+			stacks[id] = stack
+		}
+	}
+	return stacks
+}
+
+func startUseStop(t *testing.T) {
+	s, err := server.New(server.Options{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Error(err)
+		return
+	}
+	w, err := use(t.Context(), s)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if w != nil {
+		for range w.ResultChan() { // ends with the server
+		}
+	}
+}
+
+// use writes objects and a definition, and leaves a watch open.
+func use(ctx context.Context, s *server.Server) (watch.Interface, error) {
+	config := s.RESTConfig()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	w, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return w, errors.Join(write(ctx, client), define(ctx, config, client.Discovery().RESTClient()))
+}
+
+func write(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return client.CoreV1().Namespaces().Delete(ctx, "gone", metav1.DeleteOptions{})
+}
+
+// define makes a custom resource and lists it.
+func define(ctx context.Context, config *rest.Config, client rest.Interface) error {
+	definitions, err := apiextensionsclient.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return client.Get().AbsPath("/apis/example.com/v1/widgets").Do(ctx).Error() == nil, nil
+	})
+}
