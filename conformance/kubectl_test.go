@@ -1,0 +1,63 @@
+package conformance_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// failure is why kubectl would end the process.
+type failure struct{ message string }
+
+func TestMain(m *testing.M) {
+	cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(failure{message}) })
+	os.Exit(m.Run())
+}
+
+// kubectlFor makes a kubectl, the real one, for the administrator of s. Each call returns what it printed, and why it failed.
+func kubectlFor(t *testing.T, s *server.Server) func(args ...string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	kubeconfig, cache := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "cache")
+	if err := clientcmd.WriteToFile(*s.Kubeconfig(), kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return func(args ...string) (printed string, err error) {
+		var out, errOut bytes.Buffer
+		flags := genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(1000).WithDiscoveryQPS(1000)
+		*flags.KubeConfig, *flags.CacheDir = kubeconfig, cache
+		cmd := kubectl.NewKubectlCommand(kubectl.KubectlOptions{
+			IOStreams:   genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
+			ConfigFlags: flags,
+		})
+		cmd.SetArgs(args)
+		cmd.SetOut(&out)
+		cmd.SetErr(&errOut)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		defer func() {
+			if r := recover(); r != nil {
+				f, ok := r.(failure)
+				if !ok {
+					panic(r)
+				}
+				err = fmt.Errorf("kubectl %s: %s%s", strings.Join(args, " "), errOut.String(), f.message)
+			}
+			printed = out.String()
+		}()
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			return "", fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+		}
+		return "", nil
+	}
+}

@@ -1,0 +1,161 @@
+package conformance_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// project is a module that ships manifests.
+type project struct {
+	// module is the module's path and version, sum what go.sum would have for it.
+	module, sum string
+	// definitions are folders and files of custom resource definitions.
+	definitions []string
+	// workloads are folders, with all below them, and files of what uses them.
+	workloads []string
+	// except are files of workloads that are no manifests, or that kube-apiserver refuses too, and why.
+	except map[string]string
+}
+
+var projects = []project{
+	{
+		module: "sigs.k8s.io/gateway-api@v1.6.0", sum: "h1:735YBRj5NXFrOGX0GoSjwzUIzbz8kiEOfADsqHFmHgE=",
+		definitions: []string{"config/crd/experimental"},
+		workloads:   []string{"examples/standard", "examples/experimental"},
+	},
+	{
+		module: "github.com/cert-manager/cert-manager@v1.21.2", sum: "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
+		definitions: []string{"deploy/crds"},
+	},
+	{
+		module: "sigs.k8s.io/cluster-api@v1.14.2", sum: "h1:o3GFNaeNFAOEEMpDPfhCK+2CjmV6gtQ8yLEcUwCg7bA=",
+		definitions: []string{"core/config/crd/bases", "bootstrap/kubeadm/config/crd/bases", "controlplane/kubeadm/config/crd/bases", "cmd/clusterctl/config/crd/bases"},
+	},
+	{
+		module: "github.com/prometheus-operator/prometheus-operator@v0.85.0", sum: "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+		definitions: []string{"example/prometheus-operator-crd-full"},
+		workloads: []string{"bundle.yaml", "example/additional-scrape-configs", "example/admission-webhook", "example/networkpolicies", "example/non-rbac",
+			"example/rbac", "example/shards", "example/storage", "example/thanos", "example/user-guides"},
+		except: map[string]string{
+			"example/additional-scrape-configs/prometheus-additional.yaml":            "is a part of Prometheus' configuration",
+			"example/user-guides/alerting/alertmanager.yaml":                          "is Alertmanager's configuration",
+			"example/user-guides/scrapeclass/scrapeclass-example-definition.yaml":     "has no name",
+			"example/user-guides/scrapeclass/scrapeclass-example-podmonitor.yaml":     "has no name",
+			"example/user-guides/scrapeclass/scrapeclass-example-servicemonitor.yaml": "has no selector",
+		},
+	},
+	{
+		module:      "github.com/kubernetes-csi/external-snapshotter/client/v8@v8.7.0",
+		sum:         "h1:HVaSUeRRHPu49aSiL8eXOjS9Re9G6pM0NzdTGI7mM14=",
+		definitions: []string{"config/crd"},
+	},
+}
+
+// download fetches a module, if the module cache has it not, and returns its folder.
+func download(t *testing.T, module, sum string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
+	cmd.Dir = t.TempDir() // outside of any module
+	out, err := cmd.Output()
+	var got struct{ Dir, Sum, Error string }
+	if err := errors.Join(json.Unmarshal(out, &got), err); err != nil {
+		t.Fatalf("download %s: %v %s", module, err, got.Error)
+	}
+	if got.Sum != sum {
+		t.Fatalf("%s has the sum %s, want %s", module, got.Sum, sum)
+	}
+	return got.Dir
+}
+
+// TestRealManifestsApply applies what well-known projects ship.
+func TestRealManifestsApply(t *testing.T) {
+	t.Parallel()
+	for _, p := range projects {
+		name, _, _ := strings.Cut(p.module, "@")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := download(t, p.module, p.sum)
+			run := kubectlFor(t, servertest.Run(t))
+			for _, path := range p.definitions {
+				for _, file := range manifests(t, filepath.Join(dir, path)) {
+					if _, err := run("apply", "--server-side", "-f", file); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if _, err := run("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s"); err != nil {
+				t.Fatal(err)
+			}
+			applied, namespaces := 0, map[string]bool{"default": true, "kube-system": true}
+			for _, path := range p.workloads {
+				for _, file := range manifests(t, filepath.Join(dir, path)) {
+					relative, err := filepath.Rel(dir, file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ensureNamespaces(t, run, file, namespaces)
+					out, err := run("apply", "--server-side", "--force-conflicts", "-f", file)
+					_, except := p.except[filepath.ToSlash(relative)]
+					if err != nil && !except {
+						t.Errorf("%s: %v", relative, err)
+					}
+					if err == nil && except {
+						t.Errorf("%s applies: it is no exception", relative)
+					}
+					applied += strings.Count(out, "serverside-applied")
+				}
+			}
+			t.Logf("%d objects beside the definitions were applied", applied)
+		})
+	}
+}
+
+// manifests are the YAML files in path and below it.
+func manifests(t *testing.T, path string) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(path, func(file string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(file)) && d.Name() != "kustomization.yaml" {
+			files = append(files, file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+var namespaceField = regexp.MustCompile(`(?m)^  namespace: ["']?([a-z0-9-]+)`)
+
+// ensureNamespaces makes the namespaces that a manifest takes for granted, unless they are there.
+func ensureNamespaces(t *testing.T, run func(...string) (string, error), file string, there map[string]bool) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range namespaceField.FindAllSubmatch(data, -1) {
+		namespace := string(match[1])
+		if there[namespace] {
+			continue
+		}
+		there[namespace] = true
+		// A file before this one may have brought the namespace.
+		if _, err := run("get", "namespace", namespace); err == nil {
+			continue
+		}
+		if _, err := run("create", "namespace", namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
