@@ -1,0 +1,102 @@
+package main
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/kinproc/kinproc/chain/core/openapi"
+)
+
+var groupVersion = schema.GroupVersion{Group: "chat.example.com", Version: "v1"}
+
+// Room is where people talk.
+type Room struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              RoomSpec `json:"spec,omitempty"`
+}
+
+// RoomSpec is what the room is like.
+type RoomSpec struct {
+	// Topic is what people talk about.
+	Topic string `json:"topic,omitempty"`
+	// Seats is how many may talk at a time.
+	Seats int32 `json:"seats,omitempty"`
+}
+
+// RoomList is a list of rooms.
+type RoomList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Room `json:"items"`
+}
+
+func addToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(groupVersion, &Room{}, &RoomList{})
+	metav1.AddToGroupVersion(scheme, groupVersion)
+	return nil
+}
+
+// What follows is what deepcopy-gen and openapi-gen (k8s.io/code-generator, k8s.io/kube-openapi) write for types of some size.
+
+// DeepCopyObject implements runtime.Object.
+func (r *Room) DeepCopyObject() runtime.Object {
+	out := *r
+	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *RoomList) DeepCopyObject() runtime.Object {
+	out := *l
+	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.Items = slices.Clone(l.Items)
+	for i := range out.Items {
+		l.Items[i].ObjectMeta.DeepCopyInto(&out.Items[i].ObjectMeta)
+	}
+	return &out
+}
+
+// The names of the types in OpenAPI documents.
+const (
+	roomModel     = "com.example.chat.v1.Room"
+	roomListModel = "com.example.chat.v1.RoomList"
+)
+
+// OpenAPIModelName names the type in OpenAPI documents.
+func (Room) OpenAPIModelName() string { return roomModel }
+
+// OpenAPIModelName names the type in OpenAPI documents.
+func (RoomList) OpenAPIModelName() string { return roomListModel }
+
+// definitions describe the types to kubectl explain and to server-side apply.
+func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+	all := maps.Clone(openapi.GetOpenAPIDefinitions(ref))
+	object := func(description string, properties map[string]spec.Schema, needs ...string) openapicommon.OpenAPIDefinition {
+		schema := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Description: description, Properties: properties}}
+		return openapicommon.OpenAPIDefinition{Schema: schema, Dependencies: needs}
+	}
+	of := func(model string) spec.Schema {
+		return spec.Schema{SchemaProps: spec.SchemaProps{Default: map[string]any{}, Ref: ref(model)}}
+	}
+	text, number := *spec.StringProperty(), *spec.Int32Property()
+	meta, listMeta := metav1.ObjectMeta{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()
+	room := of(roomModel)
+	specification := object("What the room is like.", map[string]spec.Schema{
+		"topic": *text.WithDescription("What people talk about."),
+		"seats": *number.WithDescription("How many may talk at a time. Default: 10."),
+	}).Schema
+	all[roomModel] = object("Room is where people talk.", map[string]spec.Schema{
+		"apiVersion": text, "kind": text, "metadata": of(meta), "spec": specification,
+	}, meta)
+	all[roomListModel] = object("RoomList is a list of rooms.", map[string]spec.Schema{
+		"apiVersion": text, "kind": text, "metadata": of(listMeta), "items": *spec.ArrayProperty(&room),
+	}, listMeta, roomModel)
+	return all
+}

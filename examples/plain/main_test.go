@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kinproc/kinproc/examples/kubectl"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+const hello = `
+apiVersion: plain.example.com/v1
+kind: Greeting
+metadata: {name: hello, namespace: default}
+spec: {text: %}
+`
+
+func TestPlain(t *testing.T) {
+	t.Parallel()
+	k := kubectl.New(t, servertest.Run(t))
+	proxyCA := filepath.Join(t.TempDir(), "ca.crt")
+	ca := k.Run("get", "configmap", "-n", "kube-system", "extension-apiserver-authentication",
+		"-o", `jsonpath={.data.requestheader-client-ca-file}`)
+	if err := os.WriteFile(proxyCA, []byte(ca), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newServer(proxyCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+
+	k.Apply(s.registration(l.Addr()))
+	k.Run("wait", "--for=condition=Available", "apiservice/v1.plain.example.com", "--timeout=60s")
+
+	file := filepath.Join(t.TempDir(), "greeting.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(strings.Replace(hello, "%", text, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("Hello")
+	k.Run("create", "-f", file)
+	if _, err := k.Try("create", "-f", file); err == nil || !strings.Contains(err.Error(), "already exists") {
+		t.Errorf("create again: %v", err)
+	}
+	write("Ahoy")
+	k.Run("replace", "-f", file)
+	if got := k.Run("get", "greetings", "-o", "jsonpath={.items[*].spec.text}"); got != "Ahoy" {
+		t.Errorf("the greeting is %q", got)
+	}
+	if got := k.Run("get", "greeting", "hello"); !strings.HasPrefix(got, "NAME") || !strings.Contains(got, "hello") {
+		t.Errorf("kubectl get prints %q", got)
+	}
+	k.Run("delete", "greeting", "hello")
+	if got := k.Run("get", "greetings", "-A", "-o", "name"); got != "" {
+		t.Errorf("after the deletion there is %q", got)
+	}
+
+	// Nobody gets in past the aggregator.
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+l.Addr().String()+"/apis", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("X-Remote-User", "admin")
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("without a client certificate: %s", response.Status)
+	}
+}
