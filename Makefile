@@ -1,0 +1,117 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The examples are a module of their own, so that their dependencies are no library user's.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard examples/go.mod))
+each = for module in $(MODULES); do (cd "$$module" && $(1)); done
+
+FUZZTIME ?= 30s
+ROUNDS ?= 200
+BENCHTIME ?= 2s
+
+.PHONY: help
+help: ## Print this help.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Compile everything, and the program into bin/.
+	@$(call each,go build ./...)
+	go build -trimpath -o bin/kinproc .
+
+.PHONY: test
+test: ## Run all tests.
+	@$(call each,go test ./...)
+
+.PHONY: race
+race: ## Run all tests with the race detector.
+	@$(call each,go test -race -timeout 20m ./...)
+
+# What CI runs: the rest is under the race detector with `make race`.
+.PHONY: ci-test
+ci-test: ## Run all tests, those of the program and the server with the race detector too.
+	go test -race -timeout 20m . ./server ./server/admission/... ./server/auth/... ./server/servertest
+	go test -timeout 20m ./...
+	cd examples && go test -timeout 20m ./...
+
+.PHONY: vet
+vet: ## Run go vet, and fail on files that gofmt would change.
+	@$(call each,go vet ./...)
+	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	[ -z "$$files" ] || { printf 'gofmt would change:\n%s\n' "$$files" >&2; exit 1; }
+
+# The linter's dependencies stay out of this module: tools has a go.mod for them.
+.PHONY: lint
+lint: ## Run staticcheck.
+	@tools=$(CURDIR)/tools/go.mod; $(call each,go tool -modfile="$$tools" staticcheck ./...)
+
+.PHONY: bench
+bench: ## Print the time to ready, of first objects and of the stop, requests per second, and memory.
+	go test -run '^$$' -bench . -benchtime $(BENCHTIME) . ./embed ./server/...
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz test for FUZZTIME (30s).
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do \
+		grep -oE '^func Fuzz[A-Za-z0-9_]+' "$$file" | cut -d' ' -f2 | while read -r name; do \
+			go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")"; \
+		done; \
+	done
+
+.PHONY: soak
+soak: ## Kill the program ROUNDS (200) times while it writes, and look for every acknowledged write.
+	go test -v -timeout 60m -run TestAcknowledgedWritesSurviveKill . -rounds $(ROUNDS)
+
+.PHONY: conformance
+conformance: ## Compare with answers recorded from a real kube-apiserver.
+	go test -v -run TestAnswersAsKubeAPIServer ./conformance
+
+.PHONY: cross
+cross: ## Compile for all platforms.
+	@for platform in {linux,darwin,windows}/{amd64,arm64}; do \
+		echo "$$platform"; CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build ./...; \
+	done
+
+# The versions that a server can serve. Payloads (admission, imagepolicy) and versions that are gone are left out.
+OPENAPI_PACKAGES := $(addprefix k8s.io/api/, \
+	admissionregistration/v1 admissionregistration/v1alpha1 admissionregistration/v1beta1 \
+	apiserverinternal/v1alpha1 \
+	apps/v1 \
+	authentication/v1 \
+	authorization/v1 \
+	autoscaling/v1 autoscaling/v2 \
+	batch/v1 \
+	certificates/v1 certificates/v1beta1 \
+	coordination/v1 coordination/v1alpha2 coordination/v1beta1 \
+	core/v1 \
+	discovery/v1 \
+	events/v1 \
+	flowcontrol/v1 \
+	lifecycle/v1alpha1 \
+	networking/v1 \
+	node/v1 \
+	policy/v1 \
+	rbac/v1 \
+	resource/v1 resource/v1alpha3 resource/v1beta1 resource/v1beta2 \
+	scheduling/v1 scheduling/v1alpha3 scheduling/v1beta1 \
+	storage/v1 \
+	storagemigration/v1 storagemigration/v1beta1) \
+	k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1 \
+	k8s.io/kube-aggregator/pkg/apis/apiregistration/v1 \
+	$(addprefix k8s.io/apimachinery/pkg/, api/resource apis/meta/v1 runtime util/intstr version)
+
+OPENAPI := chain/core/openapi/zz_generated.openapi.go
+
+# openapi-gen reports violations of API naming rules in k8s.io/api, which are not ours to mend. Every package is read-only:
+# else it writes model names into the module cache when that is writable.
+.PHONY: generate
+generate: ## Write the generated files again.
+	@go tool openapi-gen --output-pkg github.com/kinproc/kinproc/chain/core/openapi \
+		--output-dir $(dir $(OPENAPI)) --output-file $(notdir $(OPENAPI)) --report-filename /dev/null \
+		--output-model-name-file zz_generated.model_name.go $(addprefix --readonly-pkg=,$(OPENAPI_PACKAGES)) \
+		$(OPENAPI_PACKAGES)
+
+.PHONY: verify
+verify: ## Fail when a generated file is not what make generate writes.
+	@before=$$(mktemp); trap 'rm -f "$$before"' EXIT; cp $(OPENAPI) "$$before"; \
+	$(MAKE) --no-print-directory generate; \
+	cmp -s "$$before" $(OPENAPI) || { echo "$(OPENAPI) was out of date: commit what make generate wrote" >&2; exit 1; }
