@@ -27,13 +27,6 @@ test: ## Run all tests.
 race: ## Run all tests with the race detector.
 	@$(call each,go test -race -timeout 20m ./...)
 
-# What CI runs: the rest is under the race detector with `make race`.
-.PHONY: ci-test
-ci-test: ## Run all tests, those of the program and the server with the race detector too.
-	go test -race -timeout 20m . ./server ./server/admission/... ./server/auth/... ./server/servertest
-	go test -timeout 20m ./...
-	cd examples && go test -timeout 20m ./...
-
 .PHONY: vet
 vet: ## Run go vet, and fail on files that gofmt would change.
 	@$(call each,go vet ./...)

@@ -192,7 +192,8 @@ func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIServic
 func (a *availability) checkService(r *apiregistrationv1.ServiceReference) (reason, message string) {
 	service, err := a.services.Services(r.Namespace).Get(r.Name)
 	if err != nil {
-		return "ServiceNotFound", fmt.Sprintf("there is no service %s/%s", r.Namespace, r.Name)
+		// Scripts look for these words of kube-aggregator's.
+		return "ServiceNotFound", fmt.Sprintf("service/%s in %q is not present", r.Name, r.Namespace)
 	}
 	if service.Spec.Type != corev1.ServiceTypeClusterIP {
 		return "", ""
