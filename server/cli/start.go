@@ -118,11 +118,16 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if o.timings {
 		printTimings(s.out, srv.Timeline())
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-srv.Failed():
-		return srv.Err()
+	started := time.After(settleAfter)
+	for {
+		select {
+		case <-started:
+			settle()
+		case <-ctx.Done():
+			return nil
+		case <-srv.Failed():
+			return srv.Err()
+		}
 	}
 }
 

@@ -51,6 +51,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return fmt.Errorf("config map %s: %w", ConfigMap, err)
 	}
 	c.trust.addListener(c)
+	c.Enqueue() // a config map that went before the informer lists is no event
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
 	defer running.Wait()
