@@ -49,6 +49,7 @@ func MutatingAdmissionPolicies(params ParamAccess) kind.Declaration {
 		Warnings:               warnings[T],
 		Generation:             true,
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Table: policyTable("Mutations", "Number of mutations that the policy makes.", func(p T) (int, *admissionv1.ParamKind) {
 			return len(p.Spec.Mutations), p.Spec.ParamKind
 		}),

@@ -37,6 +37,7 @@ func MutatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 		Warnings:               warnings[T],
 		Generation:             true,
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Table: bindingTable(func(b T) (string, *admissionv1.ParamRef) {
 			return b.Spec.PolicyName, b.Spec.ParamRef
 		}),

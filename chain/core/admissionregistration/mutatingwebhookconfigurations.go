@@ -34,6 +34,7 @@ func MutatingWebhookConfigurations() kind.Declaration {
 		Warnings:               warnings[T],
 		SameGeneration:         func(c, old T) bool { return equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Table:                  webhookTable(func(c T) int { return len(c.Webhooks) }),
 	}
 }

@@ -54,6 +54,7 @@ func ValidatingAdmissionPolicies(params ParamAccess) kind.Declaration {
 		Warnings:               warnings[T],
 		Generation:             true,
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, p, old T) { metav1.ResetObjectMetaForStatus(p, old) },
 			Validate:    validateValidatingPolicyStatus,

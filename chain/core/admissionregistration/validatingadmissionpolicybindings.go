@@ -39,6 +39,7 @@ func ValidatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 		Warnings:               warnings[T],
 		Generation:             true,
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Table: bindingTable(func(b T) (string, *admissionv1.ParamRef) {
 			return b.Spec.PolicyName, b.Spec.ParamRef
 		}),

@@ -29,6 +29,7 @@ func ValidatingWebhookConfigurations() kind.Declaration {
 		Warnings:               warnings[T],
 		SameGeneration:         func(c, old T) bool { return equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Table:                  webhookTable(func(c T) int { return len(c.Webhooks) }),
 	}
 }

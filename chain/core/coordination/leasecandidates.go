@@ -20,6 +20,7 @@ func LeaseCandidates() kind.Declaration {
 		Plural:                 "leasecandidates",
 		Versions:               []kind.Version{kind.ServedAsSame[*coordinationv1alpha2.LeaseCandidate, *coordinationv1beta1.LeaseCandidate]()},
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Name:                   func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
 		Validate:               validateCandidate,
 		ValidateUpdate: func(ctx context.Context, c, old *coordinationv1beta1.LeaseCandidate) field.ErrorList {

@@ -17,6 +17,7 @@ func Leases() kind.Declaration {
 		Plural:                 "leases",
 		CreateOnUpdate:         true,
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) {
 			l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 		},

@@ -16,8 +16,13 @@ const maxDataSize = 1 << 20
 // ConfigMaps declares configmaps.
 func ConfigMaps() kind.Declaration {
 	return &kind.Kind[*corev1.ConfigMap]{
-		Plural:         "configmaps",
-		ShortNames:     []string{"cm"},
+		Plural:     "configmaps",
+		ShortNames: []string{"cm"},
+		Default: func(c *corev1.ConfigMap) {
+			if c.Data == nil {
+				c.Data = map[string]string{}
+			}
+		},
 		Validate:       validateConfigMap,
 		ValidateUpdate: validateConfigMapUpdate,
 		Table: kind.Table[*corev1.ConfigMap]{

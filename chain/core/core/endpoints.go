@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -71,7 +72,7 @@ func formatEndpoints(e *corev1.Endpoints) string {
 		}
 	}
 	switch {
-	case len(all) == 0:
+	case len(e.Subsets) == 0:
 		return "<none>"
 	case len(all) > shown:
 		return fmt.Sprintf("%s + %d more...", strings.Join(all[:shown], ","), len(all)-shown)
@@ -91,11 +92,16 @@ func eachAddress(e *corev1.Endpoints, do func(*corev1.EndpointAddress, *field.Pa
 	}
 }
 
+// validateEndpoints lets pass what old has already: the rules were laxer once.
 func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
-	var oldIPs []string
-	if old != nil {
-		eachAddress(old, func(a *corev1.EndpointAddress, _ *field.Path) { oldIPs = append(oldIPs, a.IP) })
+	errs := validateSubsets(e)
+	if len(errs) > 0 && old != nil && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+		return nil
 	}
+	return errs
+}
+
+func validateSubsets(e *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range e.Subsets {
 		path := field.NewPath("subsets").Index(i)
@@ -107,7 +113,7 @@ func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 		}
 	}
 	eachAddress(e, func(a *corev1.EndpointAddress, path *field.Path) {
-		errs = append(errs, rules.IP(path.Child("ip"), a.IP, oldIPs)...)
+		errs = append(errs, rules.IP(path.Child("ip"), a.IP, nil)...)
 		if a.Hostname != "" {
 			errs = append(errs, invalidAs(path.Child("hostname"), a.Hostname, validation.IsDNS1123Label)...)
 		}

@@ -95,7 +95,10 @@ func eventRow(e *corev1.Event) []any {
 	if !e.LastTimestamp.IsZero() {
 		last = kind.Since(&e.LastTimestamp)
 	}
-	count := max(e.Count, 1)
+	count := e.Count
+	if count == 0 {
+		count = 1
+	}
 	if e.Series != nil {
 		last, count = kind.Since(&metav1.Time{Time: e.Series.LastObservedTime.Time}), e.Series.Count
 	}
@@ -120,7 +123,7 @@ func isStrict(ctx context.Context) bool {
 }
 
 func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
-	errs := validateEventOfAnyStyle(e)
+	errs := validateEventOfAnyStyle(ctx, e)
 	if !isStrict(ctx) {
 		return errs
 	}
@@ -148,7 +151,7 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 }
 
 func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorList {
-	errs := validateEventOfAnyStyle(e)
+	errs := validateEventOfAnyStyle(ctx, e)
 	if !isStrict(ctx) {
 		return errs
 	}
@@ -193,7 +196,7 @@ func validateEventSeries(e *corev1.Event) field.ErrorList {
 }
 
 // validateEventOfAnyStyle tells the styles apart by eventTime, which old events do not have.
-func validateEventOfAnyStyle(e *corev1.Event) field.ErrorList {
+func validateEventOfAnyStyle(ctx context.Context, e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	about := e.InvolvedObject.Namespace
 	agrees := about == e.Namespace
@@ -206,7 +209,7 @@ func validateEventOfAnyStyle(e *corev1.Event) field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), about, "is not the event's namespace"))
 	}
 	if !e.EventTime.IsZero() {
-		errs = append(errs, validateWords(e)...)
+		errs = append(errs, validateWords(ctx, e)...)
 	}
 	for _, msg := range validation.IsDNS1123Subdomain(e.Namespace) {
 		errs = append(errs, field.Invalid(field.NewPath("namespace"), e.Namespace, msg))
@@ -215,14 +218,18 @@ func validateEventOfAnyStyle(e *corev1.Event) field.ErrorList {
 }
 
 // validateWords checks what a new-style event must say and how long it may be.
-func validateWords(e *corev1.Event) field.ErrorList {
+func validateWords(ctx context.Context, e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
+	controller := "reportingController"
+	if !isStrict(ctx) { // the field has another name there
+		controller = "reportingComponent"
+	}
 	for _, f := range []struct {
 		name, value string
 		required    bool
 		max         int
 	}{
-		{"reportingController", e.ReportingController, true, 0},
+		{controller, e.ReportingController, true, 0},
 		{"reportingInstance", e.ReportingInstance, true, maxEventWord},
 		{"action", e.Action, true, maxEventWord},
 		{"reason", e.Reason, true, maxEventWord},
@@ -236,7 +243,7 @@ func validateWords(e *corev1.Event) field.ErrorList {
 		}
 	}
 	for _, msg := range validation.IsQualifiedName(e.ReportingController) {
-		errs = append(errs, field.Invalid(field.NewPath("reportingController"), e.ReportingController, msg))
+		errs = append(errs, field.Invalid(field.NewPath(controller), e.ReportingController, msg))
 	}
 	return errs
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,13 +21,21 @@ var limitTypes = sets.New(corev1.LimitTypePod, corev1.LimitTypeContainer, corev1
 // LimitRanges declares limitranges.
 func LimitRanges() kind.Declaration {
 	return &kind.Kind[*corev1.LimitRange]{
-		Plural:     "limitranges",
-		ShortNames: []string{"limits"},
+		Plural:         "limitranges",
+		ShortNames:     []string{"limits"},
+		CreateOnUpdate: true,
 		Default: func(l *corev1.LimitRange) {
 			for i := range l.Spec.Limits {
-				if l.Spec.Limits[i].Type == corev1.LimitTypeContainer {
-					defaultLimits(&l.Spec.Limits[i])
+				item := &l.Spec.Limits[i]
+				if item.Type == corev1.LimitTypeContainer {
+					defaultLimits(item)
 				}
+				rules.RoundUp(item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio)
+			}
+		},
+		PrepareCreate: func(_ context.Context, l *corev1.LimitRange) {
+			if l.Name == "" {
+				l.Name = string(uuid.NewUUID())
 			}
 		},
 		Validate: validateLimitRange,
@@ -81,7 +90,7 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 	var errs field.ErrorList
 	names := sets.New[corev1.ResourceName]()
 	check := func(list corev1.ResourceList, child string) {
-		for name, q := range list {
+		for name := range list {
 			names.Insert(name)
 			key := at.Child(child).Key(string(name))
 			if item.Type == corev1.LimitTypePod || item.Type == corev1.LimitTypeContainer {
@@ -89,7 +98,6 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 			} else {
 				errs = append(errs, rules.ValidateResourceName(name, key)...)
 			}
-			errs = append(errs, rules.ValidateResourceQuantity(name, q, key)...)
 		}
 	}
 	check(item.Max, "max")
@@ -113,8 +121,12 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 	}
 	check(item.MaxLimitRequestRatio, "maxLimitRequestRatio")
 
+	compared := *item
+	if item.Type == corev1.LimitTypePod {
+		compared.Default, compared.DefaultRequest = nil, nil // refused as a whole
+	}
 	for _, name := range sets.List(names) {
-		errs = append(errs, validateOrder(item, name, at)...)
+		errs = append(errs, validateOrder(&compared, name, at)...)
 		errs = append(errs, validateRatio(item, name, at)...)
 	}
 	return errs
@@ -161,7 +173,12 @@ func validateRatio(item *corev1.LimitRangeItem, name corev1.ResourceName, at *fi
 	least, hasMin := item.Min[name]
 	most, hasMax := item.Max[name]
 	if hasMin && hasMax {
-		if possible := most.AsApproximateFloat64() / least.AsApproximateFloat64(); ratio.AsApproximateFloat64() > possible {
+		// Thousandths, where they do not overflow, as kube-apiserver compares.
+		wanted, possible := float64(ratio.Value()), float64(most.Value())/float64(least.Value())
+		if max(ratio.Value(), least.Value(), most.Value()) < resource.MaxMilliValue {
+			wanted, possible = float64(ratio.MilliValue())/1000, float64(most.MilliValue())/float64(least.MilliValue())
+		}
+		if wanted > possible {
 			errs = append(errs, field.Invalid(key, ratio.String(), fmt.Sprintf("is more than max/min, %f", possible)))
 		}
 	}

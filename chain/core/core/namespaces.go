@@ -28,6 +28,7 @@ func Namespaces() kind.Declaration {
 			if n.Name != "" { // with generateName, Canonicalize knows the name
 				labelWithName(n)
 			}
+			setIfEmpty(&n.Status.Phase, corev1.NamespaceActive)
 		},
 		Canonicalize: labelWithName,
 		PrepareCreate: func(_ context.Context, n *corev1.Namespace) {

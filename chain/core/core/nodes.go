@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 const (
@@ -28,8 +29,8 @@ func Nodes() kind.Declaration {
 		ClusterScoped: true,
 		StoragePath:   "minions",
 		Default:       defaultNode,
-		PrepareCreate: func(_ context.Context, n *corev1.Node) { dropNodeConfig(n, &corev1.Node{}) },
-		PrepareUpdate: func(_ context.Context, n, old *corev1.Node) { dropNodeConfig(n, old) },
+		PrepareCreate: func(_ context.Context, n *corev1.Node) { dropUnsupported(n, &corev1.Node{}) },
+		PrepareUpdate: func(_ context.Context, n, old *corev1.Node) { dropUnsupported(n, old) },
 		Validate:      validateNode,
 		ValidateUpdate: func(ctx context.Context, n, old *corev1.Node) field.ErrorList {
 			return append(validateNode(ctx, n), validateNodeUpdate(ctx, n, old)...)
@@ -81,15 +82,20 @@ func defaultNode(n *corev1.Node) {
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
+	rules.RoundUp(n.Status.Capacity, n.Status.Allocatable)
 }
 
-// dropNodeConfig drops the configuration of kubelets by the API, a feature that is gone.
-func dropNodeConfig(n, old *corev1.Node) {
+// dropUnsupported drops what an old object does not have already: the configuration of kubelets by the API, a feature that is gone, and the
+// preemption policy, one that is off.
+func dropUnsupported(n, old *corev1.Node) {
 	if old.Spec.ConfigSource == nil {
 		n.Spec.ConfigSource = nil
 	}
 	if old.Status.Config == nil {
 		n.Status.Config = nil
+	}
+	if old.Spec.PodPreemptionPolicy == nil {
+		n.Spec.PodPreemptionPolicy = nil
 	}
 }
 

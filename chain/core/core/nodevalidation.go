@@ -3,10 +3,12 @@ package core
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -16,20 +18,54 @@ import (
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
+// taintsAnnotation is what taints were before they were a field.
+const taintsAnnotation = "scheduler.alpha.kubernetes.io/taints"
+
+// declaredFeature is the form of a feature's name: segments of letters and digits, the first of which begins with a capital.
+var declaredFeature = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*$`)
+
 func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
-	errs := validateAvoidPods(n.Annotations[corev1.PreferAvoidPodsAnnotationKey], field.NewPath("metadata", "annotations"))
-	// The path that kube-apiserver reports, for taints are from the time of annotations.
-	errs = append(errs, validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
-	errs = append(errs, validateNodeAmounts(n.Status.Capacity, "capacity")...)
-	errs = append(errs, validateNodeAmounts(n.Status.Allocatable, "allocatable")...)
+	meta := field.NewPath("metadata")
+	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
+	// The path that kube-apiserver reports, for taints are from the time of annotations. That of the swap space is a slip of its own.
+	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
+	errs = append(errs, validateNodeStatus(&n.Status)...)
+	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
+		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be more than zero"))
+	}
 
 	at := field.NewPath("spec", "podCIDRs")
 	for i, cidr := range n.Spec.PodCIDRs {
-		errs = append(errs, validation.IsValidCIDRForLegacyField(at.Index(i), cidr, false, nil)...)
+		errs = append(errs, rules.CIDR(at.Index(i), cidr, nil)...)
 	}
 	if count := len(n.Spec.PodCIDRs); count > 1 {
-		if dual, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs); count > 2 || err == nil && !dual {
+		dual, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs)
+		if err != nil {
+			errs = append(errs, field.InternalError(at, fmt.Errorf("families of the CIDRs: %w", err)))
+		}
+		if !dual || count > 2 {
 			errs = append(errs, field.Invalid(at, n.Spec.PodCIDRs, "a node has one CIDR of each IP family at most"))
+		}
+	}
+	return errs
+}
+
+// validateNodeStatus checks what is checked of the status whichever way it is written.
+func validateNodeStatus(status *corev1.NodeStatus) field.ErrorList {
+	errs := append(validateNodeAmounts(status.Capacity, "capacity"), validateNodeAmounts(status.Allocatable, "allocatable")...)
+	at, features := field.NewPath("status", "declaredFeatures"), status.DeclaredFeatures
+	for i, feature := range features {
+		if len(feature) > validation.DNS1123SubdomainMaxLength || !declaredFeature.MatchString(feature) {
+			errs = append(errs, field.Invalid(at.Index(i), feature, "is no name of a feature, such as MyFeature/mySubFeature"))
+		}
+		if i == 0 {
+			continue
+		}
+		switch previous := features[i-1]; {
+		case feature == previous:
+			errs = append(errs, field.Duplicate(at.Index(i), feature))
+		case feature < previous:
+			errs = append(errs, field.Invalid(at.Index(i), feature, "must come before "+previous))
 		}
 	}
 	return errs
@@ -69,6 +105,20 @@ func validateTaints(taints []corev1.Taint, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateNodeAnnotations checks what taints were once, and an annotation that asks the scheduler to keep a controller's pods away.
+func validateNodeAnnotations(annotations map[string]string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if value := annotations[taintsAnnotation]; value != "" {
+		var taints []corev1.Taint
+		if err := json.Unmarshal([]byte(value), &taints); err != nil {
+			errs = append(errs, field.Invalid(at, taintsAnnotation, err.Error()))
+		} else {
+			errs = append(errs, validateTaints(taints, at.Child(taintsAnnotation))...)
+		}
+	}
+	return append(errs, validateAvoidPods(annotations[corev1.PreferAvoidPodsAnnotationKey], at)...)
+}
+
 // validateAvoidPods checks an annotation that asks the scheduler to keep a controller's pods away.
 func validateAvoidPods(value string, at *field.Path) field.ErrorList {
 	if value == "" {
@@ -91,11 +141,11 @@ func validateAvoidPods(value string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeUpdate lets labels, taints, schedulability and the status change, and what was empty be filled in.
+// validateNodeUpdate keeps what identifies the node, once it is known.
 func validateNodeUpdate(_ context.Context, n, old *corev1.Node) field.ErrorList {
-	errs := validateAvoidPods(n.Annotations[corev1.PreferAvoidPodsAnnotationKey], field.NewPath("metadata", "annotations"))
-	errs = append(errs, validateNodeAmounts(n.Status.Capacity, "capacity")...)
-	errs = append(errs, validateNodeAmounts(n.Status.Allocatable, "allocatable")...)
+	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
+	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
+	errs = append(errs, validateNodeStatus(&n.Status)...)
 	seen := sets.New[corev1.NodeAddress]()
 	for i, address := range n.Status.Addresses {
 		if seen.Has(address) {
@@ -103,23 +153,16 @@ func validateNodeUpdate(_ context.Context, n, old *corev1.Node) field.ErrorList 
 		}
 		seen.Insert(address)
 	}
-	errs = append(errs, validateTaints(n.Spec.Taints, field.NewPath("metadata", "taints"))...)
+	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 
-	want := old.Spec.DeepCopy()
-	want.Unschedulable, want.Taints, want.ConfigSource = n.Spec.Unschedulable, n.Spec.Taints, n.Spec.ConfigSource
-	spec := field.NewPath("spec")
-	if len(old.Spec.PodCIDRs) == 0 {
-		want.PodCIDR, want.PodCIDRs = n.Spec.PodCIDR, n.Spec.PodCIDRs
-	} else if !equality.Semantic.DeepEqual(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
+	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
 		errs = append(errs, field.Forbidden(spec.Child("podCIDRs"), "cannot be changed once they are set"))
 	}
-	if old.Spec.ProviderID == "" {
-		want.ProviderID = n.Spec.ProviderID
-	} else if old.Spec.ProviderID != n.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(spec.Child("providerID"), "cannot be changed once it is set"))
+	if old.Spec.ProviderID != "" && old.Spec.ProviderID != n.Spec.ProviderID {
+		errs = append(errs, field.Invalid(spec.Child("providerID"), n.Spec.ProviderID, "cannot be changed once it is set"))
 	}
-	if !equality.Semantic.DeepEqual(*want, n.Spec) {
-		errs = append(errs, field.Forbidden(field.NewPath(""), "of a node, only labels, taints, schedulability and status can be changed"))
+	if old.Spec.DoNotUseExternalID != n.Spec.DoNotUseExternalID {
+		errs = append(errs, field.Forbidden(spec.Child("externalID"), "cannot be changed"))
 	}
 	return errs
 }

@@ -34,6 +34,7 @@ func ResourceQuotas() kind.Declaration {
 		Plural:        "resourcequotas",
 		ShortNames:    []string{"quota"},
 		ReturnDeleted: true,
+		Default:       func(q *corev1.ResourceQuota) { rules.RoundUp(q.Spec.Hard, q.Status.Hard, q.Status.Used) },
 		Validate: func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
 			return append(validateQuotaSpec(&q.Spec), validateQuotaStatus(&q.Status)...)
 		},

@@ -5,9 +5,9 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -71,8 +71,8 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 	}
 	needJSON := func(key string) {
 		need(key)
-		if value, ok := s.Data[key]; ok && !json.Valid(value) {
-			errs = append(errs, field.Invalid(data.Key(key), "<redacted>", "must be JSON"))
+		if value, ok := s.Data[key]; ok && json.Unmarshal(value, &map[string]any{}) != nil {
+			errs = append(errs, field.Invalid(data.Key(key), "<redacted>", "must be an object in JSON"))
 		}
 	}
 	switch s.Type {
@@ -119,9 +119,9 @@ func validateStaysImmutable(immutable *bool) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("immutable"), "an immutable object stays immutable")}
 }
 
-// forbidChange keeps a field of an immutable object as it is.
+// forbidChange keeps a field of an immutable object as it is: not even nothing may become an empty list.
 func forbidChange(value, old any, name string) field.ErrorList {
-	if equality.Semantic.DeepEqual(value, old) {
+	if reflect.DeepEqual(value, old) {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath(name), "the object is immutable")}

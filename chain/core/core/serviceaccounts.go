@@ -19,6 +19,8 @@ func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) kind.Declaration 
 		Plural:        "serviceaccounts",
 		ShortNames:    []string{"sa"},
 		ReturnDeleted: true,
+		PrepareCreate: func(_ context.Context, a *corev1.ServiceAccount) { keepSecretNames(a) },
+		PrepareUpdate: func(_ context.Context, a, _ *corev1.ServiceAccount) { keepSecretNames(a) },
 		Warnings:      warnServiceAccount,
 		Table: kind.Table[*corev1.ServiceAccount]{
 			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
@@ -30,6 +32,13 @@ func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) kind.Declaration 
 				return &tokenREST{accounts: store, issuer: issuer, objects: objects}
 			},
 		}},
+	}
+}
+
+// keepSecretNames drops all but the names of the secrets: they are of the account's namespace, and no reference to anything else.
+func keepSecretNames(a *corev1.ServiceAccount) {
+	for i := range a.Secrets {
+		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
 	}
 }
 

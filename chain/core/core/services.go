@@ -10,6 +10,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -263,7 +264,7 @@ func dropWhatTypeForbids(s, old *corev1.Service) {
 			to.InternalTrafficPolicy = nil
 		}
 	}
-	if lost(hasNodePorts) && slices.Equal(nodePortsOf(s), nodePortsOf(old)) {
+	if lost(hasNodePorts) && heldNodePorts(old).IsSuperset(heldNodePorts(s)) {
 		for i := range to.Ports {
 			to.Ports[i].NodePort = 0
 		}
@@ -282,16 +283,19 @@ func dropWhatTypeForbids(s, old *corev1.Service) {
 	if lost(isExternallyAccessible) && to.ExternalTrafficPolicy == from.ExternalTrafficPolicy {
 		to.ExternalTrafficPolicy = ""
 	}
+	if !isLoadBalancer(s) {
+		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	}
 }
 
-func nodePortsOf(s *corev1.Service) []int32 {
-	var ports []int32
+// heldNodePorts are the node ports that the service names, whatever its type.
+func heldNodePorts(s *corev1.Service) sets.Set[int32] {
+	ports := sets.New[int32]()
 	for _, p := range s.Spec.Ports {
 		if p.NodePort != 0 {
-			ports = append(ports, p.NodePort)
+			ports.Insert(p.NodePort)
 		}
 	}
-	slices.Sort(ports)
 	return ports
 }
 

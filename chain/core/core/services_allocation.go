@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -128,7 +129,7 @@ func heldIPs(s *corev1.Service) []string {
 func heldPorts(s *corev1.Service) sets.Set[int32] {
 	ports := sets.New[int32]()
 	if hasNodePorts(s) {
-		ports.Insert(nodePortsOf(s)...)
+		ports = heldNodePorts(s)
 	}
 	if hasHealthCheck(s) && s.Spec.HealthCheckNodePort != 0 {
 		ports.Insert(s.Spec.HealthCheckNodePort)
@@ -228,7 +229,11 @@ func (r *reservation) takePorts(ctx context.Context) error {
 	}
 	used := sets.New[int32]()
 	if hasNodePorts(r.service) {
-		if err := r.takeNodePorts(ctx, held, used); err != nil {
+		take := r.takeNodePorts
+		if r.old != nil {
+			take = r.changeNodePorts
+		}
+		if err := take(ctx, used); err != nil {
 			return err
 		}
 	}
@@ -248,49 +253,92 @@ func (r *reservation) takePorts(ctx context.Context) error {
 	return nil
 }
 
-// takeNodePorts takes the ports that the client asks for, and then others. A port number that is served over several protocols has the
-// same node port for all of them.
-func (r *reservation) takeNodePorts(ctx context.Context, held, used sets.Set[int32]) error {
+// takeNodePorts gives a new service the ports that it asks for, and others. A port number that is served over several protocols gets one
+// node port for all of them.
+func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) error {
 	ports := r.service.Spec.Ports
-	byNumber := map[int32]int32{}
-	for i, p := range ports {
-		if p.NodePort == 0 {
-			continue
+	wanted, shared := map[int32]int32{}, map[int32]int32{} // by port number
+	for _, p := range slices.Backward(ports) {
+		if p.NodePort != 0 {
+			wanted[p.Port] = p.NodePort
 		}
-		byNumber[p.Port] = p.NodePort
-		if used.Has(p.NodePort) {
-			continue
-		}
-		if !held.Has(p.NodePort) {
-			if _, err := r.takePort(ctx, p.NodePort, used); err != nil {
-				return invalidService(r.service, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
-			}
-		}
-		used.Insert(p.NodePort)
-	}
-	if isLoadBalancer(r.service) && r.service.Spec.AllocateLoadBalancerNodePorts != nil && !*r.service.Spec.AllocateLoadBalancerNodePorts {
-		return nil
 	}
 	for i := range ports {
 		p := &ports[i]
-		if p.NodePort != 0 {
+		port, known := shared[p.Port]
+		switch {
+		case p.NodePort == 0 && !r.allocatesNodePorts():
 			continue
-		}
-		if p.NodePort = byNumber[p.Port]; p.NodePort != 0 {
+		case known && (p.NodePort == 0 || p.NodePort == port):
+			p.NodePort = port
 			continue
+		case !known:
+			p.NodePort = wanted[p.Port]
 		}
-		port, err := r.takePort(ctx, 0, used)
-		if err != nil {
-			return apierrors.NewInternalError(fmt.Errorf("no node port for the service: %w", err))
+		if err := r.takeNodePort(ctx, i, used); err != nil {
+			return err
 		}
-		p.NodePort, byNumber[p.Port] = port, port
-		used.Insert(port)
+		if !known {
+			shared[p.Port] = p.NodePort
+		}
 	}
+	return nil
+}
+
+// changeNodePorts lets a service keep what it has, and gives it a node port of its own for every port that it adds.
+func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32]) error {
+	held := heldNodePorts(r.old)
+	type portKey struct {
+		protocol corev1.Protocol
+		number   int32
+	}
+	seen := sets.New[portKey]()
+	ports := r.service.Spec.Ports
+	for i := range ports {
+		p := &ports[i]
+		if p.NodePort == 0 && !r.allocatesNodePorts() {
+			continue
+		}
+		if p.NodePort == 0 || !held.Has(p.NodePort) && !used.Has(p.NodePort) {
+			if err := r.takeNodePort(ctx, i, used); err != nil {
+				return err
+			}
+		}
+		used.Insert(p.NodePort)
+		key := portKey{p.Protocol, p.NodePort}
+		if seen.Has(key) {
+			return fmt.Errorf("node port %d is there twice for %s", p.NodePort, p.Protocol)
+		}
+		seen.Insert(key)
+	}
+	return nil
+}
+
+func (r *reservation) allocatesNodePorts() bool {
+	allocate := r.service.Spec.AllocateLoadBalancerNodePorts
+	return !isLoadBalancer(r.service) || allocate == nil || *allocate
+}
+
+// takeNodePort takes the node port of the i-th port, or some if it is 0.
+func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int32]) error {
+	p := &r.service.Spec.Ports[i]
+	port, err := r.takePort(ctx, p.NodePort, used)
+	switch {
+	case err != nil && p.NodePort != 0:
+		return invalidService(r.service, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("no node port for the service: %w", err))
+	}
+	p.NodePort = port
+	used.Insert(port)
 	return nil
 }
 
 // takePort reserves port, or some port if it is 0, that is not in used.
 func (r *reservation) takePort(ctx context.Context, port int32, used sets.Set[int32]) (int32, error) {
+	if port != 0 && used.Has(port) {
+		return 0, errors.New("is asked for twice")
+	}
 	for {
 		taken, err := r.allocator.AllocateNodePort(ctx, port, r.dryRun)
 		if err != nil {

@@ -41,7 +41,7 @@ func adoptAllocated(s, old *corev1.Service) {
 		}
 	}
 	if hasNodePorts(s) && hasNodePorts(old) {
-		used := sets.New(nodePortsOf(s)...)
+		used := heldNodePorts(s)
 		byName := map[string]int32{}
 		for _, p := range from.Ports {
 			byName[p.Name] = p.NodePort
@@ -67,7 +67,11 @@ func syncClusterIPs(s, old *corev1.Service) {
 		if spec.ClusterIP != "" && len(spec.ClusterIPs) == 0 {
 			spec.ClusterIPs = []string{spec.ClusterIP}
 		}
-	case spec.ClusterIP != old.Spec.ClusterIP && slices.Equal(spec.ClusterIPs, old.Spec.ClusterIPs):
+	case spec.ClusterIP == old.Spec.ClusterIP:
+		if len(spec.ClusterIPs) == 0 {
+			spec.ClusterIPs = old.Spec.ClusterIPs
+		}
+	case slices.Equal(spec.ClusterIPs, old.Spec.ClusterIPs):
 		spec.ClusterIPs = nil
 		if spec.ClusterIP != "" {
 			spec.ClusterIPs = []string{spec.ClusterIP}
@@ -154,7 +158,7 @@ func keepsPreferDualStack(s, old *corev1.Service) bool {
 	prefers := func(s *corev1.Service) bool {
 		return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
 	}
-	return old != nil && hasClusterIP(old) && prefers(s) && prefers(old) && sameClusterIPs(s, old) &&
+	return old != nil && old.Spec.Type == s.Spec.Type && prefers(s) && prefers(old) && sameClusterIPs(s, old) &&
 		slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
 }
 

@@ -57,10 +57,12 @@ func TestValidateService(t *testing.T) {
 			s.Spec.ClusterIPs, s.Spec.IPFamilies = []string{"10.0.0.1"}, []corev1.IPFamily{corev1.IPv4Protocol}
 			s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
 		}, "spec.clusterIPs Forbidden, spec.ipFamilies Forbidden, spec.ipFamilyPolicy Forbidden"},
-		{"kubelet port", func(s *corev1.Service) {
-			asLoadBalancer(s)
-			s.Spec.Ports[0].Port = 10250
-		}, "spec.ports[0].port Invalid"},
+		{"dot for a name", func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "."
+		}, "spec.externalName Required"},
+		{"topology said twice", func(s *corev1.Service) {
+			s.Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto", corev1.DeprecatedAnnotationTopologyAwareHints: "auto"}
+		}, "metadata.annotations[" + corev1.AnnotationTopologyMode + "] Invalid"},
 		{"selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"a b": "c"} }, "spec.selector Invalid"},
 		{"affinity", func(s *corev1.Service) { s.Spec.SessionAffinity = "Odd" }, "spec.sessionAffinity NotSupported"},
 		{"affinity timeout", func(s *corev1.Service) {
@@ -134,7 +136,15 @@ func TestValidateServiceUpdate(t *testing.T) {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.0.0.2", []string{"10.0.0.2", "fd00::1"}
 		}, "spec.clusterIPs[0] Invalid"},
 		{"families swapped", dual, func(s *corev1.Service) { slices.Reverse(s.Spec.IPFamilies) },
-			"spec.clusterIPs[0] Invalid, spec.clusterIPs[1] Invalid, spec.ipFamilies[0] Invalid, spec.ipFamilies[1] Invalid"},
+			"spec.clusterIPs[0] Invalid, spec.clusterIPs[1] Invalid, spec.ipFamilies[0] Invalid"},
+		{"made headless, with the other family", dual, func(s *corev1.Service) {
+			s.Spec.ClusterIP, s.Spec.ClusterIPs = "None", []string{"None"}
+			s.Spec.IPFamilies = s.Spec.IPFamilies[1:]
+		}, "spec.clusterIPs[0] Invalid, spec.ipFamilyPolicy Invalid"},
+		{"source ranges of old", func(s *corev1.Service) {
+			asLoadBalancer(s)
+			s.Annotations = map[string]string{sourceRangesAnnotation: "nope"}
+		}, func(s *corev1.Service) { s.Labels = map[string]string{"a": "b"} }, ""},
 		{"to an external name", dual, func(s *corev1.Service) {
 			s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "a", SessionAffinity: corev1.ServiceAffinityNone}
 		}, ""},
@@ -216,6 +226,15 @@ func TestDropWhatTypeForbids(t *testing.T) {
 		if got := serviceCauses(validateServiceUpdate(s, old)); got != "" {
 			t.Errorf("to %s: %s", to, got)
 		}
+	}
+	fewer := old.DeepCopy()
+	fewer.Spec.Ports = append(fewer.Spec.Ports, corev1.ServicePort{Name: "b", Port: 81, NodePort: 30004})
+	fewer.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+	s := fewer.DeepCopy()
+	s.Spec.Type, s.Spec.Ports = corev1.ServiceTypeClusterIP, s.Spec.Ports[:1]
+	dropWhatTypeForbids(s, fewer)
+	if s.Spec.Ports[0].NodePort != 0 || s.Status.LoadBalancer.Ingress != nil {
+		t.Errorf("left of a load balancer with a port less: %v, %v", s.Spec.Ports, s.Status)
 	}
 	changed := old.DeepCopy()
 	changed.Spec.Type, changed.Spec.Ports[0].NodePort = corev1.ServiceTypeClusterIP, 30003

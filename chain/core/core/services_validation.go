@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// kubeletPort must not be given to a load balancer: it would lead to the nodes' kubelets.
-	kubeletPort        = 10250
 	maxAffinitySeconds = 86400
 	// sourceRangesAnnotation is the forerunner of the field loadBalancerSourceRanges.
 	sourceRangesAnnotation = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -26,7 +24,7 @@ const (
 // validateService checks a service; old is nil for a new one.
 func validateService(s, old *corev1.Service) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validateType(s, path)
+	errs := append(validateTopologyAnnotations(s.Annotations), validateType(s, path)...)
 	errs = append(errs, validateServicePorts(s, path)...)
 	if s.Spec.Selector != nil {
 		errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, path.Child("selector"))...)
@@ -49,6 +47,17 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	return append(errs, validateClusterIPs(s, old)...)
 }
 
+// validateTopologyAnnotations wants the annotation and its forerunner to agree.
+func validateTopologyAnnotations(annotations map[string]string) field.ErrorList {
+	mode, set := annotations[corev1.AnnotationTopologyMode]
+	hints, deprecated := annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if !set || !deprecated || mode == hints {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode), mode,
+		"is not what "+corev1.DeprecatedAnnotationTopologyAwareHints+" says")}
+}
+
 func validateType(s *corev1.Service, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch s.Spec.Type {
@@ -67,11 +76,10 @@ func validateType(s *corev1.Service, path *field.Path) field.ErrorList {
 		if s.Spec.IPFamilyPolicy != nil {
 			errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"), "an ExternalName service has none"))
 		}
-		if s.Spec.ExternalName == "" {
+		// A trailing dot makes the name absolute for resolvers.
+		if name := strings.TrimSuffix(s.Spec.ExternalName, "."); name == "" {
 			errs = append(errs, field.Required(path.Child("externalName"), "type ExternalName needs it"))
 		} else {
-			// A trailing dot makes the name absolute for resolvers.
-			name := strings.TrimSuffix(s.Spec.ExternalName, ".")
 			errs = append(errs, invalidAs(path.Child("externalName"), name, validation.IsDNS1123Subdomain)...)
 		}
 	default:
@@ -105,9 +113,6 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(path.Child("name"), "the ports of a service with several have names"))
 		}
 		errs = append(errs, validateServicePort(&p, path)...)
-		if isLoadBalancer(s) && p.Port == kubeletPort {
-			errs = append(errs, field.Invalid(path.Child("port"), p.Port, "is the kubelet's"))
-		}
 		if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP {
 			errs = append(errs, field.Forbidden(path.Child("nodePort"), "a ClusterIP service has none"))
 		}
@@ -212,7 +217,7 @@ func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorL
 func validateSourceRanges(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	var oldRanges []string
 	if old != nil {
-		for _, r := range append(sourceRanges(old), old.Spec.LoadBalancerSourceRanges...) {
+		for _, r := range old.Spec.LoadBalancerSourceRanges {
 			oldRanges = append(oldRanges, strings.TrimSpace(r))
 		}
 	}
@@ -228,24 +233,20 @@ func validateSourceRanges(s, old *corev1.Service, path *field.Path) field.ErrorL
 		}
 		return errs
 	}
-	if _, set := s.Annotations[sourceRangesAnnotation]; set {
+	if value, set := s.Annotations[sourceRangesAnnotation]; set {
 		path = field.NewPath("metadata", "annotations").Key(sourceRangesAnnotation)
 		if !isLoadBalancer(s) {
 			errs = append(errs, field.Forbidden(path, onlyLoadBalancer))
 		}
-		for _, r := range sourceRanges(s) {
-			errs = append(errs, rules.CIDR(path, strings.TrimSpace(r), oldRanges)...)
+		unchanged := old != nil && old.Annotations[sourceRangesAnnotation] == value
+		if strings.TrimSpace(value) == "" || unchanged {
+			return errs
+		}
+		for r := range strings.SplitSeq(value, ",") {
+			errs = append(errs, rules.CIDR(path, strings.TrimSpace(r), nil)...)
 		}
 	}
 	return errs
-}
-
-func sourceRanges(s *corev1.Service) []string {
-	ranges := strings.TrimSpace(s.Annotations[sourceRangesAnnotation])
-	if ranges == "" {
-		return nil
-	}
-	return strings.Split(ranges, ",")
 }
 
 func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
@@ -294,37 +295,66 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 }
 
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
-	// ExternalName services have neither, so that a change from or to that type gives or takes both; headless ones may change families.
-	if hasClusterIP(s) && hasClusterIP(old) && !(isHeadless(s) && isHeadless(old)) {
-		errs = append(errs, validateFixed("clusterIPs", s.Spec.ClusterIPs, old.Spec.ClusterIPs, s)...)
-		errs = append(errs, validateFixed("ipFamilies", s.Spec.IPFamilies, old.Spec.IPFamilies, s)...)
-	}
+	errs := append(validateClusterIPsUpdate(s, old), validateFamiliesUpdate(s, old)...)
 	if hasHealthCheck(s) && hasHealthCheck(old) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "healthCheckNodePort"), apivalidation.FieldImmutableErrorMsg))
 	}
 	return append(errs, validateService(s, old)...)
 }
 
-// validateFixed checks a list that has one entry for each IP family: the first never changes, the second may be added, or removed if the
-// policy becomes SingleStack.
-func validateFixed[T ~string](name string, values, old []T, s *corev1.Service) field.ErrorList {
-	var errs field.ErrorList
-	path := field.NewPath("spec", name)
-	const fixed = "must not change once it is set"
-	if len(values) == 0 && len(old) > 0 {
-		errs = append(errs, field.Invalid(path.Index(0), values, "must not be removed"))
+// validateClusterIPsUpdate keeps the first address. The second may be added, or removed if the policy becomes SingleStack. ExternalName
+// services have neither, so that a change from or to that type gives or takes both.
+func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
+	if !hasClusterIP(s) || !hasClusterIP(old) || isHeadless(s) && isHeadless(old) {
+		return nil
 	}
-	for i := range min(len(values), len(old)) {
-		if values[i] != old[i] && (i == 0 || len(values) == len(old)) {
-			errs = append(errs, field.Invalid(path.Index(i), values, fixed))
+	var errs field.ErrorList
+	path, ips, oldIPs := field.NewPath("spec", "clusterIPs"), s.Spec.ClusterIPs, old.Spec.ClusterIPs
+	if len(ips) == 0 && len(oldIPs) > 0 {
+		errs = append(errs, field.Invalid(path.Index(0), ips, "must not be removed"))
+	}
+	for i := range min(len(ips), len(oldIPs)) {
+		if ips[i] != oldIPs[i] && (i == 0 || len(ips) == len(oldIPs)) {
+			errs = append(errs, field.Invalid(path.Index(i), ips, apivalidation.FieldImmutableErrorMsg))
 		}
 	}
-	if len(values) == 1 && len(old) > 1 && (s.Spec.IPFamilyPolicy == nil || *s.Spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack) {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
-			"must be SingleStack for the second of "+name+" to be given up"))
+	if len(ips) == 1 && len(oldIPs) > 1 {
+		errs = append(errs, requireSingleStack(s)...)
 	}
 	return errs
+}
+
+// validateFamiliesUpdate is the same for families; what changes is reported at the first, as kube-apiserver does.
+func validateFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
+	if !hasClusterIP(s) || !hasClusterIP(old) || isHeadless(s) || isHeadless(old) {
+		return nil
+	}
+	first, families, oldFamilies := field.NewPath("spec", "ipFamilies").Index(0), s.Spec.IPFamilies, old.Spec.IPFamilies
+	common := min(len(families), len(oldFamilies))
+	if len(families) != len(oldFamilies) {
+		common = min(common, 1)
+	}
+	var errs field.ErrorList
+	if !slices.Equal(families[:common], oldFamilies[:common]) {
+		errs = append(errs, field.Invalid(first, families, apivalidation.FieldImmutableErrorMsg))
+	}
+	if len(families) < len(oldFamilies) {
+		if len(s.Spec.ClusterIPs) == 0 {
+			errs = append(errs, field.Invalid(first, families, "must not be removed"))
+		}
+		if len(families) == 1 {
+			errs = append(errs, requireSingleStack(s)...)
+		}
+	}
+	return errs
+}
+
+func requireSingleStack(s *corev1.Service) field.ErrorList {
+	if p := s.Spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicySingleStack {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+		"must be SingleStack for the second IP family to be given up")}
 }
 
 func validateServiceStatus(s, old *corev1.Service) field.ErrorList {

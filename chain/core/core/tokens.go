@@ -84,6 +84,8 @@ type tokenREST struct {
 var (
 	_ rest.NamedCreater             = &tokenREST{}
 	_ rest.GroupVersionKindProvider = &tokenREST{}
+
+	_ rest.SubresourceObjectMetaPreserver = &tokenREST{}
 )
 
 func (r *tokenREST) New() runtime.Object { return &authenticationv1.TokenRequest{} }
@@ -95,14 +97,17 @@ func (r *tokenREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKin
 	return authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 }
 
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID that a request may name its service account by.
+func (r *tokenREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
 func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	req := obj.(*authenticationv1.TokenRequest)
 	if r.issuer == nil || r.objects == nil {
 		return nil, apierrors.NewServiceUnavailable("this server has no key to sign service account tokens with")
 	}
 	namespace := genericapirequest.NamespaceValue(ctx)
-	if errs := mismatches(req, namespace, name); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(r.GroupVersionKind(schema.GroupVersion{}).GroupKind(), name, errs)
+	if err := mismatch(req, namespace, name); err != nil {
+		return nil, apierrors.NewInvalid(r.GroupVersionKind(schema.GroupVersion{}).GroupKind(), name, field.ErrorList{err})
 	}
 	found, err := r.accounts.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -157,16 +162,15 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 	return out, nil
 }
 
-// mismatches between the body and the URL.
-func mismatches(req *authenticationv1.TokenRequest, namespace, name string) field.ErrorList {
-	var errs field.ErrorList
-	if req.Name != "" && req.Name != name {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), req.Name, "is not the service account's name"))
+// mismatch between the body and the URL, the first that there is.
+func mismatch(req *authenticationv1.TokenRequest, namespace, name string) *field.Error {
+	switch {
+	case req.Name != "" && req.Name != name:
+		return field.Invalid(field.NewPath("metadata", "name"), req.Name, "is not the service account's name")
+	case req.Namespace != "" && req.Namespace != namespace:
+		return field.Invalid(field.NewPath("metadata", "namespace"), req.Namespace, "is not the service account's namespace")
 	}
-	if req.Namespace != "" && req.Namespace != namespace {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "namespace"), req.Namespace, "is not the service account's namespace"))
-	}
-	return errs
+	return nil
 }
 
 func validateTokenRequest(req *authenticationv1.TokenRequest) field.ErrorList {

@@ -147,6 +147,10 @@ func TestValidation(t *testing.T) {
 			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) { e.EventTime, e.Count = metav1.MicroTime{}, 1 })),
 			want: []string{"count Invalid", "eventTime Required"},
 		},
+		"new event without a controller, through core": {
+			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) { e.ReportingController = "" })),
+			want: []string{"reportingComponent Invalid", "reportingComponent Required"},
+		},
 		"event changed through core": {
 			errs: validateEventUpdate(through(t, ""), event(func(e *corev1.Event) { e.Message = "m" }), event(func(*corev1.Event) {})),
 		},
@@ -155,11 +159,26 @@ func TestValidation(t *testing.T) {
 		},
 		"node moved": {
 			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Spec.ProviderID, n.Spec.PodCIDRs = "p://2", []string{"10.0.1.0/24"} }), node(func(*corev1.Node) {})),
-			want: []string{"[] Forbidden", "spec.podCIDRs Forbidden", "spec.providerID Forbidden"},
+			want: []string{"spec.podCIDRs Forbidden", "spec.providerID Invalid"},
 		},
 		"node of two IPv4 ranges": {
 			errs: validateNode(ctx, node(func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "10.0.1.0/24"} })),
 			want: []string{"spec.podCIDRs Invalid"},
+		},
+		"node of something that is no range": {
+			errs: validateNode(ctx, node(func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "x"} })),
+			want: []string{"spec.podCIDRs InternalError", "spec.podCIDRs Invalid", "spec.podCIDRs[1] Invalid"},
+		},
+		"features of a node": {
+			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"B/a", "A", "A", "c"} }), node(func(*corev1.Node) {})),
+			want: []string{"status.declaredFeatures[1] Invalid", "status.declaredFeatures[2] Duplicate", "status.declaredFeatures[3] Invalid"},
+		},
+		"taints in an annotation": {
+			errs: validateNode(ctx, node(func(n *corev1.Node) { n.Annotations = map[string]string{taintsAnnotation: `[{"key":"a b"}]`} })),
+			want: []string{
+				"metadata.annotations.scheduler.alpha.kubernetes.io/taints[0].effect Required",
+				"metadata.annotations.scheduler.alpha.kubernetes.io/taints[0].key Invalid",
+			},
 		},
 		"taint twice": {
 			errs: validateNode(ctx, node(func(n *corev1.Node) {
@@ -184,6 +203,18 @@ func TestValidation(t *testing.T) {
 			errs: validateLimits(&corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("cpu", "2"), Max: amounts("cpu", "1"),
 				MaxLimitRequestRatio: amounts("cpu", "3")}, field.NewPath("x")),
 			want: []string{"x.maxLimitRequestRatio[cpu] Invalid", "x.min[cpu] Invalid"},
+		},
+		"limits of pods": {
+			errs: validateLimits(&corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: amounts("cpu", "-1"), Default: amounts("cpu", "1")}, field.NewPath("x")),
+			want: []string{"x.default Forbidden"},
+		},
+		"docker configuration that is no object": {
+			errs: validateSecret(ctx, &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte("[]")}}),
+			want: []string{"data[.dockercfg] Invalid"},
+		},
+		"immutable configuration gets an empty list": {
+			errs: validateConfigMapUpdate(ctx, &corev1.ConfigMap{Immutable: new(true), BinaryData: map[string][]byte{}}, &corev1.ConfigMap{Immutable: new(true)}),
+			want: []string{"binaryData Forbidden"},
 		},
 		"secret is immutable": {
 			errs: validateSecretUpdate(ctx, &corev1.Secret{}, &corev1.Secret{Immutable: new(true), Data: map[string][]byte{"k": nil}}),

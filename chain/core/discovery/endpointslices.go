@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -56,6 +57,8 @@ func EndpointSlices() kind.Declaration {
 					port := "*"
 					if p.Port != nil {
 						port = strconv.Itoa(int(*p.Port))
+					} else if p.Name != nil {
+						port = *p.Name
 					}
 					ports = append(ports, port)
 				}
@@ -70,13 +73,10 @@ func EndpointSlices() kind.Declaration {
 
 func firstFew(values []string) string {
 	const shown = 3
-	switch {
-	case len(values) == 0:
-		return "<unset>"
-	case len(values) > shown:
+	if len(values) > shown {
 		return fmt.Sprintf("%s + %d more...", strings.Join(values[:shown], ","), len(values)-shown)
 	}
-	return strings.Join(values, ",")
+	return cmp.Or(strings.Join(values, ","), "<unset>")
 }
 
 func defaultEndpointSlice(s *discoveryv1.EndpointSlice) {
@@ -149,6 +149,7 @@ func validateEndpointSliceUpdate(_ context.Context, s, old *discoveryv1.Endpoint
 	return append(errs, apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 }
 
+// validateEndpointSlice lets pass the endpoints that old has already: the rules were laxer once.
 func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	var errs field.ErrorList
 	switch s.AddressType {
@@ -160,24 +161,25 @@ func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 			discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
 		}))
 	}
-	var oldAddresses []string
-	if old != nil {
-		for _, e := range old.Endpoints {
-			oldAddresses = append(oldAddresses, e.Addresses...)
-		}
-	}
-	path := field.NewPath("endpoints")
-	if len(s.Endpoints) > maxEndpoints {
-		errs = append(errs, field.TooMany(path, len(s.Endpoints), maxEndpoints))
-	} else {
-		for i := range s.Endpoints {
-			errs = append(errs, validateEndpoint(&s.Endpoints[i], s.AddressType, oldAddresses, path.Index(i))...)
-		}
+	bad := validateEndpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))
+	if len(bad) > 0 && (old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)) {
+		errs = append(errs, bad...)
 	}
 	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
 }
 
-func validateEndpoint(e *discoveryv1.Endpoint, addressType discoveryv1.AddressType, oldAddresses []string, path *field.Path) field.ErrorList {
+func validateEndpoints(endpoints []discoveryv1.Endpoint, addressType discoveryv1.AddressType, path *field.Path) field.ErrorList {
+	if len(endpoints) > maxEndpoints {
+		return field.ErrorList{field.TooMany(path, len(endpoints), maxEndpoints)}
+	}
+	var errs field.ErrorList
+	for i := range endpoints {
+		errs = append(errs, validateEndpoint(&endpoints[i], addressType, path.Index(i))...)
+	}
+	return errs
+}
+
+func validateEndpoint(e *discoveryv1.Endpoint, addressType discoveryv1.AddressType, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	addresses := path.Child("addresses")
 	if len(e.Addresses) == 0 {
@@ -188,7 +190,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, addressType discoveryv1.AddressTy
 	for i, address := range e.Addresses {
 		switch addressType {
 		case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
-			errs = append(errs, validateAddress(address, addressType, oldAddresses, addresses, i)...)
+			errs = append(errs, validateAddress(address, addressType, addresses, i)...)
 		case discoveryv1.AddressTypeFQDN:
 			errs = append(errs, validation.IsFullyQualifiedDomainName(addresses.Index(i), address)...)
 		}
@@ -211,13 +213,12 @@ func validateEndpoint(e *discoveryv1.Endpoint, addressType discoveryv1.AddressTy
 }
 
 // validateAddress checks the i-th address. One of the wrong family is charged, as kube-apiserver does, to the list as a whole.
-func validateAddress(address string, family discoveryv1.AddressType, old []string, path *field.Path, i int) field.ErrorList {
-	errs := rules.IP(path.Index(i), address, old)
-	ip := rules.ParseAddress(address)
-	if !ip.IsValid() {
+func validateAddress(address string, family discoveryv1.AddressType, path *field.Path, i int) field.ErrorList {
+	errs := rules.IP(path.Index(i), address, nil)
+	if len(errs) > 0 {
 		return errs
 	}
-	if ip.Is4() != (family == discoveryv1.AddressTypeIPv4) {
+	if rules.ParseAddress(address).Is4() != (family == discoveryv1.AddressTypeIPv4) {
 		errs = append(errs, field.Invalid(path, address, fmt.Sprintf("must be %s addresses", family)))
 	}
 	return append(errs, rules.RoutableIP(path.Index(i), address)...)
@@ -232,6 +233,9 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorLi
 		nodes = append(nodes, n.Name)
 	}
 	errs := validateHintNames(zones, path.Child("forZones"), validation.IsValidLabelValue)
+	if len(zones) > maxHints {
+		return errs
+	}
 	return append(errs, validateHintNames(nodes, path.Child("forNodes"), validation.IsDNS1123Subdomain)...)
 }
 
@@ -245,7 +249,6 @@ func validateHintNames(names []string, path *field.Path, check func(string) []st
 		namePath := path.Index(i).Child("name")
 		if seen.Has(name) {
 			errs = append(errs, field.Duplicate(namePath, name))
-			continue
 		}
 		seen.Insert(name)
 		errs = append(errs, invalid(namePath, name, check)...)

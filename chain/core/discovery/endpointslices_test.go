@@ -52,6 +52,12 @@ func TestValidateEndpointSlice(t *testing.T) {
 		{"zone hints", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: "a"}, {Name: "-"}}}
 		}, "endpoints[0].hints.forZones[1].name Duplicate, endpoints[0].hints.forZones[2].name Invalid"},
+		{"too many zone hints", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			e.Hints = &discoveryv1.EndpointHints{ForZones: make([]discoveryv1.ForZone, 9), ForNodes: make([]discoveryv1.ForNode, 1)}
+		}, "endpoints[0].hints.forZones TooMany"},
+		{"leading zero in the wrong family", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			s.AddressType, e.Addresses[0] = discoveryv1.AddressTypeIPv6, "010.0.0.1"
+		}, "endpoints[0].addresses[0] Invalid"},
 		{"node hints", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			e.Hints = &discoveryv1.EndpointHints{ForNodes: make([]discoveryv1.ForNode, 9)}
 		}, "endpoints[0].hints.forNodes TooMany"},
@@ -66,6 +72,9 @@ func TestValidateEndpointSlice(t *testing.T) {
 			defaultEndpointSlice(s)
 			if got := causes(validateEndpointSlice(s, nil)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if got := causes(validateEndpointSlice(s, s)); strings.Contains(got, "endpoints") {
+				t.Errorf("what the old object has: %q", got)
 			}
 		})
 	}

@@ -7,9 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateFinalizers checks that finalizers without a domain are Kubernetes' own: built-in kinds are stricter there than custom resources.
-func validateFinalizers(obj metav1.Object) field.ErrorList {
+// validateFinalizers checks that finalizers without a domain are Kubernetes' own: most built-in kinds are stricter there than custom
+// resources.
+func (k *Kind[T]) validateFinalizers(obj metav1.Object) field.ErrorList {
 	var errs field.ErrorList
+	if k.AnyFinalizers {
+		return nil
+	}
 	for i, name := range obj.GetFinalizers() {
 		switch {
 		case strings.Contains(name, "/"):

@@ -50,6 +50,8 @@ type Kind[T Object] struct {
 
 	// Name validates metadata.name; nil stands for a DNS-1123 subdomain. With prefix, name is a generateName.
 	Name func(name string, prefix bool) []string
+	// AnyFinalizers lets finalizers without a domain be others than Kubernetes' own, as custom resources may have them.
+	AnyFinalizers bool
 	// Validate checks a new object but for its metadata, which the engine checks.
 	Validate func(ctx context.Context, obj T) field.ErrorList
 	// ValidateUpdate checks a changed object but for its metadata. It is the whole check: unset, Validate judges the new object as if it

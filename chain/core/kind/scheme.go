@@ -95,9 +95,12 @@ func (k *Kind[T]) register(scheme *runtime.Scheme) error {
 	return nil
 }
 
+// registerFieldLabels accepts metadata.namespace for cluster-scoped kinds too, none of whose objects it matches, unless they have fields of
+// their own: kube-apiserver does so.
 func (k *Kind[T]) registerFieldLabels(scheme *runtime.Scheme, gvk schema.GroupVersionKind) error {
+	namespace := !k.ClusterScoped || len(k.Fields) == 0
 	return scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
-		if _, ok := k.Fields[label]; ok || label == "metadata.name" || (label == "metadata.namespace" && !k.ClusterScoped) {
+		if _, ok := k.Fields[label]; ok || label == "metadata.name" || (label == "metadata.namespace" && namespace) {
 			return label, value, nil
 		}
 		return "", "", fmt.Errorf("field label not supported: %s", label)

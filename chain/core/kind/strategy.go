@@ -65,7 +65,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 		name = apivalidation.NameIsDNSSubdomain
 	}
 	errs := apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, name, field.NewPath("metadata"))
-	errs = append(errs, validateFinalizers(t)...)
+	errs = append(errs, s.k.validateFinalizers(t)...)
 	if s.k.Validate != nil {
 		errs = append(errs, s.k.Validate(ctx, t)...)
 	}
@@ -74,7 +74,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 
 // ValidateUpdate leaves the metadata but for finalizers to rest.ValidateUpdate, which checks it for every kind.
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := validateFinalizers(obj.(T))
+	errs := s.k.validateFinalizers(obj.(T))
 	switch {
 	case s.k.ValidateUpdate != nil:
 		errs = append(errs, s.k.ValidateUpdate(ctx, obj.(T), old.(T))...)
@@ -128,7 +128,7 @@ func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old r
 }
 
 func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := validateFinalizers(obj.(T))
+	errs := s.k.validateFinalizers(obj.(T))
 	if s.validate != nil {
 		errs = append(errs, s.validate(ctx, obj.(T), old.(T))...)
 	}

@@ -70,19 +70,20 @@ func Ingresses() kind.Declaration {
 	}
 }
 
+// hosts names the first three hosts and says how many rules there are besides.
 func hosts(rules []networkingv1.IngressRule) string {
 	const shown = 3
 	var names []string
 	for _, r := range rules {
+		if len(names) == shown {
+			return fmt.Sprintf("%s + %d more...", strings.Join(names, ","), len(rules)-shown)
+		}
 		if r.Host != "" {
 			names = append(names, r.Host)
 		}
 	}
-	switch {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return "*"
-	case len(names) > shown:
-		return fmt.Sprintf("%s + %d more...", strings.Join(names[:shown], ","), len(names)-shown)
 	}
 	return strings.Join(names, ",")
 }

@@ -5,6 +5,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 const (
@@ -33,7 +35,7 @@ func SetDefaults(spec *corev1.PodSpec) {
 	for i := range spec.EphemeralContainers {
 		setContainerDefaults((*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
-	roundUp(spec.Overhead)
+	rules.RoundUp(spec.Overhead)
 	setResourceDefaults(spec.Resources)
 }
 
@@ -135,16 +137,7 @@ func setHostPorts(ports []corev1.ContainerPort) {
 
 func setResourceDefaults(r *corev1.ResourceRequirements) {
 	if r != nil {
-		roundUp(r.Limits)
-		roundUp(r.Requests)
-	}
-}
-
-// roundUp rounds quantities up to thousandths, the smallest amount that is kept.
-func roundUp(list corev1.ResourceList) {
-	for name, quantity := range list {
-		quantity.RoundUp(resource.Milli)
-		list[name] = quantity
+		rules.RoundUp(r.Limits, r.Requests)
 	}
 }
 

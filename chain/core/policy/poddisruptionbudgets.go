@@ -21,6 +21,7 @@ func PodDisruptionBudgets() kind.Declaration {
 		ShortNames:             []string{"pdb"},
 		Name:                   path.ValidatePathSegmentName,
 		RequireResourceVersion: true,
+		AnyFinalizers:          true,
 		Generation:             true,
 		Validate: func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList {
 			return validateSpec(&b.Spec, nil)

@@ -32,6 +32,16 @@ var integerResources = sets.New(
 
 const requestsPrefix = "requests."
 
+// RoundUp rounds quantities up to thousandths, the smallest amount that is kept.
+func RoundUp(lists ...corev1.ResourceList) {
+	for _, list := range lists {
+		for name, quantity := range list {
+			quantity.RoundUp(resource.Milli)
+			list[name] = quantity
+		}
+	}
+}
+
 // ValidateNonnegativeQuantity refuses amounts below zero.
 func ValidateNonnegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() < 0 {

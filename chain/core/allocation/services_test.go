@@ -1,0 +1,108 @@
+package allocation_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	server "github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/chain/core/allocation"
+	"github.com/kinproc/kinproc/chain/core/core"
+	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/networking"
+)
+
+// TestNodePortsOfServices creates services and changes them. 0 stands for a port that nobody asked for.
+func TestNodePortsOfServices(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	dependencies := core.Dependencies{Allocator: c.allocator(t, allocation.Options{})}
+	groups := []kind.Group{core.Group(dependencies), networking.Group()}
+	scheme, err := kind.NewScheme(groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources, err := kind.NewResources(scheme, server.Storage(c.backend, scheme, serializer.NewCodecFactory(scheme)), groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := resources[corev1.SchemeGroupVersion]["services"].(rest.CreaterUpdater)
+	ctx := genericapirequest.WithNamespace(t.Context(), "n")
+	type port = corev1.ServicePort
+	tcp, udp := corev1.ProtocolTCP, corev1.ProtocolUDP
+	for name, test := range map[string]struct {
+		old, new []port
+		want     string // the ports, or the error
+	}{
+		"one for both protocols":    {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp}}, "[0 0] same"},
+		"the one that is asked for": {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp, NodePort: 30053}}, "[30053 30053]"},
+		"one for two ports":         {nil, []port{{Port: 1, Protocol: tcp, NodePort: 30001}, {Port: 2, Protocol: udp, NodePort: 30001}}, "spec.ports[1].nodePort"},
+		"a protocol more": {[]port{{Port: 53, Protocol: tcp, NodePort: 30054}},
+			[]port{{Port: 53, Protocol: tcp, NodePort: 30054}, {Port: 53, Protocol: udp}}, "[30054 0]"},
+		"one twice": {[]port{{Port: 1, Protocol: tcp, NodePort: 30003}},
+			[]port{{Port: 1, Protocol: tcp, NodePort: 30003}, {Port: 2, Protocol: tcp, NodePort: 30003}}, "30003 is there twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := func(ports []port) *corev1.Service {
+				s := &corev1.Service{
+					ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(name, " ", "-"), Namespace: "n"},
+					Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"a": "b"}},
+				}
+				for _, p := range ports {
+					p.Name = strings.ToLower(fmt.Sprint("p", p.Port, p.Protocol))
+					s.Spec.Ports = append(s.Spec.Ports, p)
+				}
+				scheme.Default(s)
+				return s
+			}
+			create := func(ports []port) (runtime.Object, error) {
+				return services.Create(ctx, service(ports), rest.ValidateAllObjectFunc, &metav1.CreateOptions{})
+			}
+			var obj runtime.Object
+			var err error
+			if test.old == nil {
+				obj, err = create(test.new)
+			} else {
+				if _, err := create(test.old); err != nil {
+					t.Fatal(err)
+				}
+				s := service(test.new)
+				obj, _, err = services.Update(ctx, s.Name, rest.DefaultUpdatedObjectInfo(s), rest.ValidateAllObjectFunc,
+					rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+			}
+			if err != nil {
+				if !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %v, want %s", err, test.want)
+				}
+				return
+			}
+			ports := obj.(*corev1.Service).Spec.Ports
+			asked := map[int32]bool{}
+			for _, p := range append(test.old, test.new...) {
+				asked[p.NodePort] = true
+			}
+			var got []int32
+			for _, p := range ports {
+				if !asked[p.NodePort] {
+					got = append(got, 0)
+				} else {
+					got = append(got, p.NodePort)
+				}
+			}
+			text := fmt.Sprint(got)
+			if got[0] == 0 && ports[0].NodePort == ports[1].NodePort {
+				text += " same"
+			}
+			if text != test.want {
+				t.Errorf("got %v, that is %s, want %s", ports, text, test.want)
+			}
+		})
+	}
+}
