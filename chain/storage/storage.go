@@ -89,6 +89,19 @@ func (b *Backend) Stop() {
 	wg.Wait()
 }
 
+// Cached are the resources that have been watched and so have a watch cache, in no order.
+func (b *Backend) Cached() []schema.GroupResource {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var resources []schema.GroupResource
+	for c := range b.caches {
+		if c.cached.Load() != nil {
+			resources = append(resources, c.config.GroupResource)
+		}
+	}
+	return resources
+}
+
 // Codec says how the objects of a resource are written: the codec, and the versions it chooses from for writing.
 type Codec struct {
 	runtime.Codec

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// A kind that nobody watches has no watch cache, and so no watch of etcd, no goroutine and no memory that grows with its objects.
+func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
+	t.Parallel()
+	s, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	cached := func() []string {
+		var names []string
+		for _, resource := range s.backend.Cached() {
+			names = append(names, resource.String())
+		}
+		slices.Sort(names)
+		return names
+	}
+	before := cached()
+	for _, unused := range []string{"pods", "secrets", "nodes", "deployments.apps", "jobs.batch", "resourceclaims.resource.k8s.io"} {
+		if slices.Contains(before, unused) {
+			t.Errorf("%s has a watch cache from the start", unused)
+		}
+	}
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	if _, err := client.AppsV1().Deployments(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if after := cached(); !slices.Equal(after, before) {
+		t.Errorf("cached after a list: %v, before: %v", after, before)
+	}
+	w, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if after := cached(); !slices.Contains(after, "deployments.apps") {
+		t.Errorf("deployments are watched and have no cache: %v", after)
+	}
+}

@@ -1,0 +1,52 @@
+package server_test
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// unused are group versions that nothing in the server itself reads or writes.
+var unused = map[string]string{
+	"apps/v1": "false", "autoscaling/v1": "false", "autoscaling/v2": "false", "batch/v1": "false", "certificates.k8s.io/v1": "false",
+	"node.k8s.io/v1": "false", "policy/v1": "false", "resource.k8s.io/v1": "false", "events.k8s.io/v1": "false",
+}
+
+// BenchmarkKinds is what the kinds cost that nobody uses: a start, the live heap and the goroutines without the unused group versions, with
+// those that are served by default, and with every version there is.
+func BenchmarkKinds(b *testing.B) {
+	for name, config := range map[string]map[string]string{"few": unused, "default": nil, "all": {"api/all": "true"}} {
+		b.Run(name, func(b *testing.B) {
+			var ready []time.Duration
+			var heap, goroutines []float64
+			for b.Loop() {
+				began := time.Now()
+				s, err := server.New(server.Options{RuntimeConfig: maps.Clone(config)})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := s.Start(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				ready = append(ready, time.Since(began))
+				runtime.GC()
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				heap = append(heap, float64(m.HeapAlloc)/(1<<20))
+				goroutines = append(goroutines, float64(runtime.NumGoroutine()))
+				if err := s.Stop(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			reportMedian(b, "ready-ms", ready)
+			slices.Sort(heap)
+			slices.Sort(goroutines)
+			b.ReportMetric(heap[len(heap)/2], "heap-MiB")
+			b.ReportMetric(goroutines[len(goroutines)/2], "goroutines")
+		})
+	}
+}
