@@ -30,6 +30,7 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core/kind"
 	"github.com/kinproc/kinproc/chain/core/openapi"
+	"github.com/kinproc/kinproc/server/admission"
 	"github.com/kinproc/kinproc/server/auth/rbac"
 )
 
@@ -104,7 +105,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	}
 	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, s.loopback, generic.TracerProvider)
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
-	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks, &s.lateAdmission); err != nil {
+	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks, admission.Exclusions{}, &s.lateAdmission); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	return &chain.Config{

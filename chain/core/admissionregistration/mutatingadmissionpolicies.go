@@ -7,7 +7,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
@@ -66,8 +65,9 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 	}
 	errs = append(errs, oneOf(spec.FailurePolicy, failurePolicies, at.Child("failurePolicy"))...)
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
-	errs = append(errs, matchConstraints(spec.MatchConstraints, mutableOperations, at.Child("matchConstraints"))...)
-	if old == nil || !equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions) {
+	errs = append(errs, matchConstraints(spec.MatchConstraints, at.Child("matchConstraints"))...)
+	errs = append(errs, mutable(spec.MatchConstraints, at.Child("matchConstraints"))...)
+	if old == nil || !sameMatchConditions(spec.MatchConditions, old.Spec.MatchConditions, spec.ParamKind, old.Spec.ParamKind) {
 		errs = append(errs, e.matchConditions(spec.MatchConditions, at.Child("matchConditions"))...)
 	}
 	for i, v := range spec.Variables {

@@ -15,7 +15,9 @@ import (
 func MutatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 	type T = *admissionv1.MutatingAdmissionPolicyBinding
 	validate := func(ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool) field.ErrorList {
-		errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, mutableOperations, field.NewPath("spec"))
+		at := field.NewPath("spec")
+		errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
+		errs = append(errs, mutable(b.Spec.MatchResources, at.Child("matchResources"))...)
 		if len(errs) > 0 {
 			return errs
 		}

@@ -45,18 +45,18 @@ func defaultMatchResources(m *admissionv1.MatchResources) {
 }
 
 // matchConstraints checks what a policy matches: unlike a binding, it must name some resources, which give the expressions their types.
-func matchConstraints(m *admissionv1.MatchResources, operations sets.Set[admissionv1.OperationType], at *field.Path) field.ErrorList {
+func matchConstraints(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	if m == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	errs := matchResources(m, operations, at)
+	errs := matchResources(m, at)
 	if len(m.ResourceRules) == 0 {
 		errs = append(errs, field.Required(at.Child("resourceRules"), "a policy matches at least one kind of resources"))
 	}
 	return errs
 }
 
-func matchResources(m *admissionv1.MatchResources, operations sets.Set[admissionv1.OperationType], at *field.Path) field.ErrorList {
+func matchResources(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	if m == nil {
 		return nil
 	}
@@ -74,15 +74,29 @@ func matchResources(m *admissionv1.MatchResources, operations sets.Set[admission
 		errs = append(errs, metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at.Child(name))...)
 	}
 	for i := range m.ResourceRules {
-		errs = append(errs, namedRule(&m.ResourceRules[i], operations, at.Child("resourceRules").Index(i))...)
+		errs = append(errs, namedRule(&m.ResourceRules[i], at.Child("resourceRules").Index(i))...)
 	}
 	for i := range m.ExcludeResourceRules {
-		errs = append(errs, namedRule(&m.ExcludeResourceRules[i], operations, at.Child("excludeResourceRules").Index(i))...)
+		errs = append(errs, namedRule(&m.ExcludeResourceRules[i], at.Child("excludeResourceRules").Index(i))...)
 	}
 	return errs
 }
 
-func namedRule(r *admissionv1.NamedRuleWithOperations, operations sets.Set[admissionv1.OperationType], at *field.Path) field.ErrorList {
+// mutable wants rules of requests that can be mutated. The path has no index, as in kube-apiserver.
+func mutable(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
+	if m == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, r := range m.ResourceRules {
+		for _, operation := range r.Operations {
+			errs = append(errs, oneOf(&operation, mutableOperations, at.Child("resourceRules", "operations"))...)
+		}
+	}
+	return errs
+}
+
+func namedRule(r *admissionv1.NamedRuleWithOperations, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, name := range r.ResourceNames {
@@ -94,15 +108,13 @@ func namedRule(r *admissionv1.NamedRuleWithOperations, operations sets.Set[admis
 		}
 		names.Insert(name)
 	}
-	return append(errs, ruleWithOperations(&r.RuleWithOperations, operations, at)...)
+	return append(errs, ruleWithOperations(&r.RuleWithOperations, at)...)
 }
 
-func ruleWithOperations(r *admissionv1.RuleWithOperations, supported sets.Set[admissionv1.OperationType], at *field.Path) field.ErrorList {
+func ruleWithOperations(r *admissionv1.RuleWithOperations, at *field.Path) field.ErrorList {
 	errs := wildcardAlone(r.Operations, admissionv1.OperationAll, at.Child("operations"))
 	for i, operation := range r.Operations {
-		if !supported.Has(operation) {
-			errs = append(errs, field.NotSupported(at.Child("operations").Index(i), operation, sets.List(supported)))
-		}
+		errs = append(errs, oneOf(&operation, allOperations, at.Child("operations").Index(i))...)
 	}
 	errs = append(errs, wildcardAlone(r.APIGroups, "*", at.Child("apiGroups"))...)
 	errs = append(errs, wildcardAlone(r.APIVersions, "*", at.Child("apiVersions"))...)

@@ -25,7 +25,8 @@ const (
 	lineBreaks              = "\n\r"
 )
 
-var policyReasons = sets.New(metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized)
+// policyReasons lacks Unauthorized, which the API documents and kube-apiserver refuses.
+var policyReasons = sets.New(metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge)
 
 // ValidatingAdmissionPolicies declares validatingadmissionpolicies.
 func ValidatingAdmissionPolicies(params ParamAccess) kind.Declaration {
@@ -95,8 +96,8 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	}
 	errs = append(errs, oneOf(spec.FailurePolicy, failurePolicies, at.Child("failurePolicy"))...)
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
-	errs = append(errs, matchConstraints(spec.MatchConstraints, allOperations, at.Child("matchConstraints"))...)
-	if old == nil || !equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions) {
+	errs = append(errs, matchConstraints(spec.MatchConstraints, at.Child("matchConstraints"))...)
+	if old == nil || !sameMatchConditions(spec.MatchConditions, old.Spec.MatchConditions, spec.ParamKind, old.Spec.ParamKind) {
 		errs = append(errs, e.matchConditions(spec.MatchConditions, at.Child("matchConditions"))...)
 	}
 	for i, v := range spec.Variables {
@@ -110,6 +111,11 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 		errs = append(errs, validateValidation(e, &spec.Validations[i], at.Child("validations").Index(i))...)
 	}
 	return append(errs, validateAuditAnnotations(e, p, at.Child("auditAnnotations"))...)
+}
+
+// sameMatchConditions reports whether conditions are as they were, with params of the same kind.
+func sameMatchConditions(conditions, old []admissionv1.MatchCondition, kind, oldKind *admissionv1.ParamKind) bool {
+	return equality.Semantic.DeepEqual(conditions, old) && equality.Semantic.DeepEqual(kind, oldKind)
 }
 
 func expressionsOf(p *admissionv1.ValidatingAdmissionPolicy) sets.Set[string] {
@@ -156,8 +162,6 @@ func validateValidation(e *expressions, v *admissionv1.Validation, at *field.Pat
 		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "must not be blank"))
 	case strings.ContainsAny(message, lineBreaks):
 		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "must be a single line"))
-	case message == "" && strings.ContainsAny(expression, lineBreaks):
-		errs = append(errs, field.Required(at.Child("message"), "an expression of several lines is no message: give one"))
 	}
 	return append(errs, oneOf(v.Reason, policyReasons, at.Child("reason"))...)
 }

@@ -87,7 +87,7 @@ func bindingTable[T kind.Object](of func(T) (string, *admissionv1.ParamRef)) kin
 
 func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
 	at := field.NewPath("spec")
-	errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, allOperations, at)
+	errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
 	at = at.Child("validationActions")
 	if len(b.Spec.ValidationActions) == 0 {
 		return append(errs, field.Required(at, "name at least one action"))
@@ -106,7 +106,7 @@ func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) 
 	return errs
 }
 
-func validateBinding(policy string, ref *admissionv1.ParamRef, match *admissionv1.MatchResources, operations sets.Set[admissionv1.OperationType], at *field.Path) field.ErrorList {
+func validateBinding(policy string, ref *admissionv1.ParamRef, match *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if policy == "" {
 		errs = append(errs, field.Required(at.Child("policyName"), ""))
@@ -116,6 +116,5 @@ func validateBinding(policy string, ref *admissionv1.ParamRef, match *admissionv
 		}
 	}
 	errs = append(errs, validateParamRef(ref, at.Child("paramRef"))...)
-	// Clients see kube-apiserver's misspelling, which its tests rely on.
-	return append(errs, matchResources(match, operations, at.Child("matchResouces"))...)
+	return append(errs, matchResources(match, at.Child("matchResources"))...)
 }

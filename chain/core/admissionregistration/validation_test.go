@@ -92,8 +92,9 @@ func TestValidation(t *testing.T) {
 		{"vwc", rule(`{'apiGroups':['*','a'],'apiVersions':['']}`), []string{"webhooks[0].rules[0].apiGroups Invalid", "webhooks[0].rules[0].apiVersions[0] Required"}},
 		{"vwc", rule(`{'operations':['*','GET']}`), []string{"webhooks[0].rules[0].operations Invalid", "webhooks[0].rules[0].operations[1] NotSupported"}},
 		{"vwc", `{"webhooks":[{"timeoutSeconds":0,"sideEffects":"Some","matchPolicy":"x","admissionReviewVersions":["v2","v2","V"]}]}`, []string{
-			"webhooks[0].admissionReviewVersions Invalid", "webhooks[0].admissionReviewVersions[1] Duplicate", "webhooks[0].admissionReviewVersions[2] Invalid",
+			"webhooks[0].admissionReviewVersions Invalid", "webhooks[0].admissionReviewVersions[1] Invalid", "webhooks[0].admissionReviewVersions[2] Invalid",
 			"webhooks[0].matchPolicy NotSupported", "webhooks[0].sideEffects NotSupported", "webhooks[0].timeoutSeconds Invalid"}},
+		{"vwc", `{"webhooks":[{"clientConfig":{"service":{"name":""}}}]}`, []string{"webhooks[0].clientConfig.service.namespace Required"}},
 		{"vwc", `{"webhooks":[{"clientConfig":{"service":{"namespace":"","name":"","path":"x","port":70000}}}]}`, []string{
 			"webhooks[0].clientConfig.service.name Required", "webhooks[0].clientConfig.service.namespace Required",
 			"webhooks[0].clientConfig.service.path Invalid", "webhooks[0].clientConfig.service.port Invalid"}},
@@ -113,7 +114,8 @@ func TestValidation(t *testing.T) {
 		{"vap", spec(`'validations':[]`), []string{"spec.auditAnnotations Required", "spec.validations Required"}},
 		{"vap", spec(`'validations':[{'expression':'true','message':'a\nb','reason':'NotFound','messageExpression':' '}]`), []string{
 			"spec.validations[0].message Invalid", "spec.validations[0].messageExpression Invalid", "spec.validations[0].reason NotSupported"}},
-		{"vap", spec(`'validations':[{'expression':'true ||\nfalse'}]`), []string{"spec.validations[0].message Required"}},
+		{"vap", spec(`'validations':[{'expression':'true ||\nfalse'}]`), nil},
+		{"vap", spec(`'validations':[{'expression':'true','reason':'Unauthorized'}]`), []string{"spec.validations[0].reason NotSupported"}},
 		{"vap", spec(`'validations':[{'expression':'true','messageExpression':'authorizer.path(\'/a\').check(\'get\').reason()'}]`), []string{"spec.validations[0].messageExpression Invalid"}},
 		{"vap", spec(`'validations':[{'expression':'true','messageExpression':'1'}]`), []string{"spec.validations[0].messageExpression Invalid"}},
 		{"vap", spec(`'validations':[{'expression':'params.a == 1'}]`), []string{"spec.validations[0].expression Invalid"}},
@@ -134,14 +136,16 @@ func TestValidation(t *testing.T) {
 		{"map", spec(`'mutations':[],'reinvocationPolicy':''`), []string{"spec.mutations Required", "spec.reinvocationPolicy Required"}},
 		{"map", spec(`'mutations':[{'jsonPatch':{'expression':'[]'}}]`), []string{"spec.mutations[0].jsonPatch Invalid"}},
 		{"map", spec(`'mutations':[{'applyConfiguration':{'expression':'1'}}]`), []string{"spec.mutations[0].applyConfiguration.expression Invalid"}},
-		{"map", spec(`'matchConstraints':{'resourceRules':[{'operations':['DELETE']}]}`), []string{"spec.matchConstraints.resourceRules[0].operations[0] NotSupported"}},
+		{"map", spec(`'matchConstraints':{'resourceRules':[{'operations':['DELETE']}]}`), []string{"spec.matchConstraints.resourceRules.operations NotSupported"}},
 
 		{"vab", spec(`'validationActions':['Deny','Warn','Deny']`), []string{"spec.validationActions Invalid", "spec.validationActions[2] Duplicate"}},
 		{"vab", spec(`'policyName':'A','paramRef':{'name':'a/b','parameterNotFoundAction':'x'}`), []string{
 			"spec.paramRef.name Invalid", "spec.paramRef.parameterNotFoundAction NotSupported", "spec.policyName Invalid"}},
 		{"vab", spec(`'paramRef':{'parameterNotFoundAction':'Allow'}`), []string{"spec.paramRef Required"}},
-		{"vab", spec(`'matchResources':{'matchPolicy':'x'}`), []string{"spec.matchResouces.matchPolicy NotSupported"}},
+		{"vab", spec(`'matchResources':{'matchPolicy':'x'}`), []string{"spec.matchResources.matchPolicy NotSupported"}},
 		{"mab", spec(`'policyName':''`), []string{"spec.policyName Required"}},
+		{"mab", spec(`'matchResources':{'resourceRules':[{'apiGroups':[''],'apiVersions':['v1'],'resources':['pods'],'operations':['DELETE']}]}`), []string{
+			"spec.matchResources.resourceRules.operations NotSupported"}},
 	} {
 		var got []string
 		slices.Sort(test.want)

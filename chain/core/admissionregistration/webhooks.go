@@ -96,7 +96,7 @@ func validateWebhooks(hooks []webhook, t tolerated) field.ErrorList {
 func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 	errs := validation.IsFullyQualifiedName(at.Child("name"), w.Name)
 	for i := range w.Rules {
-		errs = append(errs, ruleWithOperations(&w.Rules[i], allOperations, at.Child("rules").Index(i))...)
+		errs = append(errs, ruleWithOperations(&w.Rules[i], at.Child("rules").Index(i))...)
 	}
 	errs = append(errs, oneOf(w.FailurePolicy, failurePolicies, at.Child("failurePolicy"))...)
 	errs = append(errs, oneOf(w.MatchPolicy, matchPolicies, at.Child("matchPolicy"))...)
@@ -129,7 +129,8 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 		if service.Port != nil {
 			port = *service.Port
 		}
-		errs = append(errs, webhookutil.ValidateWebhookService(client.Child("service"), service.Namespace, service.Name, service.Path, port)...)
+		// kube-apiserver mixes up the two names: a missing name is reported as a missing namespace.
+		errs = append(errs, webhookutil.ValidateWebhookService(client.Child("service"), service.Name, service.Namespace, service.Path, port)...)
 	}
 
 	if !t.conditions {
@@ -147,7 +148,7 @@ func validateReviewVersions(versions []string, unknown bool, at *field.Path) fie
 	seen := sets.New[string]()
 	for i, version := range versions {
 		if seen.Has(version) {
-			errs = append(errs, field.Duplicate(at.Index(i), version))
+			errs = append(errs, field.Invalid(at.Index(i), version, "is in the list twice"))
 			continue
 		}
 		seen.Insert(version)

@@ -121,8 +121,7 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	}
 	movedToField := hadAnnotation && old.Spec.StorageClassName == nil && class != nil && *class == annotated && (!hasAnnotation || now == annotated)
 	if !movedToField && annotated != now {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations"), now,
-			fmt.Sprintf("the annotation %s cannot be changed", corev1.BetaStorageClassAnnotation)))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, "cannot be changed"))
 	}
 	if c.Status.Phase == corev1.ClaimBound && c.Spec.Resources.Requests != nil {
 		if want.Resources.Requests == nil {

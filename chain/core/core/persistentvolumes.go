@@ -138,7 +138,7 @@ func requireVersion(obj metav1.Object) field.ErrorList {
 }
 
 func validatePersistentVolume(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
-	return validatePersistentVolumeSpec(&v.Spec, v.Name, field.NewPath("spec"))
+	return append(validatePersistentVolumeSpec(&v.Spec, v.Name, field.NewPath("spec")), validateMountOptions(v)...)
 }
 
 func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) field.ErrorList {

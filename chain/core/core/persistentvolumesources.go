@@ -7,18 +7,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
-// The three forms of the name of an iSCSI target or initiator (RFC 3720, RFC 3980), by their prefix.
+// The three forms of the name of an iSCSI target or initiator (RFC 3720, RFC 3980), by their prefix, as loosely as kube-apiserver takes them.
 var iscsiNames = map[string]*regexp.Regexp{
 	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
-	"eui": regexp.MustCompile(`^eui\.[[:xdigit:]]{16}$`),
-	"naa": regexp.MustCompile(`^naa\.[[:xdigit:]]{32}$`),
+	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
+	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
 }
+
+// annotatedSources are those that take mount options in an annotation.
+var annotatedSources = sets.New("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephFS", "azureFile",
+	"vsphereVolume", "azureDisk", "photonPersistentDisk")
 
 // maxISCSISession bounds volume name and portal together where they become the name of an interface.
 const maxISCSISession = 64
@@ -30,6 +35,17 @@ type volumeSource struct {
 	validate func(at *field.Path) field.ErrorList
 	// deprecated says since when, for the warning.
 	deprecated string
+}
+
+// path is the name of the field in errors about what is in it, as in those of kube-apiserver.
+func (s volumeSource) path() string {
+	switch s.field {
+	case "gcePersistentDisk":
+		return "persistentDisk"
+	case "cephFS":
+		return "cephfs"
+	}
+	return s.field
 }
 
 func defaultPersistentVolume(v *corev1.PersistentVolume) {
@@ -75,15 +91,12 @@ func setIfNil[T any](to **T, value T) {
 }
 
 // volumeSources are the sources that a persistent volume may have, in the order in which the first one set wins.
-func volumeSources(spec *corev1.PersistentVolumeSpec, name string) []volumeSource {
+func volumeSources(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) []volumeSource {
 	s := &spec.PersistentVolumeSource
 	type errorList = field.ErrorList
 	return []volumeSource{
 		{"hostPath", s.HostPath != nil, func(at *field.Path) errorList { return rules.ValidateHostPath(s.HostPath, at) }, ""},
-		{"gcePersistentDisk", s.GCEPersistentDisk != nil, func(*field.Path) errorList {
-			// The path that kube-apiserver reports.
-			return rules.ValidateGCEDisk(s.GCEPersistentDisk, field.NewPath("spec", "persistentDisk"))
-		}, ""},
+		{"gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) errorList { return rules.ValidateGCEDisk(s.GCEPersistentDisk, at) }, ""},
 		{"awsElasticBlockStore", s.AWSElasticBlockStore != nil, func(at *field.Path) errorList { return rules.ValidateAWSDisk(s.AWSElasticBlockStore, at) }, ""},
 		{"glusterfs", s.Glusterfs != nil, func(at *field.Path) errorList { return validateGlusterfs(s.Glusterfs, at) }, "v1.25"},
 		{"flocker", s.Flocker != nil, func(at *field.Path) errorList { return rules.ValidateFlocker(s.Flocker, at) }, ""},
@@ -92,7 +105,7 @@ func volumeSources(spec *corev1.PersistentVolumeSpec, name string) []volumeSourc
 			return append(requireSome(s.RBD.CephMonitors, at.Child("monitors")), requireSome(s.RBD.RBDImage, at.Child("image"))...)
 		}, "v1.28"},
 		{"quobyte", s.Quobyte != nil, func(at *field.Path) errorList { return rules.ValidateQuobyte(s.Quobyte, at) }, ""},
-		{"cephfs", s.CephFS != nil, func(at *field.Path) errorList { return requireSome(s.CephFS.Monitors, at.Child("monitors")) }, "v1.28"},
+		{"cephFS", s.CephFS != nil, func(at *field.Path) errorList { return requireSome(s.CephFS.Monitors, at.Child("monitors")) }, "v1.28"},
 		{"iscsi", s.ISCSI != nil, func(at *field.Path) errorList { return validateISCSI(s.ISCSI, name, at) }, ""},
 		{"cinder", s.Cinder != nil, func(at *field.Path) errorList {
 			return append(requireSome(s.Cinder.VolumeID, at.Child("volumeID")), validateSecretRef(s.Cinder.SecretRef, at.Child("secretRef"))...)
@@ -107,7 +120,7 @@ func volumeSources(spec *corev1.PersistentVolumeSpec, name string) []volumeSourc
 		{"portworxVolume", s.PortworxVolume != nil, func(at *field.Path) errorList { return rules.ValidatePortworx(s.PortworxVolume, at) }, ""},
 		{"azureDisk", s.AzureDisk != nil, func(at *field.Path) errorList { return rules.ValidateAzureDisk(s.AzureDisk, at) }, ""},
 		{"scaleIO", s.ScaleIO != nil, func(at *field.Path) errorList { return validateScaleIO(s.ScaleIO, at) }, "v1.16"},
-		{"local", s.Local != nil, func(at *field.Path) errorList { return validateLocal(spec, at) }, ""},
+		{"local", s.Local != nil, func(*field.Path) errorList { return validateLocal(spec, at) }, ""},
 		{"storageos", s.StorageOS != nil, func(at *field.Path) errorList { return validateStorageOS(s.StorageOS, at) }, "v1.22"},
 		{"csi", s.CSI != nil, func(at *field.Path) errorList { return validateCSIVolume(s.CSI, at) }, ""},
 	}
@@ -116,18 +129,14 @@ func volumeSources(spec *corev1.PersistentVolumeSpec, name string) []volumeSourc
 func validatePersistentVolumeSource(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
-	for _, s := range volumeSources(spec, name) {
+	for _, s := range volumeSources(spec, name, at) {
 		switch {
 		case !s.set:
 		case found && s.field != "flexVolume": // which kube-apiserver takes beside another
-			fieldName := s.field
-			if fieldName == "cephfs" {
-				fieldName = "cephFS"
-			}
-			errs = append(errs, field.Forbidden(at.Child(fieldName), "a volume has one source only"))
+			errs = append(errs, field.Forbidden(at.Child(s.field), "a volume has one source only"))
 		default:
 			found = true
-			errs = append(errs, s.validate(at.Child(s.field))...)
+			errs = append(errs, s.validate(at.Child(s.path()))...)
 		}
 	}
 	if !found {
@@ -139,19 +148,33 @@ func validatePersistentVolumeSource(spec *corev1.PersistentVolumeSpec, name stri
 // warnVolumeSource is about sources whose drivers are gone from Kubernetes.
 func warnVolumeSource(spec *corev1.PersistentVolumeSpec, at *field.Path) []string {
 	var warnings []string
-	for _, s := range volumeSources(spec, "") {
+	for _, s := range volumeSources(spec, "", at) {
 		if s.set && s.deprecated != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: deprecated since %s, and no kubelet mounts it any more", at.Child(s.field), s.deprecated))
+			warnings = append(warnings, fmt.Sprintf("%s: deprecated since %s, and no kubelet mounts it any more", at.Child(s.path()), s.deprecated))
 		}
 	}
 	return warnings
 }
 
+// validateMountOptions refuses the annotation for sources whose drivers never took it.
+func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
+	if _, ok := v.Annotations[mountOptionsAnnotation]; !ok {
+		return nil
+	}
+	for _, s := range volumeSources(&v.Spec, "", nil) {
+		if s.set && annotatedSources.Has(s.field) {
+			return nil
+		}
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations", mountOptionsAnnotation), "this kind of volume takes no mount options")}
+}
+
 func validateLocal(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
-	errs := requireSome(spec.Local.Path, at.Child("path"))
-	errs = append(errs, rules.ValidateNoBacksteps(spec.Local.Path, at.Child("path"))...)
+	path := at.Child("local", "path")
+	errs := requireSome(spec.Local.Path, path)
+	errs = append(errs, rules.ValidateNoBacksteps(spec.Local.Path, path)...)
 	if spec.NodeAffinity == nil || spec.NodeAffinity.Required == nil {
-		errs = append(errs, field.Required(field.NewPath("spec", "nodeAffinity"), "a local volume is on one node: say which"))
+		errs = append(errs, field.Required(at.Child("nodeAffinity"), "a local volume is on one node: say which"))
 	}
 	return errs
 }

@@ -98,6 +98,30 @@ func TestValidation(t *testing.T) {
 			})),
 			want: []string{"spec.local.path Invalid", "spec.nodeAffinity Required"},
 		},
+		"volume that takes no mount options": {
+			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+				v.Annotations = map[string]string{mountOptionsAnnotation: "ro"}
+			})),
+			want: []string{"metadata.annotations.volume.beta.kubernetes.io/mount-options Forbidden"},
+		},
+		"volume that takes mount options": {
+			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+				v.Annotations = map[string]string{mountOptionsAnnotation: "ro"}
+				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}
+			})),
+		},
+		"volume of old sources": {
+			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+					GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}, CephFS: &corev1.CephFSPersistentVolumeSource{},
+				}
+			})),
+			want: []string{"spec.cephFS Forbidden", "spec.persistentDisk.pdName Required"},
+		},
+		"volume without driver": {
+			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "" })),
+			want: []string{"spec.csi.driver Required"},
+		},
 		"volume without source": {
 			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI = nil })),
 			want: []string{"spec Required"},
@@ -131,6 +155,12 @@ func TestValidation(t *testing.T) {
 		"claim gets a class": {
 			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fast") }),
 				claim(func(*corev1.PersistentVolumeClaim) {})),
+		},
+		"claim changes its annotated class": {
+			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) {
+				c.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "b"}
+			}), claim(func(*corev1.PersistentVolumeClaim) {})),
+			want: []string{"metadata.annotations.volume.beta.kubernetes.io/storage-class Invalid"},
 		},
 		"claim from two sources": {
 			errs: rules.ValidateClaimSpec(&claim(func(c *corev1.PersistentVolumeClaim) {

@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -186,11 +184,6 @@ func validateDownwardFile(file *corev1.DownwardAPIVolumeFile, path *field.Path) 
 
 // validateClaimTemplate checks the claim that an ephemeral volume makes. Of its metadata only labels and annotations are used.
 func validateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
-	meta := path.Child("metadata")
-	errs := apivalidation.ValidateAnnotations(t.Annotations, meta.Child("annotations"))
-	errs = append(errs, metav1validation.ValidateLabels(t.Labels, meta.Child("labels"))...)
-	used := metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}
-	errs = append(errs, apivalidation.ValidateImmutableField(&t.ObjectMeta, &used, meta)...)
-
+	errs := rules.ValidateTemplateMetadata(&t.ObjectMeta, path.Child("metadata"))
 	return append(errs, rules.ValidateClaimSpec(&t.Spec, path.Child("spec"), rules.ClaimOptions{})...)
 }

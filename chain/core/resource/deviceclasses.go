@@ -3,11 +3,13 @@ package resource
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 // DeviceClasses declares deviceclasses.
@@ -20,12 +22,12 @@ func DeviceClasses() kind.Declaration {
 		ClusterScoped: true,
 		Generation:    true,
 		Validate: func(ctx context.Context, c T) field.ErrorList {
-			errs := resourcev1.Validate_DeviceClassSpec(ctx, asCreate(), field.NewPath("spec"), &c.Spec, nil)
-			return once(append(errs, validateClass(&c.Spec, nil)...))
+			generated := resourcev1.Validate_DeviceClassSpec(ctx, asCreate(), field.NewPath("spec"), &c.Spec, nil)
+			return together(ctx, validateClass(&c.Spec, nil), generated)
 		},
 		ValidateUpdate: func(ctx context.Context, c, old T) field.ErrorList {
-			errs := resourcev1.Validate_DeviceClassSpec(ctx, asUpdate(), field.NewPath("spec"), &c.Spec, &old.Spec)
-			return once(append(errs, validateClass(&c.Spec, &old.Spec)...))
+			generated := resourcev1.Validate_DeviceClassSpec(ctx, asUpdate(), field.NewPath("spec"), &c.Spec, &old.Spec)
+			return together(ctx, validateClass(&c.Spec, &old.Spec), generated)
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
@@ -34,19 +36,18 @@ func DeviceClasses() kind.Declaration {
 	}
 }
 
+// validateClass checks spec; old is nil for a new class. Selectors and configurations that are all as before count as stored.
 func validateClass(spec, old *resourcev1.DeviceClassSpec) field.ErrorList {
-	stored := sets.New[string]()
-	if old != nil {
-		for _, s := range old.Selectors {
-			if s.CEL != nil {
-				stored.Insert(s.CEL.Expression)
-			}
-		}
-	}
 	at := field.NewPath("spec")
-	errs := validateSelectors(spec.Selectors, func(e string) bool { return stored.Has(e) }, at.Child("selectors"))
-	for i := range spec.Config {
-		errs = append(errs, validateConfiguration(&spec.Config[i].DeviceConfiguration, at.Child("config").Index(i))...)
+	sameSelectors := old != nil && equality.Semantic.DeepEqual(spec.Selectors, old.Selectors)
+	sameConfig := old != nil && equality.Semantic.DeepEqual(spec.Config, old.Config)
+	errs := validateSelectors(spec.Selectors, sameSelectors, at.Child("selectors"))
+	errs = append(errs, each(spec.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"),
+		func(c *resourcev1.DeviceClassConfiguration, at *field.Path) field.ErrorList {
+			return validateConfiguration(&c.DeviceConfiguration, sameConfig, at)
+		})...)
+	if name := spec.ExtendedResourceName; name != nil && !rules.IsExtendedResource(corev1.ResourceName(*name)) {
+		errs = append(errs, field.Invalid(at.Child("extendedResourceName"), *name, "is not the name of an extended resource"))
 	}
 	return errs
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 // DeviceTaintRules declares devicetaintrules (KEP-5055). 1.37, where v1 is new, still keeps them as v1beta2.
@@ -27,9 +28,19 @@ func DeviceTaintRules() kind.Declaration {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
 			}
 		},
-		Validate:       func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec) },
-		ValidateUpdate: func(_ context.Context, r, _ T) field.ErrorList { return validateTaintRule(&r.Spec) },
+		// The time is that of the effect: a client that changes the effect and not the time means now.
+		PrepareUpdate: func(_ context.Context, r, old T) {
+			if t, was := &r.Spec.Taint, &old.Spec.Taint; t.Effect != was.Effect && t.TimeAdded.Equal(was.TimeAdded) {
+				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
+			}
+		},
+		Validate:       func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec, nil) },
+		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList { return validateTaintRule(&r.Spec, &old.Spec) },
+		// kube-apiserver lets clients of v1beta2 off.
+		RequireResourceVersion: true,
 		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
+			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, r, _ T) field.ErrorList {
 				at := field.NewPath("status", "conditions")
 				errs := metavalidation.ValidateConditions(r.Status.Conditions, at)
@@ -46,13 +57,14 @@ func DeviceTaintRules() kind.Declaration {
 	}
 }
 
-func validateTaintRule(spec *resourcev1beta2.DeviceTaintRuleSpec) field.ErrorList {
+// validateTaintRule checks spec; old is nil for a new rule. An effect that is stored stays possible.
+func validateTaintRule(spec, old *resourcev1beta2.DeviceTaintRuleSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec")
 	if s := spec.DeviceSelector; s != nil {
 		at := at.Child("deviceSelector")
 		if s.Driver != nil {
-			errs = append(errs, driverName(*s.Driver, at.Child("driver"))...)
+			errs = append(errs, rules.ValidateCSIDriverName(*s.Driver, at.Child("driver"))...)
 		}
 		if s.Pool != nil {
 			errs = append(errs, poolName(*s.Pool, at.Child("pool"))...)
@@ -62,5 +74,9 @@ func validateTaintRule(spec *resourcev1beta2.DeviceTaintRuleSpec) field.ErrorLis
 		}
 	}
 	t := spec.Taint
-	return append(errs, validateTaint(t.Key, t.Value, resourcev1.DeviceTaintEffect(t.Effect), at.Child("taint"))...)
+	errs = append(errs, validateTaint(t.Key, t.Value, at.Child("taint"))...)
+	if old == nil || old.Taint.Effect != t.Effect {
+		errs = append(errs, validateEffect(resourcev1.DeviceTaintEffect(t.Effect), at.Child("taint", "effect"))...)
+	}
+	return errs
 }

@@ -1,16 +1,20 @@
 package resource
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 // asCreate and asUpdate are how the generated validation is told what happens. Fields of features that are alpha stay forbidden.
@@ -24,105 +28,145 @@ func asUpdate() operation.Operation {
 	return op
 }
 
-// once drops errors that the generated and the written rules both found.
-func once(errs field.ErrorList) field.ErrorList {
-	var kept field.ErrorList
+// together are the errors of the written rules and those of the generated ones that are in force; alpha ones are not.
+func together(ctx context.Context, written, generated field.ErrorList) field.ErrorList {
+	var errs field.ErrorList
 	seen := sets.New[string]()
-	for _, err := range errs {
+	for _, err := range append(written, validate.FilterEnforcedDeclarativeErrors(ctx, generated, true)...) {
 		key := string(err.Type) + " " + err.Field
 		if !seen.Has(key) {
-			kept = append(kept, err)
+			errs = append(errs, err)
 		}
 		seen.Insert(key)
 	}
-	return kept
+	return errs
 }
 
-func required(value string, check func(string) []string, at *field.Path) field.ErrorList {
+// poolName wants subdomains with slashes between them.
+func poolName(value string, at *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	var errs field.ErrorList
-	for _, msg := range check(value) {
+	if len(value) > resourcev1.PoolNameMaxLength {
+		errs = append(errs, field.TooLong(at, "" /* not the name */, resourcev1.PoolNameMaxLength))
+	}
+	for part := range strings.SplitSeq(value, "/") {
+		for _, msg := range validation.IsDNS1123Subdomain(part) {
+			errs = append(errs, field.Invalid(at, value, msg))
+		}
+	}
+	return errs
+}
+
+// qualifiedName wants an identifier of C, which a domain and a slash may precede.
+func qualifiedName(value string, at *field.Path) field.ErrorList {
+	domain, id, found := strings.Cut(value, "/")
+	switch {
+	case !found:
+		return identifier(value, at)
+	case strings.Contains(id, "/"):
+		return field.ErrorList{field.Invalid(at, value, "must have one / at most")}
+	}
+	var errs field.ErrorList
+	if domain == "" {
+		errs = append(errs, field.Invalid(at, value, "the domain is missing"))
+	} else {
+		errs = append(errs, rules.ValidateCSIDriverName(domain, at)...)
+	}
+	if id == "" {
+		return append(errs, field.Invalid(at, value, "the name is missing"))
+	}
+	return append(errs, identifier(id, at)...)
+}
+
+// fullyQualifiedName is a qualified name with a domain.
+func fullyQualifiedName(value string, at *field.Path) field.ErrorList {
+	errs := qualifiedName(value, at)
+	if !strings.Contains(value, "/") {
+		errs = append(errs, field.Invalid(at, value, "must begin with a domain and /"))
+	}
+	return errs
+}
+
+func identifier(id string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(id) > resourcev1.DeviceMaxIDLength {
+		errs = append(errs, field.TooLong(at, "" /* not the name */, resourcev1.DeviceMaxIDLength))
+	}
+	for _, msg := range validation.IsCIdentifier(id) {
+		errs = append(errs, field.Invalid(at, id, msg))
+	}
+	return errs
+}
+
+func subdomain(value string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsDNS1123Subdomain(value) {
 		errs = append(errs, field.Invalid(at, value, msg))
 	}
 	return errs
 }
 
 func label(value string, at *field.Path) field.ErrorList {
-	return required(value, validation.IsDNS1123Label, at)
-}
-
-func driverName(value string, at *field.Path) field.ErrorList {
-	if len(value) > resourcev1.DriverNameMaxLength {
-		return field.ErrorList{field.TooLong(at, value, resourcev1.DriverNameMaxLength)}
-	}
-	return required(value, func(v string) []string { return validation.IsDNS1123Subdomain(strings.ToLower(v)) }, at)
-}
-
-// poolName wants subdomains with slashes between them.
-func poolName(value string, at *field.Path) field.ErrorList {
-	if len(value) > resourcev1.PoolNameMaxLength {
-		return field.ErrorList{field.TooLong(at, value, resourcev1.PoolNameMaxLength)}
-	}
-	return required(value, func(v string) []string {
-		var msgs []string
-		for part := range strings.SplitSeq(v, "/") {
-			msgs = append(msgs, validation.IsDNS1123Subdomain(part)...)
-		}
-		return msgs
-	}, at)
-}
-
-// qualifiedName wants an identifier of C, which a domain and a slash may precede; full names have a domain.
-func qualifiedName(value string, full bool, at *field.Path) field.ErrorList {
-	if value == "" {
-		return field.ErrorList{field.Required(at, "")}
-	}
-	domain, id, found := strings.Cut(value, "/")
-	if !found {
-		domain, id = "", value
-		if full {
-			return field.ErrorList{field.Invalid(at, value, "must begin with a domain and /")}
-		}
-	}
 	var errs field.ErrorList
-	switch {
-	case strings.Contains(id, "/"):
-		errs = append(errs, field.Invalid(at, value, "must have one / at most"))
-	case found && domain == "":
-		errs = append(errs, field.Required(at, "the domain is missing"))
-	case len(domain) > resourcev1.DeviceMaxDomainLength:
-		errs = append(errs, field.TooLong(at, domain, resourcev1.DeviceMaxDomainLength))
-	case found:
-		errs = append(errs, required(domain, validation.IsDNS1123Subdomain, at)...)
-	}
-	switch {
-	case id == "":
-		errs = append(errs, field.Required(at, "the name is missing"))
-	case len(id) > resourcev1.DeviceMaxIDLength:
-		errs = append(errs, field.TooLong(at, id, resourcev1.DeviceMaxIDLength))
-	case !strings.Contains(id, "/"):
-		errs = append(errs, required(id, validation.IsCIdentifier, at)...)
+	for _, msg := range validation.IsDNS1123Label(value) {
+		errs = append(errs, field.Invalid(at, value, msg))
 	}
 	return errs
 }
 
-// object wants a JSON object of limited size.
-func object(raw runtime.RawExtension, limit int, at *field.Path) field.ErrorList {
+func labelValue(value string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsValidLabelValue(value) {
+		errs = append(errs, field.Invalid(at, value, msg))
+	}
+	return errs
+}
+
+// each checks the elements of a list, unless there are too many of them.
+func each[T any](list []T, limit int, at *field.Path, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
+	if len(list) > limit {
+		return field.ErrorList{field.TooMany(at, len(list), limit)}
+	}
+	var errs field.ErrorList
+	for i := range list {
+		errs = append(errs, check(&list[i], at.Index(i))...)
+	}
+	return errs
+}
+
+// unique checks the elements of a list of which no two have the same key, unless there are too many of them.
+func unique[T any, K comparable](list []T, limit int, at *field.Path, key func(*T) K, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
+	seen := sets.New[K]()
+	return each(list, limit, at, func(element *T, at *field.Path) field.ErrorList {
+		errs := check(element, at)
+		k := key(element)
+		if seen.Has(k) {
+			errs = append(errs, field.Duplicate(at, k))
+		}
+		seen.Insert(k)
+		return errs
+	})
+}
+
+// object wants a JSON object. What is stored already may be longer than the limit.
+func object(raw runtime.RawExtension, stored bool, limit int, at *field.Path) field.ErrorList {
 	var value any
-	switch err := json.Unmarshal(raw.Raw, &value); {
+	switch {
 	case len(raw.Raw) == 0:
 		return field.ErrorList{field.Required(at, "")}
-	case len(raw.Raw) > limit:
+	case !stored && len(raw.Raw) > limit:
 		return field.ErrorList{field.TooLong(at, "" /* not the data */, limit)}
-	case err != nil:
+	}
+	if err := json.Unmarshal(raw.Raw, &value); err != nil {
 		return field.ErrorList{field.Invalid(at, "<value omitted>", fmt.Sprintf("is no JSON: %v", err))}
-	case value == nil:
+	}
+	switch value.(type) {
+	case nil:
 		return field.ErrorList{field.Required(at, "")}
+	case map[string]any:
+		return nil
 	}
-	if _, ok := value.(map[string]any); !ok {
-		return field.ErrorList{field.Invalid(at, "<value omitted>", "must be a JSON object")}
-	}
-	return nil
+	return field.ErrorList{field.Invalid(at, "<value omitted>", "must be a JSON object")}
 }

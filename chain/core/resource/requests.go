@@ -5,19 +5,15 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/dynamic-resource-allocation/cel"
+
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
-
-const maxTolerations = 16
-
-func subdomain(v string) []string { return apivalidation.NameIsDNSSubdomain(v, false) }
 
 func defaultDevices(d *resourcev1.DeviceClaim) {
 	for i := range d.Requests {
@@ -38,38 +34,54 @@ func defaultMode(mode *resourcev1.DeviceAllocationMode, count *int64, toleration
 	if *mode == resourcev1.DeviceAllocationModeExactCount && *count == 0 {
 		*count = 1
 	}
-	for i := range tolerations {
-		if tolerations[i].Operator == "" {
-			tolerations[i].Operator = resourcev1.DeviceTolerationOpEqual
+	defaultTolerations(tolerations)
+}
+
+func defaultTolerations(list []resourcev1.DeviceToleration) {
+	for i := range list {
+		if list[i].Operator == "" {
+			list[i].Operator = resourcev1.DeviceTolerationOpEqual
 		}
 	}
 }
 
-// validateDevices checks a claim but for what is generated. With stored, its expressions are in etcd already.
-func validateDevices(d *resourcev1.DeviceClaim, stored bool, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	names := requestNames(d)
+// dropDerivedAttributes drops a field of a feature that is off, DRADerivedAttributes.
+func dropDerivedAttributes(d *resourcev1.DeviceClaim) {
 	for i := range d.Requests {
-		errs = append(errs, validateRequest(&d.Requests[i], stored, at.Child("requests").Index(i))...)
-	}
-	for i, c := range d.Constraints {
-		at := at.Child("constraints").Index(i)
-		errs = append(errs, references(c.Requests, names, at.Child("requests"))...)
-		switch {
-		case c.MatchAttribute != nil && c.DistinctAttribute != nil:
-			errs = append(errs, field.Invalid(at, c, "give either matchAttribute or distinctAttribute"))
-		case c.MatchAttribute != nil:
-			errs = append(errs, qualifiedName(string(*c.MatchAttribute), true, at.Child("matchAttribute"))...)
-		case c.DistinctAttribute != nil:
-			errs = append(errs, qualifiedName(string(*c.DistinctAttribute), true, at.Child("distinctAttribute"))...)
-		default:
-			errs = append(errs, field.Required(at, "give matchAttribute or distinctAttribute"))
+		if e := d.Requests[i].Exactly; e != nil {
+			e.DerivedAttributes = nil
+		}
+		for j := range d.Requests[i].FirstAvailable {
+			d.Requests[i].FirstAvailable[j].DerivedAttributes = nil
 		}
 	}
-	for i, c := range d.Config {
-		at := at.Child("config").Index(i)
-		errs = append(errs, references(c.Requests, names, at.Child("requests"))...)
-		errs = append(errs, validateConfiguration(&c.DeviceConfiguration, at)...)
+}
+
+// validateDevices checks a new claim. On update it need not be checked, for it cannot be changed.
+func validateDevices(d *resourcev1.DeviceClaim, at *field.Path) field.ErrorList {
+	names := requestNames(d)
+	errs := unique(d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"),
+		func(r *resourcev1.DeviceRequest) string { return r.Name }, validateRequest)
+	errs = append(errs, each(d.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"),
+		func(c *resourcev1.DeviceConstraint, at *field.Path) field.ErrorList {
+			return validateConstraint(c, names, at)
+		})...)
+	return append(errs, each(d.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"),
+		func(c *resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
+			errs := references(c.Requests, names, at.Child("requests"))
+			return append(errs, validateConfiguration(&c.DeviceConfiguration, false, at)...)
+		})...)
+}
+
+func validateConstraint(c *resourcev1.DeviceConstraint, names sets.Set[string], at *field.Path) field.ErrorList {
+	errs := references(c.Requests, names, at.Child("requests"))
+	switch {
+	case c.MatchAttribute != nil:
+		errs = append(errs, fullyQualifiedName(string(*c.MatchAttribute), at.Child("matchAttribute"))...)
+	case c.DistinctAttribute != nil:
+		errs = append(errs, fullyQualifiedName(string(*c.DistinctAttribute), at.Child("distinctAttribute"))...)
+	default:
+		errs = append(errs, field.Required(at, "give matchAttribute or distinctAttribute"))
 	}
 	return errs
 }
@@ -87,41 +99,37 @@ func requestNames(d *resourcev1.DeviceClaim) sets.Set[string] {
 }
 
 func references(list []string, names sets.Set[string], at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, name := range list {
-		errs = append(errs, reference(name, names, at.Index(i))...)
-	}
-	return errs
+	return unique(list, resourcev1.DeviceRequestsMaxSize, at, func(name *string) string { return *name },
+		func(name *string, at *field.Path) field.ErrorList { return reference(*name, names, at) })
 }
 
 func reference(name string, names sets.Set[string], at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	request, sub, found := strings.Cut(name, "/")
-	errs = append(errs, label(request, at)...)
-	if found {
-		errs = append(errs, label(sub, at)...)
+	for part := range strings.SplitSeq(name, "/") {
+		errs = append(errs, label(part, at)...)
 	}
-	if len(errs) == 0 && !names.Has(name) {
+	if !names.Has(name) {
 		errs = append(errs, field.Invalid(at, name, "must be the name of a request in the claim"))
 	}
 	return errs
 }
 
-func validateRequest(r *resourcev1.DeviceRequest, stored bool, at *field.Path) field.ErrorList {
+func validateRequest(r *resourcev1.DeviceRequest, at *field.Path) field.ErrorList {
 	errs := label(r.Name, at.Child("name"))
-	switch {
-	case r.Exactly == nil && len(r.FirstAvailable) == 0:
+	switch e := r.Exactly; {
+	case e == nil && len(r.FirstAvailable) == 0:
 		errs = append(errs, field.Required(at, "give exactly or firstAvailable"))
-	case r.Exactly != nil && len(r.FirstAvailable) > 0:
+	case e != nil && len(r.FirstAvailable) > 0:
 		errs = append(errs, field.Invalid(at, r.Name, "give either exactly or firstAvailable"))
-	}
-	if e := r.Exactly; e != nil {
-		errs = append(errs, validateWanted(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.Capacity}, stored, at.Child("exactly"))...)
-	}
-	for i := range r.FirstAvailable {
-		s, at := &r.FirstAvailable[i], at.Child("firstAvailable").Index(i)
-		errs = append(errs, label(s.Name, at.Child("name"))...)
-		errs = append(errs, validateWanted(wanted{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations, s.Capacity}, stored, at)...)
+	case e != nil:
+		errs = append(errs, validateWanted(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, at.Child("exactly"))...)
+	default:
+		errs = append(errs, unique(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"),
+			func(s *resourcev1.DeviceSubRequest) string { return s.Name },
+			func(s *resourcev1.DeviceSubRequest, at *field.Path) field.ErrorList {
+				errs := label(s.Name, at.Child("name"))
+				return append(errs, validateWanted(wanted{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}, at)...)
+			})...)
 	}
 	return errs
 }
@@ -133,12 +141,16 @@ type wanted struct {
 	mode        resourcev1.DeviceAllocationMode
 	count       int64
 	tolerations []resourcev1.DeviceToleration
-	capacity    *resourcev1.CapacityRequirements
 }
 
-func validateWanted(w wanted, stored bool, at *field.Path) field.ErrorList {
-	errs := required(w.class, subdomain, at.Child("deviceClassName"))
-	errs = append(errs, validateSelectors(w.selectors, func(string) bool { return stored }, at.Child("selectors"))...)
+func validateWanted(w wanted, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if w.class == "" {
+		errs = append(errs, field.Required(at.Child("deviceClassName"), ""))
+	} else {
+		errs = append(errs, subdomain(w.class, at.Child("deviceClassName"))...)
+	}
+	errs = append(errs, validateSelectors(w.selectors, false, at.Child("selectors"))...)
 	switch w.mode {
 	case resourcev1.DeviceAllocationModeExactCount:
 		if w.count <= 0 {
@@ -152,21 +164,18 @@ func validateWanted(w wanted, stored bool, at *field.Path) field.ErrorList {
 		modes := []resourcev1.DeviceAllocationMode{resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount}
 		errs = append(errs, field.NotSupported(at.Child("allocationMode"), w.mode, modes))
 	}
-	if len(w.tolerations) > maxTolerations {
-		errs = append(errs, field.TooMany(at.Child("tolerations"), len(w.tolerations), maxTolerations))
-	}
-	for i, t := range w.tolerations {
-		errs = append(errs, validateToleration(t, at.Child("tolerations").Index(i))...)
-	}
-	if w.capacity != nil {
-		for name := range w.capacity.Requests {
-			errs = append(errs, qualifiedName(string(name), false, at.Child("capacity", "requests").Key(string(name)))...)
-		}
+	return append(errs, validateTolerations(w.tolerations, at.Child("tolerations"))...)
+}
+
+func validateTolerations(list []resourcev1.DeviceToleration, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i := range list {
+		errs = append(errs, validateToleration(&list[i], at.Index(i))...)
 	}
 	return errs
 }
 
-func validateToleration(t resourcev1.DeviceToleration, at *field.Path) field.ErrorList {
+func validateToleration(t *resourcev1.DeviceToleration, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Key != "" {
 		errs = append(errs, metavalidation.ValidateLabelName(t.Key, at.Child("key"))...)
@@ -177,23 +186,15 @@ func validateToleration(t resourcev1.DeviceToleration, at *field.Path) field.Err
 			errs = append(errs, field.Invalid(at.Child("value"), t.Value, "does not go with operator Exists"))
 		}
 	case resourcev1.DeviceTolerationOpEqual:
-		for _, msg := range validation.IsValidLabelValue(t.Value) {
-			errs = append(errs, field.Invalid(at.Child("value"), t.Value, msg))
-		}
+		errs = append(errs, labelValue(t.Value, at.Child("value"))...)
 	case "":
 		errs = append(errs, field.Required(at.Child("operator"), ""))
 	default:
 		operators := []resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}
 		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, operators))
 	}
-	if t.Key == "" && t.Operator != resourcev1.DeviceTolerationOpExists {
-		errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "without a key must be Exists"))
-	}
 	if t.Effect != "" {
 		errs = append(errs, validateEffect(t.Effect, at.Child("effect"))...)
-	}
-	if t.TolerationSeconds != nil && t.Effect != resourcev1.DeviceTaintEffectNoExecute {
-		errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "must be NoExecute for tolerationSeconds to mean anything"))
 	}
 	return errs
 }
@@ -209,44 +210,43 @@ func validateEffect(e resourcev1.DeviceTaintEffect, at *field.Path) field.ErrorL
 	return nil
 }
 
-// validateSelectors compiles expressions as the scheduler will; what is in etcd may use more than what is new.
-func validateSelectors(list []resourcev1.DeviceSelector, stored func(expression string) bool, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, s := range list {
-		at := at.Index(i).Child("cel")
-		if s.CEL == nil {
-			errs = append(errs, field.Required(at, ""))
-			continue
-		}
-		at, expression := at.Child("expression"), s.CEL.Expression
-		if len(expression) > resourcev1.CELSelectorExpressionMaxLength {
-			errs = append(errs, field.TooLong(at, "" /* not the expression */, resourcev1.CELSelectorExpressionMaxLength))
-			continue
-		}
-		mode := environment.NewExpressions
-		if stored(expression) {
-			mode = environment.StoredExpressions
-		}
-		result := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).CompileCELExpression(expression, cel.Options{EnvType: &mode})
+// validateSelectors compiles new expressions; those that are stored were compiled when they were new.
+func validateSelectors(list []resourcev1.DeviceSelector, stored bool, at *field.Path) field.ErrorList {
+	return each(list, resourcev1.DeviceSelectorsMaxSize, at, func(s *resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
 		switch {
-		case result.Error != nil && result.Error.Type == apiservercel.ErrorTypeRequired:
-			errs = append(errs, field.Required(at, result.Error.Detail))
-		case result.Error != nil && result.Error.Type == apiservercel.ErrorTypeInvalid:
-			errs = append(errs, field.Invalid(at, expression, result.Error.Detail))
-		case result.Error != nil:
-			errs = append(errs, field.InternalError(at, result.Error))
-		case result.MaxCost > resourcev1.CELSelectorExpressionMaxCost:
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("could cost %d, which is more than %d", result.MaxCost, resourcev1.CELSelectorExpressionMaxCost)))
+		case s.CEL == nil:
+			return field.ErrorList{field.Required(at.Child("cel"), "")}
+		case stored:
+			return nil
 		}
-	}
-	return errs
+		return validateExpression(s.CEL.Expression, at.Child("cel", "expression"))
+	})
 }
 
-func validateConfiguration(c *resourcev1.DeviceConfiguration, at *field.Path) field.ErrorList {
+func validateExpression(expression string, at *field.Path) field.ErrorList {
+	if len(expression) > resourcev1.CELSelectorExpressionMaxLength {
+		return field.ErrorList{field.TooLong(at, "" /* not the expression */, resourcev1.CELSelectorExpressionMaxLength)}
+	}
+	mode := environment.NewExpressions
+	result := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).CompileCELExpression(expression, cel.Options{EnvType: &mode})
+	switch err := result.Error; {
+	case err != nil && err.Type == apiservercel.ErrorTypeRequired:
+		return field.ErrorList{field.Required(at, err.Detail)}
+	case err != nil && err.Type == apiservercel.ErrorTypeInvalid:
+		return field.ErrorList{field.Invalid(at, expression, err.Detail)}
+	case err != nil:
+		return field.ErrorList{field.InternalError(at, err)}
+	case result.MaxCost > resourcev1.CELSelectorExpressionMaxCost:
+		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("could cost %d, which is more than %d", result.MaxCost, resourcev1.CELSelectorExpressionMaxCost))}
+	}
+	return nil
+}
+
+func validateConfiguration(c *resourcev1.DeviceConfiguration, stored bool, at *field.Path) field.ErrorList {
 	if c.Opaque == nil {
 		return field.ErrorList{field.Required(at.Child("opaque"), "")}
 	}
 	at = at.Child("opaque")
-	errs := driverName(c.Opaque.Driver, at.Child("driver"))
-	return append(errs, object(c.Opaque.Parameters, resourcev1.OpaqueParametersMaxLength, at.Child("parameters"))...)
+	errs := rules.ValidateCSIDriverName(c.Opaque.Driver, at.Child("driver"))
+	return append(errs, object(c.Opaque.Parameters, stored, resourcev1.OpaqueParametersMaxLength, at.Child("parameters"))...)
 }

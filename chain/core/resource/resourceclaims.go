@@ -2,12 +2,15 @@ package resource
 
 import (
 	"context"
+	"math"
+	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,13 +19,8 @@ import (
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
-const (
-	// adminLabel on a namespace lets claims in it have access to devices that are in use (KEP-5018).
-	adminLabel = "resource.kubernetes.io/admin-access"
-
-	maxDeviceConditions = 8
-	maxDeviceData       = 10 << 10
-)
+// adminLabel on a namespace lets claims in it have access to devices that are in use (KEP-5018).
+const adminLabel = "resource.kubernetes.io/admin-access"
 
 // ResourceClaims declares resourceclaims.
 func ResourceClaims(labels NamespaceLabels) kind.Declaration {
@@ -32,20 +30,24 @@ func ResourceClaims(labels NamespaceLabels) kind.Declaration {
 		Plural:        "resourceclaims",
 		Versions:      claimVersions(),
 		ReturnDeleted: true,
-		Default:       func(c T) { defaultDevices(&c.Spec.Devices) },
+		Default:       defaultClaim,
+		PrepareCreate: func(_ context.Context, c T) { dropDerivedAttributes(&c.Spec.Devices) },
+		PrepareUpdate: func(_ context.Context, c, _ T) { dropDerivedAttributes(&c.Spec.Devices) },
 		Validate: func(ctx context.Context, c T) field.ErrorList {
-			errs := labels.adminAccess(ctx, c.Namespace, &c.Spec.Devices, at.Child("devices"))
-			errs = append(errs, resourcev1.Validate_ResourceClaimSpec(ctx, asCreate(), at, &c.Spec, nil)...)
-			return once(append(errs, validateDevices(&c.Spec.Devices, false, at.Child("devices"))...))
+			errs := labels.adminAccess(ctx, c.Namespace, &c.Spec.Devices)
+			errs = append(errs, validateDevices(&c.Spec.Devices, at.Child("devices"))...)
+			return together(ctx, errs, resourcev1.Validate_ResourceClaimSpec(ctx, asCreate(), at, &c.Spec, nil))
 		},
-		ValidateUpdate: func(ctx context.Context, c, old T) field.ErrorList {
-			errs := apivalidation.ValidateImmutableField(c.Spec, old.Spec, at)
-			errs = append(errs, resourcev1.Validate_ResourceClaimSpec(ctx, asUpdate(), at, &c.Spec, &old.Spec)...)
-			return once(append(errs, validateDevices(&c.Spec.Devices, true, at.Child("devices"))...))
+		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
+			return apivalidation.ValidateImmutableField(c.Spec, old.Spec, at)
 		},
 		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, c, old T) { metav1.ResetObjectMetaForStatus(c, old) },
-			Validate:    validateClaimStatus,
+			Prepare: prepareClaimStatus,
+			Validate: func(ctx context.Context, c, old T) field.ErrorList {
+				errs := labels.adminAccessGranted(ctx, c, old)
+				errs = append(errs, validateClaimStatus(c, old)...)
+				return together(ctx, errs, resourcev1.Validate_ResourceClaimStatus(ctx, asUpdate(), field.NewPath("status"), &c.Status, &old.Status))
+			},
 			ResetFields: []string{"metadata", "spec"},
 		},
 		Table: kind.Table[T]{
@@ -76,129 +78,178 @@ func state(c *resourcev1.ResourceClaim) string {
 	return strings.Join(words, ",")
 }
 
-// adminAccess refuses requests for it in namespaces that do not have the label.
-func (l NamespaceLabels) adminAccess(ctx context.Context, namespace string, d *resourcev1.DeviceClaim, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
+func defaultClaim(c *resourcev1.ResourceClaim) {
+	defaultDevices(&c.Spec.Devices)
+	if a := c.Status.Allocation; a != nil {
+		for i := range a.Devices.Results {
+			defaultTolerations(a.Devices.Results[i].Tolerations)
+		}
+	}
+}
+
+// adminAccess refuses requests for it in namespaces that do not have the label. The path is kube-apiserver's, for templates too.
+func (l NamespaceLabels) adminAccess(ctx context.Context, namespace string, d *resourcev1.DeviceClaim) field.ErrorList {
 	for i, r := range d.Requests {
-		if l == nil || r.Exactly == nil || r.Exactly.AdminAccess == nil || !*r.Exactly.AdminAccess {
-			continue
+		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
+			return l.labelled(ctx, namespace, field.NewPath("spec", "devices", "requests").Index(i).Child("adminAccess"))
 		}
-		at := at.Child("requests").Index(i).Child("exactly", "adminAccess")
-		labels, err := l(ctx, namespace)
-		switch {
-		case err != nil:
-			errs = append(errs, field.InternalError(at, err))
-		case labels[adminLabel] != "true":
-			errs = append(errs, field.Forbidden(at, "the namespace does not have the label "+adminLabel+": true"))
+	}
+	return nil
+}
+
+// adminAccessGranted refuses allocations with admin access, but for those that are there.
+func (l NamespaceLabels) adminAccessGranted(ctx context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+	granted := func(c *resourcev1.ResourceClaim) int {
+		if c.Status.Allocation == nil {
+			return -1
 		}
+		return slices.IndexFunc(c.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
+			return r.AdminAccess != nil && *r.AdminAccess
+		})
+	}
+	i := granted(c)
+	if i < 0 || granted(old) >= 0 {
+		return nil
+	}
+	return l.labelled(ctx, c.Namespace, field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess"))
+}
+
+func (l NamespaceLabels) labelled(ctx context.Context, namespace string, at *field.Path) field.ErrorList {
+	if l == nil {
+		return nil
+	}
+	labels, err := l(ctx, namespace)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.InternalError(at, err)}
+	case labels[adminLabel] != "true":
+		return field.ErrorList{field.Forbidden(at, "the namespace does not have the label "+adminLabel+": true")}
+	}
+	return nil
+}
+
+// prepareClaimStatus drops what drivers said about devices whose allocation this change takes back: not every allocator knows of that
+// field.
+func prepareClaimStatus(_ context.Context, c, old *resourcev1.ResourceClaim) {
+	metav1.ResetObjectMetaForStatus(c, old)
+	gone := allocatedDevices(old).Difference(allocatedDevices(c))
+	c.Status.Devices = slices.DeleteFunc(c.Status.Devices, func(s resourcev1.AllocatedDeviceStatus) bool { return gone.Has(reported(&s)) })
+	if len(c.Status.Devices) == 0 {
+		c.Status.Devices = nil
+	}
+	if a := c.Status.Allocation; a != nil && old.Status.Allocation == nil {
+		for i := range a.Devices.Results {
+			a.Devices.Results[i].SkipNodeOperations = nil // an alpha field, DRAOptionalNodeOperations
+		}
+	}
+}
+
+// device identifies a device, or a share of one, across drivers.
+type device struct{ driver, pool, name, share string }
+
+func allocatedDevices(c *resourcev1.ResourceClaim) sets.Set[device] {
+	devices := sets.New[device]()
+	if c.Status.Allocation == nil {
+		return devices
+	}
+	for _, r := range c.Status.Allocation.Devices.Results {
+		d := device{driver: r.Driver, pool: r.Pool, name: r.Device}
+		if r.ShareID != nil {
+			d.share = string(*r.ShareID)
+		}
+		devices.Insert(d)
+	}
+	return devices
+}
+
+func reported(s *resourcev1.AllocatedDeviceStatus) device {
+	d := device{driver: s.Driver, pool: s.Pool, name: s.Device}
+	if s.ShareID != nil {
+		d.share = *s.ShareID
+	}
+	return d
+}
+
+func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
+	at := field.NewPath("status")
+	errs := validateReservations(c, old, at.Child("reservedFor"))
+	allocated := allocatedDevices(c)
+	errs = append(errs, unique(c.Status.Devices, math.MaxInt, at.Child("devices"), reported,
+		func(s *resourcev1.AllocatedDeviceStatus, at *field.Path) field.ErrorList {
+			return validateDeviceStatus(s, allocated, at)
+		})...)
+	switch a := c.Status.Allocation; {
+	case a == nil:
+	case old.Status.Allocation != nil:
+		errs = append(errs, apivalidation.ValidateImmutableField(a, old.Status.Allocation, at.Child("allocation"))...)
+	default:
+		errs = append(errs, validateAllocation(a, requestNames(&c.Spec.Devices), at.Child("allocation"))...)
 	}
 	return errs
 }
 
-func validateClaimStatus(ctx context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
-	at := field.NewPath("status")
-	errs := resourcev1.Validate_ResourceClaimStatus(ctx, asUpdate(), at, &c.Status, &old.Status)
-	errs = append(errs, validateReservations(c, old, at.Child("reservedFor"))...)
-	if a := c.Status.Allocation; a != nil {
-		if old.Status.Allocation != nil {
-			errs = append(errs, apivalidation.ValidateImmutableField(a, old.Status.Allocation, at.Child("allocation"))...)
-		} else {
-			errs = append(errs, validateAllocation(a, requestNames(&c.Spec.Devices), at.Child("allocation"))...)
-		}
-	}
-	return once(append(errs, validateDeviceStatuses(c, at.Child("devices"))...))
-}
-
 func validateReservations(c, old *resourcev1.ResourceClaim, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	known := sets.New(old.Status.ReservedFor...)
-	added := false
-	for i, r := range c.Status.ReservedFor {
-		at := at.Index(i)
-		if r.Resource == "" {
-			errs = append(errs, field.Required(at.Child("resource"), ""))
-		}
-		if r.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		}
-		if r.UID == "" {
-			errs = append(errs, field.Required(at.Child("uid"), ""))
-		}
-		added = added || !known.Has(r)
-	}
+	list := c.Status.ReservedFor
+	errs := unique(list, resourcev1.ResourceClaimReservedForMaxSize, at,
+		func(r *resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID },
+		func(r *resourcev1.ResourceClaimConsumerReference, at *field.Path) field.ErrorList {
+			var errs field.ErrorList
+			for name, value := range map[string]string{"resource": r.Resource, "name": r.Name, "uid": string(r.UID)} {
+				if value == "" {
+					errs = append(errs, field.Required(at.Child(name), ""))
+				}
+			}
+			return errs
+		})
 	switch {
-	case len(c.Status.ReservedFor) > 0 && c.Status.Allocation == nil:
+	case len(list) > 0 && c.Status.Allocation == nil:
 		errs = append(errs, field.Forbidden(at, "nothing is allocated that could be reserved"))
-	case added && c.DeletionTimestamp != nil:
+	case c.DeletionTimestamp != nil && !sets.New(old.Status.ReservedFor...).HasAll(list...):
 		errs = append(errs, field.Forbidden(at, "a claim that is being deleted cannot be reserved"))
 	}
 	return errs
 }
 
 func validateAllocation(a *resourcev1.AllocationResult, names sets.Set[string], at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, r := range a.Devices.Results {
-		at := at.Child("devices", "results").Index(i)
-		errs = append(errs, reference(r.Request, names, at.Child("request"))...)
-		errs = append(errs, driverName(r.Driver, at.Child("driver"))...)
-		errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
-		errs = append(errs, label(r.Device, at.Child("device"))...)
-	}
-	for i, c := range a.Devices.Config {
-		at := at.Child("devices", "config").Index(i)
-		sources := sets.New(resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass)
-		if c.Source == "" {
-			errs = append(errs, field.Required(at.Child("source"), ""))
-		} else if !sources.Has(c.Source) {
-			errs = append(errs, field.NotSupported(at.Child("source"), c.Source, sets.List(sources)))
-		}
-		errs = append(errs, references(c.Requests, names, at.Child("requests"))...)
-		errs = append(errs, validateConfiguration(&c.DeviceConfiguration, at)...)
-	}
+	errs := each(a.Devices.Results, resourcev1.AllocationResultsMaxSize, at.Child("devices", "results"),
+		func(r *resourcev1.DeviceRequestAllocationResult, at *field.Path) field.ErrorList {
+			errs := reference(r.Request, names, at.Child("request"))
+			errs = append(errs, rules.ValidateCSIDriverName(r.Driver, at.Child("driver"))...)
+			errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
+			errs = append(errs, label(r.Device, at.Child("device"))...)
+			errs = append(errs, validateBindingConditions(r.BindingConditions, r.BindingFailureConditions, at)...)
+			return append(errs, validateTolerations(r.Tolerations, at.Child("tolerations"))...)
+		})
+	errs = append(errs, each(a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, at.Child("devices", "config"),
+		func(c *resourcev1.DeviceAllocationConfiguration, at *field.Path) field.ErrorList {
+			errs := references(c.Requests, names, at.Child("requests"))
+			return append(errs, validateConfiguration(&c.DeviceConfiguration, false, at)...)
+		})...)
 	if a.NodeSelector != nil {
 		errs = append(errs, rules.ValidateNodeSelector(a.NodeSelector, false, at.Child("nodeSelector"))...)
 	}
 	return errs
 }
 
-// validateDeviceStatuses checks what drivers say about allocated devices.
-func validateDeviceStatuses(c *resourcev1.ResourceClaim, at *field.Path) field.ErrorList {
-	type device struct{ driver, pool, name, share string }
-	allocated := sets.New[device]()
-	if a := c.Status.Allocation; a != nil {
-		for _, r := range a.Devices.Results {
-			d := device{driver: r.Driver, pool: r.Pool, name: r.Device}
-			if r.ShareID != nil {
-				d.share = string(*r.ShareID)
-			}
-			allocated.Insert(d)
-		}
+// validateDeviceStatus checks what a driver says about an allocated device.
+func validateDeviceStatus(s *resourcev1.AllocatedDeviceStatus, allocated sets.Set[device], at *field.Path) field.ErrorList {
+	errs := rules.ValidateCSIDriverName(s.Driver, at.Child("driver"))
+	errs = append(errs, poolName(s.Pool, at.Child("pool"))...)
+	errs = append(errs, label(s.Device, at.Child("device"))...)
+	if !allocated.Has(reported(s)) {
+		errs = append(errs, field.Invalid(at, s.Driver+"/"+s.Pool+"/"+s.Device, "must be an allocated device of the claim"))
 	}
-	var errs field.ErrorList
-	for i, s := range c.Status.Devices {
-		at := at.Index(i)
-		errs = append(errs, driverName(s.Driver, at.Child("driver"))...)
-		errs = append(errs, poolName(s.Pool, at.Child("pool"))...)
-		errs = append(errs, label(s.Device, at.Child("device"))...)
-		d := device{driver: s.Driver, pool: s.Pool, name: s.Device}
-		if s.ShareID != nil {
-			d.share = *s.ShareID
-		}
-		if !allocated.Has(d) {
-			errs = append(errs, field.Invalid(at, d.driver+"/"+d.pool+"/"+d.name, "must be an allocated device of the claim"))
-		}
-		if len(s.Conditions) > maxDeviceConditions {
-			errs = append(errs, field.TooMany(at.Child("conditions"), len(s.Conditions), maxDeviceConditions))
-		}
-		errs = append(errs, metavalidation.ValidateConditions(s.Conditions, at.Child("conditions"))...)
-		if s.Data != nil && len(s.Data.Raw) > 0 {
-			errs = append(errs, object(*s.Data, maxDeviceData, at.Child("data"))...)
-		}
-		if n := s.NetworkData; n != nil {
-			for j, ip := range n.IPs {
-				errs = append(errs, validation.IsValidInterfaceAddress(at.Child("networkData", "ips").Index(j), ip)...)
-			}
-		}
+	if limit := resourcev1.AllocatedDeviceStatusMaxConditions; len(s.Conditions) > limit {
+		errs = append(errs, field.TooMany(at.Child("conditions"), len(s.Conditions), limit))
+	}
+	errs = append(errs, metavalidation.ValidateConditions(s.Conditions, at.Child("conditions"))...)
+	if s.Data != nil && len(s.Data.Raw) > 0 {
+		errs = append(errs, object(*s.Data, false, resourcev1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
+	}
+	if n := s.NetworkData; n != nil {
+		errs = append(errs, unique(n.IPs, resourcev1.NetworkDeviceDataMaxIPs, at.Child("networkData", "ips"),
+			func(ip *string) string { return *ip },
+			func(ip *string, at *field.Path) field.ErrorList { return validation.IsValidInterfaceAddress(at, *ip) })...)
 	}
 	return errs
 }

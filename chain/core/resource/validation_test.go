@@ -54,17 +54,24 @@ func TestResourceClaims(t *testing.T) {
 		want  []string
 	}{
 		{`{}`, nil},
-		{devices(`'requests':[{'name':''}]`), []string{at + "requests[0].name Required"}},
+		{devices(`'requests':[{'name':''}]`), []string{at + "requests[0].name Invalid"}},
+		{devices(`'requests':[{'name':'r'},{'name':'r','exactly':{'deviceClassName':'C'}}]`), []string{at + "requests[1] Duplicate", at + "requests[1].exactly.deviceClassName Invalid"}},
+		{devices(`'requests':[{'exactly':null,'firstAvailable':[{'name':'a','deviceClassName':'c'},{'name':'a','deviceClassName':''}]}]`), []string{
+			at + "requests[0].firstAvailable[1] Duplicate", at + "requests[0].firstAvailable[1].deviceClassName Required"}},
+		{devices(`'requests':[{'firstAvailable':[{'name':'A'}]}]`), []string{at + "requests[0] Invalid", at + "requests[0].firstAvailable[0].deviceClassName Required"}},
 		{devices(`'requests':[{'name':'r'},{'name':'s'}]`), []string{at + "requests[1] Required"}},
-		{devices(`'requests':[{'exactly':{'adminAccess':true}}]`), []string{at + "requests[0].exactly.adminAccess Forbidden"}},
+		{devices(`'requests':[{'exactly':{'adminAccess':true}}]`), []string{at + "requests[0].adminAccess Forbidden"}},
 		{devices(`'requests':[{'exactly':{'allocationMode':'All','count':2}}]`), []string{at + "requests[0].exactly.count Invalid"}},
 		{devices(`'requests':[{'exactly':{'allocationMode':'Some'}}]`), []string{at + "requests[0].exactly.allocationMode NotSupported"}},
 		{devices(`'requests':[{'exactly':{'count':-1}}]`), []string{at + "requests[0].exactly.count Invalid"}},
 		{devices(`'requests':[{'exactly':{'selectors':[{},{'cel':{'expression':'device.nothing'}}]}}]`), []string{
 			at + "requests[0].exactly.selectors[0].cel Required", at + "requests[0].exactly.selectors[1].cel.expression Invalid"}},
-		{devices(`'requests':[{'exactly':{'tolerations':[{'operator':'Exists','value':'a','effect':'x'},{}]}}]`), []string{
+		{devices(`'requests':[{'exactly':{'tolerations':[{'operator':'Exists','value':'a','effect':'x'},{'key':'-','tolerationSeconds':1}]}}]`), []string{
 			at + "requests[0].exactly.tolerations[0].effect NotSupported", at + "requests[0].exactly.tolerations[0].value Invalid",
-			at + "requests[0].exactly.tolerations[1].operator Invalid"}},
+			at + "requests[0].exactly.tolerations[1].key Invalid"}},
+		{devices(`'constraints':[{'requests':['r','r'],'matchAttribute':'d.example.com/a','distinctAttribute':'b'}]`), []string{
+			at + "constraints[0].distinctAttribute Invalid", at + "constraints[0].requests[1] Duplicate"}},
+		{devices(`'requests':[{'exactly':{'capacity':{'requests':{'-':'1'}}}}]`), nil},
 		{devices(`'constraints':[{'requests':['q'],'matchAttribute':'a'},{}]`), []string{
 			at + "constraints[0].matchAttribute Invalid", at + "constraints[0].requests[0] Invalid", at + "constraints[1] Required"}},
 		{devices(`'config':[{},{'opaque':{'driver':'D/','parameters':[]}}]`), []string{
@@ -90,11 +97,36 @@ func TestResourceClaims(t *testing.T) {
 		{`'allocation':{'devices':{'results':[{'request':'q','driver':'','pool':'A','device':'a'}]}}`, []string{
 			"status.allocation.devices.results[0].driver Required", "status.allocation.devices.results[0].pool Invalid", "status.allocation.devices.results[0].request Invalid"}},
 		{`'devices':[{'driver':'d','pool':'p','device':'a'}]`, []string{"status.devices[0] Invalid"}},
+		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a','adminAccess':true,'bindingConditions':['a','a']}],'config':[{}]}}`, []string{
+			"status.allocation.devices.config[0].opaque Required", "status.allocation.devices.config[0].source Required",
+			"status.allocation.devices.results[0].adminAccess Forbidden", "status.allocation.devices.results[0].bindingConditions[1] Duplicate",
+			"status.allocation.devices.results[0].bindingFailureConditions Invalid"}},
+		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},'devices':[{'driver':'d','pool':'p','device':'a',
+			'data':'x','networkData':{'ips':['10.0.0.1','10.0.0.1/24','10.0.0.1/24']}}]`, []string{
+			"status.devices[0].data Invalid", "status.devices[0].networkData.ips[0] Invalid", "status.devices[0].networkData.ips[2] Duplicate"}},
 	} {
 		c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, `{'status':{`+test.status+`}}`)
 		if got := causes(k.Status.Validate(t.Context(), c, old)); !slices.Equal(got, test.want) {
 			t.Errorf("status %s:\n got %q\nwant %q", test.status, got, test.want)
 		}
+	}
+}
+
+// TestDeallocation: what a driver says about a device goes with its allocation.
+func TestDeallocation(t *testing.T) {
+	t.Parallel()
+	k := ResourceClaims(nil).(*kind.Kind[*resourcev1.ResourceClaim])
+	const allocated = `{'status':{'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},'devices':[{'driver':'d','pool':'p','device':'a'}]}}`
+	old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated)
+	c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated, `{'status':{'allocation':null}}`)
+	k.Status.Prepare(t.Context(), c, old)
+	if c.Status.Devices != nil {
+		t.Errorf("devices are left: %v", c.Status.Devices)
+	}
+	c = decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated)
+	k.Status.Prepare(t.Context(), c, old)
+	if len(c.Status.Devices) != 1 {
+		t.Errorf("devices: %v", c.Status.Devices)
 	}
 }
 
@@ -112,13 +144,24 @@ func TestResourceSlices(t *testing.T) {
 	}{
 		{`{}`, nil},
 		{spec(`'driver':'A/b','pool':{'name':'p//q','generation':-1}`), []string{"spec.driver Invalid", "spec.pool.generation Invalid", "spec.pool.name Invalid"}},
+		{spec(`'driver':''`), []string{"spec.driver Required"}},
 		{spec(`'nodeName':null`), []string{"spec Required"}},
-		{spec(`'allNodes':false`), []string{"spec Invalid", "spec.allNodes Invalid"}},
+		{spec(`'nodeName':''`), []string{"spec Required", "spec.nodeName Invalid"}},
+		{spec(`'allNodes':true`), []string{"spec Invalid"}},
+		{spec(`'allNodes':false,'perDeviceNodeSelection':false`), []string{"spec.allNodes Invalid", "spec.perDeviceNodeSelection Invalid"}},
 		{spec(`'nodeName':null,'perDeviceNodeSelection':true`), []string{"spec.devices[0] Required"}},
 		{spec(`'devices':[{'nodeName':'n'}]`), []string{"spec.devices[0] Invalid"}},
-		{spec(`'devices':[{},{'name':'a'}]`), []string{"spec.devices[1].name Duplicate"}},
+		{spec(`'devices':[{},{'name':'a'}]`), []string{"spec.devices[1] Duplicate"}},
 		{spec(`'devices':[{'attributes':{'a-b':{'bool':true},'v':{'version':'1'},'n':{}}}]`), []string{
-			"spec.devices[0].attributes[a-b] Invalid", "spec.devices[0].attributes[n] Invalid", "spec.devices[0].attributes[v].version Invalid"}},
+			"spec.devices[0].attributes Invalid", "spec.devices[0].attributes[n] Invalid", "spec.devices[0].attributes[v].version Invalid"}},
+		{spec(`'sharedCounters':[{'name':'c','counters':{'A':{'value':'1'}}},{'name':'c'}]`), []string{
+			"spec Invalid", "spec.sharedCounters[0].counters Invalid", "spec.sharedCounters[1] Duplicate", "spec.sharedCounters[1].counters Required"}},
+		{spec(`'devices':[{'consumesCounters':[{'counterSet':''}]}]`), []string{
+			"spec.devices[0].consumesCounters[0].counterSet Required", "spec.devices[0].consumesCounters[0].counters Required"}},
+		{spec(`'devices':[{'bindingConditions':['a'],'bindingFailureConditions':['a','-']}]`), []string{
+			"spec.devices[0].bindingFailureConditions[0] Invalid", "spec.devices[0].bindingFailureConditions[1] Invalid"}},
+		{spec(`'devices':[{'capacity':{'-':{'value':'1','requestPolicy':{}}}}]`), []string{
+			"spec.devices[0].capacity Invalid", "spec.devices[0].capacity[-].requestPolicy Forbidden"}},
 		{spec(`'devices':[{'taints':[{'key':'a','effect':'x'}]}]`), []string{"spec.devices[0].taints[0].effect NotSupported"}},
 		{spec(`'devices':[` + strings.Join(many, ",") + `]`), []string{"spec.devices TooMany"}},
 	} {
@@ -132,5 +175,36 @@ func TestResourceSlices(t *testing.T) {
 	s := decode(t, k, &resourcev1.ResourceSlice{}, validSlice, spec(`'driver':'other','nodeName':'m','pool':{'name':'q'}`))
 	if got := causes(k.ValidateUpdate(t.Context(), s, old)); !slices.Equal(got, []string{"spec.driver Invalid", "spec.nodeName Invalid", "spec.pool.name Invalid"}) {
 		t.Errorf("changed: %q", got)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		policy string
+		want   []string
+	}{
+		{`'default':'2'`, nil},
+		{`'validValues':['1'],'validRange':{'min':'1'}`, []string{"c.requestPolicy Forbidden"}},
+		{`'validValues':['1']`, []string{"c.requestPolicy.default Required"}},
+		{`'default':'2','validValues':['1','2','4']`, nil},
+		{`'default':'3','validValues':['2','1','2','9']`, []string{
+			"c.requestPolicy.validValues Invalid", "c.requestPolicy.validValues[1] Invalid", "c.requestPolicy.validValues[2] Duplicate", "c.requestPolicy.validValues[3] Invalid"}},
+		{`'default':'2','validRange':{}`, []string{"c.requestPolicy.validRange.min Required"}},
+		{`'default':'4','validRange':{'min':'2','max':'8','step':'2'}`, nil},
+		{`'default':'1','validRange':{'min':'2','max':'9'}`, []string{"c.requestPolicy.validRange.default Invalid", "c.requestPolicy.validRange.max Invalid"}},
+		{`'default':'3','validRange':{'min':'2','step':'2'}`, []string{"c.requestPolicy.validRange.step Invalid"}},
+		{`'default':'2','validRange':{'min':'2','step':'0'}`, []string{"c.requestPolicy.validRange.step Invalid"}},
+		{`'default':'2500m','validRange':{'min':'2','step':'500m'}`, nil},
+		{`'default':'2500m','validRange':{'min':'2','step':'1'}`, []string{"c.requestPolicy.validRange.step Invalid"}},
+		{`'default':'2','validRange':{'min':'2','step':'1u'}`, []string{"c.requestPolicy.validRange.step Invalid"}},
+	} {
+		var c resourcev1.DeviceCapacity
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(`{'value':'8','requestPolicy':{`+test.policy+`}}`, "'", `"`)), &c); err != nil {
+			t.Fatal(err)
+		}
+		if got := causes(validateCapacity(&c, true, field.NewPath("c"))); !slices.Equal(got, test.want) {
+			t.Errorf("%s:\n got %q\nwant %q", test.policy, got, test.want)
+		}
 	}
 }

@@ -37,7 +37,7 @@ func claimVersions() []kind.Version {
 		kind.ServedAsSame[*resourcev1beta2.ResourceClaim, *resourcev1.ResourceClaim](),
 		converted(v1beta1.Convert_v1beta1_ResourceClaim_To_v1_ResourceClaim, v1beta1.Convert_v1_ResourceClaim_To_v1beta1_ResourceClaim,
 			func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
-			func(c *resourcev1.ResourceClaim) { defaultDevices(&c.Spec.Devices) }),
+			defaultClaim),
 	}
 }
 

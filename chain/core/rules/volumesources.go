@@ -168,7 +168,10 @@ func ValidateFlexOptions(driver string, options map[string]string, at *field.Pat
 
 // ValidateCSIDriverName checks the name of a CSI driver, wherever it is named.
 func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
-	errs := requireString(name, at)
+	if name == "" {
+		return field.ErrorList{field.Required(at, "name the driver")}
+	}
+	var errs field.ErrorList
 	if len(name) > maxCSIDriverName {
 		errs = append(errs, field.TooLong(at, name, maxCSIDriverName))
 	}

@@ -125,6 +125,7 @@ func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorLis
 		at := spec.Child("tokenRequests").Index(i)
 		if audiences.Has(t.Audience) {
 			errs = append(errs, field.Duplicate(at.Child("audience"), t.Audience))
+			continue
 		}
 		audiences.Insert(t.Audience)
 		if s := t.ExpirationSeconds; s != nil && (*s < minTokenSeconds || *s > maxTokenSeconds) {

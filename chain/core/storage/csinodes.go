@@ -57,6 +57,9 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 		names.Insert(d.Name)
 		keys := sets.New[string]()
 		for _, key := range d.TopologyKeys {
+			if key == "" {
+				errs = append(errs, field.Required(at, "a topology key has a name"))
+			}
 			if keys.Has(key) {
 				errs = append(errs, field.Duplicate(at, key))
 			}

@@ -41,8 +41,5 @@ func validateCapacity(c *storagev1.CSIStorageCapacity, opts metav1validation.Lab
 	if c.Capacity != nil {
 		errs = append(errs, rules.ValidateNonnegativeQuantity(*c.Capacity, field.NewPath("capacity"))...)
 	}
-	if c.MaximumVolumeSize != nil {
-		errs = append(errs, rules.ValidateNonnegativeQuantity(*c.MaximumVolumeSize, field.NewPath("maximumVolumeSize"))...)
-	}
 	return errs
 }

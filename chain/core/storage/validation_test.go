@@ -43,12 +43,14 @@ func TestValidation(t *testing.T) {
 	}{
 		"token requests": {
 			errs: validateCSIDriver(ctx, &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
-				TokenRequests:                      []storagev1.TokenRequest{{Audience: "a"}, {Audience: "a", ExpirationSeconds: new(int64(1))}},
+				TokenRequests: []storagev1.TokenRequest{
+					{Audience: "a"}, {Audience: "b", ExpirationSeconds: new(int64(1))}, {Audience: "a", ExpirationSeconds: new(int64(1))},
+				},
 				NodeAllocatableUpdatePeriodSeconds: new(int64(9)),
 			}}),
 			want: []string{
-				"spec.nodeAllocatableUpdatePeriodSeconds Invalid", "spec.tokenRequests[1].audience Duplicate",
-				"spec.tokenRequests[1].expirationSeconds Invalid",
+				"spec.nodeAllocatableUpdatePeriodSeconds Invalid", "spec.tokenRequests[1].expirationSeconds Invalid",
+				"spec.tokenRequests[2].audience Duplicate",
 			},
 		},
 		"same topology twice": {
@@ -69,6 +71,20 @@ func TestValidation(t *testing.T) {
 				InlineVolumeSpec: &corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: csi, StorageClassName: "c"},
 			})),
 			want: []string{"spec.source.inlineVolumeSpec.storageClassName Forbidden"},
+		},
+		"inline local volume": {
+			errs: validateAttachment(ctx, attachment(storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+				AccessModes: modes, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/a"}}}})),
+			want: []string{"spec.source.inlineVolumeSpec.csi Required", "spec.source.inlineVolumeSpec.nodeAffinity Required"},
+		},
+		"no attacher": {
+			errs: validateAttachment(ctx, &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
+				NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("v")}}}),
+			want: []string{"spec.attacher Required"},
+		},
+		"topology key without a name": {
+			errs: validateCSINode(ctx, &csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1", TopologyKeys: []string{""}}}}}),
+			want: []string{"spec.drivers[0] Invalid", "spec.drivers[0] Required"},
 		},
 		"node's driver moved": {
 			errs: validateCSINodeUpdate(ctx,

@@ -62,8 +62,7 @@ func VolumeAttachments() kind.Declaration {
 
 func validateAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validateProvisioner(a.Spec.Attacher, spec.Child("attacher"))
-	errs = append(errs, rules.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))...)
+	errs := rules.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
 
 	at := spec.Child("source")
 	switch name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec; {
@@ -92,18 +91,14 @@ func validateAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.
 }
 
 func validateAttachmentMetadata(metadata map[string]string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	size := 0
 	for key, value := range metadata {
-		if key == "" {
-			errs = append(errs, field.Invalid(at, key, "an entry has a name"))
-		}
 		size += len(key) + len(value)
 	}
-	if size > maxParametersSize {
-		errs = append(errs, field.TooLong(at, "" /* not the metadata */, maxParametersSize))
+	if size <= maxParametersSize {
+		return nil
 	}
-	return errs
+	return field.ErrorList{field.TooLong(at, "" /* not the metadata */, maxParametersSize)}
 }
 
 func validateVolumeError(e *storagev1.VolumeError, at *field.Path) field.ErrorList {
