@@ -2,11 +2,13 @@ package apps
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -16,10 +18,12 @@ import (
 // ControllerRevisions declares controllerrevisions: what stateful sets and daemon sets once were.
 func ControllerRevisions() kind.Declaration {
 	return &kind.Kind[*appsv1.ControllerRevision]{
-		Plural:   "controllerrevisions",
-		Validate: validateControllerRevision,
-		ValidateUpdate: func(ctx context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
-			return append(validateControllerRevision(ctx, r), apivalidation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))...)
+		Plural: "controllerrevisions",
+		Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
+			return append(validateData(r.Data), validateRevision(r)...)
+		},
+		ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
+			return append(validateRevision(r), apivalidation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))...)
 		},
 		Table: kind.Table[*appsv1.ControllerRevision]{
 			Columns: []kind.Column{
@@ -35,12 +39,24 @@ func ControllerRevisions() kind.Declaration {
 	}
 }
 
-func validateControllerRevision(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
-	var errs field.ErrorList
-	if len(r.Data.Raw) == 0 && r.Data.Object == nil {
-		errs = append(errs, field.Required(field.NewPath("data"), "a revision is of something"))
+func validateRevision(r *appsv1.ControllerRevision) field.ErrorList {
+	return apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision"))
+}
+
+// validateData wants a JSON object, which is what those who read revisions expect.
+func validateData(data runtime.RawExtension) field.ErrorList {
+	path := field.NewPath("data")
+	if data.Raw == nil {
+		return field.ErrorList{field.Required(path, "a revision is of something")}
 	}
-	return append(errs, apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision"))...)
+	var value any
+	if err := json.Unmarshal(data.Raw, &value); err != nil {
+		return field.ErrorList{field.Invalid(path, "<data>", err.Error())}
+	}
+	if _, ok := value.(map[string]any); !ok {
+		return field.ErrorList{field.Required(path, "must be a JSON object")}
+	}
+	return nil
 }
 
 // controllerCell is the controller in the form kind.group/name.

@@ -54,7 +54,12 @@ func Deployments() kind.Declaration {
 					wideCells(&d.Spec.Template, d.Spec.Selector)...)
 			},
 		},
-		Status: &kind.Status[*appsv1.Deployment]{Validate: validateDeploymentStatus},
+		Status: &kind.Status[*appsv1.Deployment]{
+			// Unlike annotations, labels are not for whoever writes the status.
+			Prepare:     func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
+			ResetFields: []string{"spec", "metadata.labels"},
+			Validate:    validateDeploymentStatus,
+		},
 		Scale: &kind.Scale[*appsv1.Deployment]{
 			Replicas:       func(d *appsv1.Deployment) int32 { return valueOr(d.Spec.Replicas, 0) },
 			SetReplicas:    func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n },

@@ -34,10 +34,10 @@ func StatefulSets() kind.Declaration {
 		// Its pods' hostnames begin with the name.
 		Name: apivalidation.NameIsDNSLabel,
 		Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
-			return validateStatefulSetSpec(&s.Spec, nil)
+			return validateStatefulSetSpec(&s.Spec, nil, tolerated{})
 		},
 		ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-			return append(validateStatefulSetSpec(&s.Spec, &old.Spec), validateStatefulSetChange(&s.Spec, &old.Spec)...)
+			return append(validateStatefulSetSpec(&s.Spec, &old.Spec, toleratedIn(&old.Spec)), validateStatefulSetChange(&s.Spec, &old.Spec)...)
 		},
 		Warnings:   statefulSetWarnings,
 		Generation: true,
@@ -106,7 +106,21 @@ func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
 	rolling.MaxUnavailable = nil
 }
 
-func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec) field.ErrorList {
+// tolerated are the parts of a stored set that are not judged again: they are from before there was a rule.
+type tolerated struct {
+	// serviceName cannot be changed, whatever it is.
+	serviceName bool
+	// templates are those of pods and claims.
+	templates bool
+}
+
+func toleratedIn(old *appsv1.StatefulSetSpec) tolerated {
+	t := tolerated{serviceName: true}
+	t.templates = len(validateStatefulSetSpec(old, old, t)) > 0
+	return t
+}
+
+func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) field.ErrorList {
 	var errs field.ErrorList
 	switch spec.PodManagementPolicy {
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
@@ -126,36 +140,32 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec) field.ErrorList 
 	if spec.Ordinals != nil {
 		errs = append(errs, rules.ValidateCounters(specPath, rules.Counter{Field: "ordinals.start", Value: int64(spec.Ordinals.Start)})...)
 	}
-	// An old name may be a bad one: it cannot be changed.
-	if name := spec.ServiceName; name != "" && (old == nil || old.ServiceName != name) {
+	if name := spec.ServiceName; name != "" && !t.serviceName {
 		for _, msg := range apivalidation.NameIsDNSLabel(name, false) {
 			errs = append(errs, field.Invalid(specPath.Child("serviceName"), name, msg))
 		}
 	}
-	if old == nil || !equality.Semantic.DeepEqual(spec.VolumeClaimTemplates, old.VolumeClaimTemplates) {
+	if !t.templates {
 		errs = append(errs, validateClaimTemplates(spec.VolumeClaimTemplates)...)
 	}
 
 	selector, selectorErrs := validateSelector(spec.Selector)
 	errs = append(errs, selectorErrs...)
-	if selector == nil {
-		return errs
+	if selector != nil {
+		if !selector.Empty() {
+			errs = append(errs, rules.ValidateTemplateLabels(selector, &spec.Template, templatePath)...)
+		}
+		if !t.templates {
+			errs = append(errs, validateStatefulTemplate(spec, old)...)
+		}
 	}
-	if !selector.Empty() {
-		errs = append(errs, rules.ValidateTemplateLabels(selector, &spec.Template, templatePath)...)
-	}
-	errs = append(errs, validateStatefulTemplate(spec, old)...)
 	return append(errs, rules.ValidateEverlasting(&spec.Template, templatePath)...)
 }
 
-// validateStatefulTemplate judges the template with the claims' volumes, which its containers may mount. Templates were not judged
-// once, so a bad one may stay as it is.
+// validateStatefulTemplate judges the template with the claims' volumes, which its containers may mount.
 func validateStatefulTemplate(spec, old *appsv1.StatefulSetSpec) field.ErrorList {
 	var oldTemplate *corev1.PodTemplateSpec
 	if old != nil {
-		if equality.Semantic.DeepEqual(spec.Template, old.Template) {
-			return nil
-		}
 		oldTemplate = withClaims(old)
 	}
 	tmpl := withClaims(spec)

@@ -88,6 +88,10 @@ func TestDeployments(t *testing.T) {
 	status := changed(k, deployment(), func(d *appsv1.Deployment) {
 		d.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, CollisionCount: new(int32(1))}
 	})
+	status.Labels = map[string]string{"of": "the status"}
+	if k.Status.Prepare(t.Context(), status, old); status.Labels != nil {
+		t.Errorf("labels changed with the status: %v", status.Labels)
+	}
 	expect(t, "status", k.Status.Validate(t.Context(), status, old),
 		"status.readyReplicas FieldValueInvalid", "status.collisionCount FieldValueInvalid")
 }
@@ -122,12 +126,37 @@ func TestStatefulSets(t *testing.T) {
 	expect(t, "what was stored before there was a rule", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.Replicas, s.Spec.RevisionHistoryLimit = new(int32(5)), new(int32(-1))
 	}), old))
+	valid := changed(k, statefulSet(), func(*appsv1.StatefulSet) {})
+	expect(t, "fixed field, and wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+		s.Spec.ServiceName = "Not_A_Label"
+	}), valid), "spec FieldValueForbidden")
+	expect(t, "template that becomes wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+		s.Spec.Template.Spec.Containers[0].Image = ""
+	}), valid), "spec.template.spec.containers[0].image FieldValueRequired")
 	expect(t, "fixed field", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	}), old), "spec FieldValueForbidden")
 	if n := len(k.Warnings(t.Context(), changed(k, statefulSet(), func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) }), nil)); n != 1 {
 		t.Errorf("%d warnings of a negative revisionHistoryLimit, want 1", n)
 	}
+}
+
+func TestControllerRevisions(t *testing.T) {
+	t.Parallel()
+	k := ControllerRevisions().(*kind.Kind[*appsv1.ControllerRevision])
+	revision := func(data string) *appsv1.ControllerRevision {
+		r := &appsv1.ControllerRevision{}
+		if data != "" {
+			r.Data.Raw = []byte(data)
+		}
+		return r
+	}
+	for data, want := range map[string][]string{
+		`{"a":1}`: nil, "": {"data FieldValueRequired"}, "[]": {"data FieldValueRequired"}, "}": {"data FieldValueInvalid"},
+	} {
+		expect(t, data, k.Validate(t.Context(), revision(data)), want...)
+	}
+	expect(t, "removed", k.ValidateUpdate(t.Context(), revision(""), revision("{}")), "data FieldValueInvalid")
 }
 
 func TestDaemonSetTemplateGeneration(t *testing.T) {

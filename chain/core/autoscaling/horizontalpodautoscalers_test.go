@@ -43,6 +43,14 @@ func TestValidation(t *testing.T) {
 				Target: autoscalingv2.MetricTarget{Type: "Value", Value: quantity("1"), AverageValue: quantity("-1")}}}}
 		}, []string{"spec.metrics[0].external.metric.name FieldValueRequired", "spec.metrics[0].external.target.averageValue FieldValueInvalid",
 			"spec.metrics[0].external.target.value FieldValueForbidden"}},
+		"container resource": {func(a *autoscalingv2.HorizontalPodAutoscaler) {
+			a.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: "ContainerResource", ContainerResource: &autoscalingv2.ContainerResourceMetricSource{
+				Name: "disk", Container: "C", Target: autoscalingv2.MetricTarget{Type: "Utilization", AverageUtilization: new(int32(5))}}}}
+		}, []string{"spec.metrics[0].containerResource.container FieldValueInvalid", "spec.metrics[0].containerResource.name FieldValueInvalid"}},
+		"pods, below zero": {func(a *autoscalingv2.HorizontalPodAutoscaler) {
+			a.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: "Pods", Pods: &autoscalingv2.PodsMetricSource{Metric: autoscalingv2.MetricIdentifier{Name: "m"},
+				Target: autoscalingv2.MetricTarget{Type: "AverageValue", AverageValue: quantity("-1")}}}}
+		}, []string{"spec.metrics[0].pods.target.averageValue FieldValueInvalid"}},
 		"type without source": {func(a *autoscalingv2.HorizontalPodAutoscaler) {
 			a.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: "Object"}}
 		},

@@ -201,8 +201,8 @@ func validateExternal(s *autoscalingv2.ExternalMetricSource, path *field.Path) f
 func validatePods(s *autoscalingv2.PodsMetricSource, path *field.Path) field.ErrorList {
 	errs := validateSegment(s.Metric.Name, path.Child("metric", "name"))
 	errs = append(errs, validateTarget(s.Target, path.Child("target"))...)
-	if s.Target.AverageValue == nil || s.Target.AverageValue.Sign() != 1 {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"), "say which value, more than 0, pods should have on average"))
+	if s.Target.AverageValue == nil {
+		errs = append(errs, field.Required(path.Child("target", "averageValue"), "say which value pods should have on average"))
 	}
 	return errs
 }
@@ -224,6 +224,9 @@ func validateResource(name string, target autoscalingv2.MetricTarget, path *fiel
 
 func validateContainerResource(s *autoscalingv2.ContainerResourceMetricSource, path *field.Path) field.ErrorList {
 	errs := validateResource(string(s.Name), s.Target, path)
+	if s.Name != "" {
+		errs = append(errs, rules.ValidateContainerResourceName(s.Name, path.Child("name"))...)
+	}
 	if s.Container == "" {
 		return append(errs, field.Required(path.Child("container"), "name the container"))
 	}

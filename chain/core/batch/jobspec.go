@@ -212,7 +212,7 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 		errs = append(errs, apivalidation.ValidateImmutableField(value, old, path.Child(name))...)
 	}
 	unchanged("selector", spec.Selector, old.Selector)
-	unchanged("template", &spec.Template, templateToKeep(&spec.Template, oldJob))
+	errs = append(errs, validateTemplateChange(&spec.Template, oldJob, path.Child("template"))...)
 	unchanged("completionMode", spec.CompletionMode, old.CompletionMode)
 	unchanged("podFailurePolicy", spec.PodFailurePolicy, old.PodFailurePolicy)
 	unchanged("backoffLimitPerIndex", spec.BackoffLimitPerIndex, old.BackoffLimitPerIndex)
@@ -221,37 +221,45 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 	return errs
 }
 
-// templateToKeep is the template that tmpl must equal: the old one, with whatever may be different taken from tmpl. Scheduling directives
-// and resources may, while the job is suspended and has no pods (KEP-2926, KEP-5440).
-func templateToKeep(tmpl *corev1.PodTemplateSpec, old *batchv1.Job) *corev1.PodTemplateSpec {
-	keep := &old.Spec.Template
+// validateTemplateChange refuses changes of the template but for scheduling directives and resources, which are free while the job is
+// suspended and has no pods (KEP-2926, KEP-5440).
+func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path) field.ErrorList {
 	idle := valueOr(old.Spec.Suspend, false) && old.Status.Active == 0 && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
 	if !idle {
-		return keep
+		return apivalidation.ValidateImmutableField(tmpl, &old.Spec.Template, path)
 	}
-	keep = keep.DeepCopy()
+	keep := old.Spec.Template.DeepCopy()
 	keep.Labels, keep.Annotations = tmpl.Labels, tmpl.Annotations
-	keep.Spec.NodeSelector, keep.Spec.Tolerations, keep.Spec.SchedulingGates = tmpl.Spec.NodeSelector, tmpl.Spec.Tolerations, tmpl.Spec.SchedulingGates
-	switch affinity := tmpl.Spec.Affinity; {
-	case affinity != nil && keep.Spec.Affinity == nil:
-		keep.Spec.Affinity = &corev1.Affinity{NodeAffinity: affinity.NodeAffinity}
-	case affinity != nil:
-		keep.Spec.Affinity.NodeAffinity = affinity.NodeAffinity
-	case keep.Spec.Affinity != nil:
-		keep.Spec.Affinity.NodeAffinity = nil
-		if *keep.Spec.Affinity == (corev1.Affinity{}) {
-			keep.Spec.Affinity = nil
-		}
-	}
+	errs := apivalidation.ValidateImmutableField(tmpl.ObjectMeta, keep.ObjectMeta, path)
+	keepScheduling(&keep.Spec, &tmpl.Spec)
 	keepResources(keep.Spec.Containers, tmpl.Spec.Containers)
 	keepResources(keep.Spec.InitContainers, tmpl.Spec.InitContainers)
-	return keep
+	return append(errs, apivalidation.ValidateImmutableField(tmpl.Spec, keep.Spec, path.Child("spec"))...)
+}
+
+// keepScheduling takes from spec what says where and when pods are scheduled.
+func keepScheduling(keep, spec *corev1.PodSpec) {
+	keep.NodeSelector, keep.Tolerations, keep.SchedulingGates = spec.NodeSelector, spec.Tolerations, spec.SchedulingGates
+	switch affinity := spec.Affinity; {
+	case affinity != nil && keep.Affinity == nil:
+		keep.Affinity = &corev1.Affinity{NodeAffinity: affinity.NodeAffinity}
+	case affinity != nil:
+		keep.Affinity.NodeAffinity = affinity.NodeAffinity
+	case keep.Affinity != nil:
+		keep.Affinity.NodeAffinity = nil
+		if *keep.Affinity == (corev1.Affinity{}) {
+			keep.Affinity = nil
+		}
+	}
 }
 
 func keepResources(keep, containers []corev1.Container) {
-	for i := range min(len(keep), len(containers)) {
+	if len(keep) != len(containers) {
+		return
+	}
+	for i := range keep {
 		if keep[i].Name == containers[i].Name {
-			keep[i].Resources.Limits, keep[i].Resources.Requests = containers[i].Resources.Limits, containers[i].Resources.Requests
+			keep[i].Resources = containers[i].Resources
 		}
 	}
 }

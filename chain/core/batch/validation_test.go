@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -98,7 +99,10 @@ func TestChangedJobs(t *testing.T) {
 		"scheduling of a suspended job": {suspended, schedule, nil},
 		"with pods":                     {busy, schedule, []string{"spec.template FieldValueInvalid"}},
 		"image of a suspended job": {suspended, func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "j" },
-			[]string{"spec.template FieldValueInvalid"}},
+			[]string{"spec.template.spec FieldValueInvalid"}},
+		"resources of a suspended job": {suspended, func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		}, nil},
 		"completions": {job(t, nil), func(j *batchv1.Job) { j.Spec.Completions = new(int32(9)) }, []string{"spec.completions FieldValueInvalid"}},
 		"elastic, alone": {job(t, indexed(3)), func(j *batchv1.Job) { j.Spec.Completions = new(int32(9)) },
 			[]string{"spec.completions FieldValueInvalid"}},

@@ -35,7 +35,8 @@ func CertificateSigningRequests() kind.Declaration {
 				keepDecision(r, old)
 				stampConditions(r, old)
 			},
-			Validate: func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, certificate) },
+			Validate:    func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, certificate) },
+			ResetFields: []string{"spec", "status.conditions"},
 		},
 		Subresources: []kind.Subresource[T]{{
 			Name: "approval",

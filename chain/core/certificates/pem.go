@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 const (
@@ -16,6 +17,7 @@ const (
 var (
 	errNoRequest     = errors.New("must be a PEM block of type " + requestBlock)
 	errNoCertificate = errors.New("must have at least one PEM block of type " + certificateBlock)
+	errNoAuthority   = errors.New("each PEM block must be the certificate of one certificate authority")
 	errHeaders       = errors.New("PEM blocks must have no headers")
 )
 
@@ -24,12 +26,15 @@ func parseRequest(data []byte) error {
 	if block == nil || block.Type != requestBlock {
 		return errNoRequest
 	}
-	_, err := x509.ParseCertificateRequest(block.Bytes)
-	return err
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return err
+	}
+	return request.CheckSignature()
 }
 
-// parseCertificates wants PEM blocks of certificates and nothing else but text around them. distinct refuses one that is there twice.
-func parseCertificates(data []byte, distinct bool) error {
+// parseCertificates wants PEM blocks of certificates and nothing else but text around them. Trust anchors are of authorities, each once.
+func parseCertificates(data []byte, anchors bool) error {
 	var seen [][]byte
 	for {
 		var block *pem.Block
@@ -49,8 +54,11 @@ func parseCertificates(data []byte, distinct bool) error {
 		if len(certificates) == 0 {
 			return errNoCertificate
 		}
-		for _, other := range seen {
-			if distinct && bytes.Equal(other, block.Bytes) {
+		if anchors {
+			if len(certificates) > 1 || !certificates[0].IsCA || !certificates[0].BasicConstraintsValid {
+				return errNoAuthority
+			}
+			if slices.ContainsFunc(seen, func(other []byte) bool { return bytes.Equal(other, block.Bytes) }) {
 				return errors.New("the same certificate is there twice")
 			}
 		}

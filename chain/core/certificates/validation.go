@@ -90,9 +90,10 @@ func validateRequest(r *certificatesv1.CertificateSigningRequest, t tolerated) f
 
 func validateConditions(r *certificatesv1.CertificateSigningRequest, t tolerated) field.ErrorList {
 	var errs field.ErrorList
+	path := field.NewPath("status", "conditions")
 	seen := sets.New[certificatesv1.RequestConditionType]()
 	for i, c := range r.Status.Conditions {
-		at := field.NewPath("status", "conditions").Index(i)
+		at := path.Index(i)
 		if c.Type == "" && !t.emptyTypes {
 			errs = append(errs, field.Required(at.Child("type"), ""))
 		}
@@ -113,7 +114,7 @@ func validateConditions(r *certificatesv1.CertificateSigningRequest, t tolerated
 			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, sets.List(statuses)))
 		}
 		if opposite != "" && seen.Has(opposite) && !t.bothDecisions {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "a request is either approved or denied"))
+			errs = append(errs, field.Invalid(path, c.Type, "a request is either approved or denied"))
 		}
 		if seen.Has(c.Type) && !t.duplicateTypes {
 			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))

@@ -36,7 +36,7 @@ func causes(errs field.ErrorList) []string {
 }
 
 // material is a request for a certificate and a certificate, both in PEM.
-func material(t *testing.T) (signingRequest, issued []byte) {
+func material(t *testing.T, authority bool) (signingRequest, issued []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -46,7 +46,7 @@ func material(t *testing.T) (signingRequest, issued []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: authority, BasicConstraintsValid: true}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,10 @@ func condition(t certificatesv1.RequestConditionType, status corev1.ConditionSta
 func TestCertificateSigningRequests(t *testing.T) {
 	t.Parallel()
 	k := CertificateSigningRequests().(*kind.Kind[*csr])
-	signingRequest, issued := material(t)
+	signingRequest, issued := material(t, false)
+	der, _ := pem.Decode(signingRequest)
+	der.Bytes[len(der.Bytes)-1]++
+	forged := pem.EncodeToMemory(der)
 	valid := &csr{
 		ObjectMeta: metav1.ObjectMeta{Name: "x"},
 		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: signingRequest, SignerName: "example.com/a", Usages: []certificatesv1.KeyUsage{"client auth"}},
@@ -84,12 +87,13 @@ func TestCertificateSigningRequests(t *testing.T) {
 		{"signer without path", nil, "", func(r *csr) { r.Spec.SignerName = "example.com" }, []string{"spec.signerName Invalid"}},
 		{"long signer", nil, "", func(r *csr) { r.Spec.SignerName = "a.b/" + strings.Repeat("a.", 300) + "a" }, []string{"spec.signerName TooLong"}},
 		{"brief", nil, "", func(r *csr) { r.Spec.ExpirationSeconds = ptr.To[int32](599) }, []string{"spec.expirationSeconds Invalid"}},
+		{"forged", nil, "", func(r *csr) { r.Spec.Request = forged }, []string{"spec.request Invalid"}},
 		{"not a request", nil, "", func(r *csr) { r.Spec.Request = issued }, []string{"spec.request Invalid"}},
 
 		{"approve", valid, "approval", func(r *csr) { r.Status = decided.Status }, nil},
 		{"approve and deny", decided, "approval", func(r *csr) {
 			r.Status.Conditions = append(r.Status.Conditions, condition("Denied", "True"))
-		}, []string{"status.conditions[1].type Invalid"}},
+		}, []string{"status.conditions Invalid"}},
 		{"take approval back", decided, "approval", func(r *csr) { r.Status.Conditions = nil }, []string{"status.conditions Forbidden"}},
 		{"approve twice", valid, "approval", func(r *csr) {
 			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{condition("Approved", "True"), condition("Approved", ""), condition("", "x")}
@@ -142,7 +146,9 @@ func TestRequestorIsStamped(t *testing.T) {
 
 func TestClusterTrustBundles(t *testing.T) {
 	t.Parallel()
-	_, issued := material(t)
+	k := ClusterTrustBundles().(*kind.Kind[*certificatesv1beta1.ClusterTrustBundle])
+	_, issued := material(t, true)
+	_, leaf := material(t, false)
 	for _, test := range []struct {
 		name, signer, bundle string
 		want                 []string
@@ -152,13 +158,19 @@ func TestClusterTrustBundles(t *testing.T) {
 		{"b", "example.com/a", string(issued), []string{"metadata.name Invalid"}},
 		{"a:b", "", string(issued), []string{"metadata.name Invalid"}},
 		{"a", "", string(issued) + string(issued), []string{"spec.trustBundle Invalid"}},
+		{"a", "", string(leaf), []string{"spec.trustBundle Invalid"}},
 		{"a", "", "", []string{"spec.trustBundle Invalid"}},
 		{"a", "", strings.Repeat("a", maxTrustBundle+1), []string{"spec.trustBundle TooLong"}},
 	} {
 		b := &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: test.name}}
 		b.Spec.SignerName, b.Spec.TrustBundle = test.signer, test.bundle
-		if got := causes(validateTrustBundle(b)); !slices.Equal(got, test.want) {
+		if got := causes(k.Validate(t.Context(), b)); !slices.Equal(got, test.want) {
 			t.Errorf("%s of %q: got %q, want %q", test.name, test.signer, got, test.want)
 		}
+	}
+	old := &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	old.Spec.TrustBundle = string(leaf)
+	if got := causes(k.ValidateUpdate(t.Context(), old.DeepCopy(), old)); got != nil {
+		t.Errorf("a bundle that stays as it was stored: got %q", got)
 	}
 }

@@ -1,6 +1,7 @@
 package flowcontrol
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -9,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 )
@@ -41,6 +44,7 @@ func FlowSchemas() kind.Declaration {
 		},
 		Validate:   validateFlowSchema,
 		Generation: true,
+		Wrap:       func(s *kind.Storage) rest.Storage { return schemaStorage{s} },
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, f, old T) { metav1.ResetObjectMetaForStatus(f, old) },
 			ResetFields: []string{"metadata", "spec"},
@@ -72,6 +76,21 @@ func FlowSchemas() kind.Declaration {
 			},
 		},
 	}
+}
+
+// schemaStorage lists schemas in tables in the order in which requests are matched against them.
+type schemaStorage struct{ *kind.Storage }
+
+func (s schemaStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	if in, ok := obj.(*flowcontrolv1.FlowSchemaList); ok {
+		list := *in
+		list.Items = slices.Clone(in.Items)
+		slices.SortFunc(list.Items, func(a, b flowcontrolv1.FlowSchema) int {
+			return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+		})
+		obj = &list
+	}
+	return s.Storage.ConvertToTable(ctx, obj, options)
 }
 
 func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {

@@ -55,7 +55,21 @@ func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.Error
 	if s := c.Scheduling; s != nil {
 		path := field.NewPath("scheduling")
 		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
-		errs = append(errs, podspec.ValidateTolerations(s.Tolerations, path.Child("tolerations"))...)
+		errs = append(errs, validateTolerations(s.Tolerations, path.Child("tolerations"))...)
+	}
+	return errs
+}
+
+// validateTolerations wants each toleration once: they are a map to server-side apply.
+func validateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
+	errs := podspec.ValidateTolerations(list, path)
+	seen := map[corev1.Toleration]bool{}
+	for i, t := range list {
+		t.TolerationSeconds = nil
+		if seen[t] {
+			errs = append(errs, field.Duplicate(path.Index(i), t))
+		}
+		seen[t] = true
 	}
 	return errs
 }

@@ -22,6 +22,9 @@ func TestRuntimeClasses(t *testing.T) {
 		"bad key": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"a b": ""}}}, "scheduling.nodeSelector FieldValueInvalid"},
 		"toleration": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Operator: "Equal"}}}},
 			"scheduling.tolerations[0].operator FieldValueInvalid"},
+		"same toleration, for other times": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{
+			{Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(1))}, {Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(2))}}}},
+			"scheduling.tolerations[1] FieldValueDuplicate"},
 	} {
 		got := ""
 		for _, err := range k.ValidateUpdate(t.Context(), &c.class, old) {

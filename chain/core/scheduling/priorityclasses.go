@@ -2,13 +2,18 @@ package scheduling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 )
@@ -54,6 +59,7 @@ func PriorityClasses() kind.Declaration {
 			}
 			return errs
 		},
+		Wrap: func(s *kind.Storage) rest.Storage { return classStorage{s} },
 		Table: kind.Table[*schedulingv1.PriorityClass]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -71,6 +77,19 @@ func PriorityClasses() kind.Declaration {
 			},
 		},
 	}
+}
+
+// classStorage keeps the system's classes from being deleted.
+type classStorage struct{ *kind.Storage }
+
+func (s classStorage) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+	for _, c := range SystemClasses() {
+		if c.Name == name {
+			return nil, false, apierrors.NewForbidden(s.DefaultQualifiedResource, name, errors.New("the system cannot do without this class"))
+		}
+	}
+	return s.Storage.Delete(ctx, name, validate, options)
 }
 
 func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList {
