@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -113,7 +112,8 @@ func warnOfOrphans(ctx context.Context, options *metav1.DeleteOptions) {
 func defaultJob(j *batchv1.Job) {
 	podspec.SetDefaults(&j.Spec.Template.Spec)
 	if len(j.Labels) == 0 && len(j.Spec.Template.Labels) > 0 {
-		j.Labels = maps.Clone(j.Spec.Template.Labels)
+		// The same map, as in kube-apiserver: what prepareJob adds to the one is in the other.
+		j.Labels = j.Spec.Template.Labels
 	}
 
 	spec := &j.Spec

@@ -47,6 +47,15 @@ func expect(t *testing.T, name string, errs field.ErrorList, want ...string) {
 	}
 }
 
+// TestJobsAreLabelledAsTheirPods creates jobs that have no labels of their own.
+func TestJobsAreLabelledAsTheirPods(t *testing.T) {
+	t.Parallel()
+	j := job(t, func(j *batchv1.Job) { j.Spec.Template.Labels = map[string]string{"a": "b"} })
+	if want := 1 + len(podLabels(j)); len(j.Labels) != want || len(j.Spec.Template.Labels) != want {
+		t.Errorf("got %v for pods with %v, want %d labels each", j.Labels, j.Spec.Template.Labels, want)
+	}
+}
+
 func TestNewJobs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
