@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 // maxTrustBundle bounds a trust bundle, in bytes: it must fit into an etcd request.
@@ -57,7 +58,7 @@ func validateSigner(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
 	var errs field.ErrorList
 	at, name := field.NewPath("metadata", "name"), b.Name
 	if signer := b.Spec.SignerName; signer != "" {
-		errs = append(errs, validateSignerName(signer, field.NewPath("spec", "signerName"))...)
+		errs = append(errs, rules.ValidateSignerName(signer, field.NewPath("spec", "signerName"))...)
 		prefix := strings.ReplaceAll(signer, "/", ":") + ":"
 		if !strings.HasPrefix(name, prefix) {
 			errs = append(errs, field.Invalid(at, name, "must begin with "+prefix+", after the signer"))

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 const (
@@ -74,7 +76,7 @@ func validateRequest(r *certificatesv1.CertificateSigningRequest, t tolerated) f
 	if !t.legacySigner && r.Spec.SignerName == legacySigner {
 		errs = append(errs, field.Invalid(at.Child("signerName"), r.Spec.SignerName, "was a signer of v1beta1 only"))
 	} else {
-		errs = append(errs, validateSignerName(r.Spec.SignerName, at.Child("signerName"))...)
+		errs = append(errs, rules.ValidateSignerName(r.Spec.SignerName, at.Child("signerName"))...)
 	}
 	if s := r.Spec.ExpirationSeconds; s != nil && *s < minExpirationSeconds {
 		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be %d (ten minutes) at least", minExpirationSeconds)))

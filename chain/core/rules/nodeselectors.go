@@ -92,14 +92,11 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 
 // deprecatedNodeLabels are labels of nodes that have a successor.
 var deprecatedNodeLabels = map[string]string{
-	corev1.LabelFailureDomainBetaRegion:             "deprecated since v1.17, replaced by " + corev1.LabelTopologyRegion,
-	corev1.LabelFailureDomainBetaZone:               "deprecated since v1.17, replaced by " + corev1.LabelTopologyZone,
-	corev1.LabelInstanceType:                        "deprecated since v1.17, replaced by " + corev1.LabelInstanceTypeStable,
-	"beta.kubernetes.io/arch":                       "deprecated since v1.14, replaced by " + corev1.LabelArchStable,
-	"beta.kubernetes.io/os":                         "deprecated since v1.14, replaced by " + corev1.LabelOSStable,
-	"app.kubernetes.io/created-by":                  "deprecated since v1.9",
-	"scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22, replaced by taints and tolerations",
-	"node-role.kubernetes.io/master":                "replaced by node-role.kubernetes.io/control-plane",
+	corev1.LabelFailureDomainBetaRegion: "deprecated since v1.17, replaced by " + corev1.LabelTopologyRegion,
+	corev1.LabelFailureDomainBetaZone:   "deprecated since v1.17, replaced by " + corev1.LabelTopologyZone,
+	corev1.LabelInstanceType:            "deprecated since v1.17, replaced by " + corev1.LabelInstanceTypeStable,
+	"beta.kubernetes.io/arch":           "deprecated since v1.14, replaced by " + corev1.LabelArchStable,
+	"beta.kubernetes.io/os":             "deprecated since v1.14, replaced by " + corev1.LabelOSStable,
 }
 
 // DeprecatedNodeLabel says what is wrong with a label key of nodes that has had its day; ok is false for others.

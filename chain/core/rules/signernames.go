@@ -1,4 +1,4 @@
-package certificates
+package rules
 
 import (
 	"strings"
@@ -10,8 +10,8 @@ import (
 // maxSignerName leaves room for a DNS label and a separator beside two subdomains.
 const maxSignerName = 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2
 
-// validateSignerName wants a name such as "example.com/signer".
-func validateSignerName(name string, at *field.Path) field.ErrorList {
+// ValidateSignerName wants the name of a certificate signer such as "example.com/signer".
+func ValidateSignerName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
 	}
