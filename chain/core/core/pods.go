@@ -35,7 +35,7 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 		PrepareUpdate:  preparePodUpdate,
 		Validate:       validatePod,
 		ValidateUpdate: validatePodUpdate,
-		Warnings:       func(_ context.Context, p, old *corev1.Pod) []string { return podspec.PodWarnings(p, old) },
+		Warnings:       podWarnings,
 		Generation:     true,
 		Fields: map[string]func(*corev1.Pod) string{
 			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
@@ -54,14 +54,12 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 		Status: &kind.Status[*corev1.Pod]{
 			Prepare:     preparePodStatus,
 			Validate:    validatePodStatus,
+			Warnings:    podStatusWarnings,
 			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
 		},
 		Subresources: []kind.Subresource[*corev1.Pod]{
 			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
-			{
-				Name: "resize", Prepare: prepareResize, Validate: validateResize,
-				Warnings: func(_ context.Context, p, old *corev1.Pod) []string { return podspec.PodWarnings(p, old) },
-			},
+			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
 			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
 			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
 			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
@@ -96,6 +94,14 @@ func podIP(p *corev1.Pod) string { return p.Status.PodIP }
 func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p, podspec.PodOptionsFor(p, nil))
 	return append(errs, podspec.ValidateNewPod(p)...)
+}
+
+// podWarnings are for those who make pods; what is wrong with a pod that is there has been said.
+func podWarnings(_ context.Context, p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil
+	}
+	return podspec.PodWarnings(p)
 }
 
 // podGracePeriod waits for the kubelet to stop a pod, unless it never started it or has already done so.

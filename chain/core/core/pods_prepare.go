@@ -2,21 +2,24 @@ package core
 
 import (
 	"context"
-	"strings"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/kinproc/kinproc/chain/core/podspec"
 )
 
-func preparePod(_ context.Context, p *corev1.Pod) {
+func preparePod(ctx context.Context, p *corev1.Pod) {
 	podspec.SyncServiceAccount(&p.Spec)
 	podspec.DropDisabledSpecFields(&p.Spec, nil)
+	podspec.SetPodResources(&p.Spec)
 	fixGracePeriod(p)
 	mergeLabelKeys(p)
-	copyAppArmorAnnotations(p)
+	copyAppArmorAnnotations(ctx, p)
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podQOS(p)}
 	if len(p.Spec.SchedulingGates) > 0 {
 		setPodCondition(&p.Status, corev1.PodCondition{
@@ -31,6 +34,7 @@ func preparePod(_ context.Context, p *corev1.Pod) {
 func preparePodUpdate(_ context.Context, p, old *corev1.Pod) {
 	podspec.SyncServiceAccount(&p.Spec)
 	podspec.DropDisabledSpecFields(&p.Spec, &old.Spec)
+	podspec.KeepPodResources(&p.Spec, &old.Spec)
 	fixGracePeriod(p)
 }
 
@@ -77,39 +81,36 @@ func mergeLabelKeys(p *corev1.Pod) {
 	}
 }
 
-// copyAppArmorAnnotations turns the profiles that clients still write into annotations into fields.
-func copyAppArmorAnnotations(p *corev1.Pod) {
+// copyAppArmorAnnotations turns the profiles that clients still write into annotations into fields, and tells them not to.
+func copyAppArmorAnnotations(ctx context.Context, p *corev1.Pod) {
 	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
 		return
+	}
+	var ofPod *corev1.AppArmorProfile
+	if p.Spec.SecurityContext != nil {
+		ofPod = p.Spec.SecurityContext.AppArmorProfile
 	}
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
 			c := &list[i]
-			value, ok := p.Annotations[corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
+			key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+			value, ok := p.Annotations[key]
 			if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 				continue
 			}
-			if profile := appArmorProfile(value); profile != nil {
+			profile := podspec.AppArmorFromAnnotation(value)
+			if profile != nil && equality.Semantic.DeepEqual(profile, ofPod) {
+				continue
+			}
+			if profile != nil {
 				if c.SecurityContext == nil {
 					c.SecurityContext = &corev1.SecurityContext{}
 				}
 				c.SecurityContext.AppArmorProfile = profile
 			}
+			warning.AddWarning(ctx, "", fmt.Sprintf("metadata.annotations[%s]: deprecated since v1.30; set appArmorProfile of the security context", key))
 		}
 	}
-}
-
-func appArmorProfile(annotation string) *corev1.AppArmorProfile {
-	if name, ok := strings.CutPrefix(annotation, corev1.DeprecatedAppArmorBetaProfileNamePrefix); ok && name != "" {
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
-	}
-	switch annotation {
-	case corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
-	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
-		return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}
-	}
-	return nil
 }
 
 // podQOS is the pod's quality of service, by which nodes that run out of memory choose whom to stop: Guaranteed when every container

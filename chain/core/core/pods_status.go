@@ -21,9 +21,73 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	if p.Status.QOSClass == "" {
 		p.Status.QOSClass = old.Status.QOSClass
 	}
-	if p.Status.ObservedGeneration == 0 {
-		p.Status.ObservedGeneration = old.Status.ObservedGeneration
+	keepObservedGenerations(&p.Status, &old.Status)
+	dropDisabledStatusFields(&p.Status, &old.Status)
+}
+
+// keepObservedGenerations keeps what kubelets that do not know of generations leave out.
+func keepObservedGenerations(s, old *corev1.PodStatus) {
+	keep := func(is *int64, was int64) {
+		if *is == 0 {
+			*is = was
+		}
 	}
+	keep(&s.ObservedGeneration, old.ObservedGeneration)
+	// There may be several conditions of one type.
+	was := map[corev1.PodConditionType][]int64{}
+	for _, c := range old.Conditions {
+		was[c.Type] = append(was[c.Type], c.ObservedGeneration)
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if list := was[c.Type]; len(list) > 0 {
+			keep(&c.ObservedGeneration, list[0])
+			was[c.Type] = list[1:]
+		}
+	}
+}
+
+// dropDisabledStatusFields clears the fields of features that are off by default in Kubernetes 1.37, unless they are in use.
+func dropDisabledStatusFields(s, old *corev1.PodStatus) {
+	if len(old.NodeAllocatableResourceClaimStatuses) == 0 {
+		s.NodeAllocatableResourceClaimStatuses = nil
+	}
+	if len(old.VolumeHealth) == 0 {
+		s.VolumeHealth = nil
+	}
+	if slices.ContainsFunc(containerStatuses(old), func(c *corev1.ContainerStatus) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil && m.VolumeStatus.Image != nil })
+	}) {
+		return
+	}
+	for _, c := range containerStatuses(s) {
+		for i := range c.VolumeMounts {
+			c.VolumeMounts[i].VolumeStatus = nil
+		}
+	}
+}
+
+func containerStatuses(s *corev1.PodStatus) []*corev1.ContainerStatus {
+	var all []*corev1.ContainerStatus
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// podStatusWarnings are about addresses that not everybody reads alike.
+func podStatusWarnings(_ context.Context, p, _ *corev1.Pod) []string {
+	path := field.NewPath("status")
+	var warnings []string
+	for i, ip := range p.Status.PodIPs {
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("podIPs").Index(i).Child("ip"), ip.IP)...)
+	}
+	for i, ip := range p.Status.HostIPs {
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("hostIPs").Index(i).Child("ip"), ip.IP)...)
+	}
+	return warnings
 }
 
 func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
@@ -33,15 +97,20 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validatePodAddresses(p, old, path)...)
 	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
 		errs = append(errs, invalidName(path.Child("nominatedNodeName"), name)...)
+		if old.Spec.NodeName != "" {
+			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"), "the pod is on a node already"))
+		}
 	}
 	if p.Status.ObservedGeneration < 0 {
 		errs = append(errs, field.Invalid(path.Child("observedGeneration"), p.Status.ObservedGeneration, "must not be negative"))
 	}
-	if old.Status.QOSClass != "" && p.Status.QOSClass != old.Status.QOSClass {
+	if p.Status.QOSClass != old.Status.QOSClass {
 		errs = append(errs, field.Invalid(path.Child("qosClass"), p.Status.QOSClass, "follows from the spec and never changes"))
 	}
-	errs = append(errs, validateTransitions(p, old.Status.ContainerStatuses, p.Status.ContainerStatuses, p.Spec.Containers, path.Child("containerStatuses"))...)
-	errs = append(errs, validateTransitions(p, old.Status.InitContainerStatuses, p.Status.InitContainerStatuses, p.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	// What may start again is up to the spec of the pod that is stored.
+	errs = append(errs, validateTransitions(old, old.Status.ContainerStatuses, p.Status.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, validateTransitions(old, old.Status.InitContainerStatuses, p.Status.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	errs = append(errs, validateTransitions(nil, old.Status.EphemeralContainerStatuses, p.Status.EphemeralContainerStatuses, nil, path.Child("ephemeralContainerStatuses"))...)
 	for name, list := range map[string][]corev1.ContainerStatus{
 		"containerStatuses":          p.Status.ContainerStatuses,
 		"initContainerStatuses":      p.Status.InitContainerStatuses,
@@ -49,6 +118,14 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	} {
 		errs = append(errs, validateContainerUsers(p, list, path.Child(name))...)
 	}
+	errs = append(errs, validateAllocated(p.Status.ContainerStatuses, p.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, validateAllocated(p.Status.InitContainerStatuses, p.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	for i, s := range p.Status.EphemeralContainerStatuses {
+		if len(s.AllocatedResourcesStatus) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "ephemeral containers have no resources"))
+		}
+	}
+	errs = append(errs, validateExtendedClaim(p, path.Child("extendedResourceClaimStatus"))...)
 	return append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
 }
 
@@ -103,53 +180,74 @@ func validateAddresses(is, was []string, path *field.Path) field.ErrorList {
 	for i, ip := range is {
 		errs = append(errs, rules.IP(path.Index(i), ip, was)...)
 	}
-	if len(errs) > 0 || len(is) < 2 {
+	if len(is) < 2 {
 		return errs
 	}
-	if dual, err := netutils.IsDualStackIPStrings(is); err != nil || !dual || len(is) > 2 {
-		errs = append(errs, field.Invalid(path, is, "may have one address of each family"))
+	dual, err := netutils.IsDualStackIPStrings(is)
+	if err != nil {
+		errs = append(errs, field.InternalError(path, err))
 	}
-	for i, ip := range is {
-		if slices.Contains(is[:i], ip) {
-			errs = append(errs, field.Duplicate(path.Index(i), ip))
-		}
+	if !dual || len(is) > 2 {
+		errs = append(errs, field.Invalid(path, is, "may have one address of each family"))
 	}
 	return errs
 }
 
-// validateTransitions checks that a container that ended for good stays ended.
+// validateTransitions checks that a container that ended for good stays ended. Without a pod, all that end do so for good.
 func validateTransitions(p *corev1.Pod, was, is []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
+	if p != nil && restartsAll(p) {
+		return nil
+	}
 	var errs field.ErrorList
 	for i, old := range was {
 		if old.State.Terminated == nil || restarts(p, old, containers) {
 			continue
 		}
-		for _, s := range is {
-			if s.Name == old.Name && s.State.Terminated == nil {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "a container that ended does not start again"))
-			}
+		if slices.ContainsFunc(is, func(s corev1.ContainerStatus) bool { return s.Name == old.Name && s.State.Terminated == nil }) {
+			errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "a container that ended does not start again"))
 		}
 	}
 	return errs
 }
 
-// restarts says that the kubelet may start the ended container again.
+// restartsAll says that some container may make the whole pod start again (KEP-5532).
+func restartsAll(p *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+}
+
+// restarts says that the kubelet may start the ended container again: the first of its rules that knows the exit code decides, otherwise
+// its policy, otherwise that of the pod.
 func restarts(p *corev1.Pod, s corev1.ContainerStatus, containers []corev1.Container) bool {
-	failed := s.State.Terminated.ExitCode != 0
-	for _, c := range containers {
-		if c.Name != s.Name || c.RestartPolicy == nil {
-			continue
-		}
-		if len(c.RestartPolicyRules) > 0 || *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			return true
-		}
-		return *c.RestartPolicy == corev1.ContainerRestartPolicyOnFailure && failed
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
+	if i < 0 {
+		return false
 	}
-	switch p.Spec.RestartPolicy {
-	case corev1.RestartPolicyAlways:
+	c, code := containers[i], s.State.Terminated.ExitCode
+	policy := string(p.Spec.RestartPolicy)
+	if c.RestartPolicy != nil {
+		policy = string(*c.RestartPolicy)
+		for _, r := range c.RestartPolicyRules {
+			if r.ExitCodes == nil {
+				continue
+			}
+			listed := slices.Contains(r.ExitCodes.Values, code)
+			if listed == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+				if r.Action == corev1.ContainerRestartRuleActionRestart {
+					return true
+				}
+				break
+			}
+		}
+	}
+	switch policy {
+	case string(corev1.RestartPolicyAlways):
 		return true
-	case corev1.RestartPolicyOnFailure:
-		return failed
+	case string(corev1.RestartPolicyOnFailure):
+		return code != 0
 	}
 	return false
 }
@@ -195,7 +293,7 @@ func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 		}
 		seen.Insert(s.Name)
 		if s.ResourceClaimName != nil {
-			errs = append(errs, invalidName(at, *s.ResourceClaimName)...)
+			errs = append(errs, invalidName(path.Index(i).Child("resourceClaimName"), *s.ResourceClaimName)...)
 		}
 	}
 	return errs

@@ -62,7 +62,7 @@ func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.Error
 
 // validateTolerations wants each toleration once: they are a map to server-side apply.
 func validateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
-	errs := podspec.ValidateTolerations(list, path)
+	errs := podspec.ValidateTolerations(list, path, podspec.Options{})
 	seen := map[corev1.Toleration]bool{}
 	for i, t := range list {
 		t.TolerationSeconds = nil

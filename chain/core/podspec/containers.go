@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,14 +24,16 @@ func (v *validator) validateContainers(path *field.Path) field.ErrorList {
 	for i := range v.spec.Containers {
 		c, at := &v.spec.Containers[i], path.Index(i)
 		errs = append(errs, v.validateContainer(c, at)...)
-		if names.Has(c.Name) && c.Name != "" {
+		if v.opts.pod {
+			errs = append(errs, validateImageSpace(c, at)...)
+		}
+		if names.Has(c.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		}
 		names.Insert(c.Name)
 		errs = append(errs, validateRestart(c, at)...)
 		errs = append(errs, v.validateLifecycle(c.Lifecycle, at.Child("lifecycle"))...)
 		errs = append(errs, validateProbes(c, at)...)
-		errs = append(errs, v.validateResizePolicy(c.ResizePolicy, at.Child("resizePolicy"))...)
 	}
 	return append(errs, validateHostPorts(v.spec.Containers, path)...)
 }
@@ -46,16 +47,20 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 	for i := range v.spec.InitContainers {
 		c, at := &v.spec.InitContainers[i], path.Index(i)
 		errs = append(errs, v.validateContainer(c, at)...)
-		if names.Has(c.Name) && c.Name != "" {
-			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		if v.opts.pod {
+			errs = append(errs, validateImageSpace(c, at)...)
 		}
-		names.Insert(c.Name)
+		if names.Has(c.Name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		} else if c.Name != "" {
+			names.Insert(c.Name)
+		}
+		// Init containers run one after the other and may use the same ports. The index in the path is always 0, as kube-apiserver's is.
 		errs = append(errs, validateHostPorts(v.spec.InitContainers[i:i+1], path)...)
-		errs = append(errs, validateRestart(c, at)...)
+		errs = append(errs, validateInitRestart(c, at)...)
 		if isSidecar(c) {
 			errs = append(errs, v.validateLifecycle(c.Lifecycle, at.Child("lifecycle"))...)
 			errs = append(errs, validateProbes(c, at)...)
-			errs = append(errs, v.validateResizePolicy(c.ResizePolicy, at.Child("resizePolicy"))...)
 			continue
 		}
 		forbid := func(set bool, name string) {
@@ -67,8 +72,19 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 		forbid(c.LivenessProbe != nil, "livenessProbe")
 		forbid(c.ReadinessProbe != nil, "readinessProbe")
 		forbid(c.StartupProbe != nil, "startupProbe")
-		if len(c.ResizePolicy) > 0 {
-			errs = append(errs, field.Invalid(at.Child("resizePolicy"), c.ResizePolicy, "an init container that ends is not resized"))
+		if !v.opts.restartingInitContainers {
+			errs = append(errs, forbidResizeRestart(c, at.Child("resizePolicy"))...)
+		}
+	}
+	return errs
+}
+
+// forbidResizeRestart checks that an init container which ends is not restarted to be resized.
+func forbidResizeRestart(c *corev1.Container, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, p := range c.ResizePolicy {
+		if p.RestartPolicy == corev1.RestartContainer {
+			errs = append(errs, field.Invalid(path.Index(i).Child("restartPolicy"), p.RestartPolicy, "an init container that ends is not restarted"))
 		}
 	}
 	return errs
@@ -92,30 +108,23 @@ func (v *validator) validateEphemeralContainers(path *field.Path) field.ErrorLis
 		e, at := &v.spec.EphemeralContainers[i], path.Index(i)
 		c := (*corev1.Container)(&e.EphemeralContainerCommon)
 		errs = append(errs, v.validateContainer(c, at)...)
-		if names.Has(e.Name) && e.Name != "" {
+		errs = append(errs, validateImageSpace(c, at)...)
+		if names.Has(e.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), e.Name))
 		}
 		names.Insert(e.Name)
 		if e.TargetContainerName != "" && !targets.Has(e.TargetContainerName) {
 			errs = append(errs, field.NotFound(at.Child("targetContainerName"), e.TargetContainerName))
 		}
-		forbid := func(set bool, p *field.Path) {
-			if set {
-				errs = append(errs, field.Forbidden(p, "cannot be set for an ephemeral container"))
-			}
-		}
-		forbid(len(e.Ports) > 0, at.Child("ports"))
-		forbid(e.Resources.Limits != nil || e.Resources.Requests != nil || e.Resources.Claims != nil, at.Child("resources"))
-		forbid(len(e.ResizePolicy) > 0, at.Child("resizePolicy"))
-		forbid(e.RestartPolicy != nil, at.Child("restartPolicy"))
-		forbid(len(e.RestartPolicyRules) > 0, at.Child("restartPolicyRules"))
-		forbid(e.LivenessProbe != nil, at.Child("livenessProbe"))
-		forbid(e.ReadinessProbe != nil, at.Child("readinessProbe"))
-		forbid(e.StartupProbe != nil, at.Child("startupProbe"))
-		forbid(e.Lifecycle != nil, at.Child("lifecycle"))
+		errs = append(errs, forbidAllBut(e.EphemeralContainerCommon, at, "Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env",
+			"VolumeMounts", "VolumeDevices", "TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext",
+			"Stdin", "StdinOnce", "TTY")...)
 		for j, mount := range e.VolumeMounts {
-			forbid(mount.SubPath != "", at.Child("volumeMounts").Index(j).Child("subPath"))
-			forbid(mount.SubPathExpr != "", at.Child("volumeMounts").Index(j).Child("subPathExpr"))
+			for name, subPath := range map[string]string{"subPath": mount.SubPath, "subPathExpr": mount.SubPathExpr} {
+				if subPath != "" {
+					errs = append(errs, field.Forbidden(at.Child("volumeMounts").Index(j).Child(name), "cannot be set for an ephemeral container"))
+				}
+			}
 		}
 	}
 	return errs
@@ -129,21 +138,17 @@ func (v *validator) validateContainer(c *corev1.Container, path *field.Path) fie
 	} else {
 		errs = append(errs, messages(path.Child("name"), c.Name, validation.IsDNS1123Label(c.Name))...)
 	}
-	switch {
-	case c.Image == "":
-		errs = append(errs, field.Required(path.Child("image"), ""))
-	case v.opts.pod && strings.TrimSpace(c.Image) != c.Image:
-		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not begin or end with white space"))
-	}
+	errs = append(errs, required(path.Child("image"), c.Image)...)
 	errs = append(errs, oneOf(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
-	errs = append(errs, v.validateEnv(c.Env, path.Child("env"))...)
+	errs = append(errs, validateEnv(c.Env, path.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
 	errs = append(errs, v.validateMounts(c, path.Child("volumeMounts"))...)
 	errs = append(errs, v.validateDevices(c, path.Child("volumeDevices"))...)
 	errs = append(errs, validatePullPolicy(c.ImagePullPolicy, path.Child("imagePullPolicy"))...)
 	errs = append(errs, ValidateResources(&c.Resources, v.claims, path.Child("resources"), v.opts)...)
+	errs = append(errs, v.validateResizePolicy(c.ResizePolicy, path.Child("resizePolicy"))...)
 	return append(errs, v.validateContainerSecurity(c.SecurityContext, path.Child("securityContext"))...)
 }
 
@@ -151,16 +156,35 @@ func validatePullPolicy(policy corev1.PullPolicy, path *field.Path) field.ErrorL
 	return oneOf(path, policy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 }
 
+// validateImageSpace checks that there is no white space around the image. Templates may have it: for some it stands for an image that they
+// put in later.
+func validateImageSpace(c *corev1.Container, path *field.Path) field.ErrorList {
+	if strings.TrimSpace(c.Image) == c.Image {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("image"), c.Image, "must not begin or end with white space")}
+}
+
+// validateInitRestart checks an init container's own restart policy.
+func validateInitRestart(c *corev1.Container, path *field.Path) field.ErrorList {
+	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
+		return field.ErrorList{rulesNeedPolicy(path)}
+	}
+	return validateRestart(c, path)
+}
+
+func rulesNeedPolicy(path *field.Path) *field.Error {
+	return field.Required(path.Child("restartPolicy"), "rules need a policy for what they do not match")
+}
+
 // validateRestart checks a container's own restart policy (KEP-753, KEP-5307).
 func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.RestartPolicy != nil {
-		policies := []corev1.ContainerRestartPolicy{corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure}
-		if !slices.Contains(policies, *c.RestartPolicy) {
-			errs = append(errs, field.NotSupported(path.Child("restartPolicy"), *c.RestartPolicy, policies))
-		}
+		errs = append(errs, supported(path.Child("restartPolicy"), *c.RestartPolicy,
+			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
 	} else if len(c.RestartPolicyRules) > 0 {
-		errs = append(errs, field.Required(path.Child("restartPolicy"), "rules need a policy for what they do not match"))
+		errs = append(errs, rulesNeedPolicy(path))
 	}
 	rules := path.Child("restartPolicyRules")
 	if n := len(c.RestartPolicyRules); n > maxRestartRules {
@@ -168,12 +192,12 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	}
 	for i, rule := range c.RestartPolicyRules {
 		at := rules.Index(i)
-		errs = append(errs, oneOf(at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		errs = append(errs, supported(at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		if rule.ExitCodes == nil {
 			errs = append(errs, field.Required(at.Child("exitCodes"), "a rule matches exit codes"))
 			continue
 		}
-		errs = append(errs, oneOf(at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
+		errs = append(errs, supported(at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
 			corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 		if n := len(rule.ExitCodes.Values); n > maxRestartRuleCodes {
 			errs = append(errs, field.TooMany(at.Child("exitCodes", "values"), n, maxRestartRuleCodes))
@@ -185,14 +209,14 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 func (v *validator) validateResizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.Set[corev1.ResourceName]{}
-	for _, p := range policies {
+	for i, p := range policies {
 		if seen.Has(p.ResourceName) {
-			errs = append(errs, field.Duplicate(path, p.ResourceName))
+			errs = append(errs, field.Duplicate(path.Index(i), p.ResourceName))
 		}
 		seen.Insert(p.ResourceName)
 		errs = append(errs, oneOf(path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
 		errs = append(errs, oneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
-		if v.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy == corev1.RestartContainer {
+		if v.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
 			errs = append(errs, field.Invalid(path, p.RestartPolicy, "the pod's restartPolicy Never rules it out"))
 		}
 	}

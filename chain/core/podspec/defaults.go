@@ -3,8 +3,6 @@ package podspec
 import (
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
@@ -51,7 +49,6 @@ func SetPodDefaults(spec *corev1.PodSpec) {
 			}
 		}
 	}
-	setPodRequests(spec)
 }
 
 // SyncServiceAccount makes the deprecated field serviceAccount repeat serviceAccountName, or stand in for it.
@@ -150,34 +147,6 @@ func requestLimits(r *corev1.ResourceRequirements) {
 		if _, ok := r.Requests[name]; !ok {
 			r.Requests[name] = limit.DeepCopy()
 		}
-	}
-}
-
-// setPodRequests makes a limit of the whole pod a request: what its containers request together or, where none does, the limit itself.
-func setPodRequests(spec *corev1.PodSpec) {
-	if spec.Resources == nil {
-		return
-	}
-	containers := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
-	set := func(name corev1.ResourceName, quantity resource.Quantity) {
-		if !resourcehelper.IsSupportedPodLevelResource(name) {
-			return
-		}
-		if _, ok := spec.Resources.Requests[name]; ok {
-			return
-		}
-		if spec.Resources.Requests == nil {
-			spec.Resources.Requests = corev1.ResourceList{}
-		}
-		spec.Resources.Requests[name] = quantity.DeepCopy()
-	}
-	if len(spec.Resources.Requests) > 0 || len(spec.Resources.Limits) > 0 {
-		for name, quantity := range containers {
-			set(name, quantity)
-		}
-	}
-	for name, limit := range spec.Resources.Limits {
-		set(name, limit)
 	}
 }
 

@@ -8,12 +8,11 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
-// maxEnvFileKey is the longest key that is looked up in an env file.
-const maxEnvFileKey = 128
-
-func (v *validator) validateEnv(env []corev1.EnvVar, path *field.Path) field.ErrorList {
+func validateEnv(env []corev1.EnvVar, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, e := range env {
 		at := path.Index(i)
@@ -23,13 +22,13 @@ func (v *validator) validateEnv(env []corev1.EnvVar, path *field.Path) field.Err
 			errs = append(errs, messages(at.Child("name"), e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
 		}
 		if e.ValueFrom != nil {
-			errs = append(errs, v.validateValueFrom(&e, at.Child("valueFrom"))...)
+			errs = append(errs, validateValueFrom(&e, at.Child("valueFrom"))...)
 		}
 	}
 	return errs
 }
 
-func (v *validator) validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
+func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	from, sources := e.ValueFrom, 0
 	if from.FieldRef != nil {
@@ -50,7 +49,7 @@ func (v *validator) validateValueFrom(e *corev1.EnvVar, path *field.Path) field.
 	}
 	if from.FileKeyRef != nil {
 		sources++
-		errs = append(errs, v.validateFileRef(from.FileKeyRef, path.Child("fileKeyRef"))...)
+		errs = append(errs, validateFileRef(from.FileKeyRef, path.Child("fileKeyRef"))...)
 	}
 	switch {
 	case sources == 0:
@@ -71,30 +70,40 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 	return append(errs, messages(path.Child("key"), key, validation.IsConfigMapKey(key))...)
 }
 
-func (v *validator) validateFileRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if ref.VolumeName == "" {
-		errs = append(errs, field.Required(path.Child("volumeName"), ""))
-	} else {
+func validateFileRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+	errs := required(path.Child("key"), ref.Key)
+	if ref.Key != "" {
+		errs = append(errs, messages(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
+	}
+	errs = append(errs, required(path.Child("volumeName"), ref.VolumeName)...)
+	if ref.VolumeName != "" {
 		errs = append(errs, messages(path.Child("volumeName"), ref.VolumeName, validation.IsDNS1123Label(ref.VolumeName))...)
-		if volume, ok := v.volumes[ref.VolumeName]; !ok {
-			errs = append(errs, field.NotFound(path.Child("volumeName"), ref.VolumeName))
-		} else if volume.EmptyDir == nil {
-			errs = append(errs, field.Invalid(path.Child("volumeName"), ref.VolumeName, "must be an emptyDir volume"))
+	}
+	errs = append(errs, required(path.Child("path"), ref.Path)...)
+	return append(errs, rules.ValidateNoBacksteps(ref.Path, path.Child("path"))...)
+}
+
+// validateFileRefVolumes checks that files of variables are in directories that the pod's containers share.
+func (v *validator) validateFileRefVolumes(path *field.Path) field.ErrorList {
+	shared := map[string]bool{}
+	for _, volume := range v.spec.Volumes {
+		shared[volume.Name] = volume.EmptyDir != nil
+	}
+	var errs field.ErrorList
+	eachContainer(v.spec, func(c *corev1.Container, p *field.Path) {
+		for i, e := range c.Env {
+			if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
+				continue
+			}
+			name := e.ValueFrom.FileKeyRef.VolumeName
+			at := below(path, p).Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			if is, ok := shared[name]; !ok {
+				errs = append(errs, field.NotFound(at, name))
+			} else if !is {
+				errs = append(errs, field.Invalid(at, name, "must be an emptyDir volume"))
+			}
 		}
-	}
-	if ref.Path == "" {
-		errs = append(errs, field.Required(path.Child("path"), ""))
-	} else {
-		errs = append(errs, validateRelativePath(ref.Path, path.Child("path"))...)
-	}
-	if ref.Key == "" {
-		return append(errs, field.Required(path.Child("key"), ""))
-	}
-	errs = append(errs, messages(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
-	if len(ref.Key) > maxEnvFileKey {
-		errs = append(errs, field.TooLong(path.Child("key"), ref.Key, maxEnvFileKey))
-	}
+	})
 	return errs
 }
 
@@ -154,26 +163,21 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, fields []string, path *fi
 		return field.ErrorList{field.Required(at, "")}
 	}
 	name, key, subscripted := splitSubscript(ref.FieldPath)
-	if ref.APIVersion != "v1" || !slices.Contains(downwardFields(), name) {
+	ofMap := name == "metadata.annotations" || name == "metadata.labels"
+	if ref.APIVersion != "v1" || subscripted && !ofMap || !slices.Contains(downwardFields(), name) {
 		return field.ErrorList{field.Invalid(at, ref.FieldPath, "is no field of "+ref.APIVersion+" that pods can learn")}
 	}
 	if name == "spec.host" {
 		name = "spec.nodeName"
 	}
-	if !subscripted {
-		if !slices.Contains(fields, name) {
-			return field.ErrorList{field.NotSupported(at, name, fields)}
-		}
-		return nil
-	}
-	switch name {
-	case "metadata.annotations":
+	switch {
+	case subscripted && name == "metadata.annotations":
 		// Annotations' keys are compared without case.
 		return messages(path, key, validation.IsQualifiedName(strings.ToLower(key)))
-	case "metadata.labels":
+	case subscripted:
 		return messages(path, key, validation.IsQualifiedName(key))
 	}
-	return field.ErrorList{field.Invalid(path, name, "takes no subscript")}
+	return supported(at, name, fields...)
 }
 
 // splitSubscript takes apart paths such as metadata.labels['app'].
@@ -190,27 +194,28 @@ func splitSubscript(path string) (name, key string, ok bool) {
 }
 
 func validateResourceRef(ref *corev1.ResourceFieldSelector, volume bool, path *field.Path) field.ErrorList {
-	if volume && ref.ContainerName == "" {
-		return field.ErrorList{field.Required(path.Child("containerName"), "")}
-	}
-	if ref.Resource == "" {
-		return field.ErrorList{field.Required(path.Child("resource"), "")}
-	}
 	side, name, _ := strings.Cut(ref.Resource, ".")
 	known := []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"}
-	huge := (side == "limits" || side == "requests") && strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
-	if !huge && !slices.Contains(known, ref.Resource) {
-		return field.ErrorList{field.NotSupported(path.Child("resource"), ref.Resource, known)}
+	isKnown := slices.Contains(known, ref.Resource) || (side == "limits" || side == "requests") && strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
+
+	var errs field.ErrorList
+	switch {
+	case volume && ref.ContainerName == "":
+		errs = append(errs, field.Required(path.Child("containerName"), ""))
+	case ref.Resource == "":
+		errs = append(errs, field.Required(path.Child("resource"), ""))
+	case !isKnown:
+		errs = append(errs, field.NotSupported(path.Child("resource"), ref.Resource, known))
 	}
-	if ref.Divisor.IsZero() {
-		return nil
+	if !isKnown || ref.Divisor.IsZero() {
+		return errs
 	}
 	divisors := []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
 	if name == "cpu" {
 		divisors = []string{"1m", "1"}
 	}
 	if !slices.Contains(divisors, ref.Divisor.String()) {
-		return field.ErrorList{field.Invalid(path.Child("divisor"), ref.Divisor.String(), "must be one of "+strings.Join(divisors, ", "))}
+		errs = append(errs, field.Invalid(path.Child("divisor"), ref.Divisor.String(), "must be one of "+strings.Join(divisors, ", ")))
 	}
-	return nil
+	return errs
 }

@@ -2,6 +2,8 @@ package podspec
 
 import (
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -22,7 +24,7 @@ func messages(path *field.Path, value any, msgs []string) field.ErrorList {
 // kubelets use themselves.
 func validateRelativePath(p string, at *field.Path) field.ErrorList {
 	errs := validateDescendingPath(p, at)
-	if strings.HasPrefix(p, "..") && len(errs) == 0 {
+	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {
 		errs = append(errs, field.Invalid(at, p, "must not start with '..'"))
 	}
 	return errs
@@ -34,4 +36,18 @@ func validateDescendingPath(p string, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at, p, "must be a relative path"))
 	}
 	return append(errs, rules.ValidateNoBacksteps(p, at)...)
+}
+
+// forbidAllBut forbids the fields of a struct that are set but for the allowed ones. The paths are kube-apiserver's: the names in Go with a
+// small first letter.
+func forbidAllBut(value any, path *field.Path, allowed ...string) field.ErrorList {
+	var errs field.ErrorList
+	v := reflect.ValueOf(value)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if !v.Field(i).IsZero() && !slices.Contains(allowed, name) {
+			errs = append(errs, field.Forbidden(path.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set here"))
+		}
+	}
+	return errs
 }

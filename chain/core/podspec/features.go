@@ -20,7 +20,7 @@ func DropDisabledFields(tmpl, old *corev1.PodTemplateSpec) {
 func DropDisabledSpecFields(spec, old *corev1.PodSpec) {
 	features := []feature{
 		genericWorkload, evictionRequests, stopSignals, h2cProbes, grpcTLSProbes, bindMountOptions,
-		emptyDirModes, fileOwners, trustBundles, podCertificates,
+		emptyDirModes, fileOwners,
 	}
 	for _, f := range features {
 		if old == nil || !f(old, false) {
@@ -57,7 +57,13 @@ func evictionRequests(spec *corev1.PodSpec, clear bool) bool {
 
 func stopSignals(spec *corev1.PodSpec, clear bool) bool {
 	return anyContainer(spec, func(c *corev1.Container) bool {
-		return c.Lifecycle != nil && take(&c.Lifecycle.StopSignal, clear)
+		if c.Lifecycle == nil || !take(&c.Lifecycle.StopSignal, clear) {
+			return false
+		}
+		if clear && *c.Lifecycle == (corev1.Lifecycle{}) {
+			c.Lifecycle = nil
+		}
+		return true
 	})
 }
 
@@ -153,14 +159,6 @@ func fileOwners(spec *corev1.PodSpec, clear bool) bool {
 		}
 		return used
 	}) || used
-}
-
-func trustBundles(spec *corev1.PodSpec, clear bool) bool {
-	return anyProjection(spec, func(p *corev1.VolumeProjection) bool { return take(&p.ClusterTrustBundle, clear) })
-}
-
-func podCertificates(spec *corev1.PodSpec, clear bool) bool {
-	return anyProjection(spec, func(p *corev1.VolumeProjection) bool { return take(&p.PodCertificate, clear) })
 }
 
 func anyContainer(spec *corev1.PodSpec, visit func(c *corev1.Container) bool) bool {

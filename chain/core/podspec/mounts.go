@@ -91,9 +91,6 @@ func validateRecursiveReadOnly(m *corev1.VolumeMount, path *field.Path) field.Er
 
 func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if len(c.VolumeDevices) > 0 && v.ownUsers() {
-		errs = append(errs, field.Forbidden(path, "cannot be used with hostUsers false"))
-	}
 	mounts, mountPaths := sets.Set[string]{}, sets.Set[string]{}
 	for _, m := range c.VolumeMounts {
 		mounts.Insert(m.Name)
@@ -109,7 +106,9 @@ func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field
 		if names.Has(d.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "is a device already"))
 		}
-		names.Insert(d.Name)
+		if d.Name != "" {
+			names.Insert(d.Name)
+		}
 		switch {
 		case !found:
 			errs = append(errs, field.NotFound(at.Child("name"), d.Name))
@@ -125,8 +124,9 @@ func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field
 		if paths.Has(d.DevicePath) {
 			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "is another device's path"))
 		}
-		if d.DevicePath != "" {
-			errs = append(errs, rules.ValidateNoBacksteps(d.DevicePath, at.Child("devicePath"))...)
+		if back := rules.ValidateNoBacksteps(d.DevicePath, at.Child("devicePath")); len(back) > 0 {
+			errs = append(errs, back...)
+		} else {
 			paths.Insert(d.DevicePath)
 		}
 		if mountPaths.Has(d.DevicePath) {

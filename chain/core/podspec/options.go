@@ -1,6 +1,8 @@
 package podspec
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +26,14 @@ type Options struct {
 	hostSysctls            bool
 	badTokenPaths          bool
 	badDeletionCost        bool
-	badMatchLabelKeys      bool
+	// legacySpreadKeys is for matchLabelKeys of spread constraints from before 1.34.
+	legacySpreadKeys bool
+	// restartingInitContainers is for init containers that end and yet are restarted to be resized, which 1.35 took.
+	restartingInitContainers bool
+	// ownUsersWithDevices and ownUsersInHostNetwork are for hostUsers false with volumeDevices and with hostNetwork.
+	ownUsersWithDevices, ownUsersInHostNetwork bool
+	// comparedTaints is for the tolerations of a feature that is off, with the operators Lt and Gt.
+	comparedTaints bool
 }
 
 // OptionsFor is what an update from oldTmpl may keep in tmpl. On create, oldTmpl is nil.
@@ -54,22 +63,44 @@ func optionsFrom(old *corev1.PodSpec, annotations map[string]string) Options {
 		hostSysctls:            hasHostSysctls(old),
 		badTokenPaths:          hasBadTokenPath(old),
 		badDeletionCost:        len(validateDeletionCost(annotations, nil)) > 0,
-		badMatchLabelKeys:      hasBadMatchLabelKeys(old),
+		legacySpreadKeys:       hasLegacySpreadKeys(old),
+
+		restartingInitContainers: hasRestartingInitContainer(old),
+		ownUsersWithDevices:      hasOwnUsers(old) && hasDevices(old),
+		ownUsersInHostNetwork:    hasOwnUsers(old) && old.HostNetwork,
+		comparedTaints: slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool {
+			return t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
+		}),
 	}
 }
 
-func hasPartHugePages(spec *corev1.PodSpec) bool {
+func hasOwnUsers(spec *corev1.PodSpec) bool { return spec.HostUsers != nil && !*spec.HostUsers }
+
+func hasDevices(spec *corev1.PodSpec) bool {
 	found := false
+	eachContainer(spec, func(c *corev1.Container, _ *field.Path) { found = found || len(c.VolumeDevices) > 0 })
+	return found
+}
+
+func hasRestartingInitContainer(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.InitContainers, func(c corev1.Container) bool {
+		return !isSidecar(&c) && len(forbidResizeRestart(&c, nil)) > 0
+	})
+}
+
+func hasPartHugePages(spec *corev1.PodSpec) bool {
+	lists := []corev1.ResourceList{spec.Overhead}
 	eachContainer(spec, func(c *corev1.Container, _ *field.Path) {
-		for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
-			for name, quantity := range list {
-				if rules.IsHugePages(name) && !isWholeHugePages(name, quantity) {
-					found = true
-				}
+		lists = append(lists, c.Resources.Limits, c.Resources.Requests)
+	})
+	for _, list := range lists {
+		for name, quantity := range list {
+			if rules.IsHugePages(name) && !isWholeHugePages(name, quantity) {
+				return true
 			}
 		}
-	})
-	return found
+	}
+	return false
 }
 
 func hasInvalidAffinitySelector(spec *corev1.PodSpec) bool {
@@ -142,13 +173,10 @@ func hasBadTokenPath(spec *corev1.PodSpec) bool {
 	return false
 }
 
-func hasBadMatchLabelKeys(spec *corev1.PodSpec) bool {
-	for i := range spec.TopologySpreadConstraints {
-		if len(validateSpreadKeys(&spec.TopologySpreadConstraints[i], nil, Options{pod: true})) > 0 {
-			return true
-		}
-	}
-	return false
+func hasLegacySpreadKeys(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return len(validateSpreadKeys(&c, nil, false)) > 0
+	})
 }
 
 // affinityTerms are all terms about other pods, required and preferred.

@@ -28,10 +28,10 @@ func ValidateNewPod(pod *corev1.Pod) field.ErrorList {
 }
 
 // validateTolerationsAnnotation checks the list of tolerations that old clients left in an annotation.
-func validateTolerationsAnnotation(value string, path *field.Path) field.ErrorList {
+func validateTolerationsAnnotation(value string, path *field.Path, opts Options) field.ErrorList {
 	var tolerations []corev1.Toleration
 	if err := json.Unmarshal([]byte(value), &tolerations); err != nil {
-		return field.ErrorList{field.Invalid(path, corev1.TolerationsAnnotationKey, err.Error())}
+		return field.ErrorList{field.Invalid(path, value, err.Error())}
 	}
-	return ValidateTolerations(tolerations, path.Child(corev1.TolerationsAnnotationKey))
+	return ValidateTolerations(tolerations, path.Child(corev1.TolerationsAnnotationKey), opts)
 }

@@ -83,7 +83,7 @@ func TestRules(t *testing.T) {
 		},
 		"env of annotations": {
 			with(`"env":[{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a b']"}}},{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName['x']"}}}]`, ""),
-			[]string{c0 + "env[0].valueFrom.fieldRef Invalid value", c0 + "env[1].valueFrom.fieldRef Invalid value"},
+			[]string{c0 + "env[0].valueFrom.fieldRef Invalid value", c0 + "env[1].valueFrom.fieldRef.fieldPath Invalid value"},
 		},
 		"env of resources": {
 			with(`"env":[{"name":"A","valueFrom":{"resourceFieldRef":{"resource":"limits.disk"}}},{"name":"B","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu","divisor":"2"}}}]`, ""),
@@ -145,7 +145,7 @@ func TestRules(t *testing.T) {
 		},
 		"spread twice": {
 			with("", `"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway","minDomains":1},{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway"}]`),
-			[]string{"spec.topologySpreadConstraints[0].minDomains Invalid value", "spec.topologySpreadConstraints[1].{topologyKey, whenUnsatisfiable} Duplicate value"},
+			[]string{"spec.topologySpreadConstraints[0].minDomains Invalid value", "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate value"},
 		},
 		"overhead":   {with("", `"overhead":{"disk":"1"}`), []string{"spec.overhead.limits[disk] Invalid value"}},
 		"hostname":   {with("", `"hostnameOverride":"a_b","hostNetwork":true`), []string{"spec.hostnameOverride Forbidden", "spec.hostnameOverride Invalid value"}},
@@ -233,14 +233,14 @@ func TestWarnings(t *testing.T) {
 		`"imagePullSecrets":[{},{"name":"a"},{"name":"a"}],"nodeSelector":{"beta.kubernetes.io/os":"linux"},
 		"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}`))
 	// The limit of memory is the request too.
-	if got := PodWarnings(p, nil); len(got) != 7 {
+	if got := PodWarnings(p); len(got) != 7 {
 		t.Errorf("want 7 warnings, got %q", got)
 	}
 	p.Name = "a.b"
-	if got := PodWarnings(parsePod(t, with("", "")), nil); len(got) != 0 {
+	if got := PodWarnings(parsePod(t, with("", ""))); len(got) != 0 {
 		t.Errorf("want no warnings, got %q", got)
 	}
-	if got := PodWarnings(p, nil); len(got) != 8 {
+	if got := PodWarnings(p); len(got) != 8 {
 		t.Errorf("a name that is no label: want 8 warnings, got %q", got)
 	}
 }
@@ -267,7 +267,7 @@ func FuzzPod(f *testing.F) {
 		for _, err := range errs {
 			_ = err.Error()
 		}
-		PodWarnings(p, nil)
+		PodWarnings(p)
 		DropDisabledSpecFields(&p.Spec, nil)
 	})
 }

@@ -62,11 +62,11 @@ func (v *validator) validateLifecycle(l *corev1.Lifecycle, path *field.Path) fie
 }
 
 func (v *validator) validateStopSignal(signal corev1.Signal, path *field.Path) field.ErrorList {
-	switch {
-	case v.spec.OS == nil || v.spec.OS.Name == "":
+	if v.spec.OS == nil {
 		return field.ErrorList{field.Forbidden(path, "signals differ: say which spec.os.name the pod is for")}
-	case v.isWindows() && signal != corev1.SIGTERM && signal != corev1.SIGKILL:
-		return field.ErrorList{field.NotSupported(path, signal, []corev1.Signal{corev1.SIGTERM, corev1.SIGKILL})}
+	}
+	if v.isWindows() {
+		return supported(path, signal, corev1.SIGTERM, corev1.SIGKILL)
 	}
 	return nil
 }

@@ -14,13 +14,12 @@ import (
 
 // ValidateResources checks limits and requests of a container. Claims are the names of the pod's resource claims.
 func ValidateResources(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path, opts Options) field.ErrorList {
-	errs := validateRequirements(r, rules.ValidateContainerResourceName, path, opts)
-	return append(errs, validateClaimUses(r.Claims, claims, path.Child("claims"))...)
+	return validateRequirements(r, rules.ValidateContainerResourceName, claims, path, opts)
 }
 
 type nameRule func(name corev1.ResourceName, path *field.Path) field.ErrorList
 
-func validateRequirements(r *corev1.ResourceRequirements, validateName nameRule, path *field.Path, opts Options) field.ErrorList {
+func validateRequirements(r *corev1.ResourceRequirements, validateName nameRule, claims sets.Set[string], path *field.Path, opts Options) field.ErrorList {
 	var errs field.ErrorList
 	limits, requests := path.Child("limits"), path.Child("requests")
 	errs = append(errs, validateQuantities(r.Limits, validateName, limits, opts)...)
@@ -46,7 +45,7 @@ func validateRequirements(r *corev1.ResourceRequirements, validateName nameRule,
 	if hugePages && !computing {
 		errs = append(errs, field.Forbidden(path, "huge pages need cpu or memory beside them"))
 	}
-	return errs
+	return append(errs, validateClaimUses(r.Claims, claims, path.Child("claims"))...)
 }
 
 func validateQuantities(list corev1.ResourceList, validateName nameRule, path *field.Path, opts Options) field.ErrorList {
@@ -63,8 +62,8 @@ func validateQuantities(list corev1.ResourceList, validateName nameRule, path *f
 }
 
 func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
-	errs := messages(path, string(name), validation.IsQualifiedName(string(name)))
-	if !resourcehelper.IsSupportedPodLevelResource(name) {
+	errs := rules.ValidateResourceName(name, path)
+	if len(errs) == 0 && !resourcehelper.IsSupportedPodLevelResource(name) {
 		errs = append(errs, field.NotSupported(path, name, sets.List(resourcehelper.SupportedPodLevelResources())))
 	}
 	return errs
@@ -72,22 +71,27 @@ func validatePodResourceName(name corev1.ResourceName, path *field.Path) field.E
 
 func validateClaimUses(uses []corev1.ResourceClaim, claims sets.Set[string], path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := sets.Set[string]{}
+	whole, parts := sets.Set[string]{}, sets.Set[corev1.ResourceClaim]{}
+	inPart := sets.Set[string]{}
 	for i, use := range uses {
 		at := path.Index(i)
 		if use.Name == "" {
 			errs = append(errs, field.Required(at, "name the claim"))
 			continue
 		}
-		key := use.Name
-		if use.Request != "" {
-			errs = append(errs, messages(at.Child("request"), use.Request, validation.IsDNS1123Label(use.Request))...)
-			key += "/" + use.Request
-		}
-		if seen.Has(key) || seen.Has(use.Name) {
+		twice := whole.Has(use.Name) || parts.Has(use) || use.Request == "" && inPart.Has(use.Name)
+		if twice {
 			errs = append(errs, field.Duplicate(at, use.Name))
 		}
-		seen.Insert(key)
+		if use.Request == "" {
+			whole.Insert(use.Name)
+		} else {
+			if !whole.Has(use.Name) {
+				errs = append(errs, messages(at.Child("request"), use.Request, validation.IsDNS1123Label(use.Request))...)
+			}
+			parts.Insert(use)
+			inPart.Insert(use.Name)
+		}
 		if !claims.Has(use.Name) {
 			errs = append(errs, field.NotFound(at, use.Name))
 		}
@@ -101,24 +105,29 @@ func (v *validator) validatePodResources(path *field.Path) field.ErrorList {
 	if r == nil {
 		return nil
 	}
-	var errs field.ErrorList
 	if v.isWindows() {
-		errs = append(errs, field.Forbidden(path, "a windows pod has no resources of its own"))
+		return field.ErrorList{field.Forbidden(path, "a windows pod has no resources of its own")}
 	}
-	if len(r.Claims) > 0 {
+	var errs field.ErrorList
+	if r.Claims != nil {
 		errs = append(errs, field.Forbidden(path.Child("claims"), "only containers use claims"))
 	}
-	errs = append(errs, validateRequirements(r, validatePodResourceName, path, v.opts)...)
+	errs = append(errs, validateRequirements(r, validatePodResourceName, v.claims, path, v.opts)...)
 
 	pod := &corev1.Pod{Spec: *v.spec}
 	for name, sum := range resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{}) {
-		if request, ok := r.Requests[name]; ok && resourcehelper.IsSupportedPodLevelResource(name) && sum.Cmp(request) > 0 {
+		if request, ok := r.Requests[name]; ok && sum.Cmp(request) > 0 {
 			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), request.String(), fmt.Sprintf("is less than the %s that the containers request", sum.String())))
+		}
+	}
+	for name, sum := range resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{}) {
+		if limit, ok := r.Limits[name]; ok && rules.IsHugePages(name) && sum.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), limit.String(), fmt.Sprintf("is less than the %s of the containers' limits", sum.String())))
 		}
 	}
 	for i := range v.spec.Containers {
 		for name, limit := range v.spec.Containers[i].Resources.Limits {
-			if whole, ok := r.Limits[name]; ok && resourcehelper.IsSupportedPodLevelResource(name) && limit.Cmp(whole) > 0 {
+			if whole, ok := r.Limits[name]; ok && limit.Cmp(whole) > 0 {
 				at := path.Child("containers").Index(i).Key(string(name)).Child("limits")
 				errs = append(errs, field.Invalid(at, limit.String(), fmt.Sprintf("exceeds the pod's limit %s", whole.String())))
 			}
@@ -128,6 +137,11 @@ func (v *validator) validatePodResources(path *field.Path) field.ErrorList {
 }
 
 func (v *validator) validateResourceClaims(path *field.Path) field.ErrorList {
+	if v.meta != nil && len(v.spec.ResourceClaims) > 0 {
+		if _, mirror := v.meta.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+			return field.ErrorList{field.Forbidden(field.NewPath(""), "a static pod uses no resource claims")}
+		}
+	}
 	var errs field.ErrorList
 	names := sets.Set[string]{}
 	for i, claim := range v.spec.ResourceClaims {
@@ -153,10 +167,6 @@ func (v *validator) validateResourceClaims(path *field.Path) field.ErrorList {
 		if claim.ResourceClaimTemplateName != nil {
 			name := *claim.ResourceClaimTemplateName
 			errs = append(errs, messages(at.Child("resourceClaimTemplateName"), name, validation.IsDNS1123Subdomain(name))...)
-			if v.podName() != "" {
-				made := v.podName() + "-" + claim.Name
-				errs = append(errs, messages(at.Child("name"), made, validation.IsDNS1123Subdomain(made))...)
-			}
 		}
 	}
 	return errs

@@ -83,38 +83,43 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path, opts Options) 
 	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
 }
 
-// validateAffinityKeys checks matchLabelKeys and mismatchLabelKeys (KEP-3633). The registry has merged the keys into the selector by then:
-// as In and NotIn requirements of one value each.
+// validateAffinityKeys checks matchLabelKeys and mismatchLabelKeys (KEP-3633) of a term at path.
 func validateAffinityKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	required := map[string]int{}
-	if t.LabelSelector != nil {
-		for key := range t.LabelSelector.MatchLabels {
-			required[key]++
-		}
-		for _, r := range t.LabelSelector.MatchExpressions {
-			required[r.Key]++
-		}
-	}
-	match, mismatch := path.Child("matchLabelKeys"), path.Child("mismatchLabelKeys")
-	for _, list := range []struct {
-		keys []string
-		path *field.Path
-	}{{t.MatchLabelKeys, match}, {t.MismatchLabelKeys, mismatch}} {
-		if len(list.keys) > 0 && t.LabelSelector == nil {
-			errs = append(errs, field.Forbidden(list.path, "there is no labelSelector to add to"))
-		}
-		for i, key := range list.keys {
-			errs = append(errs, metav1validation.ValidateLabelName(key, list.path.Index(i))...)
-			if required[key] > 1 {
-				errs = append(errs, field.Invalid(list.path.Index(i), key, "is in labelSelector too"))
-			}
-		}
-	}
+	errs := validateLabelKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))
+	errs = append(errs, validateLabelKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
+	errs = append(errs, validateMergedKeys(t.MatchLabelKeys, t.LabelSelector, path)...)
 	for i, key := range t.MatchLabelKeys {
 		if slices.Contains(t.MismatchLabelKeys, key) {
-			errs = append(errs, field.Invalid(match.Index(i), key, "is in mismatchLabelKeys too"))
+			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "is in mismatchLabelKeys too"))
 		}
+	}
+	return errs
+}
+
+func validateLabelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if len(keys) > 0 && selector == nil {
+		return field.ErrorList{field.Forbidden(path, "there is no labelSelector to add to")}
+	}
+	var errs field.ErrorList
+	for i, key := range keys {
+		errs = append(errs, metav1validation.ValidateLabelName(key, path.Index(i))...)
+	}
+	return errs
+}
+
+// validateMergedKeys checks that the label selector does not ask for labels of its own among keys. The registry has merged them into it by
+// then, as a requirement each, so that they are wrong when found twice. The paths lack the name of the list, as kube-apiserver's do.
+func validateMergedKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	seen := sets.KeySet(selector.MatchLabels)
+	for _, r := range selector.MatchExpressions {
+		if i := slices.Index(keys, r.Key); i >= 0 && seen.Has(r.Key) {
+			errs = append(errs, field.Invalid(path.Index(i), r.Key, "is in labelSelector too"))
+		}
+		seen.Insert(r.Key)
 	}
 	return errs
 }
@@ -125,29 +130,19 @@ func validateSelector(s *metav1.LabelSelector, anyValue bool, path *field.Path) 
 
 func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *field.Path, opts Options) field.ErrorList {
 	var errs field.ErrorList
-	type pair struct {
-		key    string
-		action corev1.UnsatisfiableConstraintAction
-	}
-	seen := sets.Set[pair]{}
 	for i, c := range list {
 		at := path.Index(i)
 		if c.MaxSkew <= 0 {
 			errs = append(errs, field.Invalid(at.Child("maxSkew"), c.MaxSkew, "must be greater than zero"))
 		}
-		if c.TopologyKey == "" {
-			errs = append(errs, field.Required(at.Child("topologyKey"), ""))
-		} else {
-			errs = append(errs, metav1validation.ValidateLabelName(c.TopologyKey, at.Child("topologyKey"))...)
-		}
-		actions := []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}
-		if !slices.Contains(actions, c.WhenUnsatisfiable) {
-			errs = append(errs, field.NotSupported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, actions))
-		}
-		if seen.Has(pair{c.TopologyKey, c.WhenUnsatisfiable}) {
+		errs = append(errs, required(at.Child("topologyKey"), c.TopologyKey)...)
+		errs = append(errs, supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		repeated := slices.ContainsFunc(list[i+1:], func(other corev1.TopologySpreadConstraint) bool {
+			return other.TopologyKey == c.TopologyKey && other.WhenUnsatisfiable == c.WhenUnsatisfiable
+		})
+		if repeated {
 			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
 		}
-		seen.Insert(pair{c.TopologyKey, c.WhenUnsatisfiable})
 		if c.MinDomains != nil {
 			if *c.MinDomains <= 0 {
 				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "must be greater than zero"))
@@ -157,52 +152,52 @@ func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *fie
 			}
 		}
 		for name, policy := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy, "nodeTaintsPolicy": c.NodeTaintsPolicy} {
-			policies := []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyIgnore, corev1.NodeInclusionPolicyHonor}
-			if policy != nil && !slices.Contains(policies, *policy) {
-				errs = append(errs, field.NotSupported(at.Child(name), *policy, policies))
+			if policy != nil {
+				errs = append(errs, supported(at.Child(name), *policy, corev1.NodeInclusionPolicyIgnore, corev1.NodeInclusionPolicyHonor)...)
 			}
 		}
-		if !opts.badMatchLabelKeys {
-			errs = append(errs, validateSpreadKeys(&c, at.Child("matchLabelKeys"), opts)...)
+		errs = append(errs, validateSpreadKeys(&c, at, opts.legacySpreadKeys)...)
+		if !opts.invalidSpreadSelectors {
+			errs = append(errs, validateSelector(c.LabelSelector, false, at.Child("labelSelector"))...)
 		}
-		errs = append(errs, validateSelector(c.LabelSelector, opts.invalidSpreadSelectors, at.Child("labelSelector"))...)
 	}
 	return errs
 }
 
-// validateSpreadKeys checks matchLabelKeys (KEP-3243). In pods the registry has merged the keys into the selector, so once is allowed there.
-func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path, opts Options) field.ErrorList {
-	if len(c.MatchLabelKeys) == 0 {
-		return nil
+// validateSpreadKeys checks matchLabelKeys of a constraint at path (KEP-3243). With legacy, the rule is that of the time before 1.34, when
+// the registry did not merge the keys into the selector.
+func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path, legacy bool) field.ErrorList {
+	keys := path.Child("matchLabelKeys")
+	errs := validateLabelKeys(c.MatchLabelKeys, c.LabelSelector, keys)
+	if !legacy {
+		return append(errs, validateMergedKeys(c.MatchLabelKeys, c.LabelSelector, path)...)
 	}
 	if c.LabelSelector == nil {
-		return field.ErrorList{field.Forbidden(path, "there is no labelSelector to add to")}
+		return errs
 	}
-	allowed := 0
-	if opts.pod {
-		allowed = 1
-	}
-	var errs field.ErrorList
 	for i, key := range c.MatchLabelKeys {
-		errs = append(errs, metav1validation.ValidateLabelName(key, path.Index(i))...)
-		found := 0
-		if _, ok := c.LabelSelector.MatchLabels[key]; ok {
-			found += 2
-		}
-		for _, r := range c.LabelSelector.MatchExpressions {
-			if r.Key == key {
-				found++
-			}
-		}
-		if found > allowed {
-			errs = append(errs, field.Invalid(path.Index(i), key, "is in labelSelector too"))
+		_, inLabels := c.LabelSelector.MatchLabels[key]
+		inRequirements := slices.ContainsFunc(c.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+		if inLabels || inRequirements {
+			errs = append(errs, field.Invalid(keys.Index(i), key, "is in labelSelector too"))
 		}
 	}
 	return errs
+}
+
+func validateSchedulingGroup(group *corev1.PodSchedulingGroup, path *field.Path) field.ErrorList {
+	if group == nil {
+		return nil
+	}
+	at := path.Child("podGroupName")
+	if group.PodGroupName == nil {
+		return field.ErrorList{field.Invalid(at, "", "name the group")}
+	}
+	return messages(at, *group.PodGroupName, apivalidation.NameIsDNSSubdomain(*group.PodGroupName, false))
 }
 
 // ValidateTolerations checks a list of tolerations, such as a runtime class adds to pods.
-func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
+func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Options) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range list {
 		at := path.Index(i)
@@ -222,7 +217,10 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path) field.Error
 				errs = append(errs, field.Invalid(at.Child("operator"), t.Value, "Exists takes no value"))
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt:
-			if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
+			// An alpha feature of 1.35, off by default (KEP-5471).
+			if !opts.comparedTaints {
+				errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			} else if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
 				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "Lt and Gt compare whole numbers"))
 			}
 		default:

@@ -42,19 +42,16 @@ func (v *validator) validateSecurityContext(path *field.Path) field.ErrorList {
 	for i := range sc.SupplementalGroups {
 		errs = append(errs, validateID(&sc.SupplementalGroups[i], path.Child("supplementalGroups").Index(i))...)
 	}
-	if v.spec.ShareProcessNamespace != nil && *v.spec.ShareProcessNamespace && v.spec.HostPID {
-		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "hostPID shares more already"))
-	}
 	errs = append(errs, v.validateSysctls(path.Child("sysctls"))...)
 	if sc.FSGroupChangePolicy != nil {
-		errs = append(errs, oneOf(path.Child("fsGroupChangePolicy"), *sc.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
+		errs = append(errs, supported(path.Child("fsGroupChangePolicy"), *sc.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
 	}
 	if sc.SupplementalGroupsPolicy != nil {
-		errs = append(errs, oneOf(path.Child("supplementalGroupsPolicy"), *sc.SupplementalGroupsPolicy,
+		errs = append(errs, supported(path.Child("supplementalGroupsPolicy"), *sc.SupplementalGroupsPolicy,
 			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
 	}
 	if sc.SELinuxChangePolicy != nil {
-		errs = append(errs, oneOf(path.Child("seLinuxChangePolicy"), *sc.SELinuxChangePolicy,
+		errs = append(errs, supported(path.Child("seLinuxChangePolicy"), *sc.SELinuxChangePolicy,
 			corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
@@ -109,7 +106,7 @@ func (v *validator) validateContainerSecurity(sc *corev1.SecurityContext, path *
 	errs := validateID(sc.RunAsUser, path.Child("runAsUser"))
 	errs = append(errs, validateID(sc.RunAsGroup, path.Child("runAsGroup"))...)
 	if sc.ProcMount != nil {
-		errs = append(errs, oneOf(path.Child("procMount"), *sc.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		errs = append(errs, supported(path.Child("procMount"), *sc.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
 		if *sc.ProcMount == corev1.UnmaskedProcMount && !v.ownUsers() {
 			errs = append(errs, field.Invalid(path.Child("procMount"), *sc.ProcMount, "needs hostUsers false"))
 		}
@@ -198,8 +195,7 @@ func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field
 var (
 	windowsUser     = regexp.MustCompile(`^[^"/\\:;|=,+*?<>@\[\]]+$`)
 	windowsNetBIOS  = regexp.MustCompile(`^[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}$`)
-	windowsDNSName  = regexp.MustCompile(`^[^.-].*[^.-]$`)
-	windowsDNSLabel = regexp.MustCompile(`^[a-zA-Z0-9.-]+$`)
+	windowsDNSLabel = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 )
 
 // checkWindowsUser checks a name of the form DOMAIN\user or user.
@@ -207,7 +203,7 @@ func checkWindowsUser(name string) []string {
 	if name == "" {
 		return []string{"must not be empty"}
 	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
+	if strings.ContainsFunc(name, func(r rune) bool { return r < unicode.MaxASCII && unicode.IsControl(r) || r == unicode.MaxASCII }) {
 		return []string{"must not contain control characters"}
 	}
 	domain, user, qualified := strings.Cut(name, `\`)
@@ -219,7 +215,10 @@ func checkWindowsUser(name string) []string {
 	}
 	var msgs []string
 	if qualified {
-		dns := windowsDNSName.MatchString(domain) && windowsDNSLabel.MatchString(domain)
+		dns := true
+		for label := range strings.SplitSeq(domain, ".") {
+			dns = dns && windowsDNSLabel.MatchString(label)
+		}
 		if len(domain) >= maxRunAsUserDomainLength || !(windowsNetBIOS.MatchString(domain) || dns) {
 			msgs = append(msgs, "has no valid domain")
 		}
@@ -235,4 +234,22 @@ func checkWindowsUser(name string) []string {
 		msgs = append(msgs, "the user contains characters that Windows does not allow")
 	}
 	return msgs
+}
+
+// AppArmorFromAnnotation is the profile that an annotation of before v1.30 names, nil if it is none.
+func AppArmorFromAnnotation(value string) *corev1.AppArmorProfile {
+	profile := &corev1.AppArmorProfile{}
+	name, local := strings.CutPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	switch {
+	case local:
+		profile.Type, profile.LocalhostProfile = corev1.AppArmorProfileTypeLocalhost, &name
+	case value == corev1.DeprecatedAppArmorBetaProfileNameUnconfined:
+		profile.Type = corev1.AppArmorProfileTypeUnconfined
+	case value == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
+		profile.Type = corev1.AppArmorProfileTypeRuntimeDefault
+	}
+	if len(validateAppArmor(profile, field.NewPath("appArmorProfile"))) > 0 {
+		return nil
+	}
+	return profile
 }

@@ -42,7 +42,7 @@ func (v *validator) isWindows() bool {
 
 // ownUsers says that root in the pod is nobody in particular on the node.
 func (v *validator) ownUsers() bool {
-	return v.spec.HostUsers != nil && !*v.spec.HostUsers
+	return hasOwnUsers(v.spec)
 }
 
 // ValidateSpec checks a pod spec at path; meta is the pod's, nil for a template.
@@ -51,6 +51,7 @@ func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Pat
 	for _, c := range spec.ResourceClaims {
 		v.claims.Insert(c.Name)
 	}
+	v.claims.Delete("")
 	errs := v.validateVolumes(path.Child("volumes"))
 	errs = append(errs, v.validateResourceClaims(path.Child("resourceClaims"))...)
 	errs = append(errs, v.validateContainers(path.Child("containers"))...)
@@ -63,6 +64,9 @@ func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Pat
 	errs = append(errs, v.validateDNS(path)...)
 	errs = append(errs, metav1validation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, v.validateSecurityContext(path.Child("securityContext"))...)
+	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
+		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "hostPID shares more already"))
+	}
 	errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"), opts)...)
 	errs = append(errs, v.validateGates(path)...)
 	errs = append(errs, validateSpreadConstraints(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"), opts)...)
@@ -72,13 +76,15 @@ func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Pat
 	if spec.ActiveDeadlineSeconds != nil {
 		errs = append(errs, inRange(path.Child("activeDeadlineSeconds"), *spec.ActiveDeadlineSeconds, 1, math.MaxInt32)...)
 	}
-	errs = append(errs, ValidateTolerations(spec.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, ValidateTolerations(spec.Tolerations, path.Child("tolerations"), opts)...)
 	errs = append(errs, v.validateHostAliases(path.Child("hostAliases"))...)
 	if spec.PreemptionPolicy != nil {
 		errs = append(errs, oneOf(path.Child("preemptionPolicy"), *spec.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 	}
-	errs = append(errs, validateRequirements(&corev1.ResourceRequirements{Limits: spec.Overhead}, rules.ValidateContainerResourceName, path.Child("overhead"), opts)...)
-	return append(errs, v.validateOS(path)...)
+	errs = append(errs, ValidateResources(&corev1.ResourceRequirements{Limits: spec.Overhead}, nil, path.Child("overhead"), opts)...)
+	errs = append(errs, v.validateOS(path)...)
+	errs = append(errs, validateSchedulingGroup(spec.SchedulingGroup, path.Child("schedulingGroup"))...)
+	return append(errs, v.validateFileRefVolumes(path)...)
 }
 
 func (v *validator) validateNames(path *field.Path) field.ErrorList {
@@ -104,7 +110,7 @@ func (v *validator) validateNames(path *field.Path) field.ErrorList {
 			errs = append(errs, field.TooLong(at, *s.HostnameOverride, maxHostnameLength))
 		}
 		if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
-			errs = append(errs, field.Forbidden(path.Child("setHostnameAsFQDN"), "hostnameOverride says what the hostname is"))
+			errs = append(errs, field.Forbidden(at, "with setHostnameAsFQDN the hostname is another one"))
 		}
 		if s.HostNetwork {
 			errs = append(errs, field.Forbidden(at, "a pod in the host's network has the host's name"))
@@ -146,7 +152,7 @@ func (v *validator) validateDNS(path *field.Path) field.ErrorList {
 		case config == nil:
 			return append(errs, field.Required(at, "dnsPolicy None leaves the pod without any configuration but this"))
 		case len(config.Nameservers) == 0:
-			errs = append(errs, field.Required(at.Child("nameservers"), "dnsPolicy None needs one at least"))
+			return append(errs, field.Required(at.Child("nameservers"), "dnsPolicy None needs one at least"))
 		}
 	}
 	if config == nil {
@@ -220,16 +226,29 @@ func (v *validator) validateHostUsers(path *field.Path) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
-	forbid := func(set bool, name string) {
+	forbid := func(set bool, at *field.Path) {
 		if set {
-			errs = append(errs, field.Forbidden(path.Child(name), "cannot be used with hostUsers false"))
+			errs = append(errs, field.Forbidden(at, "cannot be used with hostUsers false"))
 		}
 	}
 	// The odd capitals are kube-apiserver's.
-	forbid(v.spec.HostNetwork, "hostNetwork")
-	forbid(v.spec.HostPID, "HostPID")
-	forbid(v.spec.HostIPC, "HostIPC")
+	forbid(v.spec.HostNetwork && !v.opts.ownUsersInHostNetwork, path.Child("hostNetwork"))
+	forbid(v.spec.HostPID, path.Child("HostPID"))
+	forbid(v.spec.HostIPC, path.Child("HostIPC"))
+	if !v.opts.ownUsersWithDevices {
+		eachContainer(v.spec, func(c *corev1.Container, p *field.Path) {
+			forbid(len(c.VolumeDevices) > 0, below(path, p).Child("volumeDevices"))
+		})
+	}
 	return errs
+}
+
+// supported checks that a value is among some. The empty string is as wrong as others; [oneOf] is for where it is a missing value.
+func supported[T ~string](path *field.Path, value T, values ...T) field.ErrorList {
+	if slices.Contains(values, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, values)}
 }
 
 // oneOf checks that a value is among the supported ones. The empty string is a missing value.

@@ -36,7 +36,7 @@ func validateAnnotations(annotations map[string]string, spec *corev1.PodSpec, pa
 		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), value, "a mirror pod has a nodeName"))
 	}
 	if value, ok := annotations[corev1.TolerationsAnnotationKey]; ok && value != "" {
-		errs = append(errs, validateTolerationsAnnotation(value, path)...)
+		errs = append(errs, validateTolerationsAnnotation(value, path, opts)...)
 	}
 	if !opts.badDeletionCost {
 		errs = append(errs, validateDeletionCost(annotations, path)...)
@@ -75,43 +75,98 @@ func validateSeccompAnnotations(annotations map[string]string, path *field.Path)
 		case corev1.SeccompProfileRuntimeDefault, corev1.DeprecatedSeccompProfileDockerDefault, corev1.SeccompProfileNameUnconfined:
 			continue
 		}
+		// Not path.Key: kube-apiserver takes the annotation for a field.
+		at := path.Child(key)
 		if file, ok := strings.CutPrefix(profile, corev1.SeccompLocalhostProfileNamePrefix); ok {
-			errs = append(errs, validateDescendingPath(file, path.Key(key))...)
+			errs = append(errs, validateDescendingPath(file, at)...)
 			continue
 		}
-		errs = append(errs, field.Invalid(path.Key(key), profile, "is no seccomp profile"))
+		errs = append(errs, field.Invalid(at, profile, "is no seccomp profile"))
 	}
 	return errs
 }
 
-// validateProfileAnnotations checks that the old annotations about seccomp do not contradict the fields which replaced them.
+// validateProfileAnnotations checks that the old annotations about seccomp and AppArmor do not contradict the fields which replaced them.
 func validateProfileAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	differ := func(key string, profile *corev1.SeccompProfile, at *field.Path) {
-		if value, ok := annotations[key]; ok && profile != nil && seccompAnnotation(profile) != value {
-			errs = append(errs, field.Forbidden(at.Child("securityContext", "seccompProfile"), "contradicts the annotation "+key))
-		}
-	}
+	security := func(at *field.Path) *field.Path { return at.Child("securityContext") }
 	if sc := spec.SecurityContext; sc != nil {
-		differ(seccompPodAnnotation, sc.SeccompProfile, path)
+		errs = append(errs, compareSeccomp(annotations, seccompPodAnnotation, sc.SeccompProfile, security(path))...)
 	}
 	eachContainer(spec, func(c *corev1.Container, p *field.Path) {
 		if c.SecurityContext != nil {
-			differ(seccompContainerAnnotation+c.Name, c.SecurityContext.SeccompProfile, below(path, p))
+			errs = append(errs, compareSeccomp(annotations, seccompContainerAnnotation+c.Name, c.SecurityContext.SeccompProfile, security(below(path, p)))...)
 		}
+	})
+	if spec.OS != nil && spec.OS.Name == corev1.Windows {
+		return errs
+	}
+	eachContainer(spec, func(c *corev1.Container, p *field.Path) {
+		errs = append(errs, compareAppArmor(annotations, apparmorAnnotation+c.Name, AppArmorProfile(spec, c), security(below(path, p)))...)
 	})
 	return errs
 }
 
-func seccompAnnotation(p *corev1.SeccompProfile) string {
-	switch p.Type {
+// compareSeccomp compares an annotation, if there, with the profile in a security context at path.
+func compareSeccomp(annotations map[string]string, key string, profile *corev1.SeccompProfile, path *field.Path) field.ErrorList {
+	value, ok := annotations[key]
+	if !ok || profile == nil {
+		return nil
+	}
+	path = path.Child("seccompProfile")
+	same := true
+	switch profile.Type {
 	case corev1.SeccompProfileTypeUnconfined:
-		return corev1.SeccompProfileNameUnconfined
+		same = value == corev1.SeccompProfileNameUnconfined
 	case corev1.SeccompProfileTypeRuntimeDefault:
-		return corev1.SeccompProfileRuntimeDefault
+		same = value == corev1.SeccompProfileRuntimeDefault || value == corev1.DeprecatedSeccompProfileDockerDefault
+	case corev1.SeccompProfileTypeLocalhost:
+		return compareLocalhost(value, corev1.SeccompLocalhostProfileNamePrefix, profile.LocalhostProfile, path)
 	}
-	if p.LocalhostProfile == nil {
-		return ""
+	return contradiction(!same, path.Child("type"))
+}
+
+// compareAppArmor compares an annotation, if there, with the profile of a container whose security context is at path.
+func compareAppArmor(annotations map[string]string, key string, profile *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
+	value, ok := annotations[key]
+	if !ok || profile == nil {
+		return nil
 	}
-	return corev1.SeccompLocalhostProfileNamePrefix + *p.LocalhostProfile
+	path = path.Child("appArmorProfile")
+	same := true
+	switch profile.Type {
+	case corev1.AppArmorProfileTypeUnconfined:
+		same = value == corev1.DeprecatedAppArmorBetaProfileNameUnconfined
+	case corev1.AppArmorProfileTypeRuntimeDefault:
+		same = value == corev1.DeprecatedAppArmorBetaProfileRuntimeDefault
+	case corev1.AppArmorProfileTypeLocalhost:
+		return compareLocalhost(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix, profile.LocalhostProfile, path)
+	}
+	return contradiction(!same, path.Child("type"))
+}
+
+func compareLocalhost(annotation, prefix string, profile *string, path *field.Path) field.ErrorList {
+	name, ok := strings.CutPrefix(annotation, prefix)
+	if !ok {
+		return contradiction(true, path.Child("type"))
+	}
+	return contradiction(profile == nil || *profile != name, path.Child("localhostProfile"))
+}
+
+func contradiction(found bool, path *field.Path) field.ErrorList {
+	if !found {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(path, "contradicts the annotation")}
+}
+
+// AppArmorProfile is the profile of a container: its own or, without one, the pod's.
+func AppArmorProfile(spec *corev1.PodSpec, c *corev1.Container) *corev1.AppArmorProfile {
+	if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return c.SecurityContext.AppArmorProfile
+	}
+	if spec.SecurityContext != nil {
+		return spec.SecurityContext.AppArmorProfile
+	}
+	return nil
 }

@@ -1,8 +1,6 @@
 package podspec
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -12,66 +10,101 @@ import (
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
-const maxFileMode = 0o777
+const (
+	maxFileMode = 0o777
+	// maxISCSIInterface is how long the name may be that iscsiadm gives a volume's interface.
+	maxISCSIInterface = 64
+)
 
 // validateVolumes checks the volumes and remembers the good ones for the mounts.
 func (v *validator) validateVolumes(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	v.volumes = map[string]corev1.VolumeSource{}
-	names, claims := sets.Set[string]{}, sets.Set[string]{}
+	made := sets.Set[string]{} // claims of ephemeral volumes
 	for _, volume := range v.spec.Volumes {
-		if volume.PersistentVolumeClaim != nil {
-			claims.Insert(volume.PersistentVolumeClaim.ClaimName)
+		if volume.Ephemeral != nil && v.podName() != "" {
+			made.Insert(v.podName() + "-" + volume.Name)
 		}
 	}
 	for i, volume := range v.spec.Volumes {
 		at := path.Index(i)
-		wrong := v.validateVolumeSource(&volume.VolumeSource, at)
-		switch {
-		case volume.Name == "":
+		wrong := v.validateVolumeSource(&volume.VolumeSource, volume.Name, at)
+		if volume.Name == "" {
 			wrong = append(wrong, field.Required(at.Child("name"), ""))
-		case names.Has(volume.Name):
-			wrong = append(wrong, field.Duplicate(at.Child("name"), volume.Name))
-		default:
+		} else {
 			wrong = append(wrong, messages(at.Child("name"), volume.Name, validation.IsDNS1123Label(volume.Name))...)
 		}
-		names.Insert(volume.Name)
-		if volume.Ephemeral != nil && v.podName() != "" {
-			claim := v.podName() + "-" + volume.Name
-			wrong = append(wrong, messages(at.Child("name"), volume.Name, apivalidation.NameIsDNSSubdomain(claim, false))...)
-			if claims.Has(claim) {
-				wrong = append(wrong, field.Invalid(at.Child("name"), volume.Name, "its claim would be called as another one: "+claim))
-			}
-			claims.Insert(claim)
+		if _, taken := v.volumes[volume.Name]; taken {
+			wrong = append(wrong, field.Duplicate(at.Child("name"), volume.Name))
 		}
 		if len(wrong) == 0 {
 			v.volumes[volume.Name] = volume.VolumeSource
 		}
 		errs = append(errs, wrong...)
+		if c := volume.PersistentVolumeClaim; c != nil && made.Has(c.ClaimName) {
+			errs = append(errs, field.Invalid(at.Child("persistentVolumeClaim", "claimName"), c.ClaimName, "is the claim that an ephemeral volume makes"))
+		}
 	}
 	return errs
 }
 
-// sources checks that there is one source of a volume, and that one.
-type sources struct {
-	path  *field.Path
-	found bool
-	errs  field.ErrorList
+// volumeTypes are in the order in which kube-apiserver looks at them: the first one given counts, further ones are too many.
+var volumeTypes = []string{
+	"emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs", "flocker",
+	"persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc", "flexVolume", "configMap", "azureFile",
+	"vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
 }
 
-func (s *sources) add(name string, set bool, validate func(at *field.Path) field.ErrorList) {
-	switch {
-	case !set:
-	case s.found:
-		s.errs = append(s.errs, field.Forbidden(s.path.Child(name), "a volume has one type only"))
-	default:
-		s.found = true
-		s.errs = append(s.errs, validate(s.path.Child(name))...)
+// sources checks that there is one source of a volume, and that one.
+type sources map[string]func(at *field.Path) field.ErrorList
+
+func (s sources) add(name string, set bool, validate func(at *field.Path) field.ErrorList) {
+	if set {
+		s[name] = validate
 	}
 }
 
-func (v *validator) validateVolumeSource(s *corev1.VolumeSource, path *field.Path) field.ErrorList {
-	all := &sources{path: path}
+func (s sources) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	found := false
+	for _, name := range volumeTypes {
+		check, ok := s[name]
+		switch {
+		case !ok:
+		case found:
+			errs = append(errs, field.Forbidden(path.Child(surplusName(name)), "a volume has one type only"))
+		default:
+			found = true
+			errs = append(errs, check(path.Child(sourceName(name)))...)
+		}
+	}
+	if !found {
+		errs = append(errs, field.Required(path, "say what sort of volume it is"))
+	}
+	return errs
+}
+
+// surplusName is what kube-apiserver calls a type that is too many.
+func surplusName(name string) string {
+	switch name {
+	case "cephfs":
+		return "cephFS"
+	case "downwardAPI":
+		return "downwarAPI"
+	}
+	return name
+}
+
+// sourceName is what kube-apiserver calls a type of which something is wrong.
+func sourceName(name string) string {
+	if name == "gcePersistentDisk" {
+		return "persistentDisk"
+	}
+	return name
+}
+
+func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, path *field.Path) field.ErrorList {
+	all := sources{}
 	all.add("emptyDir", s.EmptyDir != nil, func(at *field.Path) field.ErrorList {
 		if limit := s.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
 			return field.ErrorList{field.Forbidden(at.Child("sizeLimit"), "must not be negative")}
@@ -108,35 +141,39 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, path *field.Pat
 	all.add("csi", s.CSI != nil, func(at *field.Path) field.ErrorList {
 		errs := rules.ValidateCSIDriverName(s.CSI.Driver, at.Child("driver"))
 		if ref := s.CSI.NodePublishSecretRef; ref != nil {
-			name := at.Child("nodePublishSecretRef", "name")
 			if ref.Name == "" {
-				return append(errs, field.Required(name, ""))
+				return append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
 			}
-			errs = append(errs, messages(name, ref.Name, apivalidation.NameIsDNSSubdomain(ref.Name, false))...)
+			// kube-apiserver leaves the reference out of the path.
+			errs = append(errs, messages(at.Child("name"), ref.Name, apivalidation.NameIsDNSSubdomain(ref.Name, false))...)
 		}
 		return errs
 	})
 	all.add("ephemeral", s.Ephemeral != nil, func(at *field.Path) field.ErrorList {
+		var errs field.ErrorList
 		if s.Ephemeral.VolumeClaimTemplate == nil {
-			return field.ErrorList{field.Required(at.Child("volumeClaimTemplate"), "")}
+			errs = append(errs, field.Required(at.Child("volumeClaimTemplate"), ""))
+		} else {
+			errs = append(errs, validateClaimTemplate(s.Ephemeral.VolumeClaimTemplate, at.Child("volumeClaimTemplate"))...)
 		}
-		return validateClaimTemplate(s.Ephemeral.VolumeClaimTemplate, at.Child("volumeClaimTemplate"))
+		if v.podName() != "" && name != "" {
+			errs = append(errs, messages(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(v.podName()+"-"+name, false))...)
+		}
+		return errs
 	})
 	all.add("image", s.Image != nil, func(at *field.Path) field.ErrorList {
 		var errs field.ErrorList
-		switch ref := s.Image.Reference; {
-		case v.opts.pod && ref == "":
-			errs = append(errs, field.Required(at.Child("reference"), ""))
-		case v.opts.pod && strings.TrimSpace(ref) != ref:
-			errs = append(errs, field.Invalid(at.Child("reference"), ref, "must not begin or end with white space"))
+		if v.opts.pod {
+			errs = required(at.Child("reference"), s.Image.Reference)
 		}
 		return append(errs, validatePullPolicy(s.Image.PullPolicy, at.Child("pullPolicy"))...)
 	})
 	addDevices(all, s)
-	if !all.found {
-		all.errs = append(all.errs, field.Required(path, "say what sort of volume it is"))
+	errs := all.validate(path)
+	if s.ISCSI != nil && s.ISCSI.InitiatorName != nil && len(name+":"+s.ISCSI.TargetPortal) > maxISCSIInterface {
+		errs = append(errs, field.Invalid(path.Child("name"), name, "with the target portal it makes a name of more than 64 characters"))
 	}
-	return all.errs
+	return errs
 }
 
 func required(path *field.Path, value string) field.ErrorList {

@@ -20,7 +20,7 @@ var (
 )
 
 // addDevices checks the volumes that are disks or file systems of some network or cloud, most of which CSI drivers serve today.
-func addDevices(all *sources, s *corev1.VolumeSource) {
+func addDevices(all sources, s *corev1.VolumeSource) {
 	all.add("gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList { return rules.ValidateGCEDisk(s.GCEPersistentDisk, at) })
 	all.add("awsElasticBlockStore", s.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList { return rules.ValidateAWSDisk(s.AWSElasticBlockStore, at) })
 	all.add("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return rules.ValidateNFS(s.NFS, at) })

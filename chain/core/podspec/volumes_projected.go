@@ -1,19 +1,25 @@
 package podspec
 
 import (
-	"math"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 const (
 	minTokenSeconds       = 10 * 60
+	maxTokenSeconds       = 1 << 32
 	minCertificateSeconds = 3600
 	maxCertificateSeconds = 91 * 24 * 3600
+	// maxKubernetesCertificateSeconds is for the signers of Kubernetes itself.
+	maxKubernetesCertificateSeconds = 24 * 3600
 )
 
 func (v *validator) validateProjected(s *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
@@ -94,7 +100,7 @@ func (p *projection) token(s *corev1.ServiceAccountTokenProjection, path *field.
 	if p.v.opts.pod && p.v.spec.ServiceAccountName == "" {
 		errs = append(errs, field.Forbidden(path, "there is no serviceAccountName"))
 	}
-	if s.ExpirationSeconds != nil && (*s.ExpirationSeconds < minTokenSeconds || *s.ExpirationSeconds > math.MaxUint32) {
+	if s.ExpirationSeconds != nil && (*s.ExpirationSeconds < minTokenSeconds || *s.ExpirationSeconds > maxTokenSeconds) {
 		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s.ExpirationSeconds, "must be between ten minutes and 2^32 seconds"))
 	}
 	// kube-apiserver names the volume here and not the source.
@@ -104,7 +110,8 @@ func (p *projection) token(s *corev1.ServiceAccountTokenProjection, path *field.
 	case !p.v.opts.badTokenPaths:
 		errs = append(errs, validateRelativePath(s.Path, p.path.Child("path"))...)
 	}
-	return append(errs, p.take(s.Path)...)
+	// Unlike other files, kube-apiserver lets a token hide one.
+	return errs
 }
 
 func (p *projection) trustBundle(s *corev1.ClusterTrustBundleProjection, path *field.Path) field.ErrorList {
@@ -114,16 +121,15 @@ func (p *projection) trustBundle(s *corev1.ClusterTrustBundleProjection, path *f
 	case byName && bySigner:
 		errs = append(errs, field.Invalid(path, "", "give either name or signerName"))
 	case byName:
-		if *s.Name == "" {
-			errs = append(errs, field.Required(path.Child("name"), ""))
-		}
+		errs = append(errs, required(path.Child("name"), *s.Name)...)
+		// Names of bundles of a signer begin with the signer's.
+		own := (*s.Name)[strings.LastIndex(*s.Name, ":")+1:]
+		errs = append(errs, messages(path.Child("name"), *s.Name, apivalidation.NameIsDNSSubdomain(own, false))...)
 		if s.LabelSelector != nil {
 			errs = append(errs, field.Invalid(path.Child("labelSelector"), s.LabelSelector, "goes with signerName only"))
 		}
 	case bySigner:
-		if *s.SignerName == "" {
-			errs = append(errs, field.Required(path.Child("signerName"), ""))
-		}
+		errs = append(errs, rules.ValidateSignerName(*s.SignerName, path.Child("signerName"))...)
 		errs = append(errs, validateSelector(s.LabelSelector, false, path.Child("labelSelector"))...)
 	default:
 		errs = append(errs, field.Required(path, "give name or signerName"))
@@ -134,10 +140,17 @@ func (p *projection) trustBundle(s *corev1.ClusterTrustBundleProjection, path *f
 }
 
 func (p *projection) certificate(s *corev1.PodCertificateProjection, path *field.Path) field.ErrorList {
-	errs := validation.IsDomainPrefixedPath(path.Child("signerName"), s.SignerName)
-	errs = append(errs, oneOf(path.Child("keyType"), s.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
+	errs := rules.ValidateSignerName(s.SignerName, path.Child("signerName"))
+	keyTypes := []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
+	if !slices.Contains(keyTypes, s.KeyType) {
+		errs = append(errs, field.NotSupported(path.Child("keyType"), s.KeyType, keyTypes))
+	}
 	if s.MaxExpirationSeconds != nil {
-		errs = append(errs, inRange(path.Child("maxExpirationSeconds"), *s.MaxExpirationSeconds, minCertificateSeconds, maxCertificateSeconds)...)
+		limit := int32(maxCertificateSeconds)
+		if domain, _, _ := strings.Cut(s.SignerName, "/"); domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
+			limit = maxKubernetesCertificateSeconds
+		}
+		errs = append(errs, inRange(path.Child("maxExpirationSeconds"), *s.MaxExpirationSeconds, minCertificateSeconds, limit)...)
 	}
 	if s.CredentialBundlePath == "" && s.KeyPath == "" && s.CertificateChainPath == "" {
 		errs = append(errs, field.Required(path, "say where to write: credentialBundlePath, or keyPath and certificateChainPath"))

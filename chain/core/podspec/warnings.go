@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +19,10 @@ func TemplateWarnings(path *field.Path, tmpl, _ *corev1.PodTemplateSpec) []strin
 	return w.all()
 }
 
-// PodWarnings are about what is allowed in a pod but unwise. On create, old is nil.
-func PodWarnings(pod, old *corev1.Pod) []string {
+// PodWarnings are about what is allowed in a new pod but unwise. Nobody is warned of an update: pods are rarely changed by hand.
+func PodWarnings(pod *corev1.Pod) []string {
 	w := &warner{spec: &pod.Spec, annotations: pod.Annotations, path: field.NewPath("spec"), meta: field.NewPath("metadata"), pod: true}
-	if old == nil && len(validation.IsDNS1123Label(pod.Name)) > 0 && pod.Name != "" {
+	if len(validation.IsDNS1123Label(pod.Name)) > 0 {
 		w.warn(field.NewPath("metadata", "name"), "is the pod's hostname too: a DNS label avoids surprises")
 	}
 	return w.all()
@@ -53,13 +52,9 @@ func (w *warner) all() []string {
 		w.warn(w.path.Child("terminationGracePeriodSeconds"), "must not be negative; 1 is used")
 	}
 	w.wholeBytes(w.spec.Overhead, w.path.Child("overhead"))
-	if r := w.spec.Resources; r != nil {
-		w.wholeBytes(r.Limits, w.path.Child("resources", "limits"))
-		w.wholeBytes(r.Requests, w.path.Child("resources", "requests"))
-	}
 	w.dns()
 	w.containers()
-	w.duplicatePortNames()
+	w.ports()
 	return w.warnings
 }
 
@@ -148,10 +143,10 @@ func (w *warner) pullSecrets() {
 	seen := sets.Set[string]{}
 	for i, ref := range w.spec.ImagePullSecrets {
 		at := w.path.Child("imagePullSecrets").Index(i).Child("name")
-		switch {
-		case ref.Name == "":
+		if ref.Name == "" {
 			w.warn(at, "names no secret")
-		case seen.Has(ref.Name):
+		}
+		if seen.Has(ref.Name) {
 			w.warn(at, "%q is there twice", ref.Name)
 		}
 		seen.Insert(ref.Name)
@@ -178,77 +173,106 @@ func (w *warner) volumes() {
 		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
 			w.warnings = append(w.warnings, rules.ClaimSpecWarnings(at.Child("ephemeral", "volumeClaimTemplate", "spec"), &v.Ephemeral.VolumeClaimTemplate.Spec)...)
 		}
-		w.overlaps(&v, at)
+		w.overlaps(&v)
 	}
 }
 
+// file is where a volume puts one of its files, and what the file is of.
+type file struct{ path, source string }
+
+func keyFiles(items []corev1.KeyToPath, source string) []file {
+	files := make([]file, 0, len(items))
+	for _, item := range items {
+		files = append(files, file{item.Path, source})
+	}
+	return files
+}
+
+func downwardFiles(items []corev1.DownwardAPIVolumeFile, source string) []file {
+	files := make([]file, 0, len(items))
+	for _, item := range items {
+		files = append(files, file{item.Path, source})
+	}
+	return files
+}
+
 // overlaps warns of files that hide each other in one volume.
-func (w *warner) overlaps(v *corev1.Volume, at *field.Path) {
-	var paths []string
-	keys := func(items []corev1.KeyToPath) {
-		for _, item := range items {
-			paths = append(paths, item.Path)
-		}
-	}
-	files := func(items []corev1.DownwardAPIVolumeFile) {
-		for _, item := range items {
-			paths = append(paths, item.Path)
-		}
-	}
-	name := ""
+func (w *warner) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		name = "configMap"
-		keys(v.ConfigMap.Items)
+		w.clashes(v.Name, nil, keyFiles(v.ConfigMap.Items, "configMap"))
 	case v.Secret != nil:
-		name = "secret"
-		keys(v.Secret.Items)
+		w.clashes(v.Name, nil, keyFiles(v.Secret.Items, "secret"))
 	case v.DownwardAPI != nil:
-		name = "downwardAPI"
-		files(v.DownwardAPI.Items)
+		w.clashes(v.Name, nil, downwardFiles(v.DownwardAPI.Items, "downwardAPI"))
 	case v.Projected != nil:
-		name = "projected"
+		var before, files []file
 		for _, s := range v.Projected.Sources {
-			switch {
-			case s.ConfigMap != nil:
-				keys(s.ConfigMap.Items)
-			case s.Secret != nil:
-				keys(s.Secret.Items)
-			case s.DownwardAPI != nil:
-				files(s.DownwardAPI.Items)
-			case s.ServiceAccountToken != nil:
-				paths = append(paths, s.ServiceAccountToken.Path)
-			case s.ClusterTrustBundle != nil:
-				paths = append(paths, s.ClusterTrustBundle.Path)
+			if s == (corev1.VolumeProjection{}) {
+				w.warnings = append(w.warnings, fmt.Sprintf("volume %q has a source that says nothing", v.Name))
+				continue
 			}
+			// As in kube-apiserver, a source that lists no files stands for those of the last one that does.
+			if listed := projectedFiles(&s); listed != nil {
+				files = listed
+			}
+			before = w.clashes(v.Name, before, files)
 		}
 	}
-	for i, path := range paths {
-		for _, other := range paths[:i] {
-			if path == other || strings.HasPrefix(path, other+"/") || strings.HasPrefix(other, path+"/") {
-				w.warn(at.Child(name), "the files %q and %q overlap", other, path)
-				break
+}
+
+func projectedFiles(s *corev1.VolumeProjection) []file {
+	switch {
+	case s.ConfigMap != nil && s.ConfigMap.Items != nil:
+		return keyFiles(s.ConfigMap.Items, "configMap "+s.ConfigMap.Name)
+	case s.Secret != nil && s.Secret.Items != nil:
+		return keyFiles(s.Secret.Items, "secret "+s.Secret.Name)
+	case s.DownwardAPI != nil && s.DownwardAPI.Items != nil:
+		return downwardFiles(s.DownwardAPI.Items, "downwardAPI")
+	case s.ServiceAccountToken != nil:
+		return []file{{s.ServiceAccountToken.Path, "serviceAccountToken"}}
+	case s.ClusterTrustBundle != nil && s.ClusterTrustBundle.Name != nil:
+		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.Name}}
+	case s.ClusterTrustBundle != nil && s.ClusterTrustBundle.SignerName != nil:
+		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.SignerName}}
+	}
+	return nil
+}
+
+// clashes warns of every pair of files of which one is, or is below, the other, and returns all files.
+func (w *warner) clashes(volume string, before, files []file) []file {
+	for _, f := range files {
+		f.path = strings.TrimRight(f.path, "/")
+		for _, other := range before {
+			if f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
+				w.warnings = append(w.warnings, fmt.Sprintf("volume %q: the files %q (%s) and %q (%s) overlap", volume, f.path, f.source, other.path, other.source))
 			}
 		}
+		before = append(before, f)
 	}
+	return before
 }
 
 // profileAnnotations warns of annotations that fields have replaced, where the field is not set. Pods get the field of AppArmor from it.
 func (w *warner) profileAnnotations() {
-	annotations := w.meta.Child("annotations")
-	if _, ok := w.annotations[seccompPodAnnotation]; ok && (w.spec.SecurityContext == nil || w.spec.SecurityContext.SeccompProfile == nil) {
-		w.warn(annotations.Key(seccompPodAnnotation), "does nothing since v1.27: use the field securityContext.seccompProfile")
+	deprecated := func(key, advice string) {
+		if _, ok := w.annotations[key]; ok {
+			w.warn(w.meta.Child("annotations").Key(key), "%s", advice)
+		}
 	}
-	if _, ok := w.annotations["scheduler.alpha.kubernetes.io/critical-pod"]; ok {
-		w.warn(annotations.Key("scheduler.alpha.kubernetes.io/critical-pod"), "does nothing since v1.16: use the field priorityClassName")
+	deprecated("scheduler.alpha.kubernetes.io/critical-pod", "does nothing since v1.16: use the field priorityClassName")
+	deprecated("security.alpha.kubernetes.io/sysctls", "does nothing since v1.11: use the field securityContext.sysctls")
+	deprecated("security.alpha.kubernetes.io/unsafe-sysctls", "does nothing since v1.11: use the field securityContext.sysctls")
+	const useSeccomp = "does nothing since v1.27: use the field securityContext.seccompProfile"
+	if w.spec.SecurityContext == nil || w.spec.SecurityContext.SeccompProfile == nil {
+		deprecated(seccompPodAnnotation, useSeccomp)
 	}
 	eachContainer(w.spec, func(c *corev1.Container, _ *field.Path) {
-		sc := c.SecurityContext
-		if _, ok := w.annotations[seccompContainerAnnotation+c.Name]; ok && (sc == nil || sc.SeccompProfile == nil) {
-			w.warn(annotations.Key(seccompContainerAnnotation+c.Name), "does nothing since v1.27: use the field securityContext.seccompProfile")
+		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
+			deprecated(seccompContainerAnnotation+c.Name, useSeccomp)
 		}
-		if _, ok := w.annotations[apparmorAnnotation+c.Name]; ok && !w.pod && (sc == nil || sc.AppArmorProfile == nil) {
-			w.warn(annotations.Key(apparmorAnnotation+c.Name), "is deprecated since v1.30: use the field securityContext.appArmorProfile")
+		if !w.pod && AppArmorProfile(w.spec, c) == nil {
+			deprecated(apparmorAnnotation+c.Name, "is deprecated since v1.30: use the field securityContext.appArmorProfile")
 		}
 	})
 }
@@ -259,7 +283,6 @@ func (w *warner) containers() {
 		w.wholeBytes(c.Resources.Limits, at.Child("resources", "limits"))
 		w.wholeBytes(c.Resources.Requests, at.Child("resources", "requests"))
 		w.duplicateEnv(c, at)
-		w.duplicatePorts(c, at)
 	})
 }
 
@@ -272,47 +295,62 @@ func (w *warner) wholeBytes(list corev1.ResourceList, at *field.Path) {
 	}
 }
 
-// duplicateEnv warns of variables that hide an earlier definition without using it.
+// duplicateEnv warns of variables that hide an earlier definition without adding to it.
 func (w *warner) duplicateEnv(c *corev1.Container, at *field.Path) {
-	defined := map[string]corev1.EnvVar{}
+	defined := sets.Set[string]{}
 	for i, e := range c.Env {
-		before, ok := defined[e.Name]
-		uses := strings.Contains(e.Value, "$("+e.Name+")")
-		if ok && !uses && (before.Value != "" || before.ValueFrom != nil || e.Value != "") {
+		reference := "$(" + e.Name + ")"
+		adds := e.ValueFrom == nil && e.Value != reference && strings.Contains(e.Value, reference)
+		if defined.Has(e.Name) && !adds {
 			w.warn(at.Child("env").Index(i), "hides the earlier definition of %q", e.Name)
 		}
-		defined[e.Name] = e
+		defined.Insert(e.Name)
 	}
 }
 
-// duplicatePorts warns of ports of one container that cannot be told apart.
-func (w *warner) duplicatePorts(c *corev1.Container, at *field.Path) {
-	for i, port := range c.Ports {
-		same := func(other corev1.ContainerPort) bool {
-			return port.Protocol == other.Protocol && port.ContainerPort == other.ContainerPort &&
-				(port.HostPort == 0 || other.HostPort == 0 || port.HostPort == other.HostPort) &&
-				(port.HostIP == "" || other.HostIP == "" || port.HostIP == other.HostIP)
-		}
-		if slices.ContainsFunc(c.Ports[:i], same) {
-			w.warn(at.Child("ports").Index(i), "is a port that is there already, wholly or in part")
-		}
+// ports warns of ports that cannot be told apart: by number or, for services and probes, by name.
+func (w *warner) ports() {
+	type port struct {
+		corev1.ContainerPort
+		at *field.Path
 	}
-}
-
-// duplicatePortNames warns of ports of several running containers that services and probes cannot tell apart by name.
-func (w *warner) duplicatePortNames() {
-	seen := map[string]string{}
+	var before []port
+	names := map[string]*field.Path{}
 	eachContainer(w.spec, func(c *corev1.Container, p *field.Path) {
-		if strings.HasPrefix(p.String(), "initContainers") && !isSidecar(c) {
-			return
-		}
-		for i, port := range c.Ports {
-			at := below(w.path, p).Child("ports").Index(i).Child("name")
-			if other, ok := seen[port.Name]; ok && port.Name != "" && other != c.Name {
-				w.warn(at, "%q is the name of a port of the container %s too", port.Name, other)
+		for i, is := range c.Ports {
+			at := below(w.path, p).Child("ports").Index(i)
+			if is.HostIP != "" && is.HostPort == 0 {
+				w.warn(at, "hostIP means nothing without hostPort")
+			}
+			for _, was := range before {
+				if overlap := overlap(&is, &was.ContainerPort); overlap != "" {
+					w.warn(at, "%s %s", overlap, was.at)
+				}
+			}
+			before = append(before, port{is, at})
+			if is.Name == "" {
 				continue
 			}
-			seen[port.Name] = c.Name
+			if other, taken := names[is.Name]; taken {
+				w.warn(at, "%q is the name of %s too, which is what services and probes use", is.Name, other)
+			} else {
+				names[is.Name] = at
+			}
 		}
 	})
+}
+
+// overlap says what a port has to do with another one of the same number, if anything.
+func overlap(p, other *corev1.ContainerPort) string {
+	switch {
+	case p.ContainerPort != other.ContainerPort || p.Protocol != other.Protocol:
+		return ""
+	case p.HostIP == other.HostIP && p.HostPort == other.HostPort:
+		return "is the same as"
+	case p.HostPort == 0 || other.HostPort == 0:
+		return "overlaps with"
+	case p.HostPort == other.HostPort && (p.HostIP == "") != (other.HostIP == ""):
+		return "could be meant as"
+	}
+	return ""
 }

@@ -1,0 +1,110 @@
+package podspec
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestCorners has the rules that one comes across less often.
+func TestCorners(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		spec string
+		want []string
+	}{
+		"claim of two kinds": {
+			with("", `"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"x-w"}},{"name":"w","ephemeral":{"volumeClaimTemplate":{"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1"}}}}}}]`),
+			[]string{"spec.volumes[0].persistentVolumeClaim.claimName Invalid value"},
+		},
+		"volume of two sources": {
+			with("", `"volumes":[{"name":"v","emptyDir":{},"hostPath":{"path":"/a"},"cephfs":{"monitors":["m"]}}]`),
+			[]string{"spec.volumes[0].cephFS Forbidden", "spec.volumes[0].hostPath Forbidden"},
+		},
+		"token": {
+			with("", `"volumes":[{"name":"v","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":4294967297,"path":"../t"}}]}}]`),
+			[]string{
+				"spec.volumes[0].projected.path Invalid value",
+				"spec.volumes[0].projected.sources[0].serviceAccountToken Forbidden",
+				"spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds Invalid value",
+			},
+		},
+		"pod certificate": {
+			with("", `"volumes":[{"name":"v","projected":{"sources":[{"podCertificate":{"signerName":"kubernetes.io/a","keyType":"DSA","maxExpirationSeconds":90000,"credentialBundlePath":"b"}}]}}]`),
+			[]string{"spec.volumes[0].projected.sources[0].podCertificate.keyType Unsupported value", "spec.volumes[0].projected.sources[0].podCertificate.maxExpirationSeconds Invalid value"},
+		},
+		"file key": {
+			with(`"env":[{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"v","path":"../e","key":"a=b"}}},{"name":"B","valueFrom":{"fileKeyRef":{"volumeName":"w","path":"e","key":"k"}}}]`, `"volumes":[{"name":"v","configMap":{"name":"c"}}]`),
+			[]string{
+				"spec.containers[0].env[0].valueFrom.fileKeyRef.key Invalid value",
+				"spec.containers[0].env[0].valueFrom.fileKeyRef.path Invalid value",
+				"spec.containers[0].env[0].valueFrom.fileKeyRef.volumeName Invalid value",
+				"spec.containers[0].env[1].valueFrom.fileKeyRef.volumeName Not found",
+			},
+		},
+		"restart rules": {
+			with(`"restartPolicyRules":[{"action":"Maybe","exitCodes":{"operator":"Out","values":[1]}},{"action":"Restart"}]`, ""),
+			[]string{
+				"spec.containers[0].restartPolicy Required value",
+				"spec.containers[0].restartPolicyRules[0].action Unsupported value",
+				"spec.containers[0].restartPolicyRules[0].exitCodes.operator Unsupported value",
+				"spec.containers[0].restartPolicyRules[1].exitCodes Required value",
+			},
+		},
+		"resize policy of a pod that ends": {
+			with(`"resizePolicy":[{"resourceName":"cpu","restartPolicy":"RestartContainer"},{"resourceName":"cpu","restartPolicy":"Perhaps"},{"resourceName":"disk","restartPolicy":"NotRequired"}]`, `"restartPolicy":"Never"`),
+			[]string{
+				"spec.containers[0].resizePolicy Invalid value",
+				"spec.containers[0].resizePolicy Unsupported value",
+				"spec.containers[0].resizePolicy[1] Duplicate value",
+			},
+		},
+		"tolerations": {
+			with("", `"tolerations":[{"key":"a b","operator":"Lt","value":"1"},{"operator":"Equal"},{"key":"k","effect":"NoSchedule","tolerationSeconds":1,"operator":"Exists","value":"v"}]`),
+			[]string{
+				"spec.tolerations[0].key Invalid value",
+				"spec.tolerations[0].operator Unsupported value",
+				"spec.tolerations[1].operator Invalid value",
+				"spec.tolerations[2].effect Invalid value",
+				"spec.tolerations[2].operator Invalid value",
+			},
+		},
+		"label keys": {
+			with("", `"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"t","labelSelector":{},"matchLabelKeys":["a b","c"],"mismatchLabelKeys":["c"]}]}}`),
+			[]string{"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[0] Invalid value", "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[1] Invalid value"},
+		},
+		"host name of two": {
+			with("", `"hostnameOverride":"h","setHostnameAsFQDN":true`),
+			[]string{"spec.hostnameOverride Forbidden"},
+		},
+		"claims twice": {
+			with(`"resources":{"claims":[{"name":"c"},{"name":"c","request":"r"},{"name":"d"}]}`, `"resourceClaims":[{"name":"c","resourceClaimName":"x"},{"name":"c"}]`),
+			[]string{
+				"spec.containers[0].resources.claims[1] Duplicate value",
+				"spec.containers[0].resources.claims[2] Not found",
+				"spec.resourceClaims[1] Invalid value",
+				"spec.resourceClaims[1].name Duplicate value",
+			},
+		},
+		"huge pages": {
+			with("", `"resources":{"limits":{"hugepages-2Mi":"3Mi","disk":"1"},"requests":{"cpu":"1"}}`),
+			[]string{"spec.resources.limits[disk] Invalid value", "spec.resources.limits[hugepages-2Mi] Invalid value"},
+		},
+		"devices": {
+			with(`"volumeDevices":[{"name":"v","devicePath":"/d"},{"name":"v","devicePath":"/d/../e"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
+			[]string{
+				"spec.containers[0].volumeDevices[0].name Invalid value",
+				"spec.containers[0].volumeDevices[1].devicePath Invalid value",
+				"spec.containers[0].volumeDevices[1].name Invalid value",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := parsePod(t, test.spec)
+			if got := reasons(ValidatePod(p, PodOptionsFor(p, nil))); !slices.Equal(got, test.want) {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package podspec
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// SetPodResources completes the resources that a pod has as a whole, if it has any (KEP-2837). Unlike other defaults they come after
+// admission, which may still change containers.
+func SetPodResources(spec *corev1.PodSpec) {
+	r := spec.Resources
+	if r == nil || len(r.Requests)+len(r.Limits) == 0 {
+		return
+	}
+	pod := &corev1.Pod{Spec: *spec}
+	requests := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
+	limits := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
+
+	// Huge pages cannot be promised twice: what containers have, the pod must have.
+	for name, limit := range limits {
+		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
+			setAmount(&r.Limits, name, limit)
+		}
+	}
+	for name, request := range requests {
+		if !isHugePages(name) {
+			setAmount(&r.Requests, name, request)
+		}
+	}
+	for name, limit := range r.Limits {
+		setAmount(&r.Requests, name, limit)
+	}
+	// Where all containers are limited, so is the pod.
+	for name, request := range r.Requests {
+		unlimited := func(c corev1.Container) bool { _, ok := c.Resources.Limits[name]; return !ok }
+		if slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), unlimited) || len(spec.EphemeralContainers) > 0 {
+			continue
+		}
+		limit := limits[name]
+		if request.Cmp(limit) > 0 {
+			limit = request
+		}
+		setAmount(&r.Limits, name, limit)
+	}
+}
+
+// KeepPodResources gives a pod's own resources the amounts that an update leaves out, so that what [SetPodResources] added stays.
+func KeepPodResources(spec, old *corev1.PodSpec) {
+	if spec.Resources == nil || old.Resources == nil || len(spec.Resources.Requests)+len(spec.Resources.Limits) == 0 {
+		return
+	}
+	for name, amount := range old.Resources.Requests {
+		setAmount(&spec.Resources.Requests, name, amount)
+	}
+	for name, amount := range old.Resources.Limits {
+		setAmount(&spec.Resources.Limits, name, amount)
+	}
+}
+
+// setAmount sets an amount that is not set, of a resource that pods can have as a whole. The list is copied, not written to.
+func setAmount(list *corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
+	if _, ok := (*list)[name]; ok || !resourcehelper.IsSupportedPodLevelResource(name) {
+		return
+	}
+	all := corev1.ResourceList{name: amount.DeepCopy()}
+	maps.Copy(all, *list)
+	*list = all
+}
+
+func isHugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
