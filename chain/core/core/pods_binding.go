@@ -84,8 +84,11 @@ func validateTarget(target *corev1.ObjectReference) field.ErrorList {
 	if target.Kind != "" && target.Kind != "Node" {
 		errs = append(errs, field.NotSupported(path.Child("kind"), target.Kind, []string{"Node", "<empty>"}))
 	}
-	if target.Name == "" {
+	switch {
+	case target.Name == "":
 		errs = append(errs, field.Required(path.Child("name"), ""))
+	case len(errs) == 0:
+		errs = append(errs, invalidName(path.Child("name"), target.Name)...)
 	}
 	return errs
 }
@@ -101,12 +104,18 @@ func assign(p *corev1.Pod, binding *corev1.Binding) error {
 	}
 	p.Spec.NodeName = binding.Target.Name
 	p.Status.NominatedNodeName = ""
-	if p.Annotations == nil && len(binding.Annotations) > 0 {
-		p.Annotations = map[string]string{}
-	}
-	maps.Copy(p.Annotations, binding.Annotations)
+	p.Annotations = overlay(p.Annotations, binding.Annotations)
+	p.Labels = overlay(p.Labels, binding.Labels) // of the node's place, which admission copies to the binding (KEP-4742)
 	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil
+}
+
+func overlay(under, over map[string]string) map[string]string {
+	if under == nil && len(over) > 0 {
+		under = map[string]string{}
+	}
+	maps.Copy(under, over)
+	return under
 }
 
 // changePod changes a stored pod, past the rules for clients.

@@ -17,10 +17,8 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	netutils "k8s.io/utils/net"
 )
-
-// defaultContainerAnnotation says which container is meant if a client does not say.
-const defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
 
 // kubelets answers in the place of the kubelets, which a control plane by itself does not have: it finds what can be wrong with a request
 // before a kubelet would be asked, and then says that there is none.
@@ -66,9 +64,6 @@ func (k kubelets) container(p *corev1.Pod, name string) error {
 	}
 	for _, c := range p.Spec.EphemeralContainers {
 		names = append(names, c.Name)
-	}
-	if name == "" {
-		name = p.Annotations[defaultContainerAnnotation]
 	}
 	switch {
 	case name == "" && len(p.Spec.Containers) == 1:
@@ -161,15 +156,8 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 		}
 	}
 	if o.Stream != nil {
-		switch *o.Stream {
-		case corev1.LogStreamAll:
-		case corev1.LogStreamStdout, corev1.LogStreamStderr:
-			if o.TailLines != nil {
-				errs = append(errs, field.Forbidden(field.NewPath(""), "tailLines counts the lines of both streams"))
-			}
-		default:
-			errs = append(errs, field.NotSupported(field.NewPath("stream"), *o.Stream, []string{corev1.LogStreamAll, corev1.LogStreamStdout, corev1.LogStreamStderr}))
-		}
+		// The feature PodLogsQuerySplitStreams is off by default.
+		errs = append(errs, field.Forbidden(field.NewPath("stream"), "kubelets mix the streams"))
 	}
 	return errs
 }
@@ -246,8 +234,8 @@ func (k kubelets) proxy(ctx context.Context, id string, _ runtime.Object) error 
 	if err != nil {
 		return err
 	}
-	if podIP(p) == "" {
-		return apierrors.NewBadRequest("address not allowed: the pod has none")
+	if ip := netutils.ParseIPSloppy(podIP(p)); ip == nil || !ip.IsGlobalUnicast() {
+		return apierrors.NewBadRequest(fmt.Sprintf("address not allowed: %q", podIP(p)))
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("no network leads to the pod %s at %s: this is a control plane only", p.Name, podIP(p)))
 }

@@ -33,11 +33,6 @@ func registerConnectOptions(scheme *runtime.Scheme) error {
 		options := o.(*corev1.PodAttachOptions)
 		options.Stderr, options.Stdout = true, true
 	})
-	scheme.AddTypeDefaultingFunc(&corev1.PodLogOptions{}, func(o any) {
-		if options := o.(*corev1.PodLogOptions); options.Stream == nil {
-			options.Stream = new(corev1.LogStreamAll)
-		}
-	})
 	return nil
 }
 

@@ -295,7 +295,7 @@ func TestQueryParameters(t *testing.T) {
 	if err := runtime.NewParameterCodec(scheme).DecodeParameters(query, corev1.SchemeGroupVersion, log); err != nil {
 		t.Fatal(err)
 	}
-	if log.Container != "c" || *log.TailLines != 5 || !log.Follow || log.SinceTime.Year() != 2026 || *log.Stream != corev1.LogStreamAll {
+	if log.Container != "c" || *log.TailLines != 5 || !log.Follow || log.SinceTime.Year() != 2026 || log.Stream != nil {
 		t.Errorf("log: %+v", log)
 	}
 	exec := &corev1.PodExecOptions{}

@@ -26,7 +26,11 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	if wrong := sameContainers(p, old, spec); len(wrong) > 0 {
 		return append(errs, wrong...)
 	}
-	errs = append(errs, validateDeadlineUpdate(p, old, spec.Child("activeDeadlineSeconds"))...)
+	wrong, further := validateDeadlineUpdate(p, old, spec.Child("activeDeadlineSeconds"))
+	errs = append(errs, wrong...)
+	if !further {
+		return errs
+	}
 	errs = append(errs, validateAddedTolerations(p, old, spec.Child("tolerations"))...)
 	for i, gate := range p.Spec.SchedulingGates {
 		if !slices.Contains(old.Spec.SchedulingGates, gate) {
@@ -60,31 +64,32 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 
 // sameContainers checks that no container came or went.
 func sameContainers(p, old *corev1.Pod, spec *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for name, n := range map[string][2]int{
-		"containers":     {len(p.Spec.Containers), len(old.Spec.Containers)},
-		"initContainers": {len(p.Spec.InitContainers), len(old.Spec.InitContainers)},
-	} {
-		if n[0] != n[1] {
-			errs = append(errs, field.Forbidden(spec.Child(name), "the containers of a pod are set when it is created"))
-		}
+	name := ""
+	switch {
+	case len(p.Spec.Containers) != len(old.Spec.Containers):
+		name = "containers"
+	case len(p.Spec.InitContainers) != len(old.Spec.InitContainers):
+		name = "initContainers"
+	default:
+		return nil
 	}
-	return errs
+	return field.ErrorList{field.Forbidden(spec.Child(name), "the containers of a pod are set when it is created")}
 }
 
-func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) field.ErrorList {
+// validateDeadlineUpdate says too whether the rest is worth looking at: with a deadline that cannot be, it is not.
+func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, further bool) {
 	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
 	switch {
 	case is == nil && was != nil:
-		return field.ErrorList{field.Invalid(path, is, "cannot be taken back")}
+		return field.ErrorList{field.Invalid(path, is, "cannot be taken back")}, true
 	case is == nil:
-		return nil
+		return nil, true
 	case *is < 0 || *is > math.MaxInt32:
-		return field.ErrorList{field.Invalid(path, *is, validation.InclusiveRangeError(0, math.MaxInt32))}
+		return field.ErrorList{field.Invalid(path, *is, validation.InclusiveRangeError(0, math.MaxInt32))}, false
 	case was != nil && *is > *was:
-		return field.ErrorList{field.Invalid(path, *is, "can only become shorter")}
+		return field.ErrorList{field.Invalid(path, *is, "can only become shorter")}, false
 	}
-	return nil
+	return nil, true
 }
 
 // validateAddedTolerations checks that every old toleration is still there, but for how long it tolerates.
