@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -100,11 +102,7 @@ func (certificateSubject) Validate(_ context.Context, a admission.Attributes, _ 
 	if !ok || request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return err
 	}
-	block, _ := pem.Decode(request.Spec.Request)
-	if block == nil {
-		return forbid(a, "spec.request is not in PEM")
-	}
-	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	parsed, err := parseRequest(request.Spec.Request)
 	if err != nil {
 		return forbid(a, "spec.request: %w", err)
 	}
@@ -112,6 +110,15 @@ func (certificateSubject) Validate(_ context.Context, a admission.Attributes, _ 
 		return forbid(a, "no certificates of the group (organization) %s are issued by %s", user.SystemPrivilegedGroup, request.Spec.SignerName)
 	}
 	return nil
+}
+
+// parseRequest reads a certificate signing request in PEM.
+func parseRequest(data []byte) (*x509.CertificateRequest, error) {
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return nil, errors.New("not a certificate request in PEM")
+	}
+	return x509.ParseCertificateRequest(block.Bytes)
 }
 
 // trustBundleAttest (ClusterTrustBundleAttest) lets those publish a signer's certificates who may "attest" for it.
@@ -129,10 +136,30 @@ func (p *trustBundleAttest) Validate(ctx context.Context, a admission.Attributes
 		return nil
 	}
 	signer, err := signerOf(a.GetObject())
-	if err != nil || signer == "" {
+	if err != nil || signer == "" || sameButMetadata(a) {
 		return err
 	}
 	return p.mayUseSigner(ctx, a, "attest", signer)
+}
+
+// sameButMetadata reports whether an update changes nothing but owners and finalizers, as the garbage collector and storage migrations do.
+func sameButMetadata(a admission.Attributes) bool {
+	if a.GetOperation() != admission.Update || a.GetOldObject() == nil {
+		return false
+	}
+	obj := a.GetObject().DeepCopyObject()
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return false
+	}
+	old, err := meta.Accessor(a.GetOldObject())
+	if err != nil {
+		return false
+	}
+	m.SetOwnerReferences(old.GetOwnerReferences())
+	m.SetFinalizers(old.GetFinalizers())
+	m.SetManagedFields(old.GetManagedFields())
+	return apiequality.Semantic.DeepEqual(obj, a.GetOldObject())
 }
 
 func signerOf(bundle runtime.Object) (string, error) {
