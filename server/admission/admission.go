@@ -36,6 +36,7 @@ func order() []plugin {
 		{"LimitPodHardAntiAffinityTopology", plain(newAntiAffinity), offByDefault},
 		{"LimitRanger", plain(newLimitRanger), onByDefault},
 		{"ServiceAccount", plain(newServiceAccount), onByDefault},
+		{"NodeRestriction", plain(newNodeRestriction), offByDefault},
 		{"TaintNodesByCondition", plain(newTaintNodes), onByDefault},
 		{"AlwaysPullImages", plain(newAlwaysPullImages), offByDefault},
 		{"PodSecurity", newPodSecurity, onByDefault},
