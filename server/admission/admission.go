@@ -39,6 +39,7 @@ func order() []plugin {
 		{"NodeRestriction", plain(newNodeRestriction), offByDefault},
 		{"TaintNodesByCondition", plain(newTaintNodes), onByDefault},
 		{"AlwaysPullImages", plain(newAlwaysPullImages), offByDefault},
+		{"ImagePolicyWebhook", newImagePolicy, offByDefault},
 		{"PodSecurity", newPodSecurity, onByDefault},
 		{"PodNodeSelector", newPodNodeSelector, offByDefault},
 		{"Priority", plain(newPriority), onByDefault},

@@ -1,0 +1,180 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	imagepolicyv1alpha1 "k8s.io/api/imagepolicy/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+)
+
+// imagePolicy (ImagePolicyWebhook) asks a backend whether the images of a pod may run. Off by default; it cannot do without configuration.
+type imagePolicy struct {
+	*admission.Handler
+	backend *webhook.GenericWebhook
+	answers *cache.LRUExpireCache
+	config  imagePolicyConfig
+}
+
+// imagePolicyConfig is the part imagePolicy of the configuration. Of the times, 0 stands for the default and -1 for none.
+type imagePolicyConfig struct {
+	// KubeConfigFile says how to reach the backend.
+	KubeConfigFile string `json:"kubeConfigFile"`
+	// AllowTTL and DenyTTL are how many seconds an answer is remembered, from 1 to 30 minutes. Default: 5 minutes and 30 seconds.
+	AllowTTL time.Duration `json:"allowTTL"`
+	DenyTTL  time.Duration `json:"denyTTL"`
+	// RetryBackoff is how many milliseconds pass before the backend is asked again, up to 5 minutes. Default: 500.
+	RetryBackoff time.Duration `json:"retryBackoff"`
+	// DefaultAllow allows images if the backend does not answer.
+	DefaultAllow bool `json:"defaultAllow"`
+}
+
+const (
+	rememberedAnswers = 1024
+	// imagePolicyAudit begins the keys of audit annotations, imagePolicyDomain is in the annotations of pods that the backend gets.
+	imagePolicyAudit  = "imagepolicywebhook.image-policy.k8s.io/"
+	imagePolicyDomain = ".image-policy.k8s.io/"
+)
+
+func newImagePolicy(config io.Reader) (admission.Interface, error) {
+	if config == nil {
+		return nil, errors.New("ImagePolicyWebhook has no configuration: name its file with --admission-control-config-file")
+	}
+	var file struct {
+		ImagePolicy imagePolicyConfig `json:"imagePolicy"`
+	}
+	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil {
+		return nil, fmt.Errorf("configuration of ImagePolicyWebhook: %w", err)
+	}
+	c := file.ImagePolicy
+	err := errors.Join(
+		setTime(&c.AllowTTL, "allowTTL", time.Second, time.Second, 30*time.Minute, 5*time.Minute),
+		setTime(&c.DenyTTL, "denyTTL", time.Second, time.Second, 30*time.Minute, 30*time.Second),
+		setTime(&c.RetryBackoff, "retryBackoff", time.Millisecond, time.Nanosecond, 5*time.Minute, 500*time.Millisecond),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of ImagePolicyWebhook: %w", err)
+	}
+	connection, err := webhook.LoadKubeconfig(c.KubeConfigFile, nil)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of ImagePolicyWebhook: kubeConfigFile: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	backend, err := webhook.NewGenericWebhook(scheme, serializer.NewCodecFactory(scheme), connection,
+		[]schema.GroupVersion{imagepolicyv1alpha1.SchemeGroupVersion}, webhook.DefaultRetryBackoffWithInitialDelay(c.RetryBackoff))
+	if err != nil {
+		return nil, fmt.Errorf("backend of ImagePolicyWebhook: %w", err)
+	}
+	return &imagePolicy{
+		Handler: on(admission.Create, admission.Update),
+		backend: backend,
+		answers: cache.NewLRUExpireCache(rememberedAnswers),
+		config:  c,
+	}, nil
+}
+
+// setTime turns the number of units in value into a time above least and up to most.
+func setTime(value *time.Duration, name string, unit, least, most, otherwise time.Duration) error {
+	switch n := *value; n {
+	case -1:
+		*value = 0
+	case 0:
+		*value = otherwise
+	default:
+		if *value = n * unit; *value <= least || *value > most {
+			return fmt.Errorf("%s %d: must be more than %s and at most %s", name, n, least, most)
+		}
+	}
+	return nil
+}
+
+func (p *imagePolicy) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	ephemeral := is(a, pods, "ephemeralcontainers")
+	if !ephemeral && !is(a, pods, "") {
+		return nil
+	}
+	pod, err := cast[*corev1.Pod](a.GetObject())
+	if err != nil {
+		return err
+	}
+	review := &imagepolicyv1alpha1.ImageReview{Spec: imagepolicyv1alpha1.ImageReviewSpec{Namespace: a.GetNamespace(), Annotations: map[string]string{}}}
+	add := func(image string) {
+		review.Spec.Containers = append(review.Spec.Containers, imagepolicyv1alpha1.ImageReviewContainerSpec{Image: image})
+	}
+	if ephemeral {
+		for _, c := range pod.Spec.EphemeralContainers {
+			add(c.Image)
+		}
+	} else {
+		for _, c := range pod.Spec.Containers {
+			add(c.Image)
+		}
+		for _, c := range pod.Spec.InitContainers {
+			add(c.Image)
+		}
+	}
+	for key, value := range pod.Annotations {
+		if strings.Contains(key, imagePolicyDomain) {
+			review.Spec.Annotations[key] = value
+		}
+	}
+	if err := p.review(ctx, review); err != nil {
+		if !p.config.DefaultAllow {
+			return forbid(a, "image policy: %w", err)
+		}
+		return a.AddAnnotation(imagePolicyAudit+"failed-open", "true")
+	}
+	for key, value := range review.Status.AuditAnnotations {
+		if err := a.AddAnnotation(imagePolicyAudit+key, value); err != nil {
+			return err
+		}
+	}
+	switch status := review.Status; {
+	case status.Allowed:
+		return nil
+	case status.Reason != "":
+		return forbid(a, "an image is denied: %s", status.Reason)
+	}
+	return forbid(a, "an image is denied")
+}
+
+// review has the backend fill in the status, if it has not done so lately.
+func (p *imagePolicy) review(ctx context.Context, review *imagepolicyv1alpha1.ImageReview) error {
+	key, err := json.Marshal(review.Spec)
+	if err != nil {
+		return err
+	}
+	if status, ok := p.answers.Get(string(key)); ok {
+		review.Status = status.(imagepolicyv1alpha1.ImageReviewStatus)
+		return nil
+	}
+	result := p.backend.WithExponentialBackoff(ctx, func() rest.Result { return p.backend.RestClient.Post().Body(review).Do(ctx) })
+	if err := result.Error(); err != nil {
+		return fmt.Errorf("backend: %w", err)
+	}
+	if err := result.Into(review); err != nil {
+		return fmt.Errorf("backend: %w", err)
+	}
+	remember := p.config.DenyTTL
+	if review.Status.Allowed {
+		remember = p.config.AllowTTL
+	}
+	p.answers.Add(string(key), review.Status, remember)
+	return nil
+}
