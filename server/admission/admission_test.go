@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kinproc/kinproc/server/admission"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -143,46 +143,43 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestClasses looks at what has a class by default.
-func TestClasses(t *testing.T) {
+// TestPlugins looks at the names and the order of the plugins as kube-apiserver -h has them.
+func TestPlugins(t *testing.T) {
 	t.Parallel()
-	client, ctx := connect(t), t.Context()
-	for name, isDefault := range map[string]string{"a": "false", "b": "true", "c": "true"} {
-		must(client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
-			ObjectMeta:  metav1.ObjectMeta{Name: name, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": isDefault}},
-			Provisioner: "example.com/p",
-		}, metav1.CreateOptions{}))(t)
+	o := admission.NewOptions()
+	var byDefault []string
+	for _, name := range o.RecommendedPluginOrder {
+		if !o.DefaultOffPlugins.Has(name) {
+			byDefault = append(byDefault, name)
+		}
 	}
-	must(client.NetworkingV1().IngressClasses().Create(ctx, &networkingv1.IngressClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "nginx", Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
-		Spec:       networkingv1.IngressClassSpec{Controller: "example.com/c"},
-	}, metav1.CreateOptions{}))(t)
-
-	claims := client.CoreV1().PersistentVolumeClaims("default")
-	claim := must(claims.Create(ctx, &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "x"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: quantities("storage", "1Gi")},
-		},
-	}, metav1.CreateOptions{}))(t)
-	if class := claim.Spec.StorageClassName; class == nil || *class != "b" && *class != "c" { // the newer one; the clock has seconds
-		t.Errorf("the claim's class is %v", class)
+	want := strings.Fields(`NamespaceLifecycle LimitRanger ServiceAccount TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass
+		StorageObjectInUseProtection PodGroupProtection PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest
+		CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator MutatingAdmissionPolicy
+		MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota`)
+	if !slices.Equal(byDefault, want) {
+		t.Errorf("on by default are\n%v, want\n%v", byDefault, want)
 	}
-	if !slices.Contains(claim.Finalizers, "kubernetes.io/pvc-protection") {
-		t.Errorf("the claim's finalizers are %v", claim.Finalizers)
+	off := strings.Fields(`AlwaysAdmit AlwaysDeny AlwaysPullImages DenyServiceExternalIPs EventRateLimit ExtendedResourceToleration ImagePolicyWebhook
+		LimitPodHardAntiAffinityTopology NamespaceAutoProvision NamespaceExists NodeRestriction OwnerReferencesPermissionEnforcement PodNodeSelector
+		PodTolerationRestriction`)
+	if got := sets.List(o.DefaultOffPlugins); !slices.Equal(got, off) {
+		t.Errorf("off by default are\n%v, want\n%v", got, off)
 	}
-	ingress := must(client.NetworkingV1().Ingresses("default").Create(ctx, &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Name: "x"},
-		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
-			Service: &networkingv1.IngressServiceBackend{Name: "s", Port: networkingv1.ServiceBackendPort{Number: 80}},
-		}},
-	}, metav1.CreateOptions{}))(t)
-	if class := ingress.Spec.IngressClassName; class == nil || *class != "nginx" {
-		t.Errorf("the ingress's class is %v", class)
+	for before, after := range map[string]string{"ServiceAccount": "NodeRestriction", "NodeRestriction": "TaintNodesByCondition", "AlwaysPullImages": "ImagePolicyWebhook", "ResourceQuota": "AlwaysDeny"} {
+		if i := slices.Index(o.RecommendedPluginOrder, before); o.RecommendedPluginOrder[i+1] != after {
+			t.Errorf("after %s comes %s, want %s", before, o.RecommendedPluginOrder[i+1], after)
+		}
 	}
-	node := must(client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{}))(t)
-	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != corev1.TaintNodeNotReady || node.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
-		t.Errorf("the node's taints are %v", node.Spec.Taints)
+	for names, mistakes := range map[[2]string]int{{"NodeRestriction", "PodSecurity"}: 0, {"Nope", ""}: 1, {"", "Nope"}: 1, {"PodSecurity", "PodSecurity"}: 1} {
+		o := admission.NewOptions()
+		for i, list := range []*[]string{&o.EnablePlugins, &o.DisablePlugins} {
+			if names[i] != "" {
+				*list = []string{names[i]}
+			}
+		}
+		if errs := o.Validate(); len(errs) != mistakes {
+			t.Errorf("%v: %v, want %d mistakes", names, errs, mistakes)
+		}
 	}
 }

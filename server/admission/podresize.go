@@ -1,0 +1,60 @@
+package admission
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/component-helpers/resource"
+)
+
+// podResize (PodResizeValidator) refuses a resize of a pod beyond what its node has, or on a node that does not run Linux (KEP-1287).
+type podResize struct {
+	*admission.Handler
+	reader
+}
+
+func newPodResize() admission.Interface { return &podResize{Handler: on(admission.Update)} }
+
+// The causes of a refusal, by which clients tell them apart.
+const (
+	nodeCapacity        metav1.CauseType = "NodeCapacity"
+	unsupportedPlatform metav1.CauseType = "UnsupportedPlatform"
+)
+
+func (p *podResize) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !is(a, pods, "resize") {
+		return nil
+	}
+	pod, _, err := changedOnNode(a)
+	if pod == nil {
+		return err
+	}
+	node, err := p.nodeOf(ctx, a, pod)
+	if err != nil {
+		return err
+	}
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if request := requests[name]; request.Cmp(node.Status.Allocatable[name]) > 0 {
+			return forbidBecause(a, nodeCapacity, "the pod's request of %s, %s, is more than the node %q has for pods", name, request.String(), node.Name)
+		}
+	}
+	if node.Labels[corev1.LabelOSStable] != string(corev1.Linux) {
+		return forbidBecause(a, unsupportedPlatform, "the node %q does not run Linux, by its label %s", node.Name, corev1.LabelOSStable)
+	}
+	return nil
+}
+
+// forbidBecause refuses a request with a cause.
+func forbidBecause(a admission.Attributes, cause metav1.CauseType, format string, args ...any) error {
+	err := forbid(a, format, args...)
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause})
+	}
+	return err
+}
