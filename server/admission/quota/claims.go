@@ -85,7 +85,8 @@ func resourceClaims(list lists) quota.Evaluator {
 		list:     list(gvr),
 		handles:  onWrite,
 		limits: func(name corev1.ResourceName) bool {
-			return name == count || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass)
+			return name == count || strings.HasSuffix(string(name), corev1.ResourceClaimsPerClass) ||
+				strings.HasPrefix(string(name), corev1.ResourceImplicitExtendedClaimsPerClass)
 		},
 		usage: func(claim *resourcev1.ResourceClaim) corev1.ResourceList {
 			devices := map[string]int64{}
@@ -103,17 +104,22 @@ func resourceClaims(list lists) quota.Evaluator {
 			}
 			used := corev1.ResourceList{count: *apiresource.NewQuantity(1, apiresource.DecimalSI)}
 			for class, n := range devices {
-				used[corev1.ResourceName(class+corev1.ResourceClaimsPerClass)] = *apiresource.NewQuantity(n, apiresource.DecimalSI)
+				q := *apiresource.NewQuantity(n, apiresource.DecimalSI)
+				used[corev1.ResourceName(class+corev1.ResourceClaimsPerClass)] = q
+				used[corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass+class)] = q
 			}
 			return used
 		},
 	}
 }
 
-// howMany takes "all" for as many as a claim can have.
+// howMany takes "all" for as many as a claim can have, and a mode that is not known for none.
 func howMany(mode resourcev1.DeviceAllocationMode, count int64) int64 {
-	if mode == resourcev1.DeviceAllocationModeAll {
+	switch mode {
+	case resourcev1.DeviceAllocationModeAll:
 		return resourcev1.AllocationResultsMaxSize
+	case resourcev1.DeviceAllocationModeExactCount:
+		return count
 	}
-	return count
+	return 0
 }

@@ -48,7 +48,7 @@ func limitsPods(name corev1.ResourceName) bool {
 	if strings.HasPrefix(requested, corev1.ResourceHugePagesPrefix) {
 		return true
 	}
-	return isRequest && rules.IsExtendedResource(corev1.ResourceName(requested))
+	return isRequest && !rules.IsNativeResource(name)
 }
 
 // podUsage counts a pod that has ended by its number only: it is an object still, but takes no place.
@@ -64,7 +64,7 @@ func podUsage(pod *corev1.Pod, now time.Time) corev1.ResourceList {
 		return used
 	}
 	used[corev1.ResourcePods] = one
-	options := resource.PodResourcesOptions{UseStatusResources: true}
+	options := resource.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	for name, q := range resource.PodRequests(pod, options) {
 		switch {
 		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, rules.IsHugePages(name):
@@ -90,9 +90,9 @@ func podInScope(scope corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod)
 	case corev1.ResourceQuotaScopeNotTerminating:
 		return !terminating(pod), nil
 	case corev1.ResourceQuotaScopeBestEffort:
-		return bestEffort(pod), nil
+		return IsBestEffort(pod), nil
 	case corev1.ResourceQuotaScopeNotBestEffort:
-		return !bestEffort(pod), nil
+		return !IsBestEffort(pod), nil
 	case corev1.ResourceQuotaScopePriorityClass:
 		if scope.Operator == corev1.ScopeSelectorOpExists {
 			return pod.Spec.PriorityClassName != "", nil
@@ -127,8 +127,8 @@ func terminating(pod *corev1.Pod) bool {
 	return pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
 }
 
-// bestEffort reports whether a pod asks for no share of a node at all.
-func bestEffort(pod *corev1.Pod) bool {
+// IsBestEffort reports whether a pod asks for no cpu and no memory at all. What is said of the pod as a whole takes precedence.
+func IsBestEffort(pod *corev1.Pod) bool {
 	asks := func(r corev1.ResourceRequirements) bool {
 		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -139,8 +139,8 @@ func bestEffort(pod *corev1.Pod) bool {
 		}
 		return false
 	}
-	if pod.Spec.Resources != nil && asks(*pod.Spec.Resources) {
-		return false
+	if resource.IsPodLevelResourcesSet(pod) {
+		return !asks(*pod.Spec.Resources)
 	}
 	return !slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool { return asks(c.Resources) })
 }
@@ -184,8 +184,7 @@ func requireExplicit(limited []corev1.ResourceName, pod *corev1.Pod) error {
 		}
 	}
 	if resource.IsPodLevelResourcesSet(pod) {
-		missing("the pod", *pod.Spec.Resources)
-		return errors.Join(errs...)
+		return nil // the pod as a whole is bounded
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		missing("container "+c.Name, c.Resources)

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +37,15 @@ func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
 	return generic.NewConfiguration(evaluators, map[schema.GroupResource]struct{}{
 		corev1.Resource("events"):   {},
 		eventsv1.Resource("events"): {},
+		// These are asked, not kept.
+		corev1.Resource("bindings"):                           {},
+		corev1.Resource("componentstatuses"):                  {},
+		authenticationv1.Resource("tokenreviews"):             {},
+		authenticationv1.Resource("selfsubjectreviews"):       {},
+		authorizationv1.Resource("subjectaccessreviews"):      {},
+		authorizationv1.Resource("selfsubjectaccessreviews"):  {},
+		authorizationv1.Resource("localsubjectaccessreviews"): {},
+		authorizationv1.Resource("selfsubjectrulesreviews"):   {},
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +16,7 @@ import (
 
 func evaluatorOf(t *testing.T, name string) quota.Evaluator {
 	t.Helper()
-	e := generic.NewRegistry(Configuration(nil).Evaluators()).Get(schema.GroupResource{Resource: name})
+	e := generic.NewRegistry(Configuration(nil).Evaluators()).Get(schema.ParseGroupResource(name))
 	if e == nil {
 		t.Fatalf("no evaluator of %s", name)
 	}
@@ -36,6 +37,14 @@ func pod(change func(*corev1.Pod)) *corev1.Pod {
 		change(p)
 	}
 	return p
+}
+
+func devices(requests ...resourcev1.DeviceRequest) *resourcev1.ResourceClaim {
+	return &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}}}
+}
+
+func exactly(class string, mode resourcev1.DeviceAllocationMode, count int64) *resourcev1.ExactDeviceRequest {
+	return &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: mode, Count: count}
 }
 
 func TestUsage(t *testing.T) {
@@ -63,6 +72,32 @@ func TestUsage(t *testing.T) {
 			StorageClassName: new("fast"), Resources: corev1.VolumeResourceRequirements{Requests: list("storage", "1Gi")}}},
 			list("count/persistentvolumeclaims", "1", "persistentvolumeclaims", "1", "requests.storage", "1Gi",
 				"fast.storageclass.storage.k8s.io/requests.storage", "1Gi", "fast.storageclass.storage.k8s.io/persistentvolumeclaims", "1")},
+		"growing claim": {"persistentvolumeclaims", &corev1.PersistentVolumeClaim{
+			Spec:   corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: list("storage", "1Gi")}},
+			Status: corev1.PersistentVolumeClaimStatus{AllocatedResources: list("storage", "2Gi")}},
+			list("count/persistentvolumeclaims", "1", "persistentvolumeclaims", "1", "requests.storage", "2Gi")},
+		"huge pages": {"pods", pod(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("hugepages-2Mi", "4Mi") }),
+			list("count/pods", "1", "pods", "1", "hugepages-2Mi", "4Mi", "requests.hugepages-2Mi", "4Mi")},
+		"pod level": {"pods", pod(func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "3")}
+			p.Spec.Containers[0].Resources.Requests = list("cpu", "1")
+		}), list("count/pods", "1", "pods", "1", "cpu", "3", "requests.cpu", "3")},
+		"being resized": {"pods", pod(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = list("cpu", "1")
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: list("cpu", "2"), Resources: &corev1.ResourceRequirements{Requests: list("cpu", "2")}}}
+		}), list("count/pods", "1", "pods", "1", "cpu", "2", "requests.cpu", "2")},
+		"devices": {"resourceclaims.resource.k8s.io", devices(
+			resourcev1.DeviceRequest{Name: "a", Exactly: exactly("gpu", resourcev1.DeviceAllocationModeExactCount, 2)},
+			resourcev1.DeviceRequest{Name: "b", Exactly: exactly("gpu", resourcev1.DeviceAllocationModeExactCount, 1)},
+			resourcev1.DeviceRequest{Name: "c", Exactly: exactly("nic", "FromTheFuture", 1)},
+		), list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "3", "requests.deviceclass.resource.kubernetes.io/gpu", "3",
+			"nic.deviceclass.resource.k8s.io/devices", "0", "requests.deviceclass.resource.kubernetes.io/nic", "0")},
+		"devices of choice": {"resourceclaims.resource.k8s.io", devices(resourcev1.DeviceRequest{Name: "a", FirstAvailable: []resourcev1.DeviceSubRequest{
+			{Name: "x", DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 2},
+			{Name: "y", DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+			{Name: "z", DeviceClassName: "nic", AllocationMode: resourcev1.DeviceAllocationModeAll},
+		}}), list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "2", "requests.deviceclass.resource.kubernetes.io/gpu", "2",
+			"nic.deviceclass.resource.k8s.io/devices", "32", "requests.deviceclass.resource.kubernetes.io/nic", "32")},
 		"secret": {"secrets", &corev1.Secret{}, list("count/secrets", "1", "secrets", "1")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +130,7 @@ func TestPodScopes(t *testing.T) {
 	}{
 		"best effort":          {of(corev1.ResourceQuotaScopeBestEffort, corev1.ScopeSelectorOpExists), pod(nil), true},
 		"not best effort":      {of(corev1.ResourceQuotaScopeNotBestEffort, corev1.ScopeSelectorOpExists), pod(nil), false},
+		"pod level":            {of(corev1.ResourceQuotaScopeBestEffort, corev1.ScopeSelectorOpExists), pod(func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Limits: list("cpu", "1")} }), false},
 		"terminating":          {of(corev1.ResourceQuotaScopeTerminating, corev1.ScopeSelectorOpExists), pod(func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(1)) }), true},
 		"class in":             {of(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpIn, "critical"), critical, true},
 		"class not in":         {of(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpNotIn, "critical"), critical, false},
@@ -124,5 +160,9 @@ func TestLimitedPodsMustBeExplicit(t *testing.T) {
 	})
 	if err := e.Constraints(names, explicit); err != nil {
 		t.Error(err)
+	}
+	bounded := pod(func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "1")} })
+	if err := e.Constraints(names, bounded); err != nil {
+		t.Errorf("a pod with resources of its own: %v", err)
 	}
 }

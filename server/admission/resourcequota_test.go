@@ -1,0 +1,65 @@
+package admission_test
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// TestResourceQuota charges quotas whose status the test has set, as the control loop would.
+func TestResourceQuota(t *testing.T) {
+	t.Parallel()
+	_, client := quiet(t, enable(), func(o *server.Options) { o.Admission.DisablePlugins = []string{"ServiceAccount"} })
+	ctx := t.Context()
+	quota := func(name string, hard corev1.ResourceList, scopes ...corev1.ResourceQuotaScope) (namespace string) {
+		namespace = must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t).Name
+		q := must(client.CoreV1().ResourceQuotas(namespace).Create(ctx, &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: hard, Scopes: scopes},
+		}, metav1.CreateOptions{}))(t)
+		q.Status.Hard, q.Status.Used = hard, corev1.ResourceList{}
+		for name := range hard {
+			q.Status.Used[name] = quantities("x", "0")["x"]
+		}
+		must(client.CoreV1().ResourceQuotas(namespace).UpdateStatus(ctx, q, metav1.UpdateOptions{}))(t)
+		return namespace
+	}
+	deadline := func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(9)) }
+	for name, c := range map[string]struct {
+		hard   corev1.ResourceList
+		scopes []corev1.ResourceQuotaScope
+		// fits are taken before what does not fit.
+		fits, full []func(*corev1.Pod)
+	}{
+		"pods":            {hard: quantities("pods", "1"), full: []func(*corev1.Pod){}},
+		"count":           {hard: quantities("count/pods", "1"), full: []func(*corev1.Pod){}},
+		"cpu":             {hard: quantities("requests.cpu", "1"), fits: []func(*corev1.Pod){requests("cpu", "600m")}, full: []func(*corev1.Pod){requests("cpu", "500m")}},
+		"not-explicit":    {hard: quantities("limits.memory", "1Gi"), fits: []func(*corev1.Pod){limits("memory", "1Mi")}, full: []func(*corev1.Pod){}},
+		"extended":        {hard: quantities("requests.example.com/gpu", "1"), fits: []func(*corev1.Pod){requests("example.com/gpu", "1"), limits("example.com/gpu", "1")}, full: []func(*corev1.Pod){requests("example.com/gpu", "1"), limits("example.com/gpu", "1")}},
+		"terminating":     {hard: quantities("pods", "0"), scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeTerminating}, fits: []func(*corev1.Pod){}, full: []func(*corev1.Pod){deadline}},
+		"not-terminating": {hard: quantities("pods", "0"), scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotTerminating}, fits: []func(*corev1.Pod){deadline}, full: []func(*corev1.Pod){}},
+		"best-effort":     {hard: quantities("pods", "0"), scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}, fits: []func(*corev1.Pod){requests("cpu", "1")}, full: []func(*corev1.Pod){}},
+	} {
+		ns := quota(name, c.hard, c.scopes...)
+		pod := func(change []func(*corev1.Pod)) error {
+			p := newPod(change...)
+			p.Namespace, p.Name, p.GenerateName = ns, "", "p-"
+			_, err := client.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{})
+			return err
+		}
+		// The plugin learns of the quota by a watch, so that the first pods may come in for nothing.
+		if c.fits != nil {
+			checkRefused(t, name+", fits", pod(c.fits), false)
+		}
+		eventually(t, name, func() error {
+			if err := pod(c.full); !apierrors.IsForbidden(err) {
+				return errors.Join(errors.New("is not refused"), err)
+			}
+			return nil
+		})
+	}
+}
