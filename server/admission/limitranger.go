@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -29,28 +31,42 @@ func newLimitRanger() admission.Interface {
 }
 
 func (p *limitRanger) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
-	if !ok || a.GetOperation() != admission.Create {
+	if !limitsPod(a) || isLeaving(a) {
+		return nil
+	}
+	pod, err := cast[*corev1.Pod](a.GetObject())
+	if err != nil {
 		return err
 	}
 	ranges, err := p.ranges(ctx, a)
 	if err != nil {
 		return err
 	}
-	var set []string
 	for _, r := range ranges {
-		set = append(set, setDefaults(pod, r.Spec.Limits)...)
-	}
-	if len(set) > 0 {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, limitsAnnotation, "set by limit ranges: "+strings.Join(set, "; "))
+		if set := setDefaults(pod, r.Spec.Limits); len(set) > 0 {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, limitsAnnotation, "LimitRanger plugin set: "+strings.Join(set, "; "))
+		}
 	}
 	return nil
+}
+
+// limitsPod reports whether a request gives a pod its resources.
+func limitsPod(a admission.Attributes) bool {
+	return is(a, pods, "") && a.GetOperation() == admission.Create || is(a, pods, "resize") && a.GetOperation() == admission.Update
+}
+
+// isLeaving reports whether the object is being deleted: its finalizers must go whatever the limits are by now.
+func isLeaving(a admission.Attributes) bool {
+	old, ok := a.GetOldObject().(metav1.Object)
+	return ok && old.GetDeletionTimestamp() != nil
 }
 
 func (p *limitRanger) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	var check func(corev1.LimitRangeItem) []error
 	switch {
-	case is(a, pods, "") && a.GetOperation() == admission.Create, is(a, pods, "resize") && a.GetOperation() == admission.Update:
+	case isLeaving(a):
+		return nil
+	case limitsPod(a):
 		pod, err := cast[*corev1.Pod](a.GetObject())
 		if err != nil {
 			return err
@@ -86,51 +102,44 @@ func (p *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]cor
 	if err != nil {
 		return nil, admission.NewForbidden(a, fmt.Errorf("limit ranges: %w", err))
 	}
-	live := list.Items[:0]
-	for _, r := range list.Items {
-		if r.DeletionTimestamp == nil {
-			live = append(live, r)
-		}
-	}
-	return live, nil
+	return list.Items, nil
 }
 
-// setDefaults fills in what containers lack, and says in words what that was.
+// setDefaults fills in what containers lack, and says what that was in kube-apiserver's notation.
 func setDefaults(pod *corev1.Pod, items []corev1.LimitRangeItem) (set []string) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, item := range items {
-		if item.Type != corev1.LimitTypeContainer {
-			continue
-		}
-		for name, q := range item.DefaultRequest {
-			requests[name] = q
-		}
-		for name, q := range item.Default {
-			limits[name] = q
+		if item.Type == corev1.LimitTypeContainer {
+			maps.Copy(requests, item.DefaultRequest)
+			maps.Copy(limits, item.Default)
 		}
 	}
-	containers(&pod.Spec, func(c *corev1.Container) {
-		for _, what := range []struct {
-			name     string
-			list     *corev1.ResourceList
-			defaults corev1.ResourceList
-		}{{"requests", &c.Resources.Requests, requests}, {"limits", &c.Resources.Limits, limits}} {
-			added := sets.New[string]()
-			for name, q := range what.defaults {
-				if _, ok := (*what.list)[name]; ok {
-					continue
-				}
-				if *what.list == nil {
-					*what.list = corev1.ResourceList{}
-				}
-				(*what.list)[name] = q.DeepCopy()
-				added.Insert(string(name))
+	fill := func(what, container string, list *corev1.ResourceList, defaults corev1.ResourceList) {
+		added := sets.New[string]()
+		for name, q := range defaults {
+			if _, ok := (*list)[name]; ok {
+				continue
 			}
-			if len(added) > 0 {
-				set = append(set, fmt.Sprintf("%s of container %s (%s)", what.name, c.Name, strings.Join(sets.List(added), ", ")))
+			if *list == nil {
+				*list = corev1.ResourceList{}
 			}
+			(*list)[name] = q.DeepCopy()
+			added.Insert(string(name))
 		}
-	})
+		if len(added) > 0 {
+			set = append(set, fmt.Sprintf("%s %s for %s", strings.Join(sets.List(added), ", "), what, container))
+		}
+	}
+	for _, group := range []struct {
+		containers []corev1.Container
+		kind       string
+	}{{pod.Spec.Containers, "container "}, {pod.Spec.InitContainers, "init container "}} {
+		for i := range group.containers {
+			c := &group.containers[i]
+			fill("request", group.kind+c.Name, &c.Resources.Requests, requests)
+			fill("limit", group.kind+c.Name, &c.Resources.Limits, limits)
+		}
+	}
 	return set
 }
 
@@ -143,7 +152,8 @@ func checkPod(pod *corev1.Pod, item corev1.LimitRangeItem) (errs []error) {
 			}
 		})
 	case corev1.LimitTypePod:
-		errs = bounds(item, resource.PodRequests(pod, resource.PodResourcesOptions{}), resource.PodLimits(pod, resource.PodResourcesOptions{}))
+		own := resource.PodResourcesOptions{ExcludeOverhead: true} // the overhead is the runtime's
+		errs = bounds(item, resource.PodRequests(pod, own), resource.PodLimits(pod, own))
 	}
 	return errs
 }
@@ -183,20 +193,24 @@ func bounds(item corev1.LimitRangeItem, requests, limits corev1.ResourceList) (e
 		}
 	}
 	for name, ratio := range item.MaxLimitRequestRatio {
-		if err := checkRatio(requests, limits, name, ratio.AsApproximateFloat64()); err != nil {
-			errs = append(errs, err)
+		if err := checkRatio(requests[name], limits[name], ratio); err != nil {
+			errs = append(errs, fmt.Errorf("%s per %s: %w", name, item.Type, err))
 		}
 	}
 	return errs
 }
 
-func checkRatio(requests, limits corev1.ResourceList, name corev1.ResourceName, most float64) error {
-	request, limit := requests[name], limits[name]
+func checkRatio(request, limit, most apiresource.Quantity) error {
 	if request.IsZero() || limit.IsZero() {
-		return errors.New(string(name) + " must have a request and a limit, for their ratio is limited")
+		return errors.New("there must be a request and a limit, for their ratio is limited")
 	}
-	if ratio := limit.AsApproximateFloat64() / request.AsApproximateFloat64(); ratio > most {
-		return fmt.Errorf("the limit of %s is %.6g times its request, but at most %.6g times is allowed", name, ratio, most)
+	// In thousandths, so that 900m is exactly three times 300m, unless the numbers are too big for that.
+	from, to := request.MilliValue(), limit.MilliValue()
+	if request.Value() > apiresource.MaxMilliValue || limit.Value() > apiresource.MaxMilliValue {
+		from, to = request.Value(), limit.Value()
+	}
+	if ratio := float64(to) / float64(from); ratio*1000 > float64(most.MilliValue()) {
+		return fmt.Errorf("the limit is %.6g times the request, but at most %s times is allowed", ratio, most.String())
 	}
 	return nil
 }
