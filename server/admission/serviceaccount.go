@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,16 +77,13 @@ func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _
 		return validateMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
-		if ephemeral {
-			return nil
-		}
 		return forbid(a, "the pod has no service account")
 	}
 	account, err := p.account(ctx, a, pod.Spec.ServiceAccountName)
 	if err != nil {
 		return err
 	}
-	if account.Annotations[mountableSecrets] != "true" {
+	if enforced, err := strconv.ParseBool(account.Annotations[mountableSecrets]); err != nil || !enforced {
 		return nil
 	}
 	return validateSecrets(a, account, pod, ephemeral)
@@ -207,12 +205,17 @@ func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod
 	for _, s := range account.ImagePullSecrets {
 		pull.Insert(s.Name)
 	}
-	spec := pod.Spec.DeepCopy()
-	spec.ImagePullSecrets = nil // have a list of their own
-	if ephemeral {
-		spec = &corev1.PodSpec{EphemeralContainers: spec.EphemeralContainers}
+	// Only these parts of a pod are looked at. The secrets for pulling images have a list of their own.
+	looked := &corev1.PodSpec{EphemeralContainers: pod.Spec.EphemeralContainers}
+	if !ephemeral {
+		looked = &corev1.PodSpec{InitContainers: pod.Spec.InitContainers, Containers: pod.Spec.Containers}
+		for _, v := range pod.Spec.Volumes {
+			if v.Secret != nil {
+				looked.Volumes = append(looked.Volumes, v)
+			}
+		}
 	}
-	if extra := podSecrets(spec).Difference(allowed); len(extra) > 0 {
+	if extra := podSecrets(looked).Difference(allowed); len(extra) > 0 {
 		return forbid(a, "the service account %q does not allow its pods the secrets %s", account.Name, quoted(extra))
 	}
 	if ephemeral {
