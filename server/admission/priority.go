@@ -53,15 +53,13 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 	policy := corev1.PreemptLowerPriority
 	if class.PreemptionPolicy != nil {
 		policy = *class.PreemptionPolicy
-		if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
-			return forbid(a, "spec.preemptionPolicy is %s, but %s by the pod's priority class; leave it out", *pod.Spec.PreemptionPolicy, policy)
-		}
+	}
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
+		return forbid(a, "spec.preemptionPolicy is %s, but %s by the pod's priority class; leave it out", *pod.Spec.PreemptionPolicy, policy)
 	}
 	pod.Spec.PriorityClassName = class.Name
 	pod.Spec.Priority = &class.Value
-	if pod.Spec.PreemptionPolicy == nil {
-		pod.Spec.PreemptionPolicy = &policy
-	}
+	pod.Spec.PreemptionPolicy = &policy
 	return nil
 }
 

@@ -1,0 +1,56 @@
+package admission_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPriority(t *testing.T) {
+	t.Parallel()
+	_, client := quiet(t)
+	p := newPlugin(t, "Priority", client)
+	never := corev1.PreemptNever
+	must(client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: -5, PreemptionPolicy: &never,
+	}, metav1.CreateOptions{}))(t)
+	pod := func(class string, value *int32, policy *corev1.PreemptionPolicy) *corev1.Pod {
+		return newPod(func(p *corev1.Pod) {
+			p.Spec.PriorityClassName, p.Spec.Priority, p.Spec.PreemptionPolicy = class, value, policy
+		})
+	}
+	check := func(name string, pod *corev1.Pod, class string, value int32, policy corev1.PreemptionPolicy) {
+		t.Helper()
+		if err := ask(t, p, "pods", pod, nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if s := pod.Spec; s.PriorityClassName != class || *s.Priority != value || *s.PreemptionPolicy != policy {
+			t.Errorf("%s: %q, %d, %s", name, s.PriorityClassName, *s.Priority, *s.PreemptionPolicy)
+		}
+	}
+	check("no class", pod("", nil, nil), "", 0, corev1.PreemptLowerPriority)
+	check("class", pod("polite", nil, nil), "polite", -5, never)
+	check("class, and the same", pod("polite", new(int32(-5)), &never), "polite", -5, never)
+	check("system class", pod("system-cluster-critical", nil, nil), "system-cluster-critical", 2000000000, corev1.PreemptLowerPriority)
+	checkRefused(t, "no class, but a policy", ask(t, p, "pods", pod("", nil, &never), nil), true)
+	checkRefused(t, "no class, but a value", ask(t, p, "pods", pod("", new(int32(1)), nil), nil), true)
+	checkRefused(t, "another value", ask(t, p, "pods", pod("polite", new(int32(1)), nil), nil), true)
+	checkRefused(t, "another policy", ask(t, p, "pods", pod("polite", nil, new(corev1.PreemptLowerPriority)), nil), true)
+	checkRefused(t, "no such class", ask(t, p, "pods", pod("none", nil, nil), nil), true)
+	updated := pod("polite", nil, nil)
+	if err := ask(t, p, "pods", updated, pod("polite", new(int32(-5)), &never)); err != nil || updated.Spec.Priority == nil || updated.Spec.PreemptionPolicy == nil {
+		t.Errorf("an update takes the priority away: %v, %+v", err, updated.Spec)
+	}
+
+	class := func(name string, byDefault bool) *schedulingv1.PriorityClass {
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 3, GlobalDefault: byDefault}
+	}
+	const resource = "priorityclasses.scheduling.k8s.io"
+	checkRefused(t, "first default", ask(t, p, resource, class("usual", true), nil), false)
+	must(client.SchedulingV1().PriorityClasses().Create(t.Context(), class("usual", true), metav1.CreateOptions{}))(t)
+	checkRefused(t, "second default", ask(t, p, resource, class("other", true), nil), true)
+	checkRefused(t, "becomes the second default", ask(t, p, resource, class("other", true), class("other", false)), true)
+	checkRefused(t, "stays the default", ask(t, p, resource, class("usual", true), class("usual", true)), false)
+	check("default class", pod("", nil, nil), "usual", 3, corev1.PreemptLowerPriority)
+}
