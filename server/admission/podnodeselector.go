@@ -97,7 +97,7 @@ func (p *podNodeSelector) ofNamespace(ctx context.Context, a admission.Attribute
 	}
 	set, err := labels.ConvertSelectorToLabelsMap(text)
 	if err != nil {
-		return nil, forbid(a, "node selector of the namespace %q: %w", a.GetNamespace(), err)
+		return nil, fmt.Errorf("node selector of the namespace %q: %w", a.GetNamespace(), err)
 	}
 	return set, nil
 }

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/admission/quota"
 )
 
 // The annotations of a namespace with the tolerations that its pods get, and those that they may have, in JSON.
@@ -55,7 +57,7 @@ func (p *podTolerations) Admit(ctx context.Context, a admission.Attributes, _ ad
 		}
 		pod.Spec.Tolerations = mergeTolerations(pod.Spec.Tolerations, tolerations)
 	}
-	if usesMemory(pod) { // the node controller taints nodes that run out of it; pods that asked for some may stay
+	if !quota.IsBestEffort(pod) { // the node controller taints nodes that run out of memory; pods that asked for some may stay
 		pod.Spec.Tolerations = mergeTolerations(pod.Spec.Tolerations, []corev1.Toleration{{
 			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 		}})
@@ -74,21 +76,11 @@ func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _
 	}
 	for i, t := range pod.Spec.Tolerations {
 		if !slices.ContainsFunc(allowed, func(other corev1.Toleration) bool { return covers(other, t) }) {
-			return forbid(a, "spec.tolerations[%d] is not among those that the namespace %q allows", i, a.GetNamespace())
+			// No refusal by its status, as with kube-apiserver.
+			return fmt.Errorf("spec.tolerations[%d] is not among those that the namespace %q allows", i, a.GetNamespace())
 		}
 	}
 	return nil
-}
-
-func usesMemory(pod *corev1.Pod) (uses bool) {
-	containers(&pod.Spec, func(c *corev1.Container) {
-		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
-			for _, q := range list {
-				uses = uses || q.Sign() > 0
-			}
-		}
-	})
-	return uses
 }
 
 func (p *podTolerations) ofNamespace(ctx context.Context, a admission.Attributes, annotation string, otherwise []corev1.Toleration) ([]corev1.Toleration, error) {
@@ -105,7 +97,7 @@ func (p *podTolerations) ofNamespace(ctx context.Context, a admission.Attributes
 	}
 	var tolerations []corev1.Toleration
 	if err := json.Unmarshal([]byte(text), &tolerations); err != nil {
-		return nil, forbid(a, "annotation %s of the namespace %q: %w", annotation, a.GetNamespace(), err)
+		return nil, fmt.Errorf("annotation %s of the namespace %q: %w", annotation, a.GetNamespace(), err)
 	}
 	return tolerations, nil
 }

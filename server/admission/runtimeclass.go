@@ -92,14 +92,10 @@ func mergeTolerations(lists ...[]corev1.Toleration) []corev1.Toleration {
 	all := slices.Concat(lists...)
 	var merged []corev1.Toleration
 	for i, t := range all {
-		covered := false
-		for j, other := range all {
-			// of two that are the same, the first one stays
-			if i != j && covers(other, t) && (j < i || !covers(t, other)) {
-				covered = true
-				break
-			}
-		}
+		covered := slices.ContainsFunc(merged, func(other corev1.Toleration) bool { return covers(other, t) }) ||
+			slices.ContainsFunc(all[i+1:], func(other corev1.Toleration) bool {
+				return !apiequality.Semantic.DeepEqual(other, t) && covers(other, t) // of two that are the same, the first one stays
+			})
 		if !covered {
 			merged = append(merged, t)
 		}
@@ -118,14 +114,14 @@ func covers(a, b corev1.Toleration) bool {
 	if a.Effect != b.Effect && a.Effect != "" {
 		return false
 	}
-	if a.TolerationSeconds != nil && (b.TolerationSeconds == nil || *a.TolerationSeconds < *b.TolerationSeconds) {
+	if a.Effect == corev1.TaintEffectNoExecute && a.TolerationSeconds != nil && (b.TolerationSeconds == nil || *a.TolerationSeconds < *b.TolerationSeconds) {
 		return false
 	}
 	switch a.Operator {
 	case corev1.TolerationOpExists:
 		return true
 	case corev1.TolerationOpEqual, "":
-		return (b.Operator == corev1.TolerationOpEqual || b.Operator == "") && a.Value == b.Value
+		return b.Operator == corev1.TolerationOpEqual && a.Value == b.Value
 	}
 	return false
 }
