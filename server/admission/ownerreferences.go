@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -35,21 +36,21 @@ func (p *ownerReferences) ValidateInitialization() error {
 
 func (p *ownerReferences) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	owners, before := ownersOf(a.GetObject()), ownersOf(a.GetOldObject())
-	if a.GetSubresource() == "status" || apiequality.Semantic.DeepEqual(owners, before) {
+	// The status of pods cannot change owners, and old kubelets leave them out.
+	if is(a, pods, "status") || apiequality.Semantic.DeepEqual(owners, before) {
 		return nil
 	}
 	// Who creates an object may say whose it is.
 	if a.GetOperation() == admission.Update && !p.may(ctx, a, "delete", a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
 		return forbid(a, "user %q may not delete the object, and so not change its metadata.ownerReferences", a.GetUserInfo().GetName())
 	}
-	blocked := map[metav1.OwnerReference]bool{}
+	blocks := func(o metav1.OwnerReference) bool { return o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion }
+	blocked := map[types.UID]bool{}
 	for _, o := range before {
-		if o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion {
-			blocked[identity(o)] = true
-		}
+		blocked[o.UID] = blocks(o)
 	}
 	for _, o := range owners {
-		if o.BlockOwnerDeletion == nil || !*o.BlockOwnerDeletion || blocked[identity(o)] {
+		if !blocks(o) || blocked[o.UID] {
 			continue
 		}
 		if err := p.mayBlock(ctx, a, o); err != nil {
@@ -100,10 +101,4 @@ func ownersOf(obj any) []metav1.OwnerReference {
 		return o.GetOwnerReferences()
 	}
 	return nil
-}
-
-// identity is a reference without its switches.
-func identity(o metav1.OwnerReference) metav1.OwnerReference {
-	o.Controller, o.BlockOwnerDeletion = nil, nil
-	return o
 }
