@@ -7,7 +7,6 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
@@ -15,7 +14,7 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// eventRateLimit (EventRateLimit) limits how fast events come in. Off by default; without configuration it limits nothing.
+// eventRateLimit (EventRateLimit) limits how fast events come in. Off by default; it cannot do without configuration.
 type eventRateLimit struct {
 	*admission.Handler
 	limits []eventLimit
@@ -38,7 +37,7 @@ const defaultEventBuckets = 4096
 func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 	p := &eventRateLimit{Handler: on(admission.Create, admission.Update)}
 	if config == nil {
-		return p, nil
+		return nil, errors.New("EventRateLimit has no configuration: name its file with --admission-control-config-file")
 	}
 	var file struct {
 		Limits []eventLimit `json:"limits"`
@@ -47,6 +46,9 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 		return nil, fmt.Errorf("configuration of EventRateLimit: %w", err)
 	}
 	var errs []error
+	if len(file.Limits) == 0 {
+		errs = append(errs, errors.New("limits: there must be one at least"))
+	}
 	for i, l := range file.Limits {
 		switch l.Type {
 		case "Server":
@@ -71,8 +73,8 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 }
 
 func (p *eventRateLimit) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	resource := a.GetResource().GroupResource()
-	if a.IsDryRun() || resource != corev1.Resource("events") && resource != eventsv1.Resource("events") {
+	// Events of the group events.k8s.io are not limited, as in kube-apiserver.
+	if a.IsDryRun() || a.GetKind().GroupKind() != corev1.SchemeGroupVersion.WithKind("Event").GroupKind() {
 		return nil
 	}
 	var errs []error

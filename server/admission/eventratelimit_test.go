@@ -1,0 +1,72 @@
+package admission_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func TestEventRateLimit(t *testing.T) {
+	t.Parallel()
+	event := func(namespace, component, object string) *corev1.Event {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Source: corev1.EventSource{Component: component}, InvolvedObject: corev1.ObjectReference{Name: object}}
+	}
+	// One event fits in each bucket: which of these two overflow?
+	pairs := map[string][2]*corev1.Event{
+		"same":            {event("a", "c", "o"), event("a", "c", "o")},
+		"other object":    {event("a", "c", "o"), event("a", "c", "p")},
+		"other component": {event("a", "c", "o"), event("a", "d", "o")},
+		"other namespace": {event("a", "c", "o"), event("b", "c", "p")},
+	}
+	for limit, separate := range map[string][]string{
+		"Server":          nil,
+		"User":            nil,
+		"Namespace":       {"other namespace"},
+		"SourceAndObject": {"other object", "other component", "other namespace"},
+	} {
+		fits := map[string]bool{}
+		for _, s := range separate {
+			fits[s] = true
+		}
+		for name, pair := range pairs {
+			p, err := configured("EventRateLimit", `{"limits":[{"type":"`+limit+`","qps":1,"burst":1}]}`, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ask(t, p, "events", pair[0], nil); err != nil {
+				t.Errorf("%s: the first event: %v", limit, err)
+			}
+			if err := ask(t, p, "events", pair[1], nil); fits[name] && err != nil || !fits[name] && !apierrors.IsTooManyRequests(err) {
+				t.Errorf("%s, %s: %v, should pass: %t", limit, name, err, fits[name])
+			}
+			for resource, obj := range map[string]runtime.Object{"configmaps": &corev1.ConfigMap{}, "events.events.k8s.io": &eventsv1.Event{}} {
+				if err := ask(t, p, resource, obj, nil); err != nil {
+					t.Errorf("%s: %s are limited too: %v", limit, resource, err)
+				}
+			}
+		}
+	}
+}
+
+func TestEventRateLimitConfiguration(t *testing.T) {
+	t.Parallel()
+	for config, ok := range map[string]bool{
+		``:              false,
+		`{`:             false,
+		`{"limits":[]}`: false,
+		`{"limits":[{"type":"Server","qps":1,"burst":1},{"type":"User","qps":1,"burst":1,"cacheSize":9}]}`: true,
+		`{"limits":[{"type":"Nope","qps":1,"burst":1}]}`:                                                   false,
+		`{"limits":[{"type":"Server","qps":0,"burst":1}]}`:                                                 false,
+		`{"limits":[{"type":"Server","qps":1}]}`:                                                           false,
+		`{"limits":[{"type":"Server","qps":1,"burst":1,"cacheSize":-1}]}`:                                  true,
+		`{"limits":[{"type":"User","qps":1,"burst":1,"cacheSize":-1}]}`:                                    false,
+	} {
+		if _, err := configured("EventRateLimit", config, nil); (err == nil) != ok {
+			t.Errorf("%s: %v, should be taken: %t", config, err, ok)
+		}
+	}
+}
