@@ -65,11 +65,10 @@ func (extendedResourceToleration) Admit(_ context.Context, a admission.Attribute
 		}
 	})
 	for _, name := range sets.List(resources) {
-		t := corev1.Toleration{Key: name, Operator: corev1.TolerationOpExists}
-		same := func(o corev1.Toleration) bool {
-			return o.Key == t.Key && (o.Effect == "" || o.Effect == t.Effect) && o.Operator == t.Operator
-		}
-		if !slices.ContainsFunc(pod.Spec.Tolerations, same) {
+		t := corev1.Toleration{Key: name, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+		if i := slices.IndexFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return o.MatchToleration(&t) }); i >= 0 {
+			pod.Spec.Tolerations[i] = t
+		} else {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, t)
 		}
 	}
