@@ -112,21 +112,7 @@ func (p *podSecurity) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if answer.Result == nil {
 		return admission.NewForbidden(a, errors.New("pod security"))
 	}
-	refusal := admission.NewForbidden(a, errors.New(answer.Result.Message))
-	var status *apierrors.StatusError
-	if !errors.As(refusal, &status) {
-		return refusal
-	}
-	if answer.Result.Reason != "" {
-		status.ErrStatus.Reason = answer.Result.Reason
-	}
-	if answer.Result.Code != 0 {
-		status.ErrStatus.Code = answer.Result.Code
-	}
-	if answer.Result.Details != nil {
-		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, answer.Result.Details.Causes...)
-	}
-	return status
+	return &apierrors.StatusError{ErrStatus: *answer.Result}
 }
 
 // unmeasured drops metrics: those of several control planes in a process would mix.
