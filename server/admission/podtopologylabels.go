@@ -33,7 +33,7 @@ func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _
 			return nil
 		}
 		meta, node = &obj.ObjectMeta, obj.Target.Name
-		if obj.Target.Kind != "" && obj.Target.Kind != "Node" {
+		if obj.Target.Kind != "Node" {
 			return nil
 		}
 	default:
