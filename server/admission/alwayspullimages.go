@@ -45,11 +45,8 @@ func (alwaysPullImages) Validate(_ context.Context, a admission.Attributes, _ ad
 
 // podWithNewImages is nil for requests that bring no image.
 func podWithNewImages(a admission.Attributes) (*corev1.Pod, error) {
-	if !is(a, pods, "") && !is(a, pods, "ephemeralcontainers") {
-		return nil, nil
-	}
-	pod, err := cast[*corev1.Pod](a.GetObject())
-	if err != nil || a.GetOperation() != admission.Update {
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok || a.GetOperation() != admission.Update {
 		return pod, err
 	}
 	old, err := cast[*corev1.Pod](a.GetOldObject())

@@ -1,0 +1,49 @@
+package admission_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestNamespaceExists(t *testing.T) {
+	t.Parallel()
+	_, client := quiet(t)
+	p := newPlugin(t, "NamespaceExists", client)
+	here, nowhere := metav1.ObjectMeta{Name: "x", Namespace: "default"}, metav1.ObjectMeta{Name: "x", Namespace: "nowhere"}
+	if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: here}, nil); err != nil {
+		t.Errorf("in a namespace: %v", err)
+	}
+	if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: nowhere}, nil); !apierrors.IsNotFound(err) {
+		t.Errorf("create in no namespace: %v", err)
+	}
+	if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: nowhere}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Errorf("update in no namespace: %v", err)
+	}
+	if err := ask(t, p, "namespaces", &corev1.Namespace{ObjectMeta: nowhere}, nil); err != nil {
+		t.Errorf("the namespace itself: %v", err)
+	}
+	if err := ask(t, p, "nodes", &corev1.Node{}, nil); err != nil {
+		t.Errorf("an object outside of namespaces: %v", err)
+	}
+}
+
+func TestNamespaceAutoProvision(t *testing.T) {
+	t.Parallel()
+	_, client := quiet(t)
+	p := newPlugin(t, "NamespaceAutoProvision", client)
+	for range 2 {
+		if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "provided"}}, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	must(client.CoreV1().Namespaces().Get(t.Context(), "provided", metav1.GetOptions{}))(t)
+	if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "updated"}}, &corev1.ConfigMap{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "updated", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an update provides a namespace: %v", err)
+	}
+}
