@@ -102,8 +102,8 @@ func claimRow(c *corev1.PersistentVolumeClaim) []any {
 	}
 }
 
-// validateClaimUpdate lets little change: the volume is set once, a bound claim grows, a missing class is filled in, and the attributes
-// class is exchanged.
+// validateClaimUpdate lets little change: the volume is set once, a missing class is filled in, and a bound claim grows and exchanges its
+// attributes class.
 func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := rules.ValidateClaimSpec(&c.Spec, spec, rules.ClaimOptionsFor(&old.Spec))
@@ -123,13 +123,15 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	if !movedToField && annotated != now {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, "cannot be changed"))
 	}
-	if c.Status.Phase == corev1.ClaimBound && c.Spec.Resources.Requests != nil {
-		if want.Resources.Requests == nil {
-			want.Resources.Requests = corev1.ResourceList{}
+	if c.Status.Phase == corev1.ClaimBound {
+		if c.Spec.Resources.Requests != nil {
+			if want.Resources.Requests == nil {
+				want.Resources.Requests = corev1.ResourceList{}
+			}
+			want.Resources.Requests[corev1.ResourceStorage] = c.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
-		want.Resources.Requests[corev1.ResourceStorage] = c.Spec.Resources.Requests[corev1.ResourceStorage]
+		want.VolumeAttributesClassName = c.Spec.VolumeAttributesClassName
 	}
-	want.VolumeAttributesClassName = c.Spec.VolumeAttributesClassName
 	if !equality.Semantic.DeepEqual(c.Spec, *want) {
 		errs = append(errs, field.Forbidden(spec,
 			"a claim is what it was made as: only a bound claim's resources.requests and the volumeAttributesClassName can be changed"))
@@ -142,13 +144,9 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	}
 	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 
-	if had := old.Spec.VolumeAttributesClassName; had != nil && !equality.Semantic.DeepEqual(had, c.Spec.VolumeAttributesClassName) {
-		at := spec.Child("volumeAttributesClassName")
-		switch is := c.Spec.VolumeAttributesClassName; {
-		case is == nil && old.Status.CurrentVolumeAttributesClassName != nil:
-			errs = append(errs, field.Forbidden(at, "cannot be unset: the volume has a class already"))
-		case is != nil && *is == "":
-			errs = append(errs, field.Forbidden(at, "cannot be emptied"))
+	if old.Status.CurrentVolumeAttributesClassName != nil && !equality.Semantic.DeepEqual(old.Spec.VolumeAttributesClassName, c.Spec.VolumeAttributesClassName) {
+		if is := c.Spec.VolumeAttributesClassName; is == nil || *is == "" {
+			errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"), "cannot be unset: the volume has a class already"))
 		}
 	}
 	return errs

@@ -45,10 +45,11 @@ func PersistentVolumes() kind.Declaration {
 		Warnings:       warnPersistentVolume,
 		Status: &kind.Status[*corev1.PersistentVolume]{
 			Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) {
-				if v.Status.Phase == old.Status.Phase {
-					return
-				}
-				if t := v.Status.LastPhaseTransitionTime; t == nil || t.Equal(old.Status.LastPhaseTransitionTime) {
+				same, t := v.Status.Phase == old.Status.Phase, v.Status.LastPhaseTransitionTime
+				switch {
+				case same && t == nil:
+					v.Status.LastPhaseTransitionTime = old.Status.LastPhaseTransitionTime
+				case !same && (t == nil || t.Equal(old.Status.LastPhaseTransitionTime)):
 					v.Status.LastPhaseTransitionTime = new(metav1.Now())
 				}
 			},
@@ -259,14 +260,10 @@ func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []st
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
 		for i := range a.Required.NodeSelectorTerms {
 			at := spec.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i)
-			warnings = append(warnings, rules.NodeSelectorTermWarnings(&a.Required.NodeSelectorTerms[i], true, at)...)
+			warnings = append(warnings, rules.NodeSelectorTermWarnings(&a.Required.NodeSelectorTerms[i], false, at)...)
 		}
 	}
-	warnings = append(warnings, warnVolumeSource(&v.Spec, spec)...)
-	if size := v.Spec.Capacity[corev1.ResourceStorage]; size.MilliValue()%1000 != 0 {
-		warnings = append(warnings, fmt.Sprintf("%s: %s is not a whole number of bytes", spec.Child("capacity").Key("storage"), size.String()))
-	}
-	return warnings
+	return append(warnings, warnVolumeSource(&v.Spec, spec)...)
 }
 
 // ValidateInlineVolume checks the spec of a volume that an attachment has in place of a persistent volume's name: a CSI volume with

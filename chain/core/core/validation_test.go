@@ -63,6 +63,10 @@ func TestValidation(t *testing.T) {
 		change(c)
 		return c
 	}
+	attributes := func(c *corev1.PersistentVolumeClaim, class string) *corev1.PersistentVolumeClaim {
+		c.Spec.VolumeAttributesClassName = &class
+		return c
+	}
 	bound := func(size string) *corev1.PersistentVolumeClaim {
 		return claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Resources.Requests = amounts("storage", size)
@@ -143,6 +147,19 @@ func TestValidation(t *testing.T) {
 			want: []string{"spec.persistentvolumesource Forbidden"},
 		},
 		"claim grows":                      {errs: validateClaimUpdate(ctx, bound("3Gi"), bound("2Gi"))},
+		"claim's attributes change":        {errs: validateClaimUpdate(ctx, attributes(bound("2Gi"), "b"), attributes(bound("2Gi"), "a"))},
+		"unbound claim's attributes change": {
+			errs: validateClaimUpdate(ctx, attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "b"), attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "a")),
+			want: []string{"spec Forbidden"},
+		},
+		"claim's attributes go": {
+			errs: validateClaimUpdate(ctx, bound("2Gi"), func() *corev1.PersistentVolumeClaim {
+				c := attributes(bound("2Gi"), "a")
+				c.Status.CurrentVolumeAttributesClassName = new("a")
+				return c
+			}()),
+			want: []string{"spec.volumeAttributesClassName Forbidden"},
+		},
 		"claim shrinks above its capacity": {errs: validateClaimUpdate(ctx, bound("2Gi"), bound("3Gi"))},
 		"claim shrinks to its capacity": {
 			errs: validateClaimUpdate(ctx, bound("1Gi"), bound("3Gi")),

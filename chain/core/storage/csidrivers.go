@@ -45,6 +45,13 @@ func CSIDrivers() kind.Declaration {
 		},
 		Validate:       validateCSIDriver,
 		ValidateUpdate: validateCSIDriverUpdate,
+		Warnings: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
+			changed := old == nil || !equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests)
+			if !changed || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+				return nil
+			}
+			return []string{"spec.serviceAccountTokenInSecrets: unset, tokens go where drivers may log them; set it to true if the driver knows it"}
+		},
 		Table: kind.Table[*storagev1.CSIDriver]{
 			Columns: []kind.Column{
 				kind.NameColumn(),

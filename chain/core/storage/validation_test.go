@@ -34,6 +34,8 @@ func TestValidation(t *testing.T) {
 	attachment := func(source storagev1.VolumeAttachmentSource) *storagev1.VolumeAttachment {
 		return &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.example.com", NodeName: "n", Source: source}}
 	}
+	oddAttachment := attachment(storagev1.VolumeAttachmentSource{PersistentVolumeName: new("Not a name")})
+	oddAttachment.Spec.Attacher = "not a driver"
 	csi := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"}}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 
@@ -82,6 +84,11 @@ func TestValidation(t *testing.T) {
 				NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("v")}}}),
 			want: []string{"spec.attacher Required"},
 		},
+		"attachment of an odd name": {
+			errs: validateAttachment(ctx, oddAttachment),
+			want: []string{"spec.attacher Invalid", "spec.source.persistentVolumeName Invalid"},
+		},
+		"old attachment of an odd name": {errs: validateAttachmentUpdate(ctx, oddAttachment, oddAttachment)},
 		"topology key without a name": {
 			errs: validateCSINode(ctx, &csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1", TopologyKeys: []string{""}}}}}),
 			want: []string{"spec.drivers[0] Invalid", "spec.drivers[0] Required"},

@@ -6,6 +6,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/core"
@@ -24,20 +25,13 @@ func VolumeAttachments() kind.Declaration {
 		RequireResourceVersion: true,
 		ReturnDeleted:          true,
 		Validate:               validateAttachment,
-		ValidateUpdate: func(ctx context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-			errs := validateAttachment(ctx, a)
-			return append(errs, apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))...)
-		},
+		ValidateUpdate:         validateAttachmentUpdate,
 		Status: &kind.Status[*storagev1.VolumeAttachment]{
 			// An attacher reports with few rights: it changes nothing but the status.
 			Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
-				managed := a.ManagedFields
-				a.ObjectMeta = *old.ObjectMeta.DeepCopy()
-				a.ManagedFields = managed
+				metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
 			},
-			Validate: func(ctx context.Context, a, _ *storagev1.VolumeAttachment) field.ErrorList {
-				return validateAttachment(ctx, a)
-			},
+			Validate: validateAttachmentUpdate,
 			ResetFields: []string{"metadata", "spec"},
 		},
 		Table: kind.Table[*storagev1.VolumeAttachment]{
@@ -62,7 +56,31 @@ func VolumeAttachments() kind.Declaration {
 
 func validateAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := rules.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
+	var errs field.ErrorList
+	if a.Spec.Attacher != "" {
+		errs = rules.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
+	}
+	errs = append(errs, validateAttachmentForm(a)...)
+	if name := a.Spec.Source.PersistentVolumeName; name != nil {
+		for _, msg := range apivalidation.NameIsDNSSubdomain(*name, false) {
+			errs = append(errs, field.Invalid(spec.Child("source", "persistentVolumeName"), *name, msg))
+		}
+	}
+	return errs
+}
+
+func validateAttachmentUpdate(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
+	return append(validateAttachmentForm(a), apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))...)
+}
+
+// validateAttachmentForm checks what an update may not break either. The names of the driver and of the volume are checked of new
+// attachments only: old ones, of names that were once allowed, must still be detached.
+func validateAttachmentForm(a *storagev1.VolumeAttachment) field.ErrorList {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	if a.Spec.Attacher == "" {
+		errs = append(errs, field.Required(spec.Child("attacher"), "name the driver"))
+	}
 
 	at := spec.Child("source")
 	switch name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec; {
@@ -74,11 +92,6 @@ func validateAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.
 		errs = append(errs, core.ValidateInlineVolume(inline, at.Child("inlineVolumeSpec"))...)
 	case *name == "":
 		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "name the volume"))
-	}
-	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(*name, false) {
-			errs = append(errs, field.Invalid(at.Child("persistentVolumeName"), *name, msg))
-		}
 	}
 	for _, msg := range apivalidation.NameIsDNSSubdomain(a.Spec.NodeName, false) {
 		errs = append(errs, field.Invalid(spec.Child("nodeName"), a.Spec.NodeName, msg))
