@@ -2,6 +2,7 @@ package allocation_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/networking"
 )
 
-// TestNodePortsOfServices creates services and changes them. 0 stands for a port that nobody asked for.
+// TestNodePortsOfServices creates services and changes them.
 func TestNodePortsOfServices(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -41,11 +42,11 @@ func TestNodePortsOfServices(t *testing.T) {
 		old, new []port
 		want     string // the ports, or the error
 	}{
-		"one for both protocols":    {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp}}, "[0 0] same"},
-		"the one that is asked for": {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp, NodePort: 30053}}, "[30053 30053]"},
+		"one for both protocols":    {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp}}, "a a"},
+		"the one that is asked for": {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp, NodePort: 30053}}, "30053 30053"},
 		"one for two ports":         {nil, []port{{Port: 1, Protocol: tcp, NodePort: 30001}, {Port: 2, Protocol: udp, NodePort: 30001}}, "spec.ports[1].nodePort"},
 		"a protocol more": {[]port{{Port: 53, Protocol: tcp, NodePort: 30054}},
-			[]port{{Port: 53, Protocol: tcp, NodePort: 30054}, {Port: 53, Protocol: udp}}, "[30054 0]"},
+			[]port{{Port: 53, Protocol: tcp, NodePort: 30054}, {Port: 53, Protocol: udp}}, "30054 a"},
 		"one twice": {[]port{{Port: 1, Protocol: tcp, NodePort: 30003}},
 			[]port{{Port: 1, Protocol: tcp, NodePort: 30003}, {Port: 2, Protocol: tcp, NodePort: 30003}}, "30003 is there twice"},
 	} {
@@ -83,26 +84,27 @@ func TestNodePortsOfServices(t *testing.T) {
 				}
 				return
 			}
-			ports := obj.(*corev1.Service).Spec.Ports
-			asked := map[int32]bool{}
-			for _, p := range append(test.old, test.new...) {
-				asked[p.NodePort] = true
-			}
-			var got []int32
-			for _, p := range ports {
-				if !asked[p.NodePort] {
-					got = append(got, 0)
-				} else {
-					got = append(got, p.NodePort)
-				}
-			}
-			text := fmt.Sprint(got)
-			if got[0] == 0 && ports[0].NodePort == ports[1].NodePort {
-				text += " same"
-			}
-			if text != test.want {
-				t.Errorf("got %v, that is %s, want %s", ports, text, test.want)
+			if got := portNames(obj.(*corev1.Service).Spec.Ports, append(test.old, test.new...)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
 	}
+}
+
+// portNames are the node ports, with a, b and so on for those that are none of known.
+func portNames(ports, known []corev1.ServicePort) string {
+	names := map[int32]string{}
+	for _, p := range known {
+		names[p.NodePort] = strconv.Itoa(int(p.NodePort))
+	}
+	next := 'a'
+	var list []string
+	for _, p := range ports {
+		if names[p.NodePort] == "" {
+			names[p.NodePort] = string(next)
+			next++
+		}
+		list = append(list, names[p.NodePort])
+	}
+	return strings.Join(list, " ")
 }

@@ -281,3 +281,15 @@ func TestValidateEndpoints(t *testing.T) {
 		})
 	}
 }
+
+func TestEndpointsCell(t *testing.T) {
+	t.Parallel()
+	e := &corev1.Endpoints{}
+	if got := formatEndpoints(e); got != "<none>" {
+		t.Errorf("no subsets: %q", got)
+	}
+	e.Subsets = []corev1.EndpointSubset{{NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}}}}
+	if got := formatEndpoints(e); got != "" {
+		t.Errorf("nothing ready: %q", got)
+	}
+}

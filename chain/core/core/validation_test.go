@@ -287,3 +287,12 @@ func TestSecretStringData(t *testing.T) {
 		t.Errorf("data %v, stringData %v", s.Data, s.StringData)
 	}
 }
+
+func TestSecretReferences(t *testing.T) {
+	t.Parallel()
+	a := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "s", Namespace: "other", Kind: "K"}}}
+	keepSecretNames(a)
+	if a.Secrets[0] != (corev1.ObjectReference{Name: "s"}) {
+		t.Errorf("got %v", a.Secrets)
+	}
+}

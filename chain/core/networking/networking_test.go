@@ -96,6 +96,17 @@ func TestIngressUpdateKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestHostsCell(t *testing.T) {
+	t.Parallel()
+	rules := []networkingv1.IngressRule{{Host: "a"}, {}, {Host: "b"}, {Host: "c"}}
+	if got := hosts(rules); got != "a,b,c" {
+		t.Errorf("got %q", got)
+	}
+	if got := hosts(append(rules, networkingv1.IngressRule{})); got != "a,b,c + 2 more..." {
+		t.Errorf("with a rule more: %q", got)
+	}
+}
+
 func TestValidateNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	valid := func() *networkingv1.NetworkPolicy {
