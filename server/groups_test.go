@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,32 @@ func TestGroupOffByDefault(t *testing.T) {
 		if on && err != nil || !on && !apierrors.IsNotFound(err) || listed != on {
 			t.Errorf("asked for %t: listed %t, creation: %v", on, listed, err)
 		}
+	}
+}
+
+// TestSystemObjects looks at what the system's objects have of their own.
+func TestSystemObjects(t *testing.T) {
+	t.Parallel()
+	s, ctx := servertest.Run(t, servertest.WithoutControllers), t.Context()
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.SchedulingV1().PriorityClasses().Delete(ctx, "system-node-critical", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("deletion of a priority class: got %v, want Forbidden", err)
+	}
+	schemas := client.FlowcontrolV1().RESTClient().Get().Resource("flowschemas")
+	data, err := schemas.SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	first, last := table.Rows[0].Cells[0], table.Rows[len(table.Rows)-1].Cells[0]
+	if first != "exempt" || last != "catch-all" {
+		t.Errorf("flow schemas from %v to %v are not in the order of their precedence", first, last)
 	}
 }
 
