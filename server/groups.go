@@ -75,7 +75,7 @@ func groups(d dependencies) []kind.Group {
 		networking.Group(),
 		node.Group(),
 		policy.Group(),
-		resource.Group(namespaceLabels(d.client)),
+		resource.Group(namespaceLabels(d.client), d.authorizer),
 		rbac.Group(d.policy),
 		scheduling.Group(),
 		storage.Group(),

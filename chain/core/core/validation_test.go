@@ -146,8 +146,8 @@ func TestValidation(t *testing.T) {
 			errs: validatePersistentVolumeUpdate(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.VolumeHandle = "other" }), volume(same)),
 			want: []string{"spec.persistentvolumesource Forbidden"},
 		},
-		"claim grows":                      {errs: validateClaimUpdate(ctx, bound("3Gi"), bound("2Gi"))},
-		"claim's attributes change":        {errs: validateClaimUpdate(ctx, attributes(bound("2Gi"), "b"), attributes(bound("2Gi"), "a"))},
+		"claim grows":               {errs: validateClaimUpdate(ctx, bound("3Gi"), bound("2Gi"))},
+		"claim's attributes change": {errs: validateClaimUpdate(ctx, attributes(bound("2Gi"), "b"), attributes(bound("2Gi"), "a"))},
 		"unbound claim's attributes change": {
 			errs: validateClaimUpdate(ctx, attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "b"), attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "a")),
 			want: []string{"spec Forbidden"},

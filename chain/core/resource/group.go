@@ -6,6 +6,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 )
@@ -14,7 +15,7 @@ import (
 type NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
 
 // Group is the API group resource.k8s.io.
-func Group(labels NamespaceLabels) kind.Group {
+func Group(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) kind.Group {
 	return kind.Group{
 		Name: resourcev1.GroupName,
 		Versions: []kind.GroupVersion{
@@ -24,7 +25,7 @@ func Group(labels NamespaceLabels) kind.Group {
 		},
 		Kinds: []kind.Declaration{
 			DeviceClasses(),
-			ResourceClaims(labels),
+			ResourceClaims(labels, auth),
 			ResourceClaimTemplates(labels),
 			ResourceSlices(),
 			DeviceTaintRules(),

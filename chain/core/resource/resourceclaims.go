@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 	"github.com/kinproc/kinproc/chain/core/rules"
@@ -22,8 +23,8 @@ import (
 // adminLabel on a namespace lets claims in it have access to devices that are in use (KEP-5018).
 const adminLabel = "resource.kubernetes.io/admin-access"
 
-// ResourceClaims declares resourceclaims.
-func ResourceClaims(labels NamespaceLabels) kind.Declaration {
+// ResourceClaims declares resourceclaims. The authorizer says who may write which parts of their status; nil allows everything.
+func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) kind.Declaration {
 	type T = *resourcev1.ResourceClaim
 	at := field.NewPath("spec")
 	return &kind.Kind[T]{
@@ -44,7 +45,8 @@ func ResourceClaims(labels NamespaceLabels) kind.Declaration {
 		Status: &kind.Status[T]{
 			Prepare: prepareClaimStatus,
 			Validate: func(ctx context.Context, c, old T) field.ErrorList {
-				errs := labels.adminAccessGranted(ctx, c, old)
+				errs := statusRights{auth}.check(ctx, c, old)
+				errs = append(errs, labels.adminAccessGranted(ctx, c, old)...)
 				errs = append(errs, validateClaimStatus(c, old)...)
 				return together(ctx, errs, resourcev1.Validate_ResourceClaimStatus(ctx, asUpdate(), field.NewPath("status"), &c.Status, &old.Status))
 			},

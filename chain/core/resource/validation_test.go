@@ -46,7 +46,7 @@ func TestResourceClaims(t *testing.T) {
 	t.Parallel()
 	k := ResourceClaims(func(_ context.Context, namespace string) (map[string]string, error) {
 		return map[string]string{adminLabel: "false"}, nil
-	}).(*kind.Kind[*resourcev1.ResourceClaim])
+	}, nil).(*kind.Kind[*resourcev1.ResourceClaim])
 	devices := func(d string) string { return `{'spec':{'devices':{` + d + `}}}` }
 	const at = "spec.devices."
 	for _, test := range []struct {
@@ -115,7 +115,7 @@ func TestResourceClaims(t *testing.T) {
 // TestDeallocation: what a driver says about a device goes with its allocation.
 func TestDeallocation(t *testing.T) {
 	t.Parallel()
-	k := ResourceClaims(nil).(*kind.Kind[*resourcev1.ResourceClaim])
+	k := ResourceClaims(nil, nil).(*kind.Kind[*resourcev1.ResourceClaim])
 	const allocated = `{'status':{'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},'devices':[{'driver':'d','pool':'p','device':'a'}]}}`
 	old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated)
 	c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated, `{'status':{'allocation':null}}`)

@@ -31,7 +31,7 @@ func VolumeAttachments() kind.Declaration {
 			Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
 				metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
 			},
-			Validate: validateAttachmentUpdate,
+			Validate:    validateAttachmentUpdate,
 			ResetFields: []string{"metadata", "spec"},
 		},
 		Table: kind.Table[*storagev1.VolumeAttachment]{
