@@ -58,8 +58,17 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
 		},
 		Subresources: []kind.Subresource[*corev1.Pod]{
-			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
-			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
+			{
+				Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers,
+				SetFields: []string{"spec.ephemeralContainers"},
+			},
+			{
+				Name: "resize", Prepare: prepareResize, Validate: validateResize,
+				SetFields: []string{
+					"spec.containers.*.resources", "spec.containers.*.resizePolicy",
+					"spec.initContainers.*.resources", "spec.initContainers.*.resizePolicy",
+				},
+			},
 			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
 			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
 			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
@@ -75,8 +84,17 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 }
 
 func defaultPod(p *corev1.Pod) {
+	for _, key := range initContainerAnnotations {
+		delete(p.Annotations, key)
+	}
 	podspec.SetPodDefaults(&p.Spec)
 	syncPodIPs(&p.Status)
+}
+
+// initContainerAnnotations repeated the fields that replaced them, up to v1.7. They are no longer kept.
+var initContainerAnnotations = []string{
+	"pod.alpha.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-containers",
+	"pod.alpha.kubernetes.io/init-container-statuses", "pod.beta.kubernetes.io/init-container-statuses",
 }
 
 // syncPodIPs makes podIP the first of podIPs; where they differ, podIP is what an old kubelet wrote.
