@@ -31,7 +31,7 @@ func MutatingWebhookConfigurations() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return validateMutating(c, toleratedIn(sharedAll(c.Webhooks), sharedAll(old.Webhooks)))
 		},
-		Warnings:               warnings[T],
+		Warnings:               webhookWarnings(func(c T) []webhook { return sharedAll(c.Webhooks) }),
 		SameGeneration:         func(c, old T) bool { return equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
 		AnyFinalizers:          true,

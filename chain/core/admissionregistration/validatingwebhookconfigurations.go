@@ -26,7 +26,7 @@ func ValidatingWebhookConfigurations() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return validateWebhooks(c.Webhooks, toleratedIn(c.Webhooks, old.Webhooks))
 		},
-		Warnings:               warnings[T],
+		Warnings:               webhookWarnings(func(c T) []webhook { return c.Webhooks }),
 		SameGeneration:         func(c, old T) bool { return equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
 		AnyFinalizers:          true,

@@ -240,3 +240,25 @@ func TestParamsAreAuthorized(t *testing.T) {
 		t.Errorf("an unchanged reference is refused: %v", got)
 	}
 }
+
+// TestIdleRules: a rule for what webhooks are never asked about is warned of, unless a wildcard means it.
+func TestIdleRules(t *testing.T) {
+	t.Parallel()
+	k := ValidatingWebhookConfigurations().(*kind.Kind[*admissionv1.ValidatingWebhookConfiguration])
+	for _, test := range []struct {
+		groups, resources []string
+		want              int
+	}{
+		{[]string{""}, []string{"pods"}, 0},
+		{[]string{"*"}, []string{"tokenreviews"}, 0},
+		{[]string{"", "authentication.k8s.io"}, []string{"pods", "tokenreviews", "subjectaccessreviews"}, 1},
+		{[]string{"authorization.k8s.io"}, []string{"selfsubjectaccessreviews", "subjectaccessreviews"}, 2},
+	} {
+		c := &admissionv1.ValidatingWebhookConfiguration{Webhooks: []admissionv1.ValidatingWebhook{{Rules: []admissionv1.RuleWithOperations{
+			{Rule: admissionv1.Rule{APIGroups: test.groups, APIVersions: []string{"v1"}, Resources: test.resources}},
+		}}}}
+		if got := k.Warnings(t.Context(), c, c); len(got) != test.want {
+			t.Errorf("%s of %s: got %q, want %d", test.resources, test.groups, got, test.want)
+		}
+	}
+}
