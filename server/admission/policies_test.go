@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,9 +35,15 @@ func TestPolicies(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "label"},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: match, ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
-				Expression: `Object{metadata: Object.metadata{labels: {"by": "policy"}}}`,
-			}}},
+			Variables: []admissionregistrationv1.Variable{{Name: "by", Expression: `"policy"`}},
+			Mutations: []admissionregistrationv1.Mutation{
+				{PatchType: admissionregistrationv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{
+					Expression: `Object{metadata: Object.metadata{labels: {"by": variables.by}}}`,
+				}},
+				{PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{
+					Expression: `[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/by"), value: object.metadata.labels["by"]}]`,
+				}},
+			},
 		},
 	}, metav1.CreateOptions{}))(t)
 	must(api.MutatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
@@ -54,9 +61,49 @@ func TestPolicies(t *testing.T) {
 	})
 	eventually(t, "label", func() error {
 		m, err := create(nil)
-		if err == nil && m.Labels["by"] != "policy" {
+		if err == nil && m.Labels["example.com/by"] != "policy" {
 			err = errors.New("there is no label")
 		}
 		return err
 	})
+}
+
+// TestLockout has a policy that refuses everything: what one may do can still be asked.
+func TestLockout(t *testing.T) {
+	t.Parallel()
+	_, client := quiet(t)
+	ctx := t.Context()
+	api := client.AdmissionregistrationV1()
+	must(api.ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+			}}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false"}},
+		},
+	}, metav1.CreateOptions{}))(t)
+	must(api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
+		Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "nothing", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
+	}, metav1.CreateOptions{}))(t)
+
+	eventually(t, "refusal", func() error {
+		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+		if !apierrors.IsInvalid(err) {
+			return errors.Join(errors.New("is not refused"), err)
+		}
+		return nil
+	})
+	review := must(client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"}},
+	}, metav1.CreateOptions{}))(t)
+	if !review.Status.Allowed {
+		t.Errorf("the answer is %+v", review.Status)
+	}
+	// So can the way out be taken.
+	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("the binding stays: %v", err)
+	}
 }
