@@ -30,6 +30,13 @@ func ServedAsSame[V, H Object]() Version {
 	return v
 }
 
+// As is obj as a type of the same fields, such as that of another version. What is below values of the same type is shared.
+func As[Out Object](obj Object) Out {
+	out := newObject[Out]()
+	copyValue(reflect.ValueOf(obj).Elem(), reflect.ValueOf(out).Elem())
+	return out
+}
+
 // sameLayout says where two types differ in more than their names and packages.
 func sameLayout(a, b reflect.Type, seen map[reflect.Type]bool) error {
 	if a == b || seen[a] {
