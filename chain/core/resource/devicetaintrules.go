@@ -5,6 +5,7 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -18,8 +19,11 @@ import (
 func DeviceTaintRules() kind.Declaration {
 	type T = *resourcev1beta2.DeviceTaintRule
 	return &kind.Kind[T]{
-		Plural:        "devicetaintrules",
-		Versions:      []kind.Version{kind.ServedAsSame[*resourcev1.DeviceTaintRule, T]()},
+		Plural: "devicetaintrules",
+		Versions: []kind.Version{
+			kind.ServedAsSame[*resourcev1.DeviceTaintRule, T](),
+			kind.ServedAsSame[*resourcev1alpha3.DeviceTaintRule, T](),
+		},
 		ClusterScoped: true,
 		Generation:    true,
 		ReturnDeleted: true,

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -22,6 +23,7 @@ func Group(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) kind
 			{Version: "v1", AddToScheme: resourcev1.AddToScheme},
 			{Version: "v1beta2", AddToScheme: resourcev1beta2.AddToScheme, OffByDefault: true},
 			{Version: "v1beta1", AddToScheme: resourcev1beta1.AddToScheme, OffByDefault: true},
+			{Version: "v1alpha3", AddToScheme: resourcev1alpha3.AddToScheme, OffByDefault: true},
 		},
 		Kinds: []kind.Declaration{
 			DeviceClasses(),
@@ -29,6 +31,7 @@ func Group(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) kind
 			ResourceClaimTemplates(labels),
 			ResourceSlices(),
 			DeviceTaintRules(),
+			ResourcePoolStatusRequests(),
 		},
 	}
 }
