@@ -19,7 +19,6 @@ var groupPriorities = map[string]int32{
 	"policy":                       17100,
 	"rbac.authorization.k8s.io":    17000,
 	"storage.k8s.io":               16800,
-	"storagemigration.k8s.io":      16800,
 	"apiextensions.k8s.io":         16700,
 	"admissionregistration.k8s.io": 16700,
 	"scheduling.k8s.io":            16600,
@@ -29,6 +28,8 @@ var groupPriorities = map[string]int32{
 	"resource.k8s.io":              16200,
 	"flowcontrol.apiserver.k8s.io": 16100,
 	"internal.apiserver.k8s.io":    16000,
+	"storagemigration.k8s.io":      15800,
+	"lifecycle.k8s.io":             15700,
 }
 
 // Groups that the table does not name come after all that it does.

@@ -1,3 +1,3 @@
 // Package storagemigration declares the kind of storagemigration.k8s.io, which asks for objects to be rewritten in their storage version.
-// It is off by default: no built-in control loop acts on it.
+// No built-in control loop acts on it.
 package storagemigration

@@ -12,7 +12,7 @@ func Group() kind.Group {
 	return kind.Group{
 		Name: storagemigrationv1.GroupName,
 		Versions: []kind.GroupVersion{
-			{Version: "v1", AddToScheme: storagemigrationv1.AddToScheme, OffByDefault: true},
+			{Version: "v1", AddToScheme: storagemigrationv1.AddToScheme},
 			{Version: "v1beta1", AddToScheme: storagemigrationv1beta1.AddToScheme, OffByDefault: true},
 		},
 		Kinds: []kind.Declaration{StorageVersionMigrations()},
