@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -89,7 +90,8 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 			}
 		}
 	}
-	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, s.options.RuntimeConfig, scheme); err != nil {
+	// Versions that are gone are no error: client-go knows them too.
+	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, s.options.RuntimeConfig, clientscheme.Scheme); err != nil {
 		return nil, err
 	}
 	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), s.options.MaxRequestsInFlight)

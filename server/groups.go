@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/chain/core/admissionregistration"
+	"github.com/kinproc/kinproc/chain/core/apiserverinternal"
 	"github.com/kinproc/kinproc/chain/core/apps"
 	"github.com/kinproc/kinproc/chain/core/authentication"
 	"github.com/kinproc/kinproc/chain/core/authorization"
@@ -25,6 +26,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/events"
 	"github.com/kinproc/kinproc/chain/core/flowcontrol"
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/lifecycle"
 	"github.com/kinproc/kinproc/chain/core/networking"
 	"github.com/kinproc/kinproc/chain/core/node"
 	"github.com/kinproc/kinproc/chain/core/policy"
@@ -62,16 +64,18 @@ func groups(d dependencies) []kind.Group {
 			}}},
 		}),
 		admissionregistration.Group(paramAccess(d.client, d.authorizer)),
+		apiserverinternal.Group(),
 		apps.Group(),
 		authentication.Group(d.authenticator, d.audiences),
 		authorization.Group(d.authorizer, d.rules),
 		autoscaling.Group(),
 		batch.Group(),
-		certificates.Group(),
+		certificates.Group(d.authorizer),
 		coordination.Group(),
 		discovery.Group(),
 		events.Group(),
 		flowcontrol.Group(),
+		lifecycle.Group(),
 		networking.Group(),
 		node.Group(),
 		policy.Group(),

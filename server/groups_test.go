@@ -8,10 +8,11 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	lifecyclev1alpha1 "k8s.io/api/lifecycle/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -25,7 +26,7 @@ func TestGroupOffByDefault(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
 			if on {
-				o.RuntimeConfig = map[string]string{"storagemigration.k8s.io/v1": "true"}
+				o.RuntimeConfig = map[string]string{"lifecycle.k8s.io/v1alpha1": "true"}
 			}
 		})
 		client, err := kubernetes.NewForConfig(s.RESTConfig())
@@ -38,11 +39,15 @@ func TestGroupOffByDefault(t *testing.T) {
 		}
 		listed := false
 		for _, g := range groups.Groups {
-			listed = listed || g.Name == storagemigrationv1.GroupName
+			listed = listed || g.Name == lifecyclev1alpha1.GroupName
 		}
-		_, err = client.StoragemigrationV1().StorageVersionMigrations().Create(t.Context(), &storagemigrationv1.StorageVersionMigration{
-			ObjectMeta: metav1.ObjectMeta{Name: "m"},
-			Spec:       storagemigrationv1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Resource: "secrets"}},
+		_, err = client.LifecycleV1alpha1().EvictionRequests("default").Create(t.Context(), &lifecyclev1alpha1.EvictionRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: "r"},
+			Spec: lifecyclev1alpha1.EvictionRequestSpec{
+				Target:    lifecyclev1alpha1.EvictionRequestTarget{Pod: &lifecyclev1alpha1.EvictionRequestPodReference{Name: "p", UID: uuid.NewUUID()}},
+				Requester: "example.com/test",
+				Intent:    lifecyclev1alpha1.EvictionRequestIntentEviction,
+			},
 		}, metav1.CreateOptions{})
 		if on && err != nil || !on && !apierrors.IsNotFound(err) || listed != on {
 			t.Errorf("asked for %t: listed %t, creation: %v", on, listed, err)

@@ -26,7 +26,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	clientrest "k8s.io/client-go/rest"
 	"sigs.k8s.io/randfill"
 
@@ -126,7 +128,7 @@ func (b *builtins) eachKind(t *testing.T, f func(t *testing.T, s *genericregistr
 			})
 		}
 	}
-	if kinds < 58 {
+	if kinds < 66 {
 		t.Errorf("there are only %d kinds", kinds)
 	}
 }
@@ -315,28 +317,22 @@ func checkTable(t *testing.T, resource string, table *metav1.Table) {
 	}
 }
 
-// undeclared are the kinds of k8s.io/api in versions that are served, of which no objects are kept or of which there is no resource.
+// undeclared are the kinds of k8s.io/api of which no objects are kept, or of which there is no resource.
 var undeclared = []string{
-	"/v1, Kind=Binding",
-	"/v1, Kind=ComponentStatus",
 	"/v1, Kind=PodStatusResult",
 	"/v1, Kind=RangeAllocation",
-	"authentication.k8s.io/v1, Kind=SelfSubjectReview",
 	"authentication.k8s.io/v1, Kind=TokenRequest",
-	"authentication.k8s.io/v1, Kind=TokenReview",
-	"authorization.k8s.io/v1, Kind=LocalSubjectAccessReview",
-	"authorization.k8s.io/v1, Kind=SelfSubjectAccessReview",
-	"authorization.k8s.io/v1, Kind=SelfSubjectRulesReview",
-	"authorization.k8s.io/v1, Kind=SubjectAccessReview",
 	"autoscaling/v1, Kind=Scale",
 	"policy/v1, Kind=Eviction",
-	// what old clients send to pods/eviction
-	"coordination.k8s.io/v1beta1, Kind=Lease", // gone since 1.22
-	// New in 1.37.
-	"certificates.k8s.io/v1, Kind=PodCertificateRequest",
+	// Gone, though nothing in k8s.io/api says so.
+	"node.k8s.io/v1alpha1, Kind=RuntimeClass",
+	"rbac.authorization.k8s.io/v1alpha1, Kind=ClusterRole",
+	"rbac.authorization.k8s.io/v1alpha1, Kind=ClusterRoleBinding",
+	"rbac.authorization.k8s.io/v1alpha1, Kind=Role",
+	"rbac.authorization.k8s.io/v1alpha1, Kind=RoleBinding",
 }
 
-// TestEveryKindIsDeclared compares with the Go types of the versions that are declared.
+// TestEveryKindIsDeclared compares with the Go types of k8s.io/api that were not removed before 1.38.
 func TestEveryKindIsDeclared(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -350,7 +346,7 @@ func TestEveryKindIsDeclared(t *testing.T) {
 			}
 		}
 	}
-	for gvk, typ := range b.scheme.AllKnownTypes() {
+	for gvk, typ := range clientscheme.Scheme.AllKnownTypes() {
 		if _, ok := typ.FieldByName("ObjectMeta"); !ok || gvk.Version == runtime.APIVersionInternal {
 			continue
 		}
@@ -359,8 +355,22 @@ func TestEveryKindIsDeclared(t *testing.T) {
 				continue
 			}
 		}
-		if !served[gvk.String()] && !slices.Contains(undeclared, gvk.String()) {
-			t.Errorf("%s is not declared", gvk)
+		if declared := served[gvk.String()]; declared == slices.Contains(undeclared, gvk.String()) {
+			t.Errorf("%s: declared: %t", gvk, declared)
 		}
 	}
+}
+
+// TestStorageVersions compares the versions in which objects are kept with kube-apiserver's rule: the preferred one of those that the
+// release before knows too.
+func TestStorageVersions(t *testing.T) {
+	t.Parallel()
+	b := newBuiltins(t)
+	encoding := serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(b.scheme, newEffectiveVersion())
+	b.eachKind(t, func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, _ rest.Storage) {
+		want, err := encoding.BackwardCompatibileStorageEncodingFor(gvr.GroupResource(), s.New())
+		if err != nil || want != gvr.GroupVersion() {
+			t.Errorf("is kept as %s, want %s, error %v", gvr.GroupVersion(), want, err)
+		}
+	})
 }

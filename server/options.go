@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -280,19 +281,27 @@ func (o *Options) Validate() []error {
 	return append(errs, o.Audit.Validate()...)
 }
 
-// validateRuntimeConfig finds switches of API groups that do not exist. An unknown version or resource is nothing to switch, as with
-// kube-apiserver: it may have been there in another release.
+// validateRuntimeConfig finds switches of API groups and versions that Kubernetes never had. One that is gone is nothing to switch, and so
+// is a resource that is unknown: it may have been there in another release.
 func (o *Options) validateRuntimeConfig() []error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(o.RuntimeConfig)) {
-		group, rest, found := strings.Cut(key, "/")
+		parts := strings.Split(key, "/")
 		switch {
-		case group == "api" && found:
-			if !slices.Contains([]string{"all", "ga", "beta", "alpha"}, rest) {
+		case len(parts) != 2 && len(parts) != 3:
+			errs = append(errs, fmt.Errorf("--runtime-config %q: must look like batch/v1, batch/v1/jobs or api/all", key))
+		case parts[0] == "api":
+			if !slices.Contains([]string{"all", "ga", "beta", "alpha"}, parts[1]) || len(parts) == 3 {
 				errs = append(errs, fmt.Errorf("--runtime-config %q: must be one of api/all, api/ga, api/beta, api/alpha", key))
 			}
-		case found && !clientscheme.Scheme.IsGroupRegistered(group) && group != apiextensions.GroupName && group != apiregistration.GroupName:
-			errs = append(errs, fmt.Errorf("--runtime-config %q: there is no API group %q", key, group))
+		case parts[0] == apiextensions.GroupName || parts[0] == apiregistration.GroupName:
+			if parts[1] != "v1" && parts[1] != "v1beta1" {
+				errs = append(errs, fmt.Errorf("--runtime-config %q: the API group %q has no version %q", key, parts[0], parts[1]))
+			}
+		case !clientscheme.Scheme.IsGroupRegistered(parts[0]):
+			errs = append(errs, fmt.Errorf("--runtime-config %q: there is no API group %q", key, parts[0]))
+		case !clientscheme.Scheme.IsVersionRegistered(schema.GroupVersion{Group: parts[0], Version: parts[1]}):
+			errs = append(errs, fmt.Errorf("--runtime-config %q: the API group %q has no version %q", key, parts[0], parts[1]))
 		}
 		if value := o.RuntimeConfig[key]; value != "" {
 			if _, err := strconv.ParseBool(value); err != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -20,8 +21,11 @@ var offByDefault = []string{
 	"admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1",
 	"certificates.k8s.io/v1beta1",
 	"coordination.k8s.io/v1alpha2", "coordination.k8s.io/v1beta1",
-	"resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2",
-	"storagemigration.k8s.io/v1", "storagemigration.k8s.io/v1beta1",
+	"internal.apiserver.k8s.io/v1alpha1",
+	"lifecycle.k8s.io/v1alpha1",
+	"resource.k8s.io/v1alpha3", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2",
+	"scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1beta1",
+	"storagemigration.k8s.io/v1beta1",
 }
 
 func TestRuntimeConfigSwitchesVersionsOn(t *testing.T) {
@@ -52,6 +56,108 @@ func TestRuntimeConfigSwitchesVersionsOn(t *testing.T) {
 		if on {
 			everyResourceLists(t, s, lists)
 			writeOldReadNew(t, s)
+		}
+	}
+}
+
+// TestRuntimeConfigSwitches looks at what is served beside, and instead of, what is on by default.
+func TestRuntimeConfigSwitches(t *testing.T) {
+	t.Parallel()
+	list := func(suffix string) []string {
+		return slices.DeleteFunc(slices.Clone(offByDefault), func(gv string) bool { return !strings.Contains(gv, suffix) })
+	}
+	without := func(gvs []string, gv string) []string {
+		return slices.DeleteFunc(slices.Clone(gvs), func(g string) bool { return g == gv })
+	}
+	byDefault := served(t, nil)
+	for name, c := range map[string]struct {
+		switches map[string]string
+		on, off  []string
+	}{
+		"beta":                 {map[string]string{"api/beta": "true"}, list("beta"), nil},
+		"alpha":                {map[string]string{"api/alpha": "true"}, list("alpha"), nil},
+		"all but one":          {map[string]string{"api/all": "true", "lifecycle.k8s.io/v1alpha1": "false"}, without(offByDefault, "lifecycle.k8s.io/v1alpha1"), nil},
+		"all but alpha":        {map[string]string{"api/all": "true", "api/alpha": "false"}, list("beta"), nil},
+		"one":                  {map[string]string{"scheduling.k8s.io/v1beta1": ""}, []string{"scheduling.k8s.io/v1beta1"}, nil},
+		"a resource":           {map[string]string{"scheduling.k8s.io/v1beta1/workloads": "true"}, []string{"scheduling.k8s.io/v1beta1"}, nil},
+		"a version off":        {map[string]string{"storagemigration.k8s.io/v1": "false"}, nil, []string{"storagemigration.k8s.io/v1"}},
+		"only resource off":    {map[string]string{"policy/v1/poddisruptionbudgets": "false"}, nil, []string{"policy/v1"}},
+		"unknown resource":     {map[string]string{"policy/v1/nothing": "true"}, nil, nil},
+		"version that is gone": {map[string]string{"policy/v1beta1": "true"}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := slices.Concat(byDefault, c.on)
+			want = slices.DeleteFunc(want, func(gv string) bool { return slices.Contains(c.off, gv) })
+			slices.Sort(want)
+			if got := served(t, c.switches); !slices.Equal(got, want) {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+		})
+	}
+}
+
+// served are the group versions of a server, sorted.
+func served(t *testing.T, switches map[string]string) []string {
+	t.Helper()
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.RuntimeConfig = switches })
+	client, err := discovery.NewDiscoveryClientForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := client.ServerGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvs := metav1.ExtractGroupVersions(groups)
+	slices.Sort(gvs)
+	return gvs
+}
+
+// TestRuntimeConfigSwitchesOneResource leaves out the others of the version.
+func TestRuntimeConfigSwitchesOneResource(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+		o.RuntimeConfig = map[string]string{"scheduling.k8s.io/v1beta1/podgroups": "true", "apps/v1/replicasets": "false"}
+	})
+	client, err := discovery.NewDiscoveryClientForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gv, want := range map[string][]string{
+		"scheduling.k8s.io/v1beta1": {"podgroups", "podgroups/status"},
+		"scheduling.k8s.io/v1":      {"priorityclasses"},
+		"apps/v1": {"controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
+			"statefulsets", "statefulsets/scale", "statefulsets/status"},
+	} {
+		list, err := client.ServerResourcesForGroupVersion(gv)
+		if err != nil {
+			t.Errorf("%s: %v", gv, err)
+			continue
+		}
+		var got []string
+		for _, r := range list.APIResources {
+			got = append(got, r.Name)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s serves %q, want %q", gv, got, want)
+		}
+	}
+}
+
+func TestRuntimeConfigRefusesWhatNeverWas(t *testing.T) {
+	t.Parallel()
+	for key, refused := range map[string]bool{
+		"apps/v1": false, "policy/v1beta1": false, "/v1": false, "api/ga": false, "apiregistration.k8s.io/v1": false, "batch/v1/nothing": false,
+		"nope/v1": true, "apps/v7": true, "apps": true, "api/gamma": true, "apiregistration.k8s.io/v7": true, "batch/v1/jobs/status": true,
+	} {
+		var o server.Options
+		o.AddFlags(&cliflag.NamedFlagSets{})
+		o.RuntimeConfig = map[string]string{key: "true"}
+		errs := o.Validate()
+		if slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), "--runtime-config") }) != refused {
+			t.Errorf("%s: %v", key, errs)
 		}
 	}
 }
@@ -101,6 +207,12 @@ func writeOldReadNew(t *testing.T, s *server.Server) {
 		{"coordination.k8s.io", "leasecandidates", "LeaseCandidate", "default", "v1alpha2", "v1beta1",
 			map[string]any{"leaseName": "l", "binaryVersion": "1.2.3", "emulationVersion": "1.2.3", "strategy": "OldestEmulationVersion"},
 			[]string{"leaseName"}, "l"},
+		{"scheduling.k8s.io", "podgroups", "PodGroup", "default", "v1alpha3", "v1beta1",
+			map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(3)}}},
+			[]string{"schedulingPolicy", "gang", "minCount"}, int64(3)},
+		{"storagemigration.k8s.io", "storageversionmigrations", "StorageVersionMigration", "", "v1beta1", "v1",
+			map[string]any{"resource": map[string]any{"resource": "secrets"}},
+			[]string{"resource", "resource"}, "secrets"},
 	} {
 		gv := schema.GroupVersion{Group: c.group, Version: c.from}
 		obj := &unstructured.Unstructured{Object: map[string]any{

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1alpha1 "k8s.io/api/certificates/v1alpha1"
@@ -18,27 +17,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kinproc/kinproc/chain/core/certificates"
 )
 
 var signingRequests = certificatesv1.Resource("certificatesigningrequests")
 
 // mayUseSigner refuses users who have no permission for a signer, or for all of the signer's domain.
 func (p *asker) mayUseSigner(ctx context.Context, a admission.Attributes, verb, signer string) error {
-	domain, _, _ := strings.Cut(signer, "/")
-	for _, name := range []string{signer, domain + "/*"} {
-		decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-			User:            a.GetUserInfo(),
-			Verb:            verb,
-			APIGroup:        certificatesv1.GroupName,
-			APIVersion:      "*",
-			Resource:        "signers",
-			Name:            name,
-			ResourceRequest: true,
-		})
-		if err == nil && decision == authorizer.DecisionAllow {
-			return nil
-		}
+	if certificates.MayUseSigner(ctx, p.authorizer, a.GetUserInfo(), verb, signer) {
+		return nil
 	}
 	return forbid(a, "user %q may not %s for the signer %q", a.GetUserInfo().GetName(), verb, signer)
 }
