@@ -107,7 +107,9 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	}
 	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, s.loopback, generic.TracerProvider)
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
-	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks, admission.Exclusions{}, &s.lateAdmission); err != nil {
+	tolerations := admission.TolerationSeconds{NotReady: *s.options.DefaultNotReadyTolerationSeconds, Unreachable: *s.options.DefaultUnreachableTolerationSeconds}
+	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
+		webhooks, admission.Exclusions{}, tolerations, &s.lateAdmission); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	return &chain.Config{

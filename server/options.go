@@ -80,6 +80,9 @@ type Options struct {
 	AuthorizationModes []string
 	// Admission chooses and configures the admission plugins. Default: as kube-apiserver.
 	Admission *genericoptions.AdmissionOptions
+	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds are how long pods stay on nodes that are not ready or that
+	// cannot be reached, unless they say something else. Default: 300.
+	DefaultNotReadyTolerationSeconds, DefaultUnreachableTolerationSeconds *int64
 	// Audit says where audit events go. Default: nowhere.
 	Audit *genericoptions.AuditOptions
 	// RuntimeConfig switches group versions and resources on and off, such as api/beta=true. Default: all GA versions.
@@ -145,6 +148,11 @@ func (o *Options) complete() {
 	if o.Admission == nil {
 		o.Admission = admission.NewOptions()
 	}
+	for _, seconds := range []**int64{&o.DefaultNotReadyTolerationSeconds, &o.DefaultUnreachableTolerationSeconds} {
+		if *seconds == nil {
+			*seconds = new(int64(admission.DefaultTolerationSeconds))
+		}
+	}
 	if o.Audit == nil {
 		o.Audit = genericoptions.NewAuditOptions()
 	}
@@ -164,7 +172,7 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	o.addAuthFlags(sections.FlagSet("authentication and authorization"))
 	o.addServiceAccountFlags(sections.FlagSet("service accounts"))
 	o.addAPIFlags(sections.FlagSet("API"))
-	o.Admission.AddFlags(sections.FlagSet("admission"))
+	o.addAdmissionFlags(sections.FlagSet("admission"))
 	o.Audit.AddFlags(sections.FlagSet("auditing"))
 }
 
@@ -216,6 +224,13 @@ func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "where node ports are taken from")
 	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers to endpoints and never to cluster IPs")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "control loops to run: '*' for all, 'name' for one, '-name' for all but one, '-*' for none")
+}
+
+func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
+	o.Admission.AddFlags(f)
+	notReady, unreachable := o.DefaultNotReadyTolerationSeconds, o.DefaultUnreachableTolerationSeconds
+	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady, "how long pods stay on nodes that are not ready, unless they say something else")
+	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable, "how long pods stay on nodes that cannot be reached, unless they say something else")
 }
 
 // negated is the flag of an option that says the opposite.

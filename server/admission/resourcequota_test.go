@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kinproc/kinproc/server"
 )
@@ -62,4 +63,23 @@ func TestResourceQuota(t *testing.T) {
 			return nil
 		})
 	}
+
+	ns := quota("resize", quantities("requests.cpu", "2", "count/configmaps", "0"))
+	eventually(t, "the plugin knows the quota", func() error {
+		_, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+		if !apierrors.IsForbidden(err) {
+			return errors.Join(errors.New("is not refused"), err)
+		}
+		return nil
+	})
+	p := newPod(requests("cpu", "1"))
+	p.Namespace = ns
+	must(client.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{}))(t)
+	resize := func(cpu string) error {
+		patch := `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"` + cpu + `"}}}]}}`
+		_, err := client.CoreV1().Pods(ns).Patch(ctx, "p", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "resize")
+		return err
+	}
+	checkRefused(t, "resize within the quota", resize("1900m"), false)
+	checkRefused(t, "resize beyond the quota", resize("2100m"), true)
 }

@@ -13,30 +13,46 @@ import (
 
 // defaultTolerationSeconds (DefaultTolerationSeconds) lets pods stay for five minutes on a node that is not ready or cannot be reached,
 // unless they say something else.
-type defaultTolerationSeconds struct{ *admission.Handler }
-
-// tolerationSeconds is kube-apiserver's default of --default-not-ready-toleration-seconds and --default-unreachable-toleration-seconds.
-const tolerationSeconds = 300
-
-func newDefaultTolerationSeconds() admission.Interface {
-	return defaultTolerationSeconds{on(admission.Create, admission.Update)}
+type defaultTolerationSeconds struct {
+	*admission.Handler
+	seconds TolerationSeconds
 }
 
-func (defaultTolerationSeconds) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+// TolerationSeconds is how long DefaultTolerationSeconds lets pods stay. It is the admission.PluginInitializer that tells the plugin.
+type TolerationSeconds struct{ NotReady, Unreachable int64 }
+
+// DefaultTolerationSeconds is for a node that is not ready as well as for one that cannot be reached.
+const DefaultTolerationSeconds = 300
+
+// Initialize implements admission.PluginInitializer.
+func (s TolerationSeconds) Initialize(plugin admission.Interface) {
+	if p, ok := plugin.(*defaultTolerationSeconds); ok {
+		p.seconds = s
+	}
+}
+
+func newDefaultTolerationSeconds() admission.Interface {
+	return &defaultTolerationSeconds{on(admission.Create, admission.Update), TolerationSeconds{DefaultTolerationSeconds, DefaultTolerationSeconds}}
+}
+
+func (p *defaultTolerationSeconds) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, ok, err := objectOf[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
-	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+	for _, taint := range []struct {
+		key     string
+		seconds int64
+	}{{corev1.TaintNodeNotReady, p.seconds.NotReady}, {corev1.TaintNodeUnreachable, p.seconds.Unreachable}} {
 		tolerated := func(t corev1.Toleration) bool {
-			return (t.Key == taint || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+			return (t.Key == taint.key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
 		}
 		if !slices.ContainsFunc(pod.Spec.Tolerations, tolerated) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
-				Key:               taint,
+				Key:               taint.key,
 				Operator:          corev1.TolerationOpExists,
 				Effect:            corev1.TaintEffectNoExecute,
-				TolerationSeconds: new(int64(tolerationSeconds)),
+				TolerationSeconds: new(taint.seconds),
 			})
 		}
 	}
