@@ -123,6 +123,12 @@ func controllers() []role {
 			{verbs: "create delete list patch watch", groups: "core", resources: "pods"},
 			events,
 		}},
+		// New in 1.37.
+		{name: "kube-apiserver-serving-clustertrustbundle-publisher", rules: []rule{
+			{verbs: "attest", groups: "certificates.k8s.io", resources: "signers", names: "kubernetes.io/kube-apiserver-serving"},
+			{verbs: "create delete list update watch", groups: "certificates.k8s.io", resources: "clustertrustbundles"},
+			events,
+		}},
 		{name: "legacy-service-account-token-cleaner", rules: []rule{
 			{verbs: "get", groups: "core", resources: "configmaps", names: "kube-apiserver-legacy-service-account-token-tracking"},
 			{verbs: "delete patch", groups: "core", resources: "secrets"},
@@ -154,6 +160,10 @@ func controllers() []role {
 			{verbs: "delete list watch", groups: "core", resources: "pods"},
 			{verbs: read, groups: "core", resources: "nodes"},
 			{verbs: "patch", groups: "core", resources: "pods/status"},
+		}},
+		// New in 1.37.
+		{name: "podcertificaterequestcleaner", rules: []rule{
+			{verbs: "delete get list watch", groups: "certificates.k8s.io", resources: "podcertificaterequests"},
 		}},
 		{name: "pv-protection-controller", rules: []rule{
 			{verbs: "get list update watch", groups: "core", resources: "persistentvolumes"},
