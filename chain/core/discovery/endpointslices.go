@@ -161,25 +161,25 @@ func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 			discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
 		}))
 	}
-	bad := validateEndpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))
+	bad := validateEndpoints(s, field.NewPath("endpoints"))
 	if len(bad) > 0 && (old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)) {
 		errs = append(errs, bad...)
 	}
 	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
 }
 
-func validateEndpoints(endpoints []discoveryv1.Endpoint, addressType discoveryv1.AddressType, path *field.Path) field.ErrorList {
-	if len(endpoints) > maxEndpoints {
-		return field.ErrorList{field.TooMany(path, len(endpoints), maxEndpoints)}
+func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.ErrorList {
+	if len(s.Endpoints) > maxEndpoints {
+		return field.ErrorList{field.TooMany(path, len(s.Endpoints), maxEndpoints)}
 	}
 	var errs field.ErrorList
-	for i := range endpoints {
-		errs = append(errs, validateEndpoint(&endpoints[i], addressType, path.Index(i))...)
+	for i := range s.Endpoints {
+		errs = append(errs, validateEndpoint(s, &s.Endpoints[i], path.Index(i))...)
 	}
 	return errs
 }
 
-func validateEndpoint(e *discoveryv1.Endpoint, addressType discoveryv1.AddressType, path *field.Path) field.ErrorList {
+func validateEndpoint(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	addresses := path.Child("addresses")
 	if len(e.Addresses) == 0 {
@@ -188,9 +188,9 @@ func validateEndpoint(e *discoveryv1.Endpoint, addressType discoveryv1.AddressTy
 		errs = append(errs, field.TooMany(addresses, len(e.Addresses), maxAddresses))
 	}
 	for i, address := range e.Addresses {
-		switch addressType {
+		switch s.AddressType {
 		case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
-			errs = append(errs, validateAddress(address, addressType, addresses, i)...)
+			errs = append(errs, validateAddress(s, address, addresses, i)...)
 		case discoveryv1.AddressTypeFQDN:
 			errs = append(errs, validation.IsFullyQualifiedDomainName(addresses.Index(i), address)...)
 		}
@@ -213,13 +213,19 @@ func validateEndpoint(e *discoveryv1.Endpoint, addressType discoveryv1.AddressTy
 }
 
 // validateAddress checks the i-th address. One of the wrong family is charged, as kube-apiserver does, to the list as a whole.
-func validateAddress(address string, family discoveryv1.AddressType, path *field.Path, i int) field.ErrorList {
+//
+// Unlike there, the slices of a Service may hold loopback addresses: a server on the developer's own machine is what Services lead to here.
+func validateAddress(s *discoveryv1.EndpointSlice, address string, path *field.Path, i int) field.ErrorList {
 	errs := rules.IP(path.Index(i), address, nil)
 	if len(errs) > 0 {
 		return errs
 	}
-	if rules.ParseAddress(address).Is4() != (family == discoveryv1.AddressTypeIPv4) {
-		errs = append(errs, field.Invalid(path, address, fmt.Sprintf("must be %s addresses", family)))
+	ip := rules.ParseAddress(address)
+	if ip.Is4() != (s.AddressType == discoveryv1.AddressTypeIPv4) {
+		errs = append(errs, field.Invalid(path, address, fmt.Sprintf("must be %s addresses", s.AddressType)))
+	}
+	if ip.IsLoopback() && s.Labels[discoveryv1.LabelServiceName] != "" {
+		return errs
 	}
 	return append(errs, rules.RoutableIP(path.Index(i), address)...)
 }

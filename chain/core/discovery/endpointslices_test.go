@@ -38,6 +38,15 @@ func TestValidateEndpointSlice(t *testing.T) {
 		{"valid", func(*discoveryv1.EndpointSlice, *discoveryv1.Endpoint) {}, ""},
 		{"no type", func(s *discoveryv1.EndpointSlice, _ *discoveryv1.Endpoint) { s.AddressType = "" }, "addressType Required"},
 		{"loopback", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) { e.Addresses[0] = "127.0.0.1" }, "endpoints[0].addresses[0] Invalid"},
+		{"loopback of a service", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			s.Labels, e.Addresses[0] = map[string]string{discoveryv1.LabelServiceName: "s"}, "127.0.0.1"
+		}, ""},
+		{"loopback of a service, other family", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			s.Labels, e.Addresses[0] = map[string]string{discoveryv1.LabelServiceName: "s"}, "::1"
+		}, "endpoints[0].addresses Invalid"},
+		{"link-local address of a service", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			s.Labels, e.Addresses[0] = map[string]string{discoveryv1.LabelServiceName: "s"}, "169.254.0.1"
+		}, "endpoints[0].addresses[0] Invalid"},
 		{"family", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) { e.Addresses[0] = "fd00::1" }, "endpoints[0].addresses Invalid"},
 		{"domain", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			s.AddressType, e.Addresses[0] = discoveryv1.AddressTypeFQDN, "nodots"
