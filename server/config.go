@@ -105,7 +105,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, s.loopback, generic.TracerProvider)
+	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, s.ownWebhookConfig(), generic.TracerProvider)
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
 	tolerations := admission.TolerationSeconds{NotReady: *s.options.DefaultNotReadyTolerationSeconds, Unreachable: *s.options.DefaultUnreachableTolerationSeconds}
 	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
@@ -142,6 +142,16 @@ func (s *Server) serveKeys() error {
 func (s *Server) ownAuthenticator() authenticator.Request {
 	own := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
 	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{s.loopback.BearerToken: own}, s.access.tokens.Audiences())
+}
+
+// ownWebhookConfig is for webhooks at the service default/kubernetes, which lead back here, to an extension API server behind the
+// aggregator. They may name a CA bundle, which goes with no transport but TLS.
+func (s *Server) ownWebhookConfig() *rest.Config {
+	return &rest.Config{
+		BearerToken:     s.loopback.BearerToken,
+		UserAgent:       s.loopback.UserAgent,
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.access.pki.CA.Cert},
+	}
 }
 
 // watchRoles keeps what authorization needs in memory until ctx ends.

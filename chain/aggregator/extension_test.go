@@ -1,0 +1,255 @@
+package aggregator_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/auth/pki"
+)
+
+// extension is an extension API server in plain net/http that serves version v1 of any group: discovery, echoes, their subresource talk,
+// a websocket on which it repeats what it hears, and reviews, an admission webhook that denies everything.
+type extension struct {
+	*httptest.Server
+	port     int32
+	caBundle []byte
+}
+
+// startExtension starts the server on a free port of an address. Its certificate is for services of the namespace default.
+func startExtension(t *testing.T, ip string, services ...string) *extension {
+	t.Helper()
+	var names []string
+	for _, service := range services {
+		names = append(names, service+".default.svc")
+	}
+	keys, err := pki.New(pki.Options{Names: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := keys.Serving.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /apis/{group}/v1", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/v1","resources":[]}`, r.PathValue("group"))
+	})
+	mux.HandleFunc("GET /apis/{group}/v1/echoes/{name}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"user":%q}`, r.Header.Get("X-Remote-User"))
+	})
+	mux.HandleFunc("GET /apis/{group}/v1/echoes/{name}/talk", repeat)
+	mux.HandleFunc("POST /apis/{group}/v1/reviews", deny)
+	s := httptest.NewUnstartedServer(mux)
+	s.Listener.Close()
+	s.Listener = listener
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are to fail
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return &extension{s, int32(listener.Addr().(*net.TCPAddr).Port), keys.CA.Cert}
+}
+
+func repeat(w http.ResponseWriter, r *http.Request) {
+	conn, err := new(websocket.Upgrader).Upgrade(w, r, nil)
+	if err != nil {
+		return // the upgrader has said so
+	}
+	defer conn.Close()
+	for {
+		kind, message, err := conn.ReadMessage()
+		if err != nil {
+			return // the client has gone
+		}
+		if err := conn.WriteMessage(kind, message); err != nil {
+			return
+		}
+	}
+}
+
+func deny(w http.ResponseWriter, r *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Result: &metav1.Status{
+		Message: "denied at the request of " + r.Header.Get("X-Remote-User"),
+	}}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review) // the client has gone
+}
+
+// cluster is a control plane and its clients.
+type cluster struct {
+	*testing.T
+	server *server.Server
+	kubernetes.Interface
+	aggregator aggregatorclientset.Interface
+	http       *http.Client
+}
+
+func newCluster(t *testing.T, s *server.Server) cluster {
+	t.Helper()
+	client, err := rest.HTTPClientFor(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster{t, s, kubernetes.NewForConfigOrDie(s.RESTConfig()), aggregatorclientset.NewForConfigOrDie(s.RESTConfig()), client}
+}
+
+// get is the status and the body of the answer to a GET.
+func (c cluster) get(path string) (int, string) {
+	c.Helper()
+	request, err := http.NewRequestWithContext(c.Context(), http.MethodGet, c.server.URL()+path, nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// register makes the APIService v1 of group <service>.example.com.
+func (c cluster) register(service string, port int32, change func(*apiregistrationv1.APIServiceSpec)) (name string) {
+	c.Helper()
+	s := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1." + service + ".example.com"},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: service + ".example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 10,
+			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceDefault, Name: service, Port: &port},
+		},
+	}
+	change(&s.Spec)
+	if _, err := c.aggregator.ApiregistrationV1().APIServices().Create(c.Context(), s, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	return s.Name
+}
+
+func trusting(e *extension) func(*apiregistrationv1.APIServiceSpec) {
+	return func(s *apiregistrationv1.APIServiceSpec) { s.CABundle = e.caBundle }
+}
+
+// service makes a service of the namespace default.
+func (c cluster) service(name string, spec corev1.ServiceSpec) {
+	c.Helper()
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+	if _, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(c.Context(), s, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// behind is a service with one port, where nothing is said of who serves it.
+func behind(spec corev1.ServiceSpec, port int32) corev1.ServiceSpec {
+	spec.Ports = []corev1.ServicePort{{Name: "https", Port: port}}
+	return spec
+}
+
+// slice makes the endpoint slice of a service, or changes it.
+func (c cluster) slice(service string, port int32, endpoints ...discoveryv1.Endpoint) {
+	c.Helper()
+	slices := c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: &port}},
+		Endpoints:   endpoints,
+	}
+	_, err := slices.Create(c.Context(), s, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = slices.Update(c.Context(), s, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+func endpoint(ready bool, address string) discoveryv1.Endpoint {
+	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
+}
+
+// await waits until the condition Available of an APIService has a reason.
+func (c cluster) await(name, reason string) apiregistrationv1.APIServiceCondition {
+	c.Helper()
+	w, err := c.aggregator.ApiregistrationV1().APIServices().Watch(c.Context(), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + name, TimeoutSeconds: new(int64(60)),
+	})
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer w.Stop()
+	var last []apiregistrationv1.APIServiceCondition
+	for event := range w.ResultChan() {
+		s, ok := event.Object.(*apiregistrationv1.APIService)
+		if !ok {
+			c.Fatal(apierrors.FromObject(event.Object))
+		}
+		last = s.Status.Conditions
+		for _, condition := range last {
+			if condition.Reason == reason {
+				return condition
+			}
+		}
+	}
+	c.Fatalf("%s is not available for the reason %s, but: %v", name, reason, last)
+	panic("unreachable")
+}
+
+// until waits for a condition, of which it says the last state when it gives up.
+func (c cluster) until(condition func() (ok bool, state string)) {
+	c.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, state := condition()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			c.Fatalf("gave up: %s", state)
+		}
+	}
+}
+
+// awaitStatus waits until a path is answered with a status: what is in the condition of an APIService is done a moment later.
+func (c cluster) awaitStatus(path string, want int) {
+	c.Helper()
+	c.until(func() (bool, string) {
+		code, body := c.get(path)
+		return code == want, fmt.Sprintf("%s: %d %s", path, code, body)
+	})
+}
