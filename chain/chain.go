@@ -157,6 +157,7 @@ func (c *Chain) handlerChain(handler http.Handler, config *genericapiserver.Conf
 	traced := *config
 	traced.Authentication.Authenticator = tracedAuthenticator{config.Authentication.Authenticator, config.Authorization.Authorizer}
 	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
+	traced.FlowControl = tracedFlowControl{config.FlowControl}
 	first := c.traceLink(aggregatorName, coreName, handler)
 	return trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced))
 }
