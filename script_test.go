@@ -107,8 +107,8 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// refusalLimit is how long a refusal may take; the promise is five seconds, the rest is for loaded machines and the race detector.
-const refusalLimit = 15 * time.Second
+// refusalLimit is how long a refusal may take.
+const refusalLimit = 5 * time.Second
 
 // refuses CODE ARGS... runs kinproc, which must end with the exit code and one line on standard error.
 func refuses(ts *testscript.TestScript, neg bool, args []string) {
@@ -130,13 +130,17 @@ func refuses(ts *testscript.TestScript, neg bool, args []string) {
 	if line := ts.ReadFile("stderr"); !strings.HasPrefix(line, "kinproc: ") || strings.Count(line, "\n") != 1 {
 		ts.Fatalf("printed %q to standard error, want one line of kinproc", line)
 	}
+	ts.Logf("refused after %s", took)
 	if took > refusalLimit {
 		ts.Fatalf("took %s", took)
 	}
 }
 
-// interrupt [terminate|twice] interrupts the processes in the background as Ctrl-C does, or asks them to terminate. Use wait to see how
-// they end.
+// stopLimit is how long the program may take to end after Ctrl-C.
+const stopLimit = time.Second
+
+// interrupt [terminate|twice] interrupts the processes in the background as Ctrl-C does, or asks them to terminate, and waits until they have
+// ended, which must not take long. Use wait to see how they ended.
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	how := strings.Join(args, " ")
 	signal := os.Signal(os.Interrupt)
@@ -146,6 +150,7 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	case how == "terminate":
 		signal = syscall.SIGTERM
 	}
+	began := time.Now()
 	for _, cmd := range ts.BackgroundCmds() {
 		ts.Check(cmd.Process.Signal(signal))
 		if how != "twice" {
@@ -155,6 +160,16 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 		if err := cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			ts.Fatalf("%v", err)
 		}
+	}
+	for _, cmd := range ts.BackgroundCmds() {
+		until(ts, func() (bool, string) {
+			return errors.Is(cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone), "it still runs"
+		})
+	}
+	took := time.Since(began)
+	ts.Logf("ended after %s", took)
+	if took > stopLimit {
+		ts.Fatalf("took %s to end", took)
 	}
 }
 
