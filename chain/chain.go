@@ -168,12 +168,12 @@ type informerFactory interface {
 	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
 }
 
-// StartInformers starts the informers that the servers and their admission plugins read from, and waits for them. The servers' hooks would
-// do that too, and look every tenth of a second whether it is done.
-func (c *Chain) StartInformers(ctx context.Context) error {
+// StartInformers starts the informers that the servers and their admission plugins read from, which end with runCtx, and waits for them. The
+// servers' hooks would do that too, and look every tenth of a second whether it is done.
+func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
 	factories := []informerFactory{c.Extensions.Informers, c.Aggregator.APIRegistrationInformers, c.informers}
 	for _, f := range factories {
-		f.Start(ctx.Done())
+		f.Start(runCtx.Done())
 	}
 	for _, f := range factories {
 		for informer, synced := range f.WaitForCacheSync(ctx.Done()) {

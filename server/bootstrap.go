@@ -37,11 +37,11 @@ func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kube
 	hooks["rbac/bootstrap-roles"] = func(ctx context.Context) error { return s.ensureRoles(ctx, client) }
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
-			if err := hook(hc); err != nil {
-				// An error from a hook ends the process. This one ends the start, with the hook red in /readyz.
-				s.fail(fmt.Errorf("%s: %w", name, err))
-				<-hc.Done()
+			done := make(chan struct{})
+			if !s.run(func() { s.runHook(hc, name, hook); close(done) }) {
+				return nil
 			}
+			<-done
 			return nil
 		})
 		if err != nil {
@@ -51,6 +51,14 @@ func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kube
 	return nil
 }
 
+// runHook lets an error of a hook end the start, with the hook red in /readyz: returned to the Kubernetes libraries it would end the process.
+func (s *Server) runHook(ctx context.Context, name string, hook func(context.Context) error) {
+	if err := hook(ctx); err != nil {
+		s.fail(fmt.Errorf("%s: %w", name, err))
+		<-ctx.Done()
+	}
+}
+
 // keepTrust tells extension API servers whom to trust, once and then in the background.
 func (s *Server) keepTrust(ctx context.Context, client kubernetes.Interface) error {
 	trust := clusterauthenticationtrust.Trust{ClientCA: s.access.clientCA, RequestHeader: s.access.requestHeader}
@@ -58,7 +66,7 @@ func (s *Server) keepTrust(ctx context.Context, client kubernetes.Interface) err
 	if err := controller.Ensure(ctx); err != nil {
 		return err
 	}
-	s.running.Go(func() {
+	s.run(func() {
 		if err := controller.Run(ctx); err != nil {
 			s.fail(err)
 		}
@@ -71,7 +79,7 @@ func (s *Server) keepFlowControl(ctx context.Context, client kubernetes.Interfac
 	if err := flowcontrolbootstrap.Ensure(ctx, client); err != nil {
 		return err
 	}
-	s.running.Go(func() { flowcontrolbootstrap.Run(ctx, client) })
+	s.run(func() { flowcontrolbootstrap.Run(ctx, client) })
 	return nil
 }
 

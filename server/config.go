@@ -91,7 +91,6 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, s.options.RuntimeConfig, clientscheme.Scheme); err != nil {
 		return nil, err
 	}
-	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), s.options.MaxRequestsInFlight)
 	if err := s.options.Audit.ApplyTo(generic); err != nil {
 		return nil, fmt.Errorf("auditing: %w", err)
 	}
@@ -109,6 +108,8 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 		webhooks, admission.Exclusions{}, tolerations, &s.lateAdmission); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
+	// Last, for it begins to run at once.
+	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), s.options.MaxRequestsInFlight)
 	return &chain.Config{
 		Generic:             generic,
 		Informers:           shared,
@@ -156,7 +157,7 @@ func (s *Server) watchRoles(ctx context.Context, client kubernetes.Interface) rb
 	factory := informers.NewSharedInformerFactory(client, 0)
 	source := rbac.FromInformers(factory.Rbac().V1(), rbac.FromClient(client.RbacV1()))
 	factory.Start(ctx.Done())
-	s.running.Go(func() {
+	s.run(func() {
 		<-ctx.Done()
 		factory.Shutdown()
 	})

@@ -31,7 +31,7 @@ func (s *Server) startControllers(ctx context.Context, shared informers.SharedIn
 	if err != nil {
 		return fmt.Errorf("start controllers: %w", err)
 	}
-	s.running.Go(func() {
+	s.run(func() {
 		<-ctx.Done()
 		wait()
 		shared.Shutdown()

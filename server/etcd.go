@@ -120,7 +120,7 @@ func (s *Server) watchEtcd(ctx context.Context) {
 	if s.etcd.failed == nil {
 		return
 	}
-	s.running.Go(func() {
+	s.run(func() {
 		select {
 		case <-s.etcd.failed:
 			s.fail(s.etcd.err())

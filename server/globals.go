@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	genericfeatures "k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
@@ -58,6 +59,8 @@ const debugVerbosity = 4
 // setFeatureGates switches features of the Kubernetes libraries, of which a process has one set, and shows in /metrics which are on.
 func setFeatureGates(gates map[string]bool) error {
 	if len(gates) > 0 {
+		gates = maps.Clone(gates)
+		gates[storageVersionAPI] = false // also with AllAlpha
 		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 			return fmt.Errorf("--feature-gates: %w", err)
 		}
@@ -66,6 +69,10 @@ func setFeatureGates(gates map[string]bool) error {
 	return nil
 }
 
+// storageVersionAPI is for upgrades of several kube-apiservers. What it waits for after the start is made by none of the Kubernetes
+// libraries, and when the wait is cancelled, they end the process.
+const storageVersionAPI = string(genericfeatures.StorageVersionAPI)
+
 // checkFeatureGates finds out whether setFeatureGates would succeed.
 func checkFeatureGates(gates map[string]bool) error {
 	known := utilfeature.DefaultMutableFeatureGate.GetAll()
@@ -73,6 +80,9 @@ func checkFeatureGates(gates map[string]bool) error {
 		spec, ok := known[featuregate.Feature(name)]
 		if !ok {
 			return fmt.Errorf("no feature is called %q", name)
+		}
+		if name == storageVersionAPI && gates[name] {
+			return fmt.Errorf("%s is not supported", name)
 		}
 		if spec.LockToDefault && spec.Default != gates[name] {
 			return fmt.Errorf("%s is always %t", name, spec.Default)

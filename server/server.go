@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"sync"
 	"time"
@@ -46,6 +46,13 @@ type Server struct {
 	services      services
 	groups        []kind.Group
 
+	mu        sync.Mutex
+	started   chan struct{}           // closed when the start has ended, in whatever way; nil before it begins
+	interrupt context.CancelCauseFunc // ends the start
+	stopping  bool                    // nothing begins any more
+	stopOnce  sync.Once
+	stopErr   error
+
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	requests sync.WaitGroup // those that are served
@@ -76,13 +83,48 @@ func New(options Options) (*Server, error) {
 	return &Server{options: options, failed: make(chan struct{})}, nil
 }
 
+// run runs f in a goroutine that Stop waits for, and reports whether it does: once Stop has begun, it does not.
+func (s *Server) run(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopping {
+		s.running.Go(f)
+	}
+	return !s.stopping
+}
+
+var (
+	errStarted = errors.New("start: a control plane starts once, make another one")
+	errStopped = errors.New("stopped while it started")
+)
+
+// begin makes the context of the start, which Stop ends too, and the function to call at the end of the start.
+func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started != nil {
+		return nil, nil, errStarted
+	}
+	ctx, s.interrupt = context.WithCancelCause(ctx)
+	s.started = make(chan struct{})
+	return ctx, func() {
+		s.interrupt(nil)
+		close(s.started)
+	}, nil
+}
+
 // Start returns when the control plane is ready, or after undoing everything. The context bounds the start only.
 func (s *Server) Start(ctx context.Context) (err error) {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	runCtx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+			err = errors.Join(err, s.stop(context.WithoutCancel(ctx)))
 		}
 	}()
 	defer s.timeline.phase("")
@@ -117,13 +159,28 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	if s.access, err = newAccess(&s.options, s.dir, s.listener.Addr(), s.services.allocator.FirstIP()); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	// Much of what follows ends only after it has run, so an interrupted start goes on until it is ready.
+	late, cancelLate := outlive(ctx, lateness)
+	defer cancelLate()
+	if err := s.startChain(late, runCtx); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// startChain makes the API servers and waits until they are ready.
+func (s *Server) startChain(ctx, runCtx context.Context) error {
 	s.timeline.phase("kinds")
 	config, err := s.config(runCtx)
 	if err != nil {
 		return err
 	}
 	s.timeline.phase("chain")
-	if s.chain, err = chain.Assemble(config); err != nil {
+	s.chain, err = chain.Assemble(config)
+	if err != nil {
 		return err
 	}
 	s.timeline.phase("prepare")
@@ -146,14 +203,14 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	}
 	generic.Handler.FullHandlerChain = s.counted(generic.Handler.FullHandlerChain)
 	s.transport.Serve(generic.Handler)
-	if err := s.chain.StartInformers(runCtx); err != nil {
+	if err := s.chain.StartInformers(ctx, runCtx); err != nil {
 		return err
 	}
 	if err := s.lateAdmission.Start(); err != nil {
 		return fmt.Errorf("admission: %w", err)
 	}
 	s.timeline.phase("hooks")
-	s.running.Go(func() {
+	s.run(func() {
 		if err := prepared.Run(runCtx); err != nil {
 			s.fail(fmt.Errorf("run the chain: %w", err))
 		}
@@ -161,7 +218,19 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	if err := s.startControllers(runCtx, config.Informers); err != nil {
 		return err
 	}
-	return s.waitReady(ctx, generic.Handler)
+	return s.waitReady(ctx)
+}
+
+// lateness is how long an interrupted start may go on: far more than it takes.
+const lateness = 5 * time.Second
+
+// outlive makes a context that ends some time after its parent does.
+func outlive(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
+	})
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // shutdownTimeout is how long the HTTP server may wait for connections to become idle before they are closed.
@@ -204,24 +273,22 @@ func (s *Server) counted(handler http.Handler) http.Handler {
 	})
 }
 
-// waitReady waits until /readyz says so, asked for in process.
-func (s *Server) waitReady(ctx context.Context, handler http.Handler) error {
+// waitReady waits until /readyz says so.
+func (s *Server) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
+	says := ""
 	for {
-		answer := httptest.NewRecorder()
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/readyz?verbose", nil)
-		if err != nil {
-			return err
-		}
-		r.Header.Set("Authorization", "Bearer "+s.loopback.BearerToken) // anonymous requests may be refused
-		handler.ServeHTTP(answer, r)
-		if answer.Code == http.StatusOK {
+		ready, answer := s.askReady(ctx)
+		if ready {
 			return nil
+		}
+		if answer != "" {
+			says = answer
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w; /readyz says:\n%s", ctx.Err(), answer.Body)
+			return fmt.Errorf("not ready: %w; /readyz says:\n%s", context.Cause(ctx), says)
 		case <-s.failed:
 			return s.err
 		case <-tick.C:
@@ -229,12 +296,49 @@ func (s *Server) waitReady(ctx context.Context, handler http.Handler) error {
 	}
 }
 
-// Stop ends the control plane and waits until nothing of it is left: first the API servers, then etcd, then temporary files. The
-// context bounds the wait.
+// askReady asks for /readyz in process. The transport stands between the start and the handler, which panics when ctx ends in between.
+func (s *Server) askReady(ctx context.Context) (ready bool, says string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.loopback.Host+"/readyz?verbose", nil)
+	if err != nil {
+		return false, err.Error()
+	}
+	r.Header.Set("Authorization", "Bearer "+s.loopback.BearerToken) // anonymous requests may be refused
+	answer, err := s.transport.RoundTrip(r)
+	if err != nil {
+		return false, ""
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	return err == nil && answer.StatusCode == http.StatusOK, string(body)
+}
+
+// Stop ends the control plane and waits until nothing of it is left: first the API servers, then etcd, then temporary files. A start that
+// is under way is ended. The context bounds the wait. Further calls return what the first one did.
 func (s *Server) Stop(ctx context.Context) error {
-	if s.cancel == nil {
+	s.mu.Lock()
+	started, interrupt := s.started, s.interrupt
+	s.mu.Unlock()
+	if started == nil {
 		return nil
 	}
+	interrupt(errStopped)
+	select {
+	case <-started:
+		return s.stop(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("stop: %w", context.Cause(ctx))
+	}
+}
+
+func (s *Server) stop(ctx context.Context) error {
+	s.stopOnce.Do(func() { s.stopErr = s.stopAll(ctx) })
+	return s.stopErr
+}
+
+func (s *Server) stopAll(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
 	s.stopServices()
 	if s.backend != nil {
 		s.backend.Hold()

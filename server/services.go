@@ -24,7 +24,7 @@ type services struct {
 	allocator *allocation.Allocator
 	// leases are those of API servers that share an etcd; nil for an embedded one.
 	leases *kubernetesservice.StoredLeases
-	// leave ends the endpoint of this server and waits for that; nil if there is nothing to end.
+	// leave ends the endpoint of this server and waits for that; nil if there is nothing to end. It needs the server's mutex.
 	leave func()
 }
 
@@ -58,7 +58,7 @@ func (s *Server) prepareAllocator(ctx, runCtx context.Context) error {
 		return serviceips.New(s.services.allocator, 0).Run(ctx)
 	}
 	repair := serviceips.New(s.services.allocator, serviceips.Grace)
-	s.running.Go(func() {
+	s.run(func() {
 		if err := repair.Run(runCtx); err != nil && runCtx.Err() == nil {
 			s.fail(err)
 		}
@@ -84,6 +84,11 @@ func (s *Server) keepKubernetesService(ctx context.Context, client kubernetes.In
 	if err := controller.Reconcile(ctx); err != nil || options.Leases == nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return nil // nobody would end it
+	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- controller.Run(run) }()
@@ -96,8 +101,11 @@ func (s *Server) keepKubernetesService(ctx context.Context, client kubernetes.In
 
 // stopServices takes this server out of the service default/kubernetes, for which the API must still be served.
 func (s *Server) stopServices() {
-	if s.services.leave != nil {
-		s.services.leave()
+	s.mu.Lock()
+	leave := s.services.leave
+	s.mu.Unlock()
+	if leave != nil {
+		leave()
 	}
 }
 

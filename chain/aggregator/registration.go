@@ -45,9 +45,9 @@ func AutoRegister(s *aggregatorapiserver.APIAggregator, local []schema.GroupVers
 			// The versions of the definitions that are there already belong to the first synchronisation.
 			select {
 			case <-definitions.synced:
-				registry.Run(5, hook.Done())
 			case <-hook.Done():
 			}
+			registry.Run(5, hook.Done()) // ends its queue too
 		}()
 		return nil
 	})
@@ -113,6 +113,7 @@ func newDefinitionWatcher(crds crdinformers.CustomResourceDefinitionInformer, re
 }
 
 func (w *definitionWatcher) run(ctx context.Context) {
+	defer w.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), w.crds.Informer().HasSynced) {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
 	"google.golang.org/grpc/metadata"
@@ -53,18 +54,25 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	kc := &etcdkubernetes.Client{Client: traced}
 	kc.Kubernetes = kc
 	// Without the answer, watch caches refuse to send the initial events of a watch, which is how informers list.
-	feature.DefaultFeatureSupportChecker.CheckClient(client.Ctx(), somewhere{client}, apistorage.RequestWatchProgress)
+	checker := feature.DefaultFeatureSupportChecker
+	if len(client.Endpoints()) > 0 {
+		checker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
+	} else {
+		checker.CheckClient(client.Ctx(), inProcess{}, apistorage.RequestWatchProgress)
+	}
 	return &Backend{client: kc, prefix: prefix, caches: map[*cachedOnWatch]struct{}{}}
 }
 
-// somewhere gives an in-process client, which has no endpoints, one to be asked about.
-type somewhere struct{ *clientv3.Client }
+// inProcess answers for an etcd without endpoints what checkers of features ask. They ask in the background, and an etcd that is called
+// when it has stopped already takes the process along.
+type inProcess struct{}
 
-func (s somewhere) Endpoints() []string {
-	if endpoints := s.Client.Endpoints(); len(endpoints) > 0 {
-		return endpoints
-	}
-	return []string{"in process"}
+// Endpoints is one that stands for all etcds in this process.
+func (inProcess) Endpoints() []string { return []string{"in process"} }
+
+// Status is no more than the version.
+func (inProcess) Status(context.Context, string) (*clientv3.StatusResponse, error) {
+	return &clientv3.StatusResponse{Version: version.Version}, nil
 }
 
 // Hold keeps all stores alive until Stop, though their owners destroy them. A server destroys its stores while requests may still begin

@@ -39,6 +39,12 @@ func TestStopLeavesNothing(t *testing.T) { // not parallel: it looks at the whol
 		all.Go(func() { startUseStop(t) })
 	}
 	all.Wait()
+	endsAll(t, before)
+}
+
+// endsAll waits until no more runs than before.
+func endsAll(t *testing.T, before map[string]string) {
+	t.Helper()
 	var left map[string]string
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		left = running()
@@ -143,4 +149,77 @@ func define(ctx context.Context, config *rest.Config, client rest.Interface) err
 	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		return client.Get().AbsPath("/apis/example.com/v1/widgets").Do(ctx).Error() == nil, nil
 	})
+}
+
+// TestInterruptedStartLeavesNothing ends starts after ever longer times, up to the first that was ready before.
+func TestInterruptedStartLeavesNothing(t *testing.T) { // not parallel: it looks at the whole process
+	for _, test := range []struct {
+		name      string
+		interrupt func(*server.Server, context.CancelFunc) error
+	}{
+		{"its context ends", func(_ *server.Server, cancel context.CancelFunc) error { cancel(); return nil }},
+		{"it is stopped", func(s *server.Server, _ context.CancelFunc) error { return s.Stop(context.Background()) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := running()
+			interrupted := 0
+			for after := time.Duration(0); ; after = after*3/2 + time.Millisecond {
+				if interruptStart(t, after, test.interrupt) == nil {
+					break
+				}
+				interrupted++
+			}
+			endsAll(t, before)
+			if t.Logf("%d starts were interrupted", interrupted); interrupted == 0 {
+				t.Error("no start was interrupted")
+			}
+		})
+	}
+}
+
+// interruptStart starts a control plane, interrupts that after a time, and returns what became of the start.
+func interruptStart(t *testing.T, after time.Duration, interrupt func(*server.Server, context.CancelFunc) error) error {
+	t.Helper()
+	s, err := server.New(server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Start(ctx) }()
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if stopErr := s.Stop(t.Context()); stopErr != nil {
+				t.Error(stopErr)
+			}
+			return err
+		case <-timer.C:
+			if err := interrupt(s, cancel); err != nil {
+				t.Error(err)
+			}
+			timer.Reset(time.Millisecond) // it may not have begun
+		}
+	}
+}
+
+func TestStartOnce(t *testing.T) {
+	s, err := server.New(server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Start(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("start with a context that has ended: %v", err)
+	}
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "starts once") {
+		t.Errorf("start again: %v", err)
+	}
+	if err := s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
