@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
@@ -14,7 +16,8 @@ import (
 	"github.com/kinproc/kinproc/chain/core/scheduling"
 )
 
-// priority (Priority) turns the name of a pod's priority class into a number, and lets only one class be the default.
+// priority (Priority) turns the name of the priority class of a pod, or of a group of pods, into a number, and lets only one class be the
+// default.
 type priority struct {
 	*admission.Handler
 	reader
@@ -25,6 +28,16 @@ func newPriority() admission.Interface {
 }
 
 func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetOperation() == admission.Create && a.GetSubresource() == "" {
+		switch g := a.GetObject().(type) {
+		case *schedulingv1beta1.PodGroup:
+			_, err := p.resolve(ctx, a, &g.Spec.PriorityClassName, &g.Spec.Priority)
+			return err
+		case *schedulingv1alpha3.CompositePodGroup:
+			_, err := p.resolve(ctx, a, &g.Spec.PriorityClassName, &g.Spec.Priority)
+			return err
+		}
+	}
 	pod, ok, err := objectOf[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -43,12 +56,9 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 		}
 		return nil
 	}
-	class, err := p.of(ctx, a, pod)
+	class, err := p.resolve(ctx, a, &pod.Spec.PriorityClassName, &pod.Spec.Priority)
 	if err != nil {
 		return err
-	}
-	if pod.Spec.Priority != nil && *pod.Spec.Priority != class.Value {
-		return forbid(a, "spec.priority is %d, but %d by the pod's priority class; leave it out", *pod.Spec.Priority, class.Value)
 	}
 	policy := corev1.PreemptLowerPriority
 	if class.PreemptionPolicy != nil {
@@ -57,15 +67,26 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
 		return forbid(a, "spec.preemptionPolicy is %s, but %s by the pod's priority class; leave it out", *pod.Spec.PreemptionPolicy, policy)
 	}
-	pod.Spec.PriorityClassName = class.Name
-	pod.Spec.Priority = &class.Value
 	pod.Spec.PreemptionPolicy = &policy
 	return nil
 }
 
-// of is the priority class of a pod, or one of value 0 without a name.
-func (p *priority) of(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*schedulingv1.PriorityClass, error) {
-	if name := pod.Spec.PriorityClassName; name != "" {
+// resolve fills in the class, the default one if none is named, and its number.
+func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *string, value **int32) (*schedulingv1.PriorityClass, error) {
+	class, err := p.of(ctx, a, *name)
+	if err != nil {
+		return nil, err
+	}
+	if *value != nil && **value != class.Value {
+		return nil, forbid(a, "spec.priority is %d, but %d by the priority class; leave it out", **value, class.Value)
+	}
+	*name, *value = class.Name, &class.Value
+	return class, nil
+}
+
+// of is the priority class with the name. Without one it is the default, or one of value 0.
+func (p *priority) of(ctx context.Context, a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
+	if name != "" {
 		class, err := p.client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil, forbid(a, "spec.priorityClassName: there is no priority class %q", name)

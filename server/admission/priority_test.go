@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -53,4 +55,39 @@ func TestPriority(t *testing.T) {
 	checkRefused(t, "becomes the second default", ask(t, p, resource, class("other", true), class("other", false)), true)
 	checkRefused(t, "stays the default", ask(t, p, resource, class("usual", true), class("usual", true)), false)
 	check("default class", pod("", nil, nil), "usual", 3, corev1.PreemptLowerPriority)
+}
+
+func TestPriorityOfPodGroups(t *testing.T) {
+	t.Parallel()
+	_, client := quiet(t)
+	p := newPlugin(t, "Priority", client)
+	must(client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "polite"}, Value: -5,
+	}, metav1.CreateOptions{}))(t)
+	const groups, composites = "podgroups.scheduling.k8s.io", "compositepodgroups.scheduling.k8s.io"
+	group := func(class string, value *int32) *schedulingv1beta1.PodGroup {
+		return &schedulingv1beta1.PodGroup{Spec: schedulingv1beta1.PodGroupSpec{PriorityClassName: class, Priority: value}}
+	}
+	composite := func(class string, value *int32) *schedulingv1alpha3.CompositePodGroup {
+		return &schedulingv1alpha3.CompositePodGroup{Spec: schedulingv1alpha3.CompositePodGroupSpec{PriorityClassName: class, Priority: value}}
+	}
+	for class, want := range map[string]int32{"": 0, "polite": -5} {
+		g, c := group(class, nil), composite(class, nil)
+		if err := ask(t, p, groups, g, nil); err != nil || g.Spec.PriorityClassName != class || g.Spec.Priority == nil || *g.Spec.Priority != want {
+			t.Errorf("pod group, class %q: %v, %+v", class, err, g.Spec)
+		}
+		if err := ask(t, p, composites, c, nil); err != nil || c.Spec.PriorityClassName != class || c.Spec.Priority == nil || *c.Spec.Priority != want {
+			t.Errorf("composite pod group, class %q: %v, %+v", class, err, c.Spec)
+		}
+	}
+	checkRefused(t, "the same value", ask(t, p, groups, group("polite", new(int32(-5))), nil), false)
+	checkRefused(t, "another value", ask(t, p, groups, group("polite", new(int32(1))), nil), true)
+	checkRefused(t, "composite, another value", ask(t, p, composites, composite("polite", new(int32(1))), nil), true)
+	checkRefused(t, "no such class", ask(t, p, groups, group("none", nil), nil), true)
+	checkRefused(t, "composite, no such class", ask(t, p, composites, composite("none", nil), nil), true)
+	updated := group("none", nil)
+	checkRefused(t, "update", ask(t, p, groups, updated, group("polite", new(int32(-5)))), false)
+	if updated.Spec.Priority != nil {
+		t.Errorf("an update resolves the class: %+v", updated.Spec)
+	}
 }
