@@ -41,6 +41,7 @@ var versionPriorities = map[schema.GroupVersion]int32{
 	{Group: "autoscaling", Version: "v2"}:                  30,
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: 21,
 	{Group: "resource.k8s.io", Version: "v1"}:              21,
+	{Group: "resource.k8s.io", Version: "v1beta2"}:         15,
 }
 
 // priorities are those of the APIService of a version that this process serves.

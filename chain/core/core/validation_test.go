@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/kinproc/kinproc/chain/core/kind"
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
@@ -294,5 +295,31 @@ func TestSecretReferences(t *testing.T) {
 	keepSecretNames(a)
 	if a.Secrets[0] != (corev1.ObjectReference{Name: "s"}) {
 		t.Errorf("got %v", a.Secrets)
+	}
+}
+
+// TestPhaseTransitionTime: it is when the phase of a volume last changed, unless the client says.
+func TestPhaseTransitionTime(t *testing.T) {
+	t.Parallel()
+	k := PersistentVolumes().(*kind.Kind[*corev1.PersistentVolume])
+	then, said := metav1.Unix(1, 0), metav1.Unix(2, 0)
+	volume := func(phase corev1.PersistentVolumePhase, at *metav1.Time) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{Status: corev1.PersistentVolumeStatus{Phase: phase, LastPhaseTransitionTime: at}}
+	}
+	old := volume(corev1.VolumeAvailable, &then)
+	for name, test := range map[string]struct {
+		volume *corev1.PersistentVolume
+		want   func(metav1.Time) bool
+	}{
+		"same phase":            {volume(corev1.VolumeAvailable, nil), func(at metav1.Time) bool { return at.Equal(&then) }},
+		"same phase, said":      {volume(corev1.VolumeAvailable, &said), func(at metav1.Time) bool { return at.Equal(&said) }},
+		"other phase":           {volume(corev1.VolumeBound, &then), func(at metav1.Time) bool { return time.Since(at.Time) < time.Hour }},
+		"other phase, said":     {volume(corev1.VolumeBound, &said), func(at metav1.Time) bool { return at.Equal(&said) }},
+		"other phase, not said": {volume(corev1.VolumeBound, nil), func(at metav1.Time) bool { return time.Since(at.Time) < time.Hour }},
+	} {
+		k.Status.Prepare(t.Context(), test.volume, old)
+		if at := test.volume.Status.LastPhaseTransitionTime; at == nil || !test.want(*at) {
+			t.Errorf("%s: %v", name, at)
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
 )
 
 func problems(errs field.ErrorList) []string {
@@ -128,6 +130,33 @@ func TestCSINodeForms(t *testing.T) {
 	for name, l := range map[string]any{"copy": list.DeepCopyObject(), "protobuf": &back} {
 		if got, err := json.Marshal(l); err != nil || string(got) != want {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, want)
+		}
+	}
+}
+
+// TestTokenWarnings: whoever asks for tokens is told where they go, once.
+func TestTokenWarnings(t *testing.T) {
+	t.Parallel()
+	k := CSIDrivers().(*kind.Kind[*storagev1.CSIDriver])
+	driver := func(inSecrets *bool, audiences ...string) *storagev1.CSIDriver {
+		d := &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{ServiceAccountTokenInSecrets: inSecrets}}
+		for _, a := range audiences {
+			d.Spec.TokenRequests = append(d.Spec.TokenRequests, storagev1.TokenRequest{Audience: a})
+		}
+		return d
+	}
+	for name, test := range map[string]struct {
+		driver, old *storagev1.CSIDriver
+		want        int
+	}{
+		"no tokens":       {driver(nil), nil, 0},
+		"tokens":          {driver(nil, "a"), nil, 1},
+		"other tokens":    {driver(nil, "b"), driver(nil, "a"), 1},
+		"the same tokens": {driver(nil, "a"), driver(nil, "a"), 0},
+		"a choice":        {driver(new(bool), "a"), nil, 0},
+	} {
+		if got := k.Warnings(t.Context(), test.driver, test.old); len(got) != test.want {
+			t.Errorf("%s: %q, want %d", name, got, test.want)
 		}
 	}
 }
