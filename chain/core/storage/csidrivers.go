@@ -35,9 +35,7 @@ func CSIDrivers() kind.Declaration {
 		RequireResourceVersion: true,
 		ReturnDeleted:          true,
 		Default:                defaultCSIDriver,
-		PrepareCreate:          func(_ context.Context, d *storagev1.CSIDriver) { dropAlpha(d, &storagev1.CSIDriver{}) },
 		PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
-			dropAlpha(d, old)
 			// The generation of a new driver is 0, unlike that of other kinds.
 			if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 				d.Generation = old.Generation + 1
@@ -65,13 +63,6 @@ func CSIDrivers() kind.Declaration {
 			},
 			Row: csiDriverRow,
 		},
-	}
-}
-
-// dropAlpha drops the field of a feature that is off, VolumeLimitScaling.
-func dropAlpha(d, old *storagev1.CSIDriver) {
-	if old.Spec.PreventPodSchedulingIfMissing == nil {
-		d.Spec.PreventPodSchedulingIfMissing = nil
 	}
 }
 
