@@ -3,11 +3,13 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -399,7 +401,7 @@ func (p *nodeRestriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1
 			v.VsphereVolume != nil, v.PortworxVolume != nil)
 	}
 	c, err := p.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, claim, metav1.GetOptions{})
-	if err != nil || c.Spec.VolumeName == "" || v.Ephemeral != nil && ephemeral.VolumeIsForPod(pod, c) != nil {
+	if err != nil || c.Spec.VolumeName == "" {
 		return ""
 	}
 	pv, err := p.client.CoreV1().PersistentVolumes().Get(ctx, c.Spec.VolumeName, metav1.GetOptions{})
@@ -495,13 +497,12 @@ func ownCertificate(a admission.Attributes, node string) error {
 	return nil
 }
 
-// podCertificate lets a kubelet have certificates for its pods. What may be true a moment later is no refusal but an error, so that the
-// kubelet asks again.
+// podCertificate lets a kubelet have certificates for its pods. What may come true is no refusal but an error, so that the kubelet asks again.
 func (p *nodeRestriction) podCertificate(ctx context.Context, a admission.Attributes, node string) error {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" {
 		return forbid(a, "a kubelet may create certificate requests for pods, but nothing else")
 	}
-	request, err := cast[*certificatesv1.PodCertificateRequest](a.GetObject())
+	request, err := cast[*certificatesv1beta1.PodCertificateRequest](a.GetObject())
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
@@ -511,16 +512,16 @@ func (p *nodeRestriction) podCertificate(ctx context.Context, a admission.Attrib
 	}
 	n, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
-		return foundOr(a, err)
+		return fmt.Errorf("spec.nodeName: %w", err)
 	}
-	pod, err := p.existing(ctx, a, spec.PodName)
+	pod, err := p.client.CoreV1().Pods(a.GetNamespace()).Get(ctx, spec.PodName, metav1.GetOptions{})
 	switch {
 	case err != nil:
-		return err
+		return fmt.Errorf("spec.podName: %w", err)
 	case n.UID != spec.NodeUID:
-		return apierrors.NewInternalError(errors.New("spec.nodeUID is not the node's"))
+		return errors.New("spec.nodeUID is not the node's")
 	case pod.UID != spec.PodUID:
-		return apierrors.NewInternalError(errors.New("spec.podUID is not the pod's"))
+		return errors.New("spec.podUID is not the pod's")
 	case pod.Spec.NodeName != node:
 		return forbid(a, "spec.podName: the pod %q is not on the node %q", pod.Name, node)
 	case isMirror(pod):
@@ -530,10 +531,10 @@ func (p *nodeRestriction) podCertificate(ctx context.Context, a admission.Attrib
 	}
 	account, err := p.client.CoreV1().ServiceAccounts(a.GetNamespace()).Get(ctx, spec.ServiceAccountName, metav1.GetOptions{})
 	if err != nil {
-		return foundOr(a, err)
+		return fmt.Errorf("spec.serviceAccountName: %w", err)
 	}
 	if account.UID != spec.ServiceAccountUID {
-		return apierrors.NewInternalError(errors.New("spec.serviceAccountUID is not the service account's"))
+		return errors.New("spec.serviceAccountUID is not the service account's")
 	}
 	const verb = "request-serviceaccounts-podcertificate-signer"
 	if hasCertificate(pod, spec.SignerName) || p.may(ctx, a, verb, certificatesv1.GroupName, strings.ReplaceAll(spec.SignerName, "/", ":"), account.Name) {

@@ -16,21 +16,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
 )
+
+// restrict starts a control plane with the nodes "own" and "other", and returns the kubelet of "own" too, whom roles let do nearly all.
+func restrict(t *testing.T) (s *server.Server, admin, kubelet kubernetes.Interface, own types.UID) {
+	t.Helper()
+	s, admin = quiet(t, enable("NodeRestriction"))
+	allow(t, admin, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:nodes"}, rbacv1.PolicyRule{
+		APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete"},
+	})
+	kubelet = as(t, s, "system:node:own", "system:nodes")
+	eventually(t, "own node", func() error { return createNode(t.Context(), kubelet, "own") })
+	if err := createNode(t.Context(), admin, "other"); err != nil {
+		t.Fatal(err)
+	}
+	must(admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))(t)
+	return s, admin, kubelet, must(admin.CoreV1().Nodes().Get(t.Context(), "own", metav1.GetOptions{}))(t).UID
+}
 
 // TestNodeRestriction has the kubelet of the node "own" try what its role would let it do.
 func TestNodeRestriction(t *testing.T) {
 	t.Parallel()
-	s, admin := quiet(t, enable("NodeRestriction"))
+	s, admin, kubelet, nodeUID := restrict(t)
 	ctx := t.Context()
-	allow(t, admin, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:nodes"}, rbacv1.PolicyRule{
-		APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete"},
-	})
-	kubelet := as(t, s, "system:node:own", "system:nodes")
-	eventually(t, "own node", func() error { return createNode(ctx, kubelet, "own") })
-	node := must(admin.CoreV1().Nodes().Get(ctx, "own", metav1.GetOptions{}))(t)
-	must(admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, metav1.CreateOptions{}))(t)
-	must(admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))(t)
 	uids := map[string]types.UID{}
 	for name, on := range map[string]string{"mine": "own", "evicted": "own", "theirs": "other"} {
 		uids[name] = must(admin.CoreV1().Pods("default").Create(ctx, newPod(func(p *corev1.Pod) { p.Name, p.Spec.NodeName = name, on }), metav1.CreateOptions{}))(t).UID
@@ -52,7 +62,7 @@ func TestNodeRestriction(t *testing.T) {
 	static := func(p *corev1.Pod) {
 		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 		p.Spec.NodeName = "own"
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "own", UID: node.UID, Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "own", UID: nodeUID, Controller: new(true)}}
 	}
 	volume := func(v corev1.VolumeSource) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: v}} }
@@ -212,4 +222,100 @@ func createNode(ctx context.Context, client kubernetes.Interface, name string, l
 	}
 	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	return err
+}
+
+// TestNodeRestrictionAudiences has a kubelet ask for tokens for those whom the drivers of a pod's volumes talk to.
+func TestNodeRestrictionAudiences(t *testing.T) {
+	t.Parallel()
+	_, admin, kubelet, _ := restrict(t)
+	ctx := t.Context()
+	for _, driver := range []string{"driver.example.com", "file.csi.azure.com"} {
+		must(admin.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{
+			ObjectMeta: metav1.ObjectMeta{Name: driver}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "vault"}}},
+		}, metav1.CreateOptions{}))(t)
+	}
+	for name, source := range map[string]corev1.PersistentVolumeSource{
+		"claim":       {CSI: &corev1.CSIPersistentVolumeSource{Driver: "driver.example.com", VolumeHandle: "h"}},
+		"old-claim":   {AzureFile: &corev1.AzureFilePersistentVolumeSource{ShareName: "s", SecretName: "s", SecretNamespace: new("default")}},
+		"ephemeral-v": {CSI: &corev1.CSIPersistentVolumeSource{Driver: "driver.example.com", VolumeHandle: "h"}},
+		"other-claim": {CSI: &corev1.CSIPersistentVolumeSource{Driver: "other.example.com", VolumeHandle: "h"}},
+	} {
+		modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		must(admin.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+			AccessModes: modes, Capacity: quantities("storage", "1Gi"), PersistentVolumeSource: source,
+		}}, metav1.CreateOptions{}))(t)
+		must(admin.CoreV1().PersistentVolumeClaims("default").Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: modes, VolumeName: name, Resources: corev1.VolumeResourceRequirements{Requests: quantities("storage", "1Gi")},
+		}}, metav1.CreateOptions{}))(t)
+	}
+	claim := func(name string) corev1.VolumeSource {
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+	}
+	template := &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Resources: corev1.VolumeResourceRequirements{Requests: quantities("storage", "1Gi")},
+	}}
+	for name, c := range map[string]struct {
+		source  corev1.VolumeSource
+		refused bool
+	}{
+		"projected": {corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault", Path: "t"}}}}}, false},
+		"driver":       {corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "driver.example.com"}}, false},
+		"other-driver": {corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "other.example.com"}}, true},
+		"claimed":      {claim("claim"), false},
+		"old-claimed":  {claim("old-claim"), false},
+		"other-claim":  {claim("other-claim"), true},
+		"no-claim":     {claim("none"), true},
+		"ephemeral":    {corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: template}}, false},
+		"old-inline":   {corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{ShareName: "s", SecretName: "s"}}, false},
+		"empty":        {corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}, true},
+	} {
+		pod := must(admin.CoreV1().Pods("default").Create(ctx, newPod(func(p *corev1.Pod) {
+			p.Name, p.Spec.NodeName, p.Spec.Volumes = name, "own", []corev1.Volume{{Name: "v", VolumeSource: c.source}}
+		}), metav1.CreateOptions{}))(t)
+		_, err := kubelet.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			Audiences: []string{"vault"}, BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: pod.UID},
+		}}, metav1.CreateOptions{})
+		checkRefused(t, name, err, c.refused)
+	}
+}
+
+// TestNodeRestrictionPodCertificates has a kubelet ask for certificates of pods. Those that pass are invalid: they have no key.
+func TestNodeRestrictionPodCertificates(t *testing.T) {
+	t.Parallel()
+	_, admin, kubelet, nodeUID := restrict(t)
+	ctx := t.Context()
+	certificate := corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/a", KeyType: "ED25519", CredentialBundlePath: "c"}},
+	}}}
+	uids := map[string]types.UID{"node": nodeUID, "default": must(admin.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}))(t).UID}
+	for name, on := range map[string]string{"mine": "own", "theirs": "other"} {
+		uids[name] = must(admin.CoreV1().Pods("default").Create(ctx, newPod(func(p *corev1.Pod) {
+			p.Name, p.Spec.NodeName, p.Spec.Volumes = name, on, []corev1.Volume{{Name: "v", VolumeSource: certificate}}
+		}), metav1.CreateOptions{}))(t).UID
+	}
+	for name, c := range map[string]struct {
+		change func(*certificatesv1.PodCertificateRequestSpec)
+		want   metav1.StatusReason
+	}{
+		"own":             {func(*certificatesv1.PodCertificateRequestSpec) {}, metav1.StatusReasonInvalid},
+		"other node":      {func(s *certificatesv1.PodCertificateRequestSpec) { s.NodeName = "other" }, metav1.StatusReasonForbidden},
+		"other node UID":  {func(s *certificatesv1.PodCertificateRequestSpec) { s.NodeUID = "x" }, metav1.StatusReasonUnknown},
+		"no pod":          {func(s *certificatesv1.PodCertificateRequestSpec) { s.PodName = "none" }, metav1.StatusReasonUnknown},
+		"other pod UID":   {func(s *certificatesv1.PodCertificateRequestSpec) { s.PodUID = "x" }, metav1.StatusReasonUnknown},
+		"other node's":    {func(s *certificatesv1.PodCertificateRequestSpec) { s.PodName, s.PodUID = "theirs", uids["theirs"] }, metav1.StatusReasonForbidden},
+		"other account":   {func(s *certificatesv1.PodCertificateRequestSpec) { s.ServiceAccountName = "other" }, metav1.StatusReasonForbidden},
+		"old account UID": {func(s *certificatesv1.PodCertificateRequestSpec) { s.ServiceAccountUID = "x" }, metav1.StatusReasonUnknown},
+		"other signer":    {func(s *certificatesv1.PodCertificateRequestSpec) { s.SignerName = "example.com/b" }, metav1.StatusReasonForbidden},
+	} {
+		request := &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "r-"}, Spec: certificatesv1.PodCertificateRequestSpec{
+			SignerName: "example.com/a", NodeName: "own", NodeUID: uids["node"], PodName: "mine", PodUID: uids["mine"],
+			ServiceAccountName: "default", ServiceAccountUID: uids["default"],
+		}}
+		c.change(&request.Spec)
+		_, err := kubelet.CertificatesV1().PodCertificateRequests("default").Create(ctx, request, metav1.CreateOptions{})
+		if got := apierrors.ReasonForError(err); err == nil || got != c.want {
+			t.Errorf("%s: %v, want the reason %q", name, err, c.want)
+		}
+	}
 }
