@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,7 @@ type eventLimit struct {
 	CacheSize int32 `json:"cacheSize"`
 
 	buckets *lru.Cache
+	making  *sync.Mutex
 }
 
 const defaultEventBuckets = 4096
@@ -63,7 +65,7 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 		if l.CacheSize == 0 {
 			l.CacheSize = defaultEventBuckets
 		}
-		l.buckets = lru.New(int(max(l.CacheSize, 1)))
+		l.buckets, l.making = lru.New(int(max(l.CacheSize, 1))), &sync.Mutex{}
 		p.limits = append(p.limits, l)
 	}
 	if len(errs) > 0 {
@@ -102,6 +104,8 @@ func (l *eventLimit) take(a admission.Attributes) bool {
 			key = fmt.Sprintf("%q", []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion})
 		}
 	}
+	l.making.Lock()
+	defer l.making.Unlock()
 	bucket, ok := l.buckets.Get(key)
 	if !ok {
 		bucket = flowcontrol.NewTokenBucketRateLimiter(float32(l.QPS), int(l.Burst))

@@ -50,13 +50,10 @@ func (p *podNodeSelector) Admit(ctx context.Context, a admission.Attributes, _ a
 	if err != nil {
 		return err
 	}
-	for key, value := range wanted {
-		if is, ok := pod.Spec.NodeSelector[key]; ok && is != value {
-			return forbid(a, "spec.nodeSelector: %s is %q, but %q for the namespace %q", key, is, value, a.GetNamespace())
-		}
+	if !labels.Conflicts(wanted, pod.Spec.NodeSelector) {
+		pod.Spec.NodeSelector = labels.Merge(wanted, pod.Spec.NodeSelector)
 	}
-	pod.Spec.NodeSelector = labels.Merge(wanted, pod.Spec.NodeSelector)
-	return nil
+	return p.validate(a, pod, wanted) // before the pod itself is validated, as in kube-apiserver
 }
 
 func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -68,12 +65,17 @@ func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, 
 	if err != nil {
 		return err
 	}
+	return p.validate(a, pod, wanted)
+}
+
+// validate holds a pod to its namespace's selector, and to the labels that the configuration allows the namespace.
+func (p *podNodeSelector) validate(a admission.Attributes, pod *corev1.Pod, wanted labels.Set) error {
 	if labels.Conflicts(wanted, pod.Spec.NodeSelector) {
-		return forbid(a, "spec.nodeSelector contradicts that of the namespace %q", a.GetNamespace())
+		return forbid(a, "spec.nodeSelector contradicts that of the namespace %q, %s", a.GetNamespace(), wanted)
 	}
 	allowed, err := labels.ConvertSelectorToLabelsMap(p.selectors[a.GetNamespace()])
 	if err != nil {
-		return admission.NewForbidden(a, err)
+		return fmt.Errorf("configuration of PodNodeSelector: %s: %w", a.GetNamespace(), err)
 	}
 	if len(allowed) == 0 {
 		return nil

@@ -62,7 +62,7 @@ func (p *podTolerations) Admit(ctx context.Context, a admission.Attributes, _ ad
 			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 		}})
 	}
-	return nil
+	return p.Validate(ctx, a, nil) // before the pod itself is validated, as in kube-apiserver
 }
 
 func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {

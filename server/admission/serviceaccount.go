@@ -44,8 +44,11 @@ func newServiceAccount() admission.Interface {
 
 func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	pod, ok, err := objectOf[*corev1.Pod](a, pods)
-	if !ok || a.GetOperation() != admission.Create || isMirror(pod) {
+	if !ok || a.GetOperation() != admission.Create {
 		return err
+	}
+	if isMirror(pod) {
+		return validateMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = defaultServiceAccount
@@ -61,7 +64,7 @@ func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ ad
 	if len(pod.Spec.ImagePullSecrets) == 0 {
 		pod.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
 	}
-	return nil
+	return validateSecrets(a, account, pod, false) // before the pod itself is validated, as in kube-apiserver
 }
 
 func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -82,9 +85,6 @@ func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _
 	account, err := p.account(ctx, a, pod.Spec.ServiceAccountName)
 	if err != nil {
 		return err
-	}
-	if enforced, err := strconv.ParseBool(account.Annotations[mountableSecrets]); err != nil || !enforced {
-		return nil
 	}
 	return validateSecrets(a, account, pod, ephemeral)
 }
@@ -198,6 +198,9 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 
 // validateSecrets holds a pod to the secrets that its account lists, if the account's annotation demands it.
 func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod *corev1.Pod, ephemeral bool) error {
+	if enforced, err := strconv.ParseBool(account.Annotations[mountableSecrets]); err != nil || !enforced {
+		return nil
+	}
 	allowed, pull := sets.New[string](), sets.New[string]()
 	for _, s := range account.Secrets {
 		allowed.Insert(s.Name)

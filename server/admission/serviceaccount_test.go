@@ -123,4 +123,7 @@ func TestServiceAccount(t *testing.T) {
 		*v.Projected.Sources[0].ServiceAccountToken.ExpirationSeconds != 3607 || v.Projected.Sources[1].ConfigMap.Name != "kube-root-ca.crt" {
 		t.Errorf("the token volume is %+v", v)
 	}
+	invalid := newPod(account("strict"), volume(secret("theirs")), func(p *corev1.Pod) { p.Spec.Containers = nil })
+	_, err := client.CoreV1().Pods("default").Create(t.Context(), invalid, metav1.CreateOptions{})
+	checkRefused(t, "refused before it is found invalid", err, true)
 }
