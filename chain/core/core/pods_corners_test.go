@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kinproc/kinproc/chain/core/podspec"
@@ -294,5 +295,29 @@ func TestUpdatesThatEndEarly(t *testing.T) {
 	p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{}}
 	if got, want := podWarnings(t.Context(), p, nil), podspec.PodWarnings(p); len(want) == 0 || !slices.Equal(got, want) {
 		t.Errorf("a new pod: %q", got)
+	}
+}
+
+func TestDryRunsOfEvictions(t *testing.T) {
+	t.Parallel()
+	dry := []string{metav1.DryRunAll}
+	tests := map[string]struct {
+		content *metav1.DeleteOptions
+		request []string
+		want    []string
+		wrong   bool
+	}{
+		"neither":      {nil, nil, nil, false},
+		"request":      {nil, dry, dry, false},
+		"request only": {&metav1.DeleteOptions{}, dry, dry, false},
+		"content":      {&metav1.DeleteOptions{DryRun: dry}, nil, dry, false},
+		"both":         {&metav1.DeleteOptions{DryRun: dry}, dry, dry, false},
+		"at odds":      {&metav1.DeleteOptions{DryRun: []string{"Some"}}, dry, nil, true},
+	}
+	for name, test := range tests {
+		got, err := deletionOf(&policyv1.Eviction{DeleteOptions: test.content}, &metav1.CreateOptions{DryRun: test.request})
+		if (err != nil) != test.wrong || err == nil && !slices.Equal(got.DryRun, test.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,12 +90,9 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 	if eviction.Name != name {
 		return nil, apierrors.NewBadRequest("the URL and the Eviction name different pods")
 	}
-	deletion := eviction.DeleteOptions.DeepCopy()
-	if deletion == nil {
-		deletion = &metav1.DeleteOptions{}
-	}
-	if len(deletion.DryRun) == 0 {
-		deletion.DryRun = options.DryRun
+	deletion, err := deletionOf(eviction, options)
+	if err != nil {
+		return nil, err
 	}
 	if validate != nil {
 		if err := validate(ctx, eviction.DeepCopy()); err != nil {
@@ -104,7 +102,10 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 
 	var p *corev1.Pod
 	deleted := false
-	err := retry.OnError(evictionConflicts(), apierrors.IsConflict, func() error {
+	// A conflict with the version that the client itself demands stays one.
+	free := deletion.Preconditions == nil || deletion.Preconditions.ResourceVersion == nil
+	again := func(err error) bool { return free && apierrors.IsConflict(err) }
+	err = retry.OnError(evictionConflicts(), again, func() error {
 		found, err := r.pods.Get(ctx, name, &metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -114,8 +115,8 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 			return nil
 		}
 		// Nobody counts on such a pod.
-		if err := r.delete(ctx, p, deletion, p.Status.Phase == corev1.PodPending); err != nil {
-			return unlessOwn(err, deletion)
+		if err := r.delete(ctx, p, deletion, !isFinished(p) && p.DeletionTimestamp == nil); err != nil {
+			return err
 		}
 		deleted = true
 		return nil
@@ -126,22 +127,33 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 	if deleted {
 		return &metav1.Status{Status: metav1.StatusSuccess}, nil
 	}
-	unchanged, err := r.askBudget(ctx, p, dryrun.IsDryRun(deletion.DryRun))
+	spared, err := r.askBudget(ctx, p, dryrun.IsDryRun(deletion.DryRun))
 	if err != nil {
 		return nil, err
 	}
-	if err := r.delete(ctx, p, deletion, unchanged); err != nil {
+	err = r.delete(ctx, p, deletion, spared != "")
+	if apierrors.IsConflict(err) && free && spared != "" {
+		// The pod may be healthy by now, which the client cannot know.
+		return nil, tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the pod changed while the disruption budget %s was asked", spared))
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
 }
 
-// unlessOwn keeps conflicts with what the client itself demanded from being tried again.
-func unlessOwn(err error, deletion *metav1.DeleteOptions) error {
-	if p := deletion.Preconditions; p != nil && p.ResourceVersion != nil && apierrors.IsConflict(err) {
-		return fmt.Errorf("evict: %w", err)
+// deletionOf are the options of the eviction's deletion, which is a dry run if the request is one.
+func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*metav1.DeleteOptions, error) {
+	deletion := eviction.DeleteOptions.DeepCopy()
+	switch {
+	case deletion == nil:
+		return &metav1.DeleteOptions{DryRun: options.DryRun}, nil
+	case len(deletion.DryRun) == 0:
+		deletion.DryRun = options.DryRun
+	case len(options.DryRun) > 0 && !slices.Equal(options.DryRun, deletion.DryRun):
+		return nil, fmt.Errorf("the request's dryRun is %v, that of its content %v", options.DryRun, deletion.DryRun)
 	}
-	return err
+	return deletion, nil
 }
 
 func storagePreconditions(p *metav1.Preconditions) *storage.Preconditions {
@@ -187,17 +199,17 @@ func (r *evictionREST) delete(ctx context.Context, p *corev1.Pod, deletion *meta
 	return err
 }
 
-// askBudget takes one disruption from the pod's budget. It reports whether the pod did not need one because it is not healthy, so that it
-// must be deleted as it is or not at all.
-func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool) (unchanged bool, err error) {
+// askBudget takes one disruption from the pod's budget. If the pod does not need one because it is not healthy, so that it must be deleted
+// as it is or not at all, it returns the name of the budget that is spared.
+func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool) (spared string, err error) {
 	budgets, err := r.budgetsOf(ctx, p)
 	switch {
 	case err != nil:
-		return false, err
+		return "", err
 	case len(budgets) == 0:
-		return false, nil
+		return "", nil
 	case len(budgets) > 1:
-		return false, &apierrors.StatusError{ErrStatus: metav1.Status{
+		return "", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status:  metav1.StatusFailure,
 			Message: "the pod has several disruption budgets, and an eviction can ask one only",
 			Code:    500,
@@ -206,10 +218,10 @@ func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool
 	b := &budgets[0]
 	if !isPodReady(p) {
 		if policy := b.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
-			return true, nil
+			return b.Name, nil
 		}
 		if b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0 {
-			return true, nil
+			return b.Name, nil
 		}
 	}
 	again := false
@@ -224,13 +236,13 @@ func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool
 		return r.take(ctx, b, p.Name, dryRun)
 	})
 	if apierrors.IsConflict(err) || errors.Is(err, context.DeadlineExceeded) {
-		return false, tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s changes too often", b.Name))
+		return "", tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s changes too often", b.Name))
 	}
-	return false, err
+	return "", err
 }
 
 func (r *evictionREST) budgetsOf(ctx context.Context, p *corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
-	if r.budgets == nil || len(p.Labels) == 0 {
+	if r.budgets == nil {
 		return nil, nil
 	}
 	all, err := r.budgets.PodDisruptionBudgets(p.Namespace).List(ctx, metav1.ListOptions{})
