@@ -108,7 +108,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // refusalLimit is how long a refusal may take.
-const refusalLimit = 5 * time.Second
+const refusalLimit = 5 * time.Second * slowdown
 
 // refuses CODE ARGS... runs kinproc, which must end with the exit code and one line on standard error.
 func refuses(ts *testscript.TestScript, neg bool, args []string) {
@@ -137,7 +137,7 @@ func refuses(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // stopLimit is how long the program may take to end after Ctrl-C.
-const stopLimit = time.Second
+const stopLimit = time.Second * slowdown
 
 // interrupt [terminate|twice] interrupts the processes in the background as Ctrl-C does, or asks them to terminate, and waits until they have
 // ended, which must not take long. Use wait to see how they ended.
