@@ -116,6 +116,8 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 		} else {
 			errs = append(errs, validateLimited(spec.Limited, at.Child("limited"))...)
 		}
+	case "":
+		errs = append(errs, field.Required(at.Child("type"), ""))
 	default:
 		types := sets.New(flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited)
 		errs = append(errs, field.NotSupported(at.Child("type"), spec.Type, sets.List(types)))
@@ -154,6 +156,8 @@ func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, at *fie
 		} else {
 			errs = append(errs, validateQueuing(queuing, at.Child("queuing"))...)
 		}
+	case "":
+		errs = append(errs, field.Required(at.Child("type"), ""))
 	default:
 		types := sets.New(flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)
 		errs = append(errs, field.NotSupported(at.Child("type"), l.LimitResponse.Type, sets.List(types)))

@@ -93,6 +93,9 @@ func TestPriorityLevels(t *testing.T) {
 		{`{'spec':{'limited':null,'exempt':{}}}`, []string{"spec.exempt Forbidden", "spec.limited Required"}},
 		{`{'spec':{'limited':{'lendablePercent':-1,'borrowingLimitPercent':-1,'limitResponse':{'type':'Reject'}}}}`, []string{
 			at + "borrowingLimitPercent Invalid", at + "lendablePercent Invalid", at + "limitResponse.queuing Forbidden"}},
+		{`{'spec':{'type':''}}`, []string{"spec.type Required"}},
+		{`{'spec':{'type':'x'}}`, []string{"spec.type NotSupported"}},
+		{`{'spec':{'limited':{'limitResponse':{'type':''}}}}`, []string{at + "limitResponse.type Required"}},
 		{`{'spec':{'limited':{'limitResponse':{'type':'x'}}}}`, []string{at + "limitResponse.type NotSupported"}},
 		{`{'spec':{'limited':{'limitResponse':{'queuing':{'queues':1000,'handSize':7,'queueLengthLimit':-1}}}}}`, []string{
 			at + "limitResponse.queuing.handSize Invalid", at + "limitResponse.queuing.queueLengthLimit Invalid"}},
