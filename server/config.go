@@ -7,6 +7,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/admission/initializer"
 	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
@@ -105,7 +106,8 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
 	tolerations := admission.TolerationSeconds{NotReady: *s.options.DefaultNotReadyTolerationSeconds, Unreachable: *s.options.DefaultUnreachableTolerationSeconds}
 	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
-		webhooks, admission.Exclusions{}, tolerations, &s.lateAdmission); err != nil {
+		webhooks, admission.Exclusions{}, admission.Manifests{}, initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
+		&s.lateAdmission); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	// Last, for it begins to run at once.

@@ -6,6 +6,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apiserver/pkg/features"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 )
@@ -36,10 +39,25 @@ func categories() []string { return []string{"api-extensions"} }
 // staticSuffix ends the names of configurations that kube-apiserver reads from files (KEP-5793).
 const staticSuffix = ".static.k8s.io"
 
-// nameWarnings are the warnings about the name of a new object.
+func reserved(name string) bool { return strings.HasSuffix(name, staticSuffix) }
+
+func manifestsEnabled() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.ManifestBasedAdmissionControlConfig)
+}
+
+// validateName refuses the names of what is read from files. What has such a name already may keep and change it.
+func validateName(name string, prefix bool) []string {
+	problems := apivalidation.NameIsDNSSubdomain(name, prefix)
+	if !prefix && reserved(name) && manifestsEnabled() {
+		problems = append(problems, "names that end with "+staticSuffix+" are reserved for static manifest-based configurations, from files")
+	}
+	return problems
+}
+
+// nameWarnings are the warnings about the name of a new object that is not refused.
 func nameWarnings(name string) []string {
-	if strings.HasSuffix(name, staticSuffix) {
-		return []string{"metadata.name: names that end with " + staticSuffix + " are meant for configurations from files, and will be refused by later versions"}
+	if reserved(name) {
+		return []string{"metadata.name: names that end with " + staticSuffix + " are reserved for static manifest-based configurations, from files"}
 	}
 	return nil
 }

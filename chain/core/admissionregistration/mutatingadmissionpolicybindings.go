@@ -30,6 +30,7 @@ func MutatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 			kind.ServedAsSame[*admissionv1alpha1.MutatingAdmissionPolicyBinding, T](),
 		},
 		Categories:    categories(),
+		Name:          validateName,
 		ClusterScoped: true,
 		Default:       func(b T) { defaultMatchResources(b.Spec.MatchResources) },
 		Validate:      func(ctx context.Context, b T) field.ErrorList { return validate(ctx, b, nil, false) },

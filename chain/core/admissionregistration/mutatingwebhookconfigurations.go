@@ -16,6 +16,7 @@ func MutatingWebhookConfigurations() kind.Declaration {
 	return &kind.Kind[T]{
 		Plural:        "mutatingwebhookconfigurations",
 		Categories:    categories(),
+		Name:          validateName,
 		ClusterScoped: true,
 		Default: func(c T) {
 			for i := range c.Webhooks {

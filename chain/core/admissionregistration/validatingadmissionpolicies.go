@@ -35,6 +35,7 @@ func ValidatingAdmissionPolicies(params ParamAccess) kind.Declaration {
 		Plural:        "validatingadmissionpolicies",
 		Singular:      "validatingadmissionpolicy",
 		Categories:    categories(),
+		Name:          validateName,
 		ClusterScoped: true,
 		Default: func(p T) {
 			setDefault(&p.Spec.FailurePolicy, admissionv1.Fail)

@@ -22,6 +22,7 @@ func ValidatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 	return &kind.Kind[T]{
 		Plural:        "validatingadmissionpolicybindings",
 		Categories:    categories(),
+		Name:          validateName,
 		ClusterScoped: true,
 		Default:       func(b T) { defaultMatchResources(b.Spec.MatchResources) },
 		Validate: func(ctx context.Context, b T) field.ErrorList {

@@ -16,6 +16,7 @@ func ValidatingWebhookConfigurations() kind.Declaration {
 	return &kind.Kind[T]{
 		Plural:        "validatingwebhookconfigurations",
 		Categories:    categories(),
+		Name:          validateName,
 		ClusterScoped: true,
 		Default: func(c T) {
 			for i := range c.Webhooks {

@@ -262,3 +262,22 @@ func TestIdleRules(t *testing.T) {
 		}
 	}
 }
+
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		prefix bool
+		want   int
+	}{
+		{"a.static.k8s.io", false, 1},
+		{"a.static.k8s.io", true, 0},
+		{"static.k8s.io", false, 0},
+		{"A.static.k8s.io", false, 2},
+		{"a.k8s.io", false, 0},
+	} {
+		if got := validateName(test.name, test.prefix); len(got) != test.want {
+			t.Errorf("%s: got %q, want %d", test.name, got, test.want)
+		}
+	}
+}
