@@ -72,7 +72,15 @@ func TestStatusesOfDevices(t *testing.T) {
 		change func(*corev1.Pod)
 		want   []string
 	}{
-		"healthy":    {health("example.com/gpu", healthy), nil},
+		"healthy": {health("example.com/gpu", healthy), nil},
+		"of a claim for an extended resource": {
+			func(p *corev1.Pod) {
+				health("claim:x/r", healthy)(p)
+				p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
+					ResourceClaimName: "x", RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: "r"}},
+				}
+			}, nil,
+		},
 		"of a claim": {health("claim:a/b", healthy), nil},
 		"unknown":    {health("example.com/tpu", healthy), []string{allocated + "name Invalid value"}},
 		"twice": {
@@ -146,6 +154,7 @@ func TestStatusKeepsGenerations(t *testing.T) {
 	p.Status.ObservedGeneration = 0
 	p.Status.Conditions = []corev1.PodCondition{{Type: "B", ObservedGeneration: 4}, {Type: "A"}, {Type: "A"}, {Type: "A"}}
 	p.Status.VolumeHealth = []corev1.PodVolumeHealth{{}}
+	old.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "c"}}
 	preparePodStatus(t.Context(), p, old)
 	var got []int64
 	for _, c := range p.Status.Conditions {
@@ -153,6 +162,13 @@ func TestStatusKeepsGenerations(t *testing.T) {
 	}
 	if want := []int64{4, 1, 2, 0}; !slices.Equal(got, want) || p.Status.ObservedGeneration != 2 || p.Status.VolumeHealth != nil {
 		t.Errorf("got %d and %v, volumes %v", p.Status.ObservedGeneration, got, p.Status.VolumeHealth)
+	}
+	if len(p.Status.ResourceClaimStatuses) != 1 {
+		t.Error("claims that were left out are lost")
+	}
+	p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{}
+	if preparePodStatus(t.Context(), p, old); len(p.Status.ResourceClaimStatuses) > 0 {
+		t.Error("claims cannot be cleared")
 	}
 }
 
@@ -174,7 +190,7 @@ func TestResizesThatAreRefused(t *testing.T) {
 		"pod level": {nil, func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")} }, nil},
 		"no longer pod level": {
 			func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")} },
-			func(p *corev1.Pod) { p.Spec.Resources = nil }, []string{"spec.resources Forbidden"},
+			func(p *corev1.Pod) { p.Spec.Resources = nil }, nil, // which leaves them
 		},
 		"init container": {
 			nil, func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "2") }, nil,

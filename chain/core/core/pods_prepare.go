@@ -34,7 +34,7 @@ func preparePod(ctx context.Context, p *corev1.Pod) {
 func preparePodUpdate(_ context.Context, p, old *corev1.Pod) {
 	podspec.SyncServiceAccount(&p.Spec)
 	podspec.DropDisabledSpecFields(&p.Spec, &old.Spec)
-	podspec.KeepPodResources(&p.Spec, &old.Spec)
+	podspec.UpdatePodResources(&p.Spec, &old.Spec)
 	fixGracePeriod(p)
 }
 

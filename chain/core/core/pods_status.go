@@ -21,6 +21,13 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	if p.Status.QOSClass == "" {
 		p.Status.QOSClass = old.Status.QOSClass
 	}
+	// Clients that do not know of claims leave them out; who means to clear the list sends an empty one.
+	if p.Status.ResourceClaimStatuses == nil {
+		p.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
+	}
+	if p.Status.ExtendedResourceClaimStatus == nil {
+		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
+	}
 	keepObservedGenerations(&p.Status, &old.Status)
 	dropDisabledStatusFields(&p.Status, &old.Status)
 }
@@ -118,8 +125,8 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	} {
 		errs = append(errs, validateContainerUsers(p, list, path.Child(name))...)
 	}
-	errs = append(errs, validateAllocated(p.Status.ContainerStatuses, p.Spec.Containers, path.Child("containerStatuses"))...)
-	errs = append(errs, validateAllocated(p.Status.InitContainerStatuses, p.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	errs = append(errs, validateAllocated(p, p.Status.ContainerStatuses, p.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, validateAllocated(p, p.Status.InitContainerStatuses, p.Spec.InitContainers, path.Child("initContainerStatuses"))...)
 	for i, s := range p.Status.EphemeralContainerStatuses {
 		if len(s.AllocatedResourcesStatus) > 0 {
 			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "ephemeral containers have no resources"))

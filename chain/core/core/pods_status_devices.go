@@ -15,13 +15,13 @@ var resourceHealths = []corev1.ResourceHealthStatus{
 }
 
 // validateAllocated checks what kubelets say of the health of the devices that containers have (KEP-4680).
-func validateAllocated(statuses []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
+func validateAllocated(p *corev1.Pod, statuses []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range statuses {
 		container := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
 		for j, allocated := range s.AllocatedResourcesStatus {
 			at := path.Index(i).Child("allocatedResourcesStatus").Index(j)
-			if container >= 0 && !hasResource(&containers[container], allocated.Name) {
+			if container >= 0 && !hasResource(p, &containers[container], allocated.Name) {
 				errs = append(errs, field.Invalid(at.Child("name"), allocated.Name, "the container has no such request, or claim if it begins with claim:"))
 			}
 			errs = append(errs, validateHealths(allocated.Resources, at.Child("resources"))...)
@@ -30,12 +30,18 @@ func validateAllocated(statuses []corev1.ContainerStatus, containers []corev1.Co
 	return errs
 }
 
-// hasResource knows the resource by its name or, if it is of a claim, as claim:name or claim:name/request.
-func hasResource(c *corev1.Container, name corev1.ResourceName) bool {
+// hasResource knows the resource by its name or, if it is of a claim, as claim:name or claim:name/request. Claims for extended resources
+// are named in the pod's status.
+func hasResource(p *corev1.Pod, c *corev1.Container, name corev1.ResourceName) bool {
 	claimed, ok := strings.CutPrefix(string(name), "claim:")
 	if !ok {
 		_, requested := c.Resources.Requests[name]
 		return requested
+	}
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil && slices.ContainsFunc(s.RequestMappings, func(m corev1.ContainerExtendedResourceRequest) bool {
+		return m.ContainerName == c.Name && claimed == s.ResourceClaimName+"/"+m.RequestName
+	}) {
+		return true
 	}
 	return slices.ContainsFunc(c.Resources.Claims, func(claim corev1.ResourceClaim) bool {
 		if claim.Request != "" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
@@ -49,16 +50,15 @@ func SetPodResources(spec *corev1.PodSpec) {
 	}
 }
 
-// KeepPodResources gives a pod's own resources the amounts that an update leaves out, so that what [SetPodResources] added stays.
-func KeepPodResources(spec, old *corev1.PodSpec) {
-	if spec.Resources == nil || old.Resources == nil || len(spec.Resources.Requests)+len(spec.Resources.Limits) == 0 {
+// UpdatePodResources is [SetPodResources] for updates, which do not take the resources of a whole pod away and complete only what they
+// change.
+func UpdatePodResources(spec, old *corev1.PodSpec) {
+	if spec.Resources == nil {
+		spec.Resources = old.Resources.DeepCopy()
 		return
 	}
-	for name, amount := range old.Resources.Requests {
-		setAmount(&spec.Resources.Requests, name, amount)
-	}
-	for name, amount := range old.Resources.Limits {
-		setAmount(&spec.Resources.Limits, name, amount)
+	if !equality.Semantic.DeepEqual(spec.Resources, old.Resources) {
+		SetPodResources(spec)
 	}
 }
 
