@@ -48,12 +48,15 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	if err := s.Start(ctx); err != nil {
 		t.Fatalf("servertest: start: %v", err)
 	}
+	started := s
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		if err := s.Stop(ctx); err != nil {
+		if err := started.Stop(ctx); err != nil {
 			t.Errorf("servertest: stop: %v", err)
 		}
+		// The testing package keeps this function until the parent of parallel tests ends, and so all that it refers to.
+		started = nil
 	})
 	return s
 }
