@@ -165,7 +165,9 @@ func clusterRoles() []role {
 			{verbs: read, groups: "node.k8s.io", resources: "runtimeclasses"},
 			{verbs: "get", groups: "resource.k8s.io", resources: "resourceclaims"},
 			{verbs: "deletecollection", groups: "resource.k8s.io", resources: "resourceslices"},
+			{verbs: read, groups: "certificates.k8s.io", resources: "clustertrustbundles"}, // new in 1.37
 			{verbs: "get", groups: "core", resources: "serviceaccounts"},
+			{verbs: "create get list watch", groups: "certificates.k8s.io", resources: "podcertificaterequests"}, // new in 1.37
 		}},
 		{name: "system:node-bootstrapper", rules: []rule{
 			{verbs: "create get list watch", groups: "certificates.k8s.io", resources: "certificatesigningrequests"},

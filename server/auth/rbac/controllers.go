@@ -248,6 +248,13 @@ func controllers() []role {
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
 			events,
 		}},
+		// New in 1.37.
+		{name: "storage-version-migrator-controller", rules: []rule{
+			{verbs: "list patch", groups: "*", resources: "*"},
+			{verbs: "get", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions"},
+			{verbs: "patch", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions/status"},
+			{verbs: "update", groups: "storagemigration.k8s.io", resources: "storageversionmigrations/status"},
+		}},
 		{name: "ttl-after-finished-controller", rules: []rule{
 			{verbs: "delete get list watch", groups: "batch", resources: "jobs"},
 			events,
