@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -25,6 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// turn is the one kubectl's that runs: a kubectl has variables that all in a process share.
+var turn sync.Mutex
+
 // kubectlFor makes a kubectl, the real one, for the administrator of s. Each call returns what it printed, and why it failed.
 func kubectlFor(t *testing.T, s *server.Server) func(args ...string) (string, error) {
 	t.Helper()
@@ -34,6 +38,8 @@ func kubectlFor(t *testing.T, s *server.Server) func(args ...string) (string, er
 		t.Fatal(err)
 	}
 	return func(args ...string) (printed string, err error) {
+		turn.Lock()
+		defer turn.Unlock()
 		var out, errOut bytes.Buffer
 		flags := genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(1000).WithDiscoveryQPS(1000)
 		*flags.KubeConfig, *flags.CacheDir = kubeconfig, cache
