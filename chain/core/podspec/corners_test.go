@@ -3,6 +3,9 @@ package podspec
 import (
 	"slices"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // TestCorners has the rules that one comes across less often.
@@ -106,5 +109,17 @@ func TestCorners(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestTemplatesNameTheImagesOfVolumes(t *testing.T) {
+	t.Parallel()
+	tmpl := &corev1.PodTemplateSpec{Spec: parsePod(t, with("", `"volumes":[{"name":"v","image":{}}]`)).Spec}
+	want := []string{"template.spec.volumes[0].image.reference Required value"}
+	if got := reasons(ValidateTemplate(tmpl, field.NewPath("template"), OptionsFor(tmpl, nil))); !slices.Equal(got, want) {
+		t.Errorf("new: %q", got)
+	}
+	if got := reasons(ValidateTemplate(tmpl, field.NewPath("template"), OptionsFor(tmpl, tmpl))); len(got) > 0 {
+		t.Errorf("as it was: %q", got)
 	}
 }

@@ -32,6 +32,8 @@ type Options struct {
 	restartingInitContainers bool
 	// ownUsersWithDevices and ownUsersInHostNetwork are for hostUsers false with volumeDevices and with hostNetwork.
 	ownUsersWithDevices, ownUsersInHostNetwork bool
+	// emptyImageVolumes is for image volumes of templates that name no image, which 1.36 took.
+	emptyImageVolumes bool
 	// comparedTaints is for the tolerations of a feature that is off, with the operators Lt and Gt.
 	comparedTaints bool
 }
@@ -68,6 +70,9 @@ func optionsFrom(old *corev1.PodSpec, annotations map[string]string) Options {
 		restartingInitContainers: hasRestartingInitContainer(old),
 		ownUsersWithDevices:      hasOwnUsers(old) && hasDevices(old),
 		ownUsersInHostNetwork:    hasOwnUsers(old) && old.HostNetwork,
+		emptyImageVolumes: slices.ContainsFunc(old.Volumes, func(v corev1.Volume) bool {
+			return v.Image != nil && v.Image.Reference == ""
+		}),
 		comparedTaints: slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool {
 			return t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
 		}),

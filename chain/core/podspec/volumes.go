@@ -163,7 +163,7 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 	})
 	all.add("image", s.Image != nil, func(at *field.Path) field.ErrorList {
 		var errs field.ErrorList
-		if v.opts.pod {
+		if !v.opts.emptyImageVolumes {
 			errs = required(at.Child("reference"), s.Image.Reference)
 		}
 		return append(errs, validatePullPolicy(s.Image.PullPolicy, at.Child("pullPolicy"))...)
