@@ -128,6 +128,7 @@ func clusterRoles() []role {
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceslices"},
 			{verbs: "create delete", groups: "resource.k8s.io", resources: "resourceclaims"},
+			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}, // new in 1.37
 			{verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding"},
 		}},
 		{name: "system:kubelet-api-admin", rules: []rule{

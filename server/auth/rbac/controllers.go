@@ -59,6 +59,8 @@ func controllers() []role {
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceslices"},
 			{verbs: read, groups: "resource.k8s.io", resources: "deviceclasses"},
 			events,
+			{verbs: "patch update", groups: "resource.k8s.io", resources: "devicetaintrules/status"}, // new in 1.37
+			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"},                  // new in 1.37
 		}},
 		{name: "disruption-controller", rules: []rule{
 			{verbs: read, groups: "apps extensions", resources: "deployments"},

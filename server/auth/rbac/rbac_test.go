@@ -25,8 +25,12 @@ var newIn137 = []string{
 	"system:controller:storage-version-migrator-controller",
 }
 
-// newNodeRules are resources of which system:node knows nothing in 1.36, which does not serve them.
-var newNodeRules = []string{"clustertrustbundles", "podcertificaterequests"}
+// newRulesIn137 are resources of which roles know nothing in 1.36, where they are not served by default.
+var newRulesIn137 = map[string][]string{
+	"system:node":           {"clustertrustbundles", "podcertificaterequests"},
+	"system:kube-scheduler": {"devicetaintrules"},
+	"system:controller:device-taint-eviction-controller": {"devicetaintrules/status", "devicetaintrules"},
+}
 
 // TestBootstrapIsKubeAPIServers compares with what kube-apiserver 1.36.3 created in a real cluster.
 func TestBootstrapIsKubeAPIServers(t *testing.T) {
@@ -44,11 +48,17 @@ func TestBootstrapIsKubeAPIServers(t *testing.T) {
 	}
 	got := map[string]any{}
 	for _, o := range Bootstrap().Objects() {
-		if r, ok := o.(*rbacv1.ClusterRole); ok && r.Name == "system:node" {
-			all := len(r.Rules)
-			r.Rules = slices.DeleteFunc(r.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(newNodeRules, r.Resources[0]) })
-			if all-len(r.Rules) != len(newNodeRules) {
-				t.Errorf("system:node has %d rules on %q", all-len(r.Rules), newNodeRules)
+		if r, ok := o.(*rbacv1.ClusterRole); ok {
+			var added []string
+			r.Rules = slices.DeleteFunc(r.Rules, func(rule rbacv1.PolicyRule) bool {
+				isNew := len(rule.Resources) == 1 && slices.Contains(newRulesIn137[r.Name], rule.Resources[0])
+				if isNew {
+					added = append(added, rule.Resources[0])
+				}
+				return isNew
+			})
+			if !slices.Equal(added, newRulesIn137[r.Name]) {
+				t.Errorf("%s has new rules on %q, want %q", r.Name, added, newRulesIn137[r.Name])
 			}
 		}
 		got[fmt.Sprintf("%T %s", o, keyOf(o.(metav1.Object)))] = o
