@@ -60,7 +60,9 @@ func dialEtcd(ctx context.Context, o *Options) (*etcd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(o.EtcdServers, ", "), err)
 	}
-	if err := probeEtcd(ctx, client, config.TLS); err != nil {
+	if err := probeEtcd(ctx, client, config.TLS); ctx.Err() != nil {
+		return nil, errors.Join(context.Cause(ctx), client.Close())
+	} else if err != nil {
 		err = fmt.Errorf("etcd at %s does not answer: %w; is it running, and are --etcd-servers and the --etcd-*file flags right?",
 			strings.Join(o.EtcdServers, ", "), err)
 		return nil, errors.Join(err, client.Close())

@@ -115,8 +115,8 @@ func TestServerGoesDown(t *testing.T) {
 	}
 
 	e.Close()
-	if code, body := c.get("/apis/down.example.com/v1/echoes/one"); code != http.StatusServiceUnavailable {
-		t.Errorf("%d %s", code, body)
+	if response, body := c.get("/apis/down.example.com/v1/echoes/one"); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%s %s", response.Status, body)
 	}
 	// A change of the APIService is looked at sooner than one of the server.
 	_, err := c.aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), "v1.down.example.com", types.MergePatchType,
@@ -133,8 +133,8 @@ func TestServerGoesDown(t *testing.T) {
 		"/apis/apps/v1":                        http.StatusOK,
 		"/api/v1/namespaces/default":           http.StatusOK,
 	} {
-		if code, body := c.get(path); code != want {
-			t.Errorf("%s: %d %s", path, code, body)
+		if response, body := c.get(path); response.StatusCode != want {
+			t.Errorf("%s: %s %s", path, response.Status, body)
 		}
 	}
 }

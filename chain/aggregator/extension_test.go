@@ -121,8 +121,8 @@ func newCluster(t *testing.T, s *server.Server) cluster {
 	return cluster{t, s, kubernetes.NewForConfigOrDie(s.RESTConfig()), aggregatorclientset.NewForConfigOrDie(s.RESTConfig()), client}
 }
 
-// get is the status and the body of the answer to a GET.
-func (c cluster) get(path string) (int, string) {
+// get is the answer to a GET and its body.
+func (c cluster) get(path string) (*http.Response, string) {
 	c.Helper()
 	request, err := http.NewRequestWithContext(c.Context(), http.MethodGet, c.server.URL()+path, nil)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c cluster) get(path string) (int, string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	return response.StatusCode, string(body)
+	return response, string(body)
 }
 
 // register makes the APIService v1 of group <service>.example.com.
@@ -249,7 +249,7 @@ func (c cluster) until(condition func() (ok bool, state string)) {
 func (c cluster) awaitStatus(path string, want int) {
 	c.Helper()
 	c.until(func() (bool, string) {
-		code, body := c.get(path)
-		return code == want, fmt.Sprintf("%s: %d %s", path, code, body)
+		response, body := c.get(path)
+		return response.StatusCode == want, fmt.Sprintf("%s: %s %s", path, response.Status, body)
 	})
 }

@@ -2,32 +2,31 @@ package aggregator_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestWebsocket leaves a websocket to an extension API server open. With one request at a time, others are still served, and it is still
-// there afterwards.
+// TestWebsocket leaves a websocket to an extension API server open. A user who may have one request at a time may send others meanwhile, and
+// it is still there afterwards, until the end of the control plane.
 func TestWebsocket(t *testing.T) {
 	t.Parallel()
 	e := startExtension(t, "127.0.0.1", "talk")
-	s := servertest.Run(t, func(o *server.Options) {
-		o.MaxRequestsInFlight, o.AuthorizationModes = 1, []string{"AlwaysAllow"} // limits are not for administrators
-	})
+	s := servertest.Run(t, func(o *server.Options) { o.AuthorizationModes = []string{"AlwaysAllow"} })
 	c := newCluster(t, s)
 	c.service("talk", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 	c.await(c.register("talk", e.port, trusting(e)), "Passed")
-	c.awaitStatus("/apis/talk.example.com/v1/echoes/one", 200)
+	c.awaitStatus("/apis/talk.example.com/v1/echoes/one", http.StatusOK)
 
 	ann, err := s.User("ann")
 	if err != nil {
@@ -37,6 +36,17 @@ func TestWebsocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	limited := newCluster(t, s)
+	if limited.http, err = rest.HTTPClientFor(ann); err != nil {
+		t.Fatal(err)
+	}
+	schema := oneAtATime(t, c, "ann")
+	c.until(func() (bool, string) { // the limit is in force
+		response, _ := limited.get("/api")
+		matched := response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
+		return matched == schema, response.Status
+	})
+
 	dialer := websocket.Dialer{TLSClientConfig: tls}
 	conn, response, err := dialer.DialContext(t.Context(), strings.Replace(s.URL(), "https", "wss", 1)+"/apis/talk.example.com/v1/echoes/one/talk", nil)
 	if err != nil {
@@ -55,10 +65,46 @@ func TestWebsocket(t *testing.T) {
 	}
 	repeats("hello")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than a request may wait for its turn
-	defer cancel()
-	if _, err := kubernetes.NewForConfigOrDie(ann).CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{}); err != nil {
-		t.Errorf("while the websocket is open: %v", err)
-	}
+	limited.awaitStatus("/api/v1/configmaps", http.StatusOK)
 	repeats("still there")
+
+	// A stop does not wait for it.
+	began := time.Now()
+	if err := s.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	if _, message, err := conn.ReadMessage(); err == nil {
+		t.Errorf("after the stop came %q", message)
+	}
+}
+
+// oneAtATime lets a user have one request at a time, and returns the UID of the flow schema.
+func oneAtATime(t *testing.T, c cluster, user string) string {
+	t.Helper()
+	level := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: user}}
+	level.Spec.Type = flowcontrolv1.PriorityLevelEnablementLimited
+	level.Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{
+		NominalConcurrencyShares: new(int32(0)), BorrowingLimitPercent: new(int32(0)),
+		LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+	}
+	if _, err := c.FlowcontrolV1().PriorityLevelConfigurations().Create(t.Context(), level, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"*"}
+	schema := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: user}}
+	schema.Spec.MatchingPrecedence = 2
+	schema.Spec.PriorityLevelConfiguration.Name = user
+	schema.Spec.Rules = []flowcontrolv1.PolicyRulesWithSubjects{{
+		Subjects:         []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}}},
+		ResourceRules:    []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
+		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
+	}}
+	schema, err := c.FlowcontrolV1().FlowSchemas().Create(t.Context(), schema, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(schema.UID)
 }
