@@ -2,12 +2,17 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 
@@ -52,11 +57,41 @@ func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kube
 }
 
 // runHook lets an error of a hook end the start, with the hook red in /readyz: returned to the Kubernetes libraries it would end the process.
+// Refusals of policies, webhooks and quotas do not: whoever made those can take them away only from a server that runs. The hook is then
+// tried again in the background.
 func (s *Server) runHook(ctx context.Context, name string, hook func(context.Context) error) {
-	if err := hook(ctx); err != nil {
+	err := hook(ctx)
+	switch {
+	case err == nil:
+	case refused(err):
+		utilruntime.HandleErrorWithContext(ctx, err, "The server's own write is refused and will be tried again", "hook", name)
+		s.run(func() { retryRefused(ctx, hook) })
+	default:
 		s.fail(fmt.Errorf("%s: %w", name, err))
 		<-ctx.Done()
 	}
+}
+
+// refused reports whether an error is what users have set up, not one of the server.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	message := status.Status().Message
+	return apierrors.IsForbidden(err) || strings.Contains(message, "denied request") || strings.Contains(message, "webhook")
+}
+
+const refusedInterval = 10 * time.Second
+
+func retryRefused(ctx context.Context, hook func(context.Context) error) {
+	_ = wait.PollUntilContextCancel(ctx, refusedInterval, false, func(ctx context.Context) (bool, error) {
+		err := hook(ctx)
+		if err != nil && ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "The server's own write is refused and will be tried again")
+		}
+		return err == nil, nil
+	})
 }
 
 // keepTrust tells extension API servers whom to trust, once and then in the background.

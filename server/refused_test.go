@@ -1,0 +1,99 @@
+package server_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// TestStartUnderRefusals has webhooks and policies refuse everything, the server's own writes too. It starts nevertheless, so that they
+// can be taken away.
+func TestStartUnderRefusals(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	start := func() (client kubernetes.Interface, stop func()) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s, err := server.New(server.Options{DataDir: dir})
+		if err == nil {
+			err = s.Start(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if client, err = kubernetes.NewForConfig(s.RESTConfig()); err != nil {
+			t.Fatal(err)
+		}
+		return client, func() {
+			if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	client, stop := start()
+	api, ctx := client.AdmissionregistrationV1(), t.Context()
+	everything := admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+	}
+	_, err := api.ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "dead"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "dead.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+			Rules: []admissionregistrationv1.RuleWithOperations{everything}, AdmissionReviewVersions: []string{"v1"},
+			SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: everything}}},
+			Validations:      []admissionregistrationv1.Validation{{Expression: "false"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "nothing", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+
+	// The server has another port now, which is to be in the service default/kubernetes.
+	client, stop = start()
+	defer stop()
+	api = client.AdmissionregistrationV1()
+	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	// The deletions take effect soon.
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		deleted := api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})
+		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(deleted, err)
+		}
+	}
+}
