@@ -222,7 +222,7 @@ func (s *Server) startChain(ctx, runCtx context.Context) error {
 }
 
 // lateness is how long an interrupted start may go on: far more than it takes.
-const lateness = 5 * time.Second
+const lateness = 10 * time.Second
 
 // outlive makes a context that ends some time after its parent does.
 func outlive(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
