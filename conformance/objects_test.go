@@ -219,8 +219,10 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 			}
 		case "events.k8s.io":
 			want.apiVersion = "v1"
-		case "certificates.k8s.io", "resource.k8s.io": // where v1 is new, what is kept is what 1.36 can read
-			if older, ok := map[string]string{"ClusterTrustBundle": "v1beta1", "DeviceTaintRule": "v1beta2"}[gvk.Kind]; ok {
+		case "certificates.k8s.io", "resource.k8s.io", "storagemigration.k8s.io": // where v1 is new, what is kept is what 1.36 can read
+			if older, ok := map[string]string{
+				"ClusterTrustBundle": "v1beta1", "PodCertificateRequest": "v1beta1", "DeviceTaintRule": "v1beta2", "StorageVersionMigration": "v1beta1",
+			}[gvk.Kind]; ok {
 				want.apiVersion = gvk.Group + "/" + older
 			}
 		}

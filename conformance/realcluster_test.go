@@ -155,9 +155,19 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 	}
 }
 
-// startWrites are the keys that a start may write: how this server is found and trusted, and what it serves.
+// startWrites are the keys that a start may write: how this server is found and trusted, what it serves, and the roles that are new, or
+// know of new kinds, in 1.37.
 var startWrites = []string{
 	"/registry/apiregistration.k8s.io/apiservices/",
+	"/registry/clusterrolebindings/system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+	"/registry/clusterrolebindings/system:controller:podcertificaterequestcleaner",
+	"/registry/clusterrolebindings/system:controller:storage-version-migrator-controller",
+	"/registry/clusterroles/system:controller:device-taint-eviction-controller",
+	"/registry/clusterroles/system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+	"/registry/clusterroles/system:controller:podcertificaterequestcleaner",
+	"/registry/clusterroles/system:controller:storage-version-migrator-controller",
+	"/registry/clusterroles/system:kube-scheduler",
+	"/registry/clusterroles/system:node",
 	"/registry/configmaps/kube-system/extension-apiserver-authentication",
 	"/registry/endpointslices/default/kubernetes",
 	"/registry/services/endpoints/default/kubernetes",
