@@ -62,24 +62,21 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 		t.Fatalf("there are only %d recordings", len(recordings))
 	}
 	var mu sync.Mutex
-	meant, replayed := exceptions(t), map[string]bool{}
+	meant, seen, replayed := exceptions(t), map[string]bool{}, map[string]bool{}
 	t.Run("recording", func(t *testing.T) {
 		for _, r := range recordings {
 			t.Run(r.Name, func(t *testing.T) {
 				t.Parallel()
-				differences, exchanges, err := r.Replay(t.Context(), start(t))
-				if err != nil {
-					t.Error(err)
-				}
+				differences, exchanges := replay(t, r, meant)
 				mu.Lock()
 				defer mu.Unlock()
 				replayed[r.Name] = true
 				for _, d := range differences {
-					key := exception{File: d.File, Case: d.Case, Step: d.Step}.String()
+					key := exceptionOf(d)
 					if _, ok := meant[key]; !ok {
 						t.Error(d)
 					}
-					delete(meant, key)
+					seen[key] = true
 				}
 				t.Logf("%d of %d exchanges are the same", exchanges-len(differences), exchanges)
 			})
@@ -89,8 +86,42 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 		if file, _, _ := strings.Cut(key, "/"); !replayed[file] {
 			continue // -run chose others
 		}
-		t.Errorf("%s is no difference any more: remove it from testdata/exceptions.json (%s)", key, reason)
+		if !seen[key] {
+			t.Errorf("%s is no difference any more: remove it from testdata/exceptions.json (%s)", key, reason)
+		}
 	}
+}
+
+func exceptionOf(d *conformance.Difference) string {
+	return exception{File: d.File, Case: d.Case, Step: d.Step}.String()
+}
+
+// attempts is how often a recording is replayed if a second ended in the middle of a case.
+const attempts = 4
+
+// replay replays a recording, each time on a control plane that is new.
+func replay(t *testing.T, r *conformance.Recording, meant map[string]string) ([]*conformance.Difference, int) {
+	t.Helper()
+	for attempt := 1; ; attempt++ {
+		differences, exchanges, err := r.Replay(t.Context(), start(t))
+		if err != nil {
+			t.Error(err)
+		}
+		unmeant := slices.DeleteFunc(slices.Clone(differences), func(d *conformance.Difference) bool {
+			_, ok := meant[exceptionOf(d)]
+			return ok
+		})
+		if len(unmeant) == 0 || attempt == attempts || slices.ContainsFunc(unmeant, func(d *conformance.Difference) bool { return !outOfTime(d) }) {
+			return differences, exchanges
+		}
+		t.Logf("once more: %v", unmeant)
+	}
+}
+
+// outOfTime reports whether an answer may differ just because it came in another second than the one before: the order of managed fields is
+// by whole seconds, and an apply that changes nothing but that order writes. Slow machines take longer for a case than a second.
+func outOfTime(d *conformance.Difference) bool {
+	return len(d.What) == 1 && strings.HasSuffix(d.What[0], `metadata/resourceVersion: want "<rv:same>", got "<rv:new>"`)
 }
 
 func start(t *testing.T) conformance.Target {
