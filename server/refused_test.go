@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
@@ -86,14 +87,13 @@ func TestStartUnderRefusals(t *testing.T) {
 		t.Error(err)
 	}
 	// The deletions take effect soon.
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		deleted := api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})
-		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
-		if err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(deleted, err)
-		}
+	var deleted, refused error
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		deleted = api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})
+		_, refused = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+		return refused == nil, nil
+	})
+	if err != nil {
+		t.Fatal(deleted, refused)
 	}
 }
