@@ -18,6 +18,11 @@ func pageOutExecutable() {
 	if err != nil {
 		return
 	}
+	if file, err := os.Open(path); err == nil {
+		// What is not on the disk yet cannot be let go: this begins to write it, and does not wait.
+		_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+		_ = file.Close()
+	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return

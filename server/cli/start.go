@@ -118,11 +118,17 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if o.timings {
 		printTimings(s.out, srv.Timeline())
 	}
-	started := time.After(settleAfter)
+	// At first nothing of the start goes on any more; by the second time a program that has just been built is on the disk.
+	settling := []time.Duration{time.Second, 3 * time.Second}
 	for {
+		var due <-chan time.Time
+		if len(settling) > 0 {
+			due = time.After(settling[0])
+		}
 		select {
-		case <-started:
+		case <-due:
 			settle()
+			settling = settling[1:]
 		case <-ctx.Done():
 			return nil
 		case <-srv.Failed():
