@@ -381,14 +381,8 @@ func (s *Server) Err() error {
 // Dir is where data, keys and certificates are: Options.DataDir, or the temporary directory in its place.
 func (s *Server) Dir() string { return s.dir }
 
-// Kinds is the number of built-in kinds that are served.
-func (s *Server) Kinds() int {
-	n := 0
-	for _, g := range s.groups {
-		n += len(g.Kinds)
-	}
-	return n
-}
+// Kinds is the number of built-in kinds that are served, once it is started.
+func (s *Server) Kinds() int { return s.chain.Core.Kinds }
 
 // URL is where the API is served, for a client on this machine.
 func (s *Server) URL() string {

@@ -36,6 +36,8 @@ type Server struct {
 	*genericapiserver.GenericAPIServer
 	// GroupVersions are those that it serves.
 	GroupVersions []schema.GroupVersion
+	// Kinds is the number of kinds that it serves.
+	Kinds int
 
 	openAPI   *openapicommon.Config
 	openAPIV3 *openapicommon.OpenAPIV3Config
@@ -70,7 +72,10 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	server := &Server{GenericAPIServer: s, GroupVersions: kind.GroupVersions(infos), openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config}
+	server := &Server{
+		GenericAPIServer: s, GroupVersions: kind.GroupVersions(infos), Kinds: kind.Served(infos).Len(),
+		openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
+	}
 	if err := install(s, &generic, &server.building, infos); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}

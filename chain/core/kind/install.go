@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -58,6 +59,21 @@ func APIGroups(scheme *runtime.Scheme, options generic.RESTOptionsGetter, enable
 func mainResource(path string) string {
 	resource, _, _ := strings.Cut(path, "/")
 	return resource
+}
+
+// Served are the resources that infos serve in any version, without subresources.
+func Served(infos []*genericapiserver.APIGroupInfo) sets.Set[schema.GroupResource] {
+	served := sets.New[schema.GroupResource]()
+	for _, info := range infos {
+		for _, resources := range info.VersionedResourcesStorageMap {
+			for name := range resources {
+				if !strings.Contains(name, "/") {
+					served.Insert(schema.GroupResource{Group: info.PrioritizedVersions[0].Group, Resource: name})
+				}
+			}
+		}
+	}
+	return served
 }
 
 // GroupVersions are the versions that infos serve.
