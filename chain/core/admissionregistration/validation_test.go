@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
 
 const (
@@ -50,18 +51,9 @@ func check[T kind.Object](t *testing.T, d kind.Declaration, example T, valid str
 		k.Default(obj)
 	}
 	if old != nil {
-		return causes(k.ValidateUpdate(t.Context(), obj, decode(*old)))
+		return kindtest.Causes(k.ValidateUpdate(t.Context(), obj, decode(*old)))
 	}
-	return causes(k.Validate(t.Context(), obj))
-}
-
-func causes(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
+	return kindtest.Causes(k.Validate(t.Context(), obj))
 }
 
 func TestValidation(t *testing.T) {
@@ -212,7 +204,7 @@ func TestParamsAreAuthorized(t *testing.T) {
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
 	root := request.WithUser(t.Context(), &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}})
 
-	if got := causes(access.kindChanged(ctx, paramKind, nil)); !slices.Equal(got, []string{"spec.paramKind Forbidden"}) {
+	if got := kindtest.Causes(access.kindChanged(ctx, paramKind, nil)); !slices.Equal(got, []string{"spec.paramKind Forbidden"}) {
 		t.Errorf("got %q", got)
 	}
 	if at := a.attributes; at.GetResource() != "configmaps" || at.GetVerb() != "get" || at.GetName() != "*" {

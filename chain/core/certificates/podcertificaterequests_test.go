@@ -25,6 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
@@ -135,7 +136,7 @@ func TestPodCertificateRequests(t *testing.T) {
 		r := validPodRequest(stub)
 		k.Default(r)
 		c.change(&r.Spec)
-		if got := causes(k.Validate(t.Context(), r)); !slices.Equal(got, c.want) {
+		if got := kindtest.Causes(k.Validate(t.Context(), r)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 		if c.name == "valid" {
@@ -143,7 +144,7 @@ func TestPodCertificateRequests(t *testing.T) {
 		}
 		before := validPodRequest(stub)
 		k.Default(before)
-		if got := causes(k.ValidateUpdate(t.Context(), r, before)); !slices.Equal(got, []string{"spec Invalid"}) {
+		if got := kindtest.Causes(k.ValidateUpdate(t.Context(), r, before)); !slices.Equal(got, []string{"spec Invalid"}) {
 			t.Errorf("%s: changed: got %q", c.name, got)
 		}
 	}
@@ -215,14 +216,14 @@ func TestPodCertificateStatus(t *testing.T) {
 			c.change(&r.Status)
 		}
 		ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "signer"})
-		if got := causes(k.Status.Validate(ctx, r, old)); !slices.Equal(got, c.want) {
+		if got := kindtest.Causes(k.Status.Validate(ctx, r, old)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 		if len(c.want) > 0 || equality.Semantic.DeepEqual(r.Status, old.Status) {
 			continue
 		}
 		k = podCertificateRequests(authorizerfactory.NewAlwaysDenyAuthorizer())
-		if got := causes(k.Status.Validate(ctx, r, old)); !slices.Equal(got, []string{"spec.signerName Forbidden"}) {
+		if got := kindtest.Causes(k.Status.Validate(ctx, r, old)); !slices.Equal(got, []string{"spec.signerName Forbidden"}) {
 			t.Errorf("%s by somebody: got %q", c.name, got)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -22,18 +21,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
 
 type csr = certificatesv1.CertificateSigningRequest
-
-func causes(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
-}
 
 // material is a request for a certificate and a certificate, both in PEM.
 func material(t *testing.T, authority bool) (signingRequest, issued []byte) {
@@ -128,7 +119,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 				}
 			}
 		}
-		if got := causes(errs); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(errs); !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n got %q\nwant %q", test.name, got, test.want)
 		}
 	}
@@ -164,13 +155,13 @@ func TestClusterTrustBundles(t *testing.T) {
 	} {
 		b := &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: test.name}}
 		b.Spec.SignerName, b.Spec.TrustBundle = test.signer, test.bundle
-		if got := causes(k.Validate(t.Context(), b)); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(k.Validate(t.Context(), b)); !slices.Equal(got, test.want) {
 			t.Errorf("%s of %q: got %q, want %q", test.name, test.signer, got, test.want)
 		}
 	}
 	old := &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	old.Spec.TrustBundle = string(leaf)
-	if got := causes(k.ValidateUpdate(t.Context(), old.DeepCopy(), old)); got != nil {
+	if got := kindtest.Causes(k.ValidateUpdate(t.Context(), old.DeepCopy(), old)); got != nil {
 		t.Errorf("a bundle that stays as it was stored: got %q", got)
 	}
 }

@@ -2,27 +2,17 @@ package flowcontrol
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
-
-func causes(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
-}
 
 func decode[T kind.Object](t *testing.T, k *kind.Kind[T], obj T, documents ...string) T {
 	t.Helper()
@@ -67,12 +57,12 @@ func TestFlowSchemas(t *testing.T) {
 		{rule(`'resourceRules':[{'verbs':['*'],'apiGroups':['*'],'resources':['*'],'namespaces':['a','B']}]`), []string{at + "resourceRules[0].namespaces[1] Invalid"}},
 	} {
 		f := decode(t, k, &flowcontrolv1.FlowSchema{}, valid, test.patch)
-		if got := causes(k.Validate(t.Context(), f)); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(k.Validate(t.Context(), f)); !slices.Equal(got, test.want) {
 			t.Errorf("with %s:\n got %q\nwant %q", test.patch, got, test.want)
 		}
 	}
 	status := decode(t, k, &flowcontrolv1.FlowSchema{}, `{'status':{'conditions':[{'type':'a'},{'type':'a'},{}]}}`)
-	if got := causes(k.Status.Validate(t.Context(), status, status)); !slices.Equal(got, []string{"status.conditions[1].type Duplicate", "status.conditions[2].type Required"}) {
+	if got := kindtest.Causes(k.Status.Validate(t.Context(), status, status)); !slices.Equal(got, []string{"status.conditions[1].type Duplicate", "status.conditions[2].type Required"}) {
 		t.Errorf("status: %q", got)
 	}
 }
@@ -102,7 +92,7 @@ func TestPriorityLevels(t *testing.T) {
 		{`{'spec':{'limited':{'limitResponse':{'queuing':{'queues':10000001,'handSize':1}}}}}`, []string{at + "limitResponse.queuing.queues Invalid"}},
 	} {
 		p := decode(t, k, &flowcontrolv1.PriorityLevelConfiguration{}, valid, test.patch)
-		if got := causes(k.Validate(t.Context(), p)); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(k.Validate(t.Context(), p)); !slices.Equal(got, test.want) {
 			t.Errorf("with %s:\n got %q\nwant %q", test.patch, got, test.want)
 		}
 	}

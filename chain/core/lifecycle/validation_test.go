@@ -13,16 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
-
-func causes(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
-}
 
 func decode[T any](t *testing.T, document string) *T {
 	t.Helper()
@@ -62,7 +54,7 @@ func TestEvictionRequests(t *testing.T) {
 		} else {
 			errs = k.ValidateUpdate(t.Context(), obj, decode[lifecyclev1alpha1.EvictionRequest](t, c.old))
 		}
-		if got := causes(errs); !slices.Equal(got, c.want) {
+		if got := kindtest.Causes(errs); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -131,7 +123,7 @@ func TestTurns(t *testing.T) {
 		if c.change != nil {
 			c.change(is)
 		}
-		if got := causes(validateEvictionStatus(is, was, field.NewPath("status"), now)); !slices.Equal(got, c.want) {
+		if got := kindtest.Causes(validateEvictionStatus(is, was, field.NewPath("status"), now)); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %q\nwant %q", c.name, got, c.want)
 		}
 	}

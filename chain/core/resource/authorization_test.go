@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
 
 type rights []string
@@ -74,7 +75,7 @@ func TestStatusRights(t *testing.T) {
 			old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, before)
 			c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, before, test.change)
 			k.Status.Prepare(ctx, c, old)
-			if got := causes(k.Status.Validate(ctx, c, old)); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(k.Status.Validate(ctx, c, old)); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

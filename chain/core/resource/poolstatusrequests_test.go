@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
 
 func TestResourcePoolStatusRequests(t *testing.T) {
@@ -56,7 +57,7 @@ func TestResourcePoolStatusRequests(t *testing.T) {
 		default:
 			errs = k.Status.Validate(t.Context(), obj, old)
 		}
-		if got := causes(errs); !slices.Equal(got, c.want) {
+		if got := kindtest.Causes(errs); !slices.Equal(got, c.want) {
 			t.Errorf("%s %s:\n got %q\nwant %q", c.how, c.patch, got, c.want)
 		}
 	}

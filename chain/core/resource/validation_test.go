@@ -12,16 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
-
-func causes(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
-}
 
 func decode[T kind.Object](t *testing.T, k *kind.Kind[T], obj T, documents ...string) T {
 	t.Helper()
@@ -78,13 +70,13 @@ func TestResourceClaims(t *testing.T) {
 			at + "config[0].opaque Required", at + "config[1].opaque.driver Invalid", at + "config[1].opaque.parameters Invalid"}},
 	} {
 		c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, test.patch)
-		if got := causes(k.Validate(t.Context(), c)); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(k.Validate(t.Context(), c)); !slices.Equal(got, test.want) {
 			t.Errorf("with %s:\n got %q\nwant %q", test.patch, got, test.want)
 		}
 	}
 	old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim)
 	changed := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, devices(`'requests':[{'exactly':{'deviceClassName':'other'}}]`))
-	if got := causes(k.ValidateUpdate(t.Context(), changed, old)); !slices.Equal(got, []string{"spec Invalid"}) {
+	if got := kindtest.Causes(k.ValidateUpdate(t.Context(), changed, old)); !slices.Equal(got, []string{"spec Invalid"}) {
 		t.Errorf("a changed spec: %q", got)
 	}
 
@@ -106,7 +98,7 @@ func TestResourceClaims(t *testing.T) {
 			"status.devices[0].data Invalid", "status.devices[0].networkData.ips[0] Invalid", "status.devices[0].networkData.ips[2] Duplicate"}},
 	} {
 		c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, `{'status':{`+test.status+`}}`)
-		if got := causes(k.Status.Validate(t.Context(), c, old)); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(k.Status.Validate(t.Context(), c, old)); !slices.Equal(got, test.want) {
 			t.Errorf("status %s:\n got %q\nwant %q", test.status, got, test.want)
 		}
 	}
@@ -166,14 +158,14 @@ func TestResourceSlices(t *testing.T) {
 		{spec(`'devices':[` + strings.Join(many, ",") + `]`), []string{"spec.devices TooMany"}},
 	} {
 		s := decode(t, k, &resourcev1.ResourceSlice{}, validSlice, test.patch)
-		got := causes(k.Validate(t.Context(), s))
+		got := kindtest.Causes(k.Validate(t.Context(), s))
 		if !slices.Equal(got, test.want) {
 			t.Errorf("with %s:\n got %q\nwant %q", test.patch, got, test.want)
 		}
 	}
 	old := decode(t, k, &resourcev1.ResourceSlice{}, validSlice)
 	s := decode(t, k, &resourcev1.ResourceSlice{}, validSlice, spec(`'driver':'other','nodeName':'m','pool':{'name':'q'}`))
-	if got := causes(k.ValidateUpdate(t.Context(), s, old)); !slices.Equal(got, []string{"spec.driver Invalid", "spec.nodeName Invalid", "spec.pool.name Invalid"}) {
+	if got := kindtest.Causes(k.ValidateUpdate(t.Context(), s, old)); !slices.Equal(got, []string{"spec.driver Invalid", "spec.nodeName Invalid", "spec.pool.name Invalid"}) {
 		t.Errorf("changed: %q", got)
 	}
 }
@@ -203,7 +195,7 @@ func TestCapacity(t *testing.T) {
 		if err := json.Unmarshal([]byte(strings.ReplaceAll(`{'value':'8','requestPolicy':{`+test.policy+`}}`, "'", `"`)), &c); err != nil {
 			t.Fatal(err)
 		}
-		if got := causes(validateCapacity(&c, true, field.NewPath("c"))); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(validateCapacity(&c, true, field.NewPath("c"))); !slices.Equal(got, test.want) {
 			t.Errorf("%s:\n got %q\nwant %q", test.policy, got, test.want)
 		}
 	}

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,16 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/core/kind/kindtest"
 )
-
-func causes(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
-}
 
 // specOf is the object with the given spec, in JSON with single quotes, as a client would send it.
 func specOf[T kind.Object](t *testing.T, k *kind.Kind[T], obj T, spec string) T {
@@ -56,7 +47,7 @@ func check[T kind.Object](t *testing.T, k *kind.Kind[T], newObject func() T, cas
 			k.PrepareUpdate(t.Context(), obj, old)
 			errs = k.ValidateUpdate(t.Context(), obj, old)
 		}
-		if got := causes(errs); !slices.Equal(got, c.want) {
+		if got := kindtest.Causes(errs); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %q\nwant %q", c.name, got, c.want)
 		}
 	}
