@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	restful "github.com/emicklei/go-restful/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,6 +42,8 @@ type Config struct {
 	Groups []kind.Group
 	// Definitions are the OpenAPI definitions of the Go types.
 	Definitions openapicommon.GetOpenAPIDefinitions
+	// WebServices are served by the core-like server beside its groups.
+	WebServices []*restful.WebService
 
 	// ServiceResolver finds the addresses of extension API servers and webhooks.
 	ServiceResolver     webhook.ServiceResolver
@@ -88,6 +91,7 @@ func links(config *Config, c *Chain) []Link {
 				Scheme:      config.Scheme,
 				Groups:      config.Groups,
 				Definitions: config.Definitions,
+				WebServices: config.WebServices,
 			}, next)
 			if err != nil {
 				return nil, err

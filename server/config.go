@@ -110,6 +110,10 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 		&s.lateAdmission); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
+	keys, err := s.access.tokens.WebServices(generic.ExternalAddress)
+	if err != nil {
+		return nil, err
+	}
 	// Last, for it begins to run at once.
 	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), s.options.MaxRequestsInFlight)
 	return &chain.Config{
@@ -119,23 +123,12 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 		Scheme:              scheme,
 		Groups:              s.groups,
 		Definitions:         openapi.GetOpenAPIDefinitions,
+		WebServices:         keys,
 		ServiceResolver:     resolver,
 		ProxyClientCertFile: s.access.proxyCertFile,
 		ProxyClientKeyFile:  s.access.proxyKeyFile,
 		AuthResolverWrapper: authResolver,
 	}, nil
-}
-
-// serveKeys serves the documents with which others verify service account tokens.
-func (s *Server) serveKeys() error {
-	handlers, err := s.access.tokens.Handlers()
-	if err != nil {
-		return err
-	}
-	for path, handler := range handlers {
-		s.chain.Aggregator.GenericAPIServer.Handler.NonGoRestfulMux.Handle(path, handler)
-	}
-	return nil
 }
 
 // ownAuthenticator knows the token with which the server calls itself. Requests are authenticated with it anyway, token reviews are to be too.

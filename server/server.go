@@ -184,9 +184,6 @@ func (s *Server) startChain(ctx, runCtx context.Context) error {
 		return err
 	}
 	s.timeline.phase("prepare")
-	if err := s.serveKeys(); err != nil {
-		return err
-	}
 	prepared, err := s.chain.Aggregator.PrepareRun()
 	if err != nil {
 		return fmt.Errorf("prepare the chain: %w", err)

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -15,6 +14,7 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 
+	"github.com/kinproc/kinproc/chain/openapi"
 	"github.com/kinproc/kinproc/chain/storage"
 )
 
@@ -43,9 +43,7 @@ func Storage(backend *storage.Backend) *storage.Resources {
 // New makes the server. Generic is its own copy of the shared configuration.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*aggregatorapiserver.APIAggregator, error) {
 	generic.RESTOptionsGetter = Storage(config.Backend)
-	namer := openapinamer.NewDefinitionNamer(aggregatorscheme.Scheme)
-	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(aggregatoropenapi.GetOpenAPIDefinitions, namer)
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(aggregatoropenapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme, aggregatoropenapi.GetOpenAPIDefinitions)
 	// The aggregator serves the specs of all servers, merged, and not its own.
 	generic.SkipOpenAPIInstallation = true
 	generic.Serializer = aggregatorscheme.Codecs

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"sync"
 
+	restful "github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -17,6 +17,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/openapi"
 	"github.com/kinproc/kinproc/chain/storage"
 )
 
@@ -29,6 +30,8 @@ type Config struct {
 	Groups []kind.Group
 	// Definitions are the OpenAPI definitions of the Go types.
 	Definitions openapicommon.GetOpenAPIDefinitions
+	// WebServices are served beside the groups.
+	WebServices []*restful.WebService
 }
 
 // Server is the core-like server.
@@ -57,9 +60,7 @@ func (s *Server) InstallOpenAPI() error {
 // New makes the server. Generic is its own copy of the shared configuration.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
 	codecs := serializer.NewCodecFactory(config.Scheme)
-	namer := openapinamer.NewDefinitionNamer(config.Scheme)
-	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(config.Definitions, namer)
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(config.Definitions, namer)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(config.Scheme, config.Definitions)
 	generic.SkipOpenAPIInstallation = true // PrepareRun installs the specs below
 	generic.Serializer = codecs
 	generic.RESTOptionsGetter = Storage(config.Backend, config.Scheme, codecs)
@@ -75,6 +76,9 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	server := &Server{
 		GenericAPIServer: s, GroupVersions: kind.GroupVersions(infos), Kinds: kind.Served(infos).Len(),
 		openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
+	}
+	for _, service := range config.WebServices {
+		s.Handler.GoRestfulContainer.Add(service)
 	}
 	if err := install(s, &generic, &server.building, infos); err != nil {
 		return nil, fmt.Errorf("core: %w", err)

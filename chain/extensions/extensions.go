@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 
+	"github.com/kinproc/kinproc/chain/openapi"
 	"github.com/kinproc/kinproc/chain/storage"
 )
 
@@ -45,9 +45,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 		},
 		PathOf: pathOf,
 	}
-	namer := openapinamer.NewDefinitionNamer(apiextensionsapiserver.Scheme)
-	generic.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(apiextensionsopenapi.GetOpenAPIDefinitions, namer)
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(apiextensionsopenapi.GetOpenAPIDefinitions, namer)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme, apiextensionsopenapi.GetOpenAPIDefinitions)
 	generic.Serializer = apiextensionsapiserver.Codecs
 
 	c := apiextensionsapiserver.Config{

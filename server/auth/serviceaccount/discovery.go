@@ -3,9 +3,9 @@ package serviceaccount
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
+
+	restful "github.com/emicklei/go-restful/v3"
 )
 
 // Paths of the documents with which others can verify tokens (OpenID Connect Discovery 1.0).
@@ -17,9 +17,9 @@ const (
 // cacheControl lets clients keep the documents for an hour: keys change rarely, and with an overlap.
 const cacheControl = "public, max-age=3600"
 
-// Handlers serve the discovery documents, by path. They need no authentication of their own; system:service-account-issuer-discovery says
-// who may read them.
-func (t *Tokens) Handlers() (map[string]http.Handler, error) {
+// WebServices serve the discovery documents, which name the server's address, HOST:PORT, for the keys if no other place is set. They need
+// no authentication of their own; system:service-account-issuer-discovery says who may read them.
+func (t *Tokens) WebServices(address string) ([]*restful.WebService, error) {
 	algorithms := []string{}
 	for _, v := range t.verifiers {
 		if !slices.Contains(algorithms, v.method.Alg()) {
@@ -29,7 +29,7 @@ func (t *Tokens) Handlers() (map[string]http.Handler, error) {
 	slices.Sort(algorithms)
 	keysURI := t.options.KeysURI
 	if keysURI == "" {
-		keysURI = strings.TrimSuffix(t.options.Issuers[0], "/") + KeysPath
+		keysURI = "https://" + address + KeysPath
 	}
 	configuration, err := json.Marshal(struct {
 		Issuer        string   `json:"issuer"`
@@ -45,22 +45,21 @@ func (t *Tokens) Handlers() (map[string]http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the key set: %w", err)
 	}
-	return map[string]http.Handler{
-		ConfigurationPath: document("application/json", configuration),
-		KeysPath:          document("application/jwk-set+json", keys),
+	return []*restful.WebService{
+		document(ConfigurationPath, "application/json", configuration,
+			"getServiceAccountIssuerOpenIDConfiguration", "say who issues service account tokens, and where the keys are (OpenID Connect Discovery)"),
+		document(KeysPath, "application/jwk-set+json", keys,
+			"getServiceAccountIssuerOpenIDKeyset", "list the public keys with which service account tokens are verified (RFC 7517)"),
 	}, nil
 }
 
-func document(contentType string, body []byte) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "this document can only be read", http.StatusMethodNotAllowed)
-			return
-		}
-		w.Header().Set("Content-Type", contentType)
-		w.Header().Set("Cache-Control", cacheControl)
-		// An error means that the client is gone.
-		_, _ = w.Write(body)
-	})
+func document(path, contentType string, body []byte, operation, doc string) *restful.WebService {
+	service := new(restful.WebService).Path(path).Produces(contentType)
+	return service.Route(service.GET("").Operation(operation).Doc(doc).Returns(200, "OK", "").Writes("").
+		To(func(_ *restful.Request, w *restful.Response) {
+			w.Header().Set("Content-Type", contentType)
+			w.Header().Set("Cache-Control", cacheControl)
+			// An error means that the client is gone.
+			_, _ = w.Write(body)
+		}))
 }

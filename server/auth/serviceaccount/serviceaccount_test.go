@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	restful "github.com/emicklei/go-restful/v3"
 	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -293,12 +294,16 @@ func TestDiscovery(t *testing.T) {
 	check(t, err)
 	key := newKey(t)
 	c := newCluster(t, func(o *Options) { o.Key, o.PublicKeys = key, []crypto.PublicKey{rsaKey.Public()} })
-	handlers, err := c.tokens.Handlers()
+	services, err := c.tokens.WebServices("10.0.0.1:6443")
 	check(t, err)
+	container := restful.NewContainer()
+	for _, service := range services {
+		container.Add(service)
+	}
 	get := func(path string, into any) http.Header {
 		t.Helper()
 		w := httptest.NewRecorder()
-		handlers[path].ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		container.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		check(t, json.Unmarshal(w.Body.Bytes(), into))
 		return w.Header()
 	}
@@ -308,7 +313,7 @@ func TestDiscovery(t *testing.T) {
 		Algorithms []string `json:"id_token_signing_alg_values_supported"`
 	}
 	get(ConfigurationPath, &configuration)
-	if configuration.Issuer != DefaultIssuer || configuration.URI != DefaultIssuer+KeysPath || strings.Join(configuration.Algorithms, " ") != "ES256 RS256" {
+	if configuration.Issuer != DefaultIssuer || configuration.URI != "https://10.0.0.1:6443"+KeysPath || strings.Join(configuration.Algorithms, " ") != "ES256 RS256" {
 		t.Errorf("%+v", configuration)
 	}
 	var set struct{ Keys []jwk }

@@ -46,7 +46,7 @@ type Options struct {
 	MaxLifetime time.Duration
 	// Extend lets the tokens that kubelets put into pods live for a year, and only notes their use after the time that was asked for.
 	Extend bool
-	// KeysURI is where the discovery document says that keys are to be found; it defaults to a path below the first issuer.
+	// KeysURI is where the discovery document says that keys are to be found; it defaults to a path of the server's own.
 	KeysURI string
 	// Now is the clock; it defaults to time.Now.
 	Now func() time.Time
