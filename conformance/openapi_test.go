@@ -1,0 +1,219 @@
+package conformance_test
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// TestOpenAPIAsOfKubeAPIServer compares both versions of the OpenAPI documents with those of a kube-apiserver v1.36.3: the operations of
+// every path, and of every kind the fields with their types. Descriptions are left out. testdata/openapi-1.37.txt lists what differs.
+func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	config := rest.CopyConfig(s.RESTConfig())
+	config.QPS, config.Burst = 1000, 1000
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, line := range recordedFacts(t) {
+		want[line] = true
+	}
+	for _, line := range linesOf(t, "testdata/openapi-1.37.txt") {
+		switch sign, fact, _ := strings.Cut(line, " "); {
+		case sign == "-" && want[fact]:
+			delete(want, fact)
+		case sign == "+" && !want[fact]:
+			want[fact] = true
+		case sign != "#":
+			t.Errorf("openapi-1.37.txt: %q is no difference", line)
+		}
+	}
+	get := func(path string) any {
+		data, err := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var document any
+		if err := json.Unmarshal(data, &document); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		return document
+	}
+	v2, v3 := facts{}, facts{}
+	v2.addDocument(get("/openapi/v2"))
+	for path := range at(get("/openapi/v3"), "paths").(map[string]any) {
+		v3.addDocument(get("/openapi/v3/" + path))
+	}
+	for version, got := range map[string]facts{"v2": v2, "v3": v3} {
+		for _, fact := range slices.Sorted(maps.Keys(want)) {
+			if !got[fact] {
+				t.Errorf("%s: - %s", version, fact)
+			}
+		}
+		for _, fact := range slices.Sorted(maps.Keys(got)) {
+			if !want[fact] {
+				t.Errorf("%s: + %s", version, fact)
+			}
+		}
+	}
+}
+
+// recordedFacts are those of kube-apiserver.
+func recordedFacts(t *testing.T) []string {
+	t.Helper()
+	f, err := os.Open("testdata/openapi-1.36.txt.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scan(t, z)
+}
+
+func linesOf(t *testing.T, name string) []string {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return scan(t, f)
+}
+
+func scan(t *testing.T, r io.Reader) []string {
+	t.Helper()
+	var all []string
+	scanner := bufio.NewScanner(r)
+	for scanner.Scan() {
+		all = append(all, scanner.Text())
+	}
+	if err := scanner.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// facts are what both versions of the documents say, a line each.
+type facts map[string]bool
+
+func (f facts) addDocument(document any) {
+	for url, item := range fields(at(document, "paths")) {
+		shared := parameters(document, at(item, "parameters"))
+		for method, operation := range fields(item) {
+			if method == "parameters" {
+				continue
+			}
+			names := append(slices.Clone(shared), parameters(document, at(operation, "parameters"))...)
+			slices.Sort(names)
+			f[fmt.Sprintf("%s %s %v %v %s (%s) %s", strings.ToUpper(method), url, at(operation, "operationId"),
+				at(operation, "x-kubernetes-action"), kindOf(at(operation, "x-kubernetes-group-version-kind")), strings.Join(names, " "),
+				strings.Join(slices.Sorted(maps.Keys(fields(at(operation, "responses")))), " "))] = true
+		}
+	}
+	definitions := at(document, "definitions")
+	if definitions == nil {
+		definitions = at(document, "components", "schemas")
+	}
+	for name, definition := range fields(definitions) {
+		f.addDefinition(name, definition)
+	}
+}
+
+func (f facts) addDefinition(name string, definition any) {
+	// Types of every group have one kind or many, as their versions are in one document or not; quantities have a type in version 2 alone.
+	if !strings.HasPrefix(name, "io.k8s.apimachinery.") {
+		if kinds, ok := at(definition, "x-kubernetes-group-version-kind").([]any); ok {
+			for _, kind := range kinds {
+				f[name+" "+kindOf(kind)] = true
+			}
+		}
+		f[name+" "+typeOf(definition)] = true
+	}
+	required, _ := at(definition, "required").([]any)
+	for field, property := range fields(at(definition, "properties")) {
+		line := name + "." + field + " " + typeOf(property)
+		if slices.Contains(required, any(field)) {
+			line += " required"
+		}
+		f[line] = true
+	}
+}
+
+// parameters are the names of those that do not come in the body.
+func parameters(document, list any) []string {
+	var names []string
+	all, _ := list.([]any)
+	for _, p := range all {
+		if ref, ok := at(p, "$ref").(string); ok { // a shared one, of version 2
+			p = at(document, "parameters", path.Base(ref))
+		}
+		if name, ok := at(p, "name").(string); ok && at(p, "in") != "body" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func kindOf(gvk any) string {
+	if gvk == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%v/%v %v", at(gvk, "group"), at(gvk, "version"), at(gvk, "kind"))
+}
+
+// typeOf says what values a field takes, and how server-side apply merges them.
+func typeOf(schema any) string {
+	if all, ok := at(schema, "allOf").([]any); ok && len(all) == 1 {
+		merged := maps.Clone(fields(all[0])) // version 3 wraps a reference that has a default
+		maps.Copy(merged, fields(schema))
+		schema = merged
+	}
+	var words []string
+	for _, key := range []string{"$ref", "type", "format", "enum", "items", "additionalProperties", "x-kubernetes-list-type",
+		"x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "x-kubernetes-unions"} {
+		switch value := at(schema, key); {
+		case value == nil:
+		case key == "$ref":
+			words = append(words, path.Base(value.(string)))
+		case key == "items" || key == "additionalProperties":
+			element := maps.Clone(fields(value))
+			delete(element, "default") // 1.37 no longer says it
+			words = append(words, "of "+typeOf(map[string]any(element)))
+		default:
+			words = append(words, fmt.Sprintf("%s=%v", strings.TrimPrefix(key, "x-kubernetes-"), value))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// at is the value at the path, nil if there is none.
+func at(value any, path ...string) any {
+	for _, key := range path {
+		value = fields(value)[key]
+	}
+	return value
+}
+
+func fields(value any) map[string]any {
+	m, _ := value.(map[string]any)
+	return m
+}
