@@ -2,9 +2,9 @@ package admissionregistration
 
 import (
 	"context"
+	"reflect"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
@@ -27,8 +27,9 @@ func ValidatingWebhookConfigurations() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return validateWebhooks(c.Webhooks, toleratedIn(c.Webhooks, old.Webhooks))
 		},
-		Warnings:               webhookWarnings(func(c T) []webhook { return c.Webhooks }),
-		SameGeneration:         func(c, old T) bool { return equality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) },
+		Warnings: webhookWarnings(func(c T) []webhook { return c.Webhooks }),
+		// An empty list is another webhook than none, though they mean the same.
+		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
 		AnyFinalizers:          true,
 		Table:                  webhookTable(func(c T) int { return len(c.Webhooks) }),

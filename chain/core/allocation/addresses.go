@@ -52,9 +52,13 @@ func (a *Allocator) AllocateIP(ctx context.Context, s *corev1.Service, family co
 	if ip != "" {
 		addr := rules.ParseAddress(ip)
 		for _, b := range blocks {
-			if b.contains(addr) {
-				return addr.String(), take(addr)
+			if !b.contains(addr) {
+				continue
 			}
+			if dryRun { // as in kube-apiserver, that says nothing of who has it
+				return addr.String(), nil
+			}
+			return addr.String(), take(addr)
 		}
 		return "", errors.New("is in no ServiceCIDR that is ready")
 	}

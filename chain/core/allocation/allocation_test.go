@@ -200,7 +200,7 @@ func TestRepair(t *testing.T) {
 		t.Fatalf("leaks are left: %v, %v", leaks, err)
 	}
 	for ip, want := range map[string]error{"10.0.0.20": nil, "10.0.0.30": allocation.ErrTaken} {
-		if _, err := a.AllocateIP(ctx, service("new"), corev1.IPv4Protocol, ip, true); !errors.Is(err, want) {
+		if _, err := a.AllocateIP(ctx, service("new"), corev1.IPv4Protocol, ip, false); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", ip, err, want)
 		}
 	}

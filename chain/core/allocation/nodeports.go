@@ -110,7 +110,11 @@ func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun boo
 		if err := store.ranges.Get(ctx, portsKey, storage.GetOptions{IgnoreNotFound: true}, &stored); err != nil {
 			return 0, fmt.Errorf("get node ports: %w", err)
 		}
-		return a.ports.read(&stored).choose(port)
+		b := a.ports.read(&stored)
+		if port != 0 && !b.covers(port) { // as in kube-apiserver, no dry run tells the range
+			return port, nil
+		}
+		return b.choose(port)
 	}
 	var chosen int32
 	err = store.changePorts(ctx, a.ports, func(b bitmap) (bool, error) {

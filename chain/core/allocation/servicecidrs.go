@@ -14,6 +14,8 @@ const (
 	cidrsPath = "/servicecidrs"
 	// DefaultCIDRName is the ServiceCIDR of the blocks that the server was started with.
 	DefaultCIDRName = "kubernetes"
+	// cidrManager is who kube-apiserver says has written the status of the default ServiceCIDR.
+	cidrManager = "kubernetes-service-cidr-controller"
 )
 
 // Bootstrap creates the default ServiceCIDR if it is missing, ready for use, as kube-apiserver does when it starts. One that differs
@@ -28,9 +30,11 @@ func (a *Allocator) Bootstrap(ctx context.Context) error {
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: a.cidrs},
 	}
 	rest.FillObjectMetaSystemFields(c)
-	c.ManagedFields = []metav1.ManagedFieldsEntry{
-		managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(), `{"f:spec":{"f:cidrs":{}}}`),
-	}
+	spec := managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(), `{"f:spec":{"f:cidrs":{}}}`)
+	status := managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(),
+		`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:status":{},"f:type":{}}}}}`)
+	status.Manager, status.Operation, status.Subresource = cidrManager, metav1.ManagedFieldsOperationApply, "status"
+	c.ManagedFields = []metav1.ManagedFieldsEntry{status, spec}
 	c.Status.Conditions = []metav1.Condition{{
 		Type:               networkingv1.ServiceCIDRConditionReady,
 		Status:             metav1.ConditionTrue,

@@ -47,6 +47,8 @@ func TestNodePortsOfServices(t *testing.T) {
 		"one for two ports":         {nil, []port{{Port: 1, Protocol: tcp, NodePort: 30001}, {Port: 2, Protocol: udp, NodePort: 30001}}, "spec.ports[1].nodePort"},
 		"a protocol more": {[]port{{Port: 53, Protocol: tcp, NodePort: 30054}},
 			[]port{{Port: 53, Protocol: tcp, NodePort: 30054}, {Port: 53, Protocol: udp}}, "30054 a"},
+		"the ones that were shared": {[]port{{Port: 54, Protocol: tcp, NodePort: 30055}, {Port: 54, Protocol: udp, NodePort: 30055}},
+			[]port{{Port: 54, Protocol: tcp}, {Port: 54, Protocol: udp}}, "30055 30055"},
 		"one twice": {[]port{{Port: 1, Protocol: tcp, NodePort: 30003}},
 			[]port{{Port: 1, Protocol: tcp, NodePort: 30003}, {Port: 2, Protocol: tcp, NodePort: 30003}}, "30003 is there twice"},
 	} {

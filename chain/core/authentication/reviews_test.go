@@ -52,6 +52,10 @@ func TestTokenReviews(t *testing.T) {
 	if r, err := review("good", "a", "b"); err != nil || !slices.Equal(r.Status.Audiences, []string{"a", "b"}) {
 		t.Errorf("a good token with audiences: %+v, %v", r, err)
 	}
+	posted := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "bad"}, Status: authenticationv1.TokenReviewStatus{Audiences: []string{"a"}}}
+	if r, err := post(t.Context(), d, posted); err != nil || r.Status.Authenticated || len(r.Status.Audiences) != 1 {
+		t.Errorf("a bad token, posted with a status: %+v, %v", r, err)
+	}
 	if r, err := review("bad"); err != nil || r.Status.Authenticated || r.Status.Error == "" {
 		t.Errorf("a bad token: %+v, %v", r, err)
 	}

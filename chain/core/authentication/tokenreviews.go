@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 )
@@ -43,9 +44,13 @@ func reviewToken(ctx context.Context, requests authenticator.Request, audiences 
 	if len(audiences) > 0 {
 		ctx = authenticator.WithAudiences(ctx, audiences)
 	}
+	// What a caller is warned of is the token of its own request only.
+	ctx = warning.WithWarningRecorder(ctx, nil)
 	req := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + review.Spec.Token}}}).WithContext(ctx)
 	response, ok, err := requests.AuthenticateRequest(req)
-	status := authenticationv1.TokenReviewStatus{Authenticated: ok}
+	// The rest of the status stays as it was posted, if there is nothing to say.
+	status := &review.Status
+	status.Authenticated = ok
 	if err != nil {
 		status.Error = err.Error()
 	}
@@ -58,6 +63,5 @@ func reviewToken(ctx context.Context, requests authenticator.Request, audiences 
 			status.Audiences = response.Audiences
 		}
 	}
-	review.Status = status
 	return nil
 }

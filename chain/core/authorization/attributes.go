@@ -2,6 +2,9 @@ package authorization
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -95,8 +98,8 @@ func sameNamespace(ctx context.Context, review *authorizationv1.LocalSubjectAcce
 	}
 }
 
-// resourceAttributes is what the authorizer is asked. A selector that cannot be understood is one that selects everything: that is safe,
-// since selectors only ever narrow down what is asked for.
+// resourceAttributes is what the authorizer is asked. Of a selector, requirements that cannot be understood are left out: that is safe,
+// since they only ever narrow down what is asked for. The error says so.
 func resourceAttributes(u user.Info, r *authorizationv1.ResourceAttributes) authorizer.AttributesRecord {
 	attributes := authorizer.AttributesRecord{
 		User: u, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group, APIVersion: r.Version,
@@ -123,38 +126,67 @@ func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (fields.Requi
 		return selector.Requirements(), nil
 	}
 	var list fields.Requirements
+	var errs []error
 	for _, r := range s.Requirements {
-		switch {
-		case r.Operator == metav1.FieldSelectorOpIn && len(r.Values) == 1:
-			list = append(list, fields.Requirement{Field: r.Key, Operator: selection.Equals, Value: r.Values[0]})
-		case r.Operator == metav1.FieldSelectorOpNotIn && len(r.Values) == 1:
-			list = append(list, fields.Requirement{Field: r.Key, Operator: selection.NotEquals, Value: r.Values[0]})
+		operator := map[metav1.FieldSelectorOperator]selection.Operator{
+			metav1.FieldSelectorOpIn:    selection.Equals,
+			metav1.FieldSelectorOpNotIn: selection.NotEquals,
+		}[r.Operator]
+		if operator == "" || len(r.Values) != 1 {
+			errs = append(errs, fmt.Errorf("field selector requirement %v is not understood", r))
+			continue
 		}
+		list = append(list, fields.Requirement{Field: r.Key, Operator: operator, Value: r.Values[0]})
 	}
-	return list, nil
+	return list, errors.Join(errs...)
 }
 
 func labelRequirements(s *authorizationv1.LabelSelectorAttributes) (labels.Requirements, error) {
 	if s.RawSelector != "" {
 		return labels.ParseToRequirements(s.RawSelector)
 	}
-	operators := map[metav1.LabelSelectorOperator]selection.Operator{
-		metav1.LabelSelectorOpIn:           selection.In,
-		metav1.LabelSelectorOpNotIn:        selection.NotIn,
-		metav1.LabelSelectorOpExists:       selection.Exists,
-		metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,
-	}
 	var list labels.Requirements
+	var errs []error
 	for _, r := range s.Requirements {
-		operator, known := operators[r.Operator]
+		operator, known := map[metav1.LabelSelectorOperator]selection.Operator{
+			metav1.LabelSelectorOpIn:           selection.In,
+			metav1.LabelSelectorOpNotIn:        selection.NotIn,
+			metav1.LabelSelectorOpExists:       selection.Exists,
+			metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,
+		}[r.Operator]
 		if !known {
+			errs = append(errs, fmt.Errorf("label selector requirement %v is not understood", r))
 			continue
 		}
 		requirement, err := labels.NewRequirement(r.Key, operator, r.Values)
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			continue
 		}
 		list = append(list, *requirement)
 	}
-	return list, nil
+	return list, errors.Join(errs...)
+}
+
+// evaluationError is what went wrong on the way to a decision: the authorizer's error, and selectors that it was not told of.
+func evaluationError(err error, a authorizer.Attributes) string {
+	var parts []string
+	if err != nil {
+		parts = append(parts, err.Error())
+	}
+	ignored := func(selector string, requirements int, err error) {
+		if err == nil {
+			return
+		}
+		how := "ignored"
+		if requirements > 0 {
+			how = "partially ignored"
+		}
+		parts = append(parts, fmt.Sprintf("spec.resourceAttributes.%s %s due to parse error", selector, how))
+	}
+	ofFields, err := a.GetFieldSelector()
+	ignored("fieldSelector", len(ofFields), err)
+	ofLabels, err := a.GetLabelSelector()
+	ignored("labelSelector", len(ofLabels), err)
+	return strings.Join(parts, "; ")
 }

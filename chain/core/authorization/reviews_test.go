@@ -94,6 +94,9 @@ func TestSubjectAccessReviews(t *testing.T) {
 	if err != nil || !r.Status.Allowed || r.Status.Denied || r.Status.Reason != "alice" {
 		t.Errorf("got %+v, %v", r, err)
 	}
+	if want := "spec.resourceAttributes.fieldSelector partially ignored due to parse error"; r.Status.EvaluationError != want {
+		t.Errorf("evaluation error %q, want %q", r.Status.EvaluationError, want)
+	}
 	fields, _ := a.attributes.GetFieldSelector()
 	labels, _ := a.attributes.GetLabelSelector()
 	if a.attributes.GetAPIVersion() != "*" || len(fields) != 1 || fields[0].Value != "n" || len(labels) != 1 || a.attributes.GetUser().GetExtra()["k"][0] != "v" {

@@ -93,8 +93,6 @@ func decide(ctx context.Context, auth authorizer.UnconditionalAuthorizer, u user
 		Denied:  decision == authorizer.DecisionDeny,
 		Reason:  reason,
 	}
-	if err != nil {
-		status.EvaluationError = err.Error()
-	}
+	status.EvaluationError = evaluationError(err, &attributes)
 	return status
 }

@@ -129,6 +129,12 @@ func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || isLoadBalancer(s)
 }
 
+// allocatesNodePorts tells the services of which every port gets a node port.
+func allocatesNodePorts(s *corev1.Service) bool {
+	allocate := s.Spec.AllocateLoadBalancerNodePorts
+	return hasNodePorts(s) && (!isLoadBalancer(s) || allocate == nil || *allocate)
+}
+
 func isExternallyAccessible(s *corev1.Service) bool {
 	return hasNodePorts(s) || s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0
 }
@@ -259,9 +265,6 @@ func dropWhatTypeForbids(s, old *corev1.Service) {
 		}
 		if samePointed(to.IPFamilyPolicy, from.IPFamilyPolicy) {
 			to.IPFamilyPolicy = nil
-		}
-		if samePointed(to.InternalTrafficPolicy, from.InternalTrafficPolicy) {
-			to.InternalTrafficPolicy = nil
 		}
 	}
 	if lost(hasNodePorts) && heldNodePorts(old).IsSuperset(heldNodePorts(s)) {

@@ -267,7 +267,7 @@ func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) e
 		p := &ports[i]
 		port, known := shared[p.Port]
 		switch {
-		case p.NodePort == 0 && !r.allocatesNodePorts():
+		case p.NodePort == 0 && !allocatesNodePorts(r.service):
 			continue
 		case known && (p.NodePort == 0 || p.NodePort == port):
 			p.NodePort = port
@@ -296,7 +296,7 @@ func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32])
 	ports := r.service.Spec.Ports
 	for i := range ports {
 		p := &ports[i]
-		if p.NodePort == 0 && !r.allocatesNodePorts() {
+		if p.NodePort == 0 && !allocatesNodePorts(r.service) {
 			continue
 		}
 		if p.NodePort == 0 || !held.Has(p.NodePort) && !used.Has(p.NodePort) {
@@ -312,11 +312,6 @@ func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32])
 		seen.Insert(key)
 	}
 	return nil
-}
-
-func (r *reservation) allocatesNodePorts() bool {
-	allocate := r.service.Spec.AllocateLoadBalancerNodePorts
-	return !isLoadBalancer(r.service) || allocate == nil || *allocate
 }
 
 // takeNodePort takes the node port of the i-th port, or some if it is 0.

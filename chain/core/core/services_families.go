@@ -36,11 +36,11 @@ func adoptAllocated(s, old *corev1.Service) {
 		if to.ClusterIP == "" {
 			to.ClusterIP = from.ClusterIP
 		}
-		if len(to.ClusterIPs) == 0 && to.ClusterIP == from.ClusterIP {
+		if len(to.ClusterIPs) == 0 {
 			to.ClusterIPs = from.ClusterIPs
 		}
 	}
-	if hasNodePorts(s) && hasNodePorts(old) {
+	if allocatesNodePorts(s) && allocatesNodePorts(old) {
 		used := heldNodePorts(s)
 		byName := map[string]int32{}
 		for _, p := range from.Ports {
@@ -49,8 +49,7 @@ func adoptAllocated(s, old *corev1.Service) {
 		for i := range to.Ports {
 			p := &to.Ports[i]
 			if known := byName[p.Name]; p.NodePort == 0 && !used.Has(known) {
-				p.NodePort = known
-				used.Insert(known)
+				p.NodePort = known // which two ports may share, over different protocols
 			}
 		}
 	}
@@ -79,12 +78,13 @@ func syncClusterIPs(s, old *corev1.Service) {
 	}
 }
 
-// completeStored fills in what services stored by API servers before dual-stack lack. Families are the cluster's.
+// completeStored fills in what services stored by API servers before dual-stack lack, and hides what means nothing for an ExternalName. Families are the cluster's.
 func completeStored(s *corev1.Service, families []corev1.IPFamily) {
+	syncClusterIPs(s, nil)
 	if !hasClusterIP(s) {
+		s.Spec.InternalTrafficPolicy = nil
 		return
 	}
-	syncClusterIPs(s, nil)
 	if len(s.Spec.IPFamilies) > 0 {
 		return
 	}

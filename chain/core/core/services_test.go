@@ -210,6 +210,28 @@ func TestChooseFamilies(t *testing.T) {
 	}
 }
 
+func TestAdoptAllocated(t *testing.T) {
+	t.Parallel()
+	old := validService(func(s *corev1.Service) {
+		asLoadBalancer(s)
+		s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.Ports[0].NodePort = "10.0.0.1", []string{"10.0.0.1"}, 30001
+	})
+	s := validService(func(s *corev1.Service) {
+		asLoadBalancer(s)
+		s.Spec.ClusterIP, s.Spec.AllocateLoadBalancerNodePorts = "10.0.0.2", new(false)
+	})
+	adoptAllocated(s, old)
+	syncClusterIPs(s, old)
+	if got := fmt.Sprint(s.Spec.ClusterIPs, s.Spec.Ports[0].NodePort); got != "[10.0.0.2] 0" {
+		t.Errorf("with another clusterIP and no node ports: %s", got)
+	}
+	name := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ClusterIP: "a", InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyLocal)}}
+	completeStored(name, nil)
+	if name.Spec.InternalTrafficPolicy != nil || !slices.Equal(name.Spec.ClusterIPs, []string{"a"}) || name.Spec.IPFamilies != nil {
+		t.Errorf("an external name as it is read: %+v", name.Spec)
+	}
+}
+
 func TestDropWhatTypeForbids(t *testing.T) {
 	t.Parallel()
 	old := validService(func(s *corev1.Service) {

@@ -33,11 +33,19 @@ const (
 // EndpointSlices declares endpointslices.
 func EndpointSlices() kind.Declaration {
 	return &kind.Kind[*discoveryv1.EndpointSlice]{
-		Plural:         "endpointslices",
-		Default:        defaultEndpointSlice,
-		PrepareCreate:  func(_ context.Context, s *discoveryv1.EndpointSlice) { dropTopology(s, nil) },
-		PrepareUpdate:  func(_ context.Context, s, old *discoveryv1.EndpointSlice) { dropTopology(s, old) },
-		SameGeneration: sameEndpoints,
+		Plural:  "endpointslices",
+		Default: defaultEndpointSlice,
+		PrepareCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
+			s.Generation = 1
+			dropTopology(s, nil)
+		},
+		PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+			// The generation counts what the client sent, before some of it is dropped.
+			if !sameEndpoints(s, old) {
+				s.Generation = old.Generation + 1
+			}
+			dropTopology(s, old)
+		},
 		Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
 			return validateEndpointSlice(s, nil)
 		},

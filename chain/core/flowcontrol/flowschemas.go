@@ -46,7 +46,7 @@ func FlowSchemas() kind.Declaration {
 		Generation: true,
 		Wrap:       func(s *kind.Storage) rest.Storage { return schemaStorage{s} },
 		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, f, old T) { metav1.ResetObjectMetaForStatus(f, old) },
+			Prepare:     func(_ context.Context, f, old T) { restoreMetadata(&f.ObjectMeta, old.ObjectMeta) },
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, f, _ T) field.ErrorList {
 				return conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })
@@ -274,6 +274,12 @@ func wildcardAlone(list []string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(at, list, "with * there must be no other entry")}
 	}
 	return nil
+}
+
+// restoreMetadata undoes what a status update does to the metadata, all but who set the fields of the status.
+func restoreMetadata(meta *metav1.ObjectMeta, old metav1.ObjectMeta) {
+	old.ManagedFields = meta.ManagedFields
+	*meta = old
 }
 
 // conditions checks the conditions of a status: each has a type of its own.

@@ -6,7 +6,6 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
@@ -34,7 +33,7 @@ func PriorityLevelConfigurations() kind.Declaration {
 		Validate:      validatePriorityLevel,
 		Generation:    true,
 		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, p, old T) { metav1.ResetObjectMetaForStatus(p, old) },
+			Prepare:     func(_ context.Context, p, old T) { restoreMetadata(&p.ObjectMeta, old.ObjectMeta) },
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, p, _ T) field.ErrorList {
 				return conditions(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })

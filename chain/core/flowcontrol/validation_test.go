@@ -8,6 +8,7 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
@@ -64,6 +65,10 @@ func TestFlowSchemas(t *testing.T) {
 	status := decode(t, k, &flowcontrolv1.FlowSchema{}, `{'status':{'conditions':[{'type':'a'},{'type':'a'},{}]}}`)
 	if got := kindtest.Causes(k.Status.Validate(t.Context(), status, status)); !slices.Equal(got, []string{"status.conditions[1].type Duplicate", "status.conditions[2].type Required"}) {
 		t.Errorf("status: %q", got)
+	}
+	status.GenerateName, status.ManagedFields = "a-", []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	if k.Status.Prepare(t.Context(), status, &flowcontrolv1.FlowSchema{}); status.GenerateName != "" || len(status.ManagedFields) != 1 {
+		t.Errorf("metadata after a status update: %+v", status.ObjectMeta)
 	}
 }
 

@@ -39,7 +39,11 @@ func IngressClasses() kind.Declaration {
 					}
 					parameters += "/" + p.Name
 				}
-				return []any{c.Name, c.Spec.Controller, parameters, kind.Age(c)}
+				name := c.Name
+				if c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true" {
+					name += " (default)"
+				}
+				return []any{name, c.Spec.Controller, parameters, kind.Age(c)}
 			},
 		},
 	}

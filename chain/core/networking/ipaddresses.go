@@ -73,6 +73,7 @@ func validateIPAddress(_ context.Context, a *networkingv1.IPAddress) field.Error
 	return errs
 }
 
-func validateIPAddressUpdate(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-	return apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
+func validateIPAddressUpdate(ctx context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
+	errs := validateIPAddress(ctx, a)
+	return append(errs, apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))...)
 }

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/kind"
 )
 
 // causes are the fields and kinds of errors, sorted and without repetition.
@@ -193,10 +195,17 @@ func TestValidateOthers(t *testing.T) {
 		{"address without a parent", validateIPAddress(ctx, address(nil)), "spec.parentRef Required"},
 		{"address with a bad parent", validateIPAddress(ctx, address(&networkingv1.ParentReference{Group: "A", Name: "a/b", Namespace: "."})),
 			"spec.parentRef.group Invalid, spec.parentRef.name Invalid, spec.parentRef.namespace Invalid, spec.parentRef.resource Required"},
+		{"address with another parent, a bad one", validateIPAddressUpdate(ctx, address(&networkingv1.ParentReference{Resource: "r"}),
+			address(&networkingv1.ParentReference{Resource: "r", Name: "n"})), "spec.parentRef Invalid, spec.parentRef.name Required"},
 	} {
 		if got := causes(test.errs); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
+	}
+	policies := NetworkPolicies().(*kind.Kind[*networkingv1.NetworkPolicy])
+	none, empty := &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{}}}
+	if !policies.SameGeneration(none, none) || policies.SameGeneration(none, empty) {
+		t.Error("the generation does not count an empty list where there was none, or counts nothing")
 	}
 	for name, valid := range map[string]bool{"10.0.0.1": true, "fd00::1": true, "FD00::1": false, "010.0.0.1": false, "a": false} {
 		if msgs := ipAddressName(name, false); (len(msgs) == 0) != valid {

@@ -2,6 +2,7 @@ package networking
 
 import (
 	"context"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -20,8 +21,9 @@ func NetworkPolicies() kind.Declaration {
 	return &kind.Kind[*networkingv1.NetworkPolicy]{
 		Plural:     "networkpolicies",
 		ShortNames: []string{"netpol"},
-		Generation: true,
-		Default:    defaultNetworkPolicy,
+		// An empty list is another spec than none, though they mean the same.
+		SameGeneration: func(p, old *networkingv1.NetworkPolicy) bool { return reflect.DeepEqual(p.Spec, old.Spec) },
+		Default:        defaultNetworkPolicy,
 		Validate: func(_ context.Context, p *networkingv1.NetworkPolicy) field.ErrorList {
 			return policyRules{}.validate(&p.Spec)
 		},
