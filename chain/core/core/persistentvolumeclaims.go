@@ -29,6 +29,7 @@ func PersistentVolumeClaims() kind.Declaration {
 		Default: func(c *corev1.PersistentVolumeClaim) {
 			setIfEmpty(&c.Status.Phase, corev1.ClaimPending)
 			rules.DefaultClaimSpec(&c.Spec)
+			rules.RoundUp(c.Status.Capacity, c.Status.AllocatedResources)
 		},
 		// The phase is stored with the first update only: kube-apiserver leaves it to the default when it writes a new claim.
 		PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
@@ -161,7 +162,7 @@ func validateClaimStatus(_ context.Context, c, _ *corev1.PersistentVolumeClaim) 
 	for name, size := range c.Status.Capacity {
 		errs = append(errs, rules.ValidateNonnegativeQuantity(size, status.Child("capacity").Key(string(name)))...)
 	}
-	at := status.Child("allocatedResourceStatus")
+	at := status.Child("allocatedResourceStatuses")
 	for name, state := range c.Status.AllocatedResourceStatuses {
 		errs = append(errs, validateClaimResource(name, at)...)
 		if !claimResourceStatuses.Has(state) {

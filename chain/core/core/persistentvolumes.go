@@ -286,6 +286,5 @@ func ValidateInlineVolume(spec *corev1.PersistentVolumeSpec, at *field.Path) fie
 		errs = append(errs, field.Required(at.Child("csi"), "inline volumes are CSI volumes"))
 	}
 	errs = append(errs, rules.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))...)
-	errs = append(errs, validatePersistentVolumeSource(spec, "", at)...)
-	return append(errs, validateVolumeAttributesClass(spec, at)...)
+	return append(errs, validatePersistentVolumeSource(spec, "", at)...)
 }

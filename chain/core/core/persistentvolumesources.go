@@ -49,12 +49,16 @@ func (s volumeSource) path() string {
 }
 
 func defaultPersistentVolume(v *corev1.PersistentVolume) {
-	if v.Status.Phase == "" {
-		v.Status.Phase = corev1.VolumePending
-	}
-	spec := &v.Spec
-	setIfEmpty(&spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
-	setIfNil(&spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	setIfEmpty(&v.Status.Phase, corev1.VolumePending)
+	setIfEmpty(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+	setIfNil(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	DefaultInlineVolume(&v.Spec)
+}
+
+// DefaultInlineVolume fills in what the client left out of the spec of a volume that is no object: what belongs to a volume's life is left
+// open.
+func DefaultInlineVolume(spec *corev1.PersistentVolumeSpec) {
+	rules.RoundUp(spec.Capacity)
 	if s := spec.HostPath; s != nil {
 		setIfNil(&s.Type, corev1.HostPathUnset)
 	}

@@ -59,37 +59,19 @@ func validateRange(r *resourcev1.CapacityRequestPolicyRange, standard, capacity 
 	}
 	errs := noMore(*r.Min, capacity, at.Child("min"), "the capacity")
 	if standard.Cmp(*r.Min) < 0 {
-		errs = append(errs, field.Invalid(at.Child("default"), standard.String(), "must be min at least"))
+		errs = append(errs, field.Invalid(at.Child("min"), standard.String(), "the default must be min at least"))
 	}
 	if r.Max != nil {
 		errs = append(errs, noMore(*r.Min, *r.Max, at.Child("max"), "max")...)
 		errs = append(errs, noMore(*r.Max, capacity, at.Child("max"), "the capacity")...)
-		errs = append(errs, noMore(standard, *r.Max, at.Child("default"), "max")...)
+		errs = append(errs, noMore(standard, *r.Max, at.Child("max"), "max")...)
 	}
 	return append(errs, validateStep(r, standard, capacity, at)...)
 }
 
-// validateStep wants the default and the maximum to be some steps above the minimum. It counts in thousandths if any amount has a fraction.
+// validateStep wants the default and the maximum to be some steps above the minimum. It counts in whole numbers, rounded up: thousandths
+// are for a feature that is off, DRAFractionalCapacityRange.
 func validateStep(r *resourcev1.CapacityRequestPolicyRange, standard, capacity resource.Quantity, at *field.Path) field.ErrorList {
-	amounts := []struct {
-		name string
-		q    *resource.Quantity
-	}{{"default", &standard}, {"min", r.Min}, {"max", r.Max}, {"step", r.Step}}
-	fraction := false
-	for _, a := range amounts {
-		fraction = fraction || a.q != nil && a.q.Cmp(*resource.NewQuantity(a.q.Value(), a.q.Format)) != 0 && a.q.CmpInt64(math.MaxInt64) <= 0
-	}
-	var errs field.ErrorList
-	if fraction {
-		for _, a := range amounts {
-			if a.q != nil && a.q.Cmp(*resource.NewMilliQuantity(a.q.MilliValue(), a.q.Format)) != 0 {
-				errs = append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be a number of thousandths"))
-			}
-		}
-		if len(errs) > 0 {
-			return errs
-		}
-	}
 	if r.Step == nil {
 		return nil
 	}
@@ -99,22 +81,17 @@ func validateStep(r *resourcev1.CapacityRequestPolicyRange, standard, capacity r
 	}
 	second := r.Min.DeepCopy()
 	second.Add(*r.Step)
-	errs = append(errs, noMore(second, capacity, step, "the capacity")...)
-	countable := true
-	for _, a := range amounts {
-		if !fraction && a.q != nil && (a.q.Sign() < 0 || a.q.CmpInt64(math.MaxInt64) > 0) {
-			errs = append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be from 0 to 2^63-1"))
-			countable = false
+	errs := noMore(second, capacity, step, "the capacity")
+	for _, a := range []struct {
+		name string
+		q    *resource.Quantity
+	}{{"default", &standard}, {"min", r.Min}, {"max", r.Max}, {"step", r.Step}} {
+		if a.q != nil && (a.q.Sign() < 0 || a.q.CmpInt64(math.MaxInt64) > 0) {
+			return append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be from 0 to 2^63-1"))
 		}
-	}
-	count := func(q *resource.Quantity) int64 {
-		if fraction {
-			return q.MilliValue()
-		}
-		return q.Value()
 	}
 	for _, q := range []*resource.Quantity{&standard, r.Max} {
-		if countable && q != nil && (count(q)-count(r.Min))%count(r.Step) != 0 {
+		if q != nil && (q.Value()-r.Min.Value())%r.Step.Value() != 0 {
 			errs = append(errs, field.Invalid(step, q.String(), fmt.Sprintf("must be a number of steps of %s above %s", r.Step, r.Min)))
 		}
 	}

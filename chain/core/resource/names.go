@@ -59,14 +59,14 @@ func poolName(value string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// qualifiedName wants an identifier of C, which a domain and a slash may precede.
+// qualifiedName wants an identifier of C, which a domain and a slash may precede. As kube-apiserver does, it takes anything with more slashes.
 func qualifiedName(value string, at *field.Path) field.ErrorList {
 	domain, id, found := strings.Cut(value, "/")
 	switch {
 	case !found:
 		return identifier(value, at)
 	case strings.Contains(id, "/"):
-		return field.ErrorList{field.Invalid(at, value, "must have one / at most")}
+		return nil
 	}
 	var errs field.ErrorList
 	if domain == "" {

@@ -219,8 +219,7 @@ func validateAllocation(a *resourcev1.AllocationResult, names sets.Set[string], 
 			errs = append(errs, rules.ValidateCSIDriverName(r.Driver, at.Child("driver"))...)
 			errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
 			errs = append(errs, label(r.Device, at.Child("device"))...)
-			errs = append(errs, validateBindingConditions(r.BindingConditions, r.BindingFailureConditions, at)...)
-			return append(errs, validateTolerations(r.Tolerations, at.Child("tolerations"))...)
+			return append(errs, validateBindingConditions(r.BindingConditions, r.BindingFailureConditions, at)...)
 		})
 	errs = append(errs, each(a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, at.Child("devices", "config"),
 		func(c *resourcev1.DeviceAllocationConfiguration, at *field.Path) field.ErrorList {

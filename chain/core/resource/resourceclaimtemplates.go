@@ -15,6 +15,11 @@ import (
 func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
 	type T = *resourcev1.ResourceClaimTemplate
 	at := field.NewPath("spec")
+	validate := func(ctx context.Context, t T) field.ErrorList {
+		errs := rules.ValidateTemplateMetadata(&t.Spec.ObjectMeta, at.Child("metadata"))
+		errs = append(errs, validateDevices(&t.Spec.Spec.Devices, at.Child("spec", "devices"))...)
+		return together(ctx, errs, resourcev1.Validate_ResourceClaimTemplateSpec(ctx, asCreate(), at, &t.Spec, nil))
+	}
 	return &kind.Kind[T]{
 		Plural:        "resourceclaimtemplates",
 		Versions:      claimTemplateVersions(),
@@ -23,13 +28,10 @@ func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
 		PrepareCreate: func(_ context.Context, t T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
 		PrepareUpdate: func(_ context.Context, t, _ T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
 		Validate: func(ctx context.Context, t T) field.ErrorList {
-			errs := labels.adminAccess(ctx, t.Namespace, &t.Spec.Spec.Devices)
-			errs = append(errs, rules.ValidateTemplateMetadata(&t.Spec.ObjectMeta, at.Child("metadata"))...)
-			errs = append(errs, validateDevices(&t.Spec.Spec.Devices, at.Child("spec", "devices"))...)
-			return together(ctx, errs, resourcev1.Validate_ResourceClaimTemplateSpec(ctx, asCreate(), at, &t.Spec, nil))
+			return append(labels.adminAccess(ctx, t.Namespace, &t.Spec.Spec.Devices), validate(ctx, t)...)
 		},
-		ValidateUpdate: func(_ context.Context, t, old T) field.ErrorList {
-			return apivalidation.ValidateImmutableField(t.Spec, old.Spec, at)
+		ValidateUpdate: func(ctx context.Context, t, old T) field.ErrorList {
+			return append(validate(ctx, t), apivalidation.ValidateImmutableField(t.Spec, old.Spec, at)...)
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},

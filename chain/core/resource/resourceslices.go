@@ -38,7 +38,13 @@ func ResourceSlices() kind.Declaration {
 		Generation:    true,
 		Default:       defaultSlice,
 		PrepareCreate: func(_ context.Context, s T) { dropAlpha(&s.Spec) },
-		PrepareUpdate: func(_ context.Context, s, _ T) { dropAlpha(&s.Spec) },
+		PrepareUpdate: func(_ context.Context, s, old T) {
+			// kube-apiserver counts before it drops.
+			if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
+				s.Generation = old.Generation + 1
+			}
+			dropAlpha(&s.Spec)
+		},
 		Validate: func(ctx context.Context, s T) field.ErrorList {
 			return together(ctx, validateSlice(&s.Spec, nil), resourcev1.Validate_ResourceSliceSpec(ctx, asCreate(), at, &s.Spec, nil))
 		},
@@ -203,7 +209,7 @@ func validateNodes(name *string, selector *corev1.NodeSelector, all *bool, at *f
 	return count, errs
 }
 
-// validateDevice checks d but for its place. Capacity and taints that are as in old are not checked again; old is nil for a new device.
+// validateDevice checks d but for its place. Capacity that is shared and taints that are as in old are not checked again; old is nil for a new device.
 func validateDevice(d, old *resourcev1.Device, at *field.Path) field.ErrorList {
 	errs := label(d.Name, at.Child("name"))
 	if total, limit := len(d.Attributes)+len(d.Capacity), resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice; total > limit {
@@ -214,8 +220,8 @@ func validateDevice(d, old *resourcev1.Device, at *field.Path) field.ErrorList {
 		errs = append(errs, qualifiedName(string(name), at.Child("attributes"))...)
 		errs = append(errs, validateAttribute(a, at.Child("attributes").Key(string(name)))...)
 	}
-	if old == nil || !equality.Semantic.DeepEqual(old.Capacity, d.Capacity) {
-		shared := d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
+	shared := d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
+	if old == nil || !shared || !equality.Semantic.DeepEqual(old.Capacity, d.Capacity) {
 		for name, c := range d.Capacity {
 			errs = append(errs, qualifiedName(string(name), at.Child("capacity"))...)
 			errs = append(errs, validateCapacity(&c, shared, at.Child("capacity").Key(string(name)))...)

@@ -42,6 +42,7 @@ func DefaultClaimSpec(spec *corev1.PersistentVolumeClaimSpec) {
 	if spec.VolumeMode == nil {
 		spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
 	}
+	RoundUp(spec.Resources.Limits, spec.Resources.Requests)
 }
 
 // PrepareClaimSpec settles the data sources before validation: sources in other namespaces (an alpha feature) and, for the sake of old

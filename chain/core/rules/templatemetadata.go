@@ -16,12 +16,13 @@ import (
 func ValidateTemplateMetadata(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))
 	errs = append(errs, metav1validation.ValidateLabels(meta.Labels, path.Child("labels"))...)
-	used := sets.New("labels", "annotations")
+	used := sets.New("Labels", "Annotations")
 	value := reflect.ValueOf(*meta)
 	for i := range value.NumField() {
-		name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+		name := value.Type().Field(i).Name
 		// Lists may be empty and yet not nil, which is set too.
 		if !used.Has(name) && !value.Field(i).IsZero() {
+			name = strings.ToLower(name[:1]) + name[1:] // uID, as kube-apiserver has it
 			errs = append(errs, field.Forbidden(path.Child(name), "is not used"))
 		}
 	}

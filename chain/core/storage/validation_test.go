@@ -66,31 +66,34 @@ func TestValidation(t *testing.T) {
 			want: []string{"t[0].matchLabelExpressions Duplicate"},
 		},
 		"inline volume": {
-			errs: validateAttachment(ctx, attachment(storagev1.VolumeAttachmentSource{
+			errs: validateAttachment(attachment(storagev1.VolumeAttachmentSource{
 				InlineVolumeSpec: &corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: csi},
 			})),
 		},
 		"inline volume of a class": {
-			errs: validateAttachment(ctx, attachment(storagev1.VolumeAttachmentSource{
+			errs: validateAttachment(attachment(storagev1.VolumeAttachmentSource{
 				InlineVolumeSpec: &corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: csi, StorageClassName: "c"},
 			})),
 			want: []string{"spec.source.inlineVolumeSpec.storageClassName Forbidden"},
 		},
 		"inline local volume": {
-			errs: validateAttachment(ctx, attachment(storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+			errs: validateAttachment(attachment(storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
 				AccessModes: modes, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/a"}}}})),
 			want: []string{"spec.source.inlineVolumeSpec.csi Required", "spec.source.inlineVolumeSpec.nodeAffinity Required"},
 		},
 		"no attacher": {
-			errs: validateAttachment(ctx, &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
+			errs: validateAttachment(&storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
 				NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("v")}}}),
 			want: []string{"spec.attacher Required"},
 		},
 		"attachment of an odd name": {
-			errs: validateAttachment(ctx, oddAttachment),
+			errs: validateAttachment(oddAttachment),
 			want: []string{"spec.attacher Invalid", "spec.source.persistentVolumeName Invalid"},
 		},
-		"old attachment of an odd name": {errs: validateAttachmentUpdate(ctx, oddAttachment, oddAttachment)},
+		"attachment of another name": {
+			errs: validateAttachmentUpdate(ctx, attachment(storagev1.VolumeAttachmentSource{PersistentVolumeName: new("")}), oddAttachment),
+			want: []string{"spec Invalid", "spec.source.persistentVolumeName Invalid", "spec.source.persistentVolumeName Required"},
+		},
 		"topology key without a name": {
 			errs: validateCSINode(ctx, &csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1", TopologyKeys: []string{""}}}}}),
 			want: []string{"spec.drivers[0] Invalid", "spec.drivers[0] Required"},

@@ -24,8 +24,13 @@ func VolumeAttachments() kind.Declaration {
 		ClusterScoped:          true,
 		RequireResourceVersion: true,
 		ReturnDeleted:          true,
-		Validate:               validateAttachment,
-		ValidateUpdate:         validateAttachmentUpdate,
+		Default: func(a *storagev1.VolumeAttachment) {
+			if inline := a.Spec.Source.InlineVolumeSpec; inline != nil {
+				core.DefaultInlineVolume(inline)
+			}
+		},
+		Validate:       func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList { return validateAttachment(a) },
+		ValidateUpdate: validateAttachmentUpdate,
 		Status: &kind.Status[*storagev1.VolumeAttachment]{
 			// An attacher reports with few rights: it changes nothing but the status.
 			Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
@@ -54,33 +59,13 @@ func VolumeAttachments() kind.Declaration {
 	}
 }
 
-func validateAttachment(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
-	spec := field.NewPath("spec")
-	var errs field.ErrorList
-	if a.Spec.Attacher != "" {
-		errs = rules.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
-	}
-	errs = append(errs, validateAttachmentForm(a)...)
-	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(*name, false) {
-			errs = append(errs, field.Invalid(spec.Child("source", "persistentVolumeName"), *name, msg))
-		}
-	}
-	return errs
-}
-
 func validateAttachmentUpdate(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-	return append(validateAttachmentForm(a), apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))...)
+	return append(validateAttachment(a), apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))...)
 }
 
-// validateAttachmentForm checks what an update may not break either. The names of the driver and of the volume are checked of new
-// attachments only: old ones, of names that were once allowed, must still be detached.
-func validateAttachmentForm(a *storagev1.VolumeAttachment) field.ErrorList {
+func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	spec := field.NewPath("spec")
-	var errs field.ErrorList
-	if a.Spec.Attacher == "" {
-		errs = append(errs, field.Required(spec.Child("attacher"), "name the driver"))
-	}
+	errs := rules.ValidateCSIDriverName(a.Spec.Attacher, spec.Child("attacher"))
 
 	at := spec.Child("source")
 	switch name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec; {
@@ -92,6 +77,11 @@ func validateAttachmentForm(a *storagev1.VolumeAttachment) field.ErrorList {
 		errs = append(errs, core.ValidateInlineVolume(inline, at.Child("inlineVolumeSpec"))...)
 	case *name == "":
 		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "name the volume"))
+	}
+	if name := a.Spec.Source.PersistentVolumeName; name != nil {
+		for _, msg := range apivalidation.NameIsDNSSubdomain(*name, false) {
+			errs = append(errs, field.Invalid(at.Child("persistentVolumeName"), *name, msg))
+		}
 	}
 	for _, msg := range apivalidation.NameIsDNSSubdomain(a.Spec.NodeName, false) {
 		errs = append(errs, field.Invalid(spec.Child("nodeName"), a.Spec.NodeName, msg))
