@@ -155,7 +155,7 @@ func TestPlugins(t *testing.T) {
 	}
 	want := strings.Fields(`NamespaceLifecycle LimitRanger ServiceAccount TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass
 		StorageObjectInUseProtection PodGroupProtection PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest
-		CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels NodeDeclaredFeatureValidator PodResizeValidator MutatingAdmissionPolicy
+		CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels PodGroupWorkloadExists NodeDeclaredFeatureValidator JobValidation PodResizeValidator MutatingAdmissionPolicy
 		MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota`)
 	if !slices.Equal(byDefault, want) {
 		t.Errorf("on by default are\n%v, want\n%v", byDefault, want)
