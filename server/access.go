@@ -20,7 +20,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kinproc/kinproc/server/auth"
-	"github.com/kinproc/kinproc/server/auth/node"
 	"github.com/kinproc/kinproc/server/auth/pki"
 	"github.com/kinproc/kinproc/server/auth/rbac"
 	"github.com/kinproc/kinproc/server/auth/serviceaccount"
@@ -142,9 +141,9 @@ func (a *access) connect(o *Options, client kubernetes.Interface, roles func() r
 		return err
 	}
 	a.authorizer, err = auth.Authorization{
-		Modes: o.AuthorizationModes,
-		Roles: rbac.Lazily(roles),
-		Pods:  node.FromClient(client.CoreV1()),
+		Modes:  o.AuthorizationModes,
+		Roles:  rbac.Lazily(roles),
+		Client: client,
 	}.New()
 	return err
 }

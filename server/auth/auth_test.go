@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/kinproc/kinproc/chain/core/core"
-	"github.com/kinproc/kinproc/server/auth/node"
 	"github.com/kinproc/kinproc/server/auth/pki"
 	"github.com/kinproc/kinproc/server/auth/rbac"
 	"github.com/kinproc/kinproc/server/auth/serviceaccount"
@@ -149,7 +147,7 @@ func TestAuthorization(t *testing.T) {
 			Subjects: []rbacv1.Subject{{Kind: "Group", Name: "readers"}},
 		},
 	)
-	authorization := Authorization{Roles: rbac.FromClient(roles.RbacV1()), Pods: pods{onNode("mine", "n1"), onNode("theirs", "n2")}}
+	authorization := Authorization{Roles: rbac.FromClient(roles.RbacV1()), Client: fake.NewClientset(onNode("mine", "n1"), onNode("theirs", "n2"))}
 	a, err := authorization.New()
 	check(t, err)
 	reader := &user.DefaultInfo{Name: "r", Groups: []string{"readers"}}
@@ -171,6 +169,13 @@ func TestAuthorization(t *testing.T) {
 		{kubelet, "get", "", "configmaps", "shop", "theirs", false},
 		{kubelet, "create", "", "serviceaccounts/token", "shop", "mine", true},
 		{kubelet, "create", "", "serviceaccounts/token", "shop", "theirs", false},
+		{kubelet, "get", "", "pods", "shop", "mine", true},
+		{kubelet, "get", "", "pods", "shop", "theirs", false},
+		{kubelet, "list", "", "pods", "", "", false},
+		{kubelet, "delete", "", "pods", "shop", "theirs", true}, // admission's business
+		{kubelet, "get", "", "nodes", "", "n1", true},
+		{kubelet, "get", "", "nodes", "", "n2", false},
+		{kubelet, "list", "", "nodes", "", "", false},
 		{kubelet, "list", "", "services", "", "", true},
 		{kubelet, "delete", "", "services", "shop", "x", false},
 		{kubelet, "update", "coordination.k8s.io", "leases", "kube-node-lease", "n1", true},
@@ -194,18 +199,4 @@ func TestAuthorization(t *testing.T) {
 			t.Errorf("modes %v are accepted", modes)
 		}
 	}
-}
-
-type pods []*corev1.Pod
-
-var _ node.Pods = pods{}
-
-func (p pods) PodsOn(_ context.Context, namespace, name string) ([]*corev1.Pod, error) {
-	var out []*corev1.Pod
-	for _, pod := range p {
-		if pod.Namespace == namespace && pod.Spec.NodeName == name {
-			out = append(out, pod)
-		}
-	}
-	return out, nil
 }

@@ -15,6 +15,7 @@ import (
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/apiserver/plugin/pkg/authorizer/webhook"
 	webhookmetrics "k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/auth/node"
 	"github.com/kinproc/kinproc/server/auth/rbac"
@@ -42,8 +43,8 @@ type Authorization struct {
 	Modes []string
 	// Roles is where [ModeRBAC] reads roles and bindings.
 	Roles rbac.Source
-	// Pods is where [ModeNode] reads which pods a node runs.
-	Pods node.Pods
+	// Client reads for [ModeNode] what belongs to a node.
+	Client kubernetes.Interface
 	// WebhookConfigFile is a kubeconfig of the service that [ModeWebhook] asks (authorization.k8s.io/v1 SubjectAccessReview).
 	WebhookConfigFile string
 	// AllowTTL and DenyTTL are for how long the service's answers are believed; they default to [DefaultAllowTTL] and [DefaultDenyTTL].
@@ -97,7 +98,7 @@ func (a Authorization) link(mode string, roles *rbac.Authorizer) (authorizer.Aut
 	case ModeRBAC:
 		return roles, nil
 	case ModeNode:
-		return node.New(a.Pods), nil
+		return node.New(a.Client), nil
 	case ModeAlwaysAllow:
 		return authorizerfactory.NewAlwaysAllowAuthorizer(), nil
 	case ModeAlwaysDeny:

@@ -6,10 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/auth/rbac"
 )
@@ -19,22 +24,23 @@ const (
 	leasesSpace = "kube-node-lease"
 )
 
-// Pods finds what a node runs.
-type Pods interface {
-	// PodsOn are the pods of the namespace that are scheduled to the node.
-	PodsOn(ctx context.Context, namespace, node string) ([]*corev1.Pod, error)
-}
-
-// Authorizer allows kubelets what they need. It never denies, and has no opinion about others.
+// Authorizer allows kubelets what they need, as kube-apiserver's mode Node does. It never denies, and has no opinion about others.
 type Authorizer struct {
-	pods  Pods
-	rules []rbacv1.PolicyRule
+	client kubernetes.Interface
+	rules  []rbacv1.PolicyRule
 }
 
 var _ authorizer.Authorizer = &Authorizer{}
 
-// New makes an authorizer. Without pods, kubelets may read no secrets and the like.
-func New(pods Pods) *Authorizer { return &Authorizer{pods: pods, rules: rbac.NodeRules()} }
+// New makes an authorizer that reads with the client, whose user must be no kubelet, what belongs to a node.
+func New(client kubernetes.Interface) *Authorizer {
+	// What a kubelet's drivers publish is not in the role system:node.
+	slices := rbacv1.PolicyRule{
+		APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceslices"},
+		Verbs: []string{"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection"},
+	}
+	return &Authorizer{client: client, rules: append(rbac.NodeRules(), slices)}
+}
 
 // Authorize implements [authorizer.Authorizer].
 func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -43,11 +49,11 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	own, err := a.belongs(ctx, node, attributes)
-	if err != nil {
-		return authorizer.DecisionNoOpinion, "", fmt.Errorf("look up the pods of node %s: %w", node, err)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("look up what belongs to node %s: %w", node, err)
 	}
 	if !own {
-		return authorizer.DecisionNoOpinion, fmt.Sprintf("the object has nothing to do with node %q", node), nil
+		return authorizer.DecisionNoOpinion, fmt.Sprintf("that has nothing to do with node %q", node), nil
 	}
 	return authorizer.DecisionAllow, "", nil
 }
@@ -71,7 +77,11 @@ func nodeName(u user.Info) (string, bool) {
 	return name, ok && name != ""
 }
 
-// belongs reports whether the request is about what belongs to the node, as far as this has to be so.
+// cached lets the watch cache answer, at no cost for etcd.
+var cached = metav1.GetOptions{ResourceVersion: "0"}
+
+// belongs reports whether the request is about what belongs to the node, as far as this has to be so. Of what is written, only the
+// NodeRestriction admission plugin sees what it says.
 func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attributes) (bool, error) {
 	resource := r.GetResource()
 	if sub := r.GetSubresource(); sub != "" {
@@ -80,36 +90,65 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 	if group := r.GetAPIGroup(); group != "" {
 		resource += "." + group
 	}
+	writes := r.GetVerb() == "create"
 	switch resource {
-	case "nodes", "nodes/status":
-		return true, nil // which one is for the NodeRestriction admission plugin to say, as with pods
+	case "nodes":
+		return !r.IsReadOnly() || r.GetName() == node, nil
+	case "pods":
+		switch {
+		case !r.IsReadOnly():
+			return true, nil
+		case r.GetName() != "":
+			pod, err := a.client.CoreV1().Pods(r.GetNamespace()).Get(ctx, r.GetName(), cached)
+			return err == nil && pod.Spec.NodeName == node, err
+		}
+		return selects(r, node), nil
 	case "leases.coordination.k8s.io":
-		return r.GetNamespace() == leasesSpace && (r.GetVerb() == "create" || r.GetName() == node), nil
+		return r.GetNamespace() == leasesSpace && (writes || r.GetName() == node), nil
 	case "csinodes.storage.k8s.io":
-		return r.GetVerb() == "create" || r.GetName() == node, nil
-	case "secrets", "configmaps":
+		return writes || r.GetName() == node, nil
+	case "secrets":
 		// A kubelet reads and watches them one by one, by name.
-		return a.anyPod(ctx, node, r, func(p *corev1.Pod) bool { return uses(p, r.GetResource(), r.GetName()) })
-	case "persistentvolumeclaims", "persistentvolumeclaims/status":
-		return a.anyPod(ctx, node, r, func(p *corev1.Pod) bool { return uses(p, "persistentvolumeclaims", r.GetName()) })
-	case "serviceaccounts", "serviceaccounts/token":
-		return a.anyPod(ctx, node, r, func(p *corev1.Pod) bool { return p.Spec.ServiceAccountName == r.GetName() })
-	case "resourceclaims.resource.k8s.io":
-		return a.anyPod(ctx, node, r, func(p *corev1.Pod) bool { return uses(p, "resourceclaims", r.GetName()) })
-	case "persistentvolumes", "volumeattachments.storage.k8s.io":
-		// Only by way of claims and drivers, which this authorizer does not follow: roles may allow it.
-		return false, nil
+		if own, err := a.usedByPods(ctx, node, r.GetNamespace(), "secrets", r.GetName()); own || err != nil {
+			return own, err
+		}
+		return a.usedByVolumes(ctx, node, r.GetNamespace(), r.GetName())
+	case "configmaps", "serviceaccounts", "serviceaccounts/token", "persistentvolumeclaims", "persistentvolumeclaims/status",
+		"resourceclaims.resource.k8s.io":
+		return a.usedByPods(ctx, node, r.GetNamespace(), r.GetResource(), r.GetName())
+	case "persistentvolumes":
+		if r.GetName() == "" {
+			return false, nil
+		}
+		volume, err := a.client.CoreV1().PersistentVolumes().Get(ctx, r.GetName(), cached)
+		if err != nil || volume.Spec.ClaimRef == nil {
+			return false, err
+		}
+		return a.usedByPods(ctx, node, volume.Spec.ClaimRef.Namespace, "persistentvolumeclaims", volume.Spec.ClaimRef.Name)
+	case "volumeattachments.storage.k8s.io":
+		if r.GetName() == "" {
+			return false, nil
+		}
+		attachment, err := a.client.StorageV1().VolumeAttachments().Get(ctx, r.GetName(), cached)
+		return err == nil && attachment.Spec.NodeName == node, err
+	case "resourceslices.resource.k8s.io":
+		if writes || r.GetName() == "" {
+			return writes || selects(r, node), nil
+		}
+		slice, err := a.client.ResourceV1().ResourceSlices().Get(ctx, r.GetName(), cached)
+		return err == nil && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node, err
+	case "podcertificaterequests.certificates.k8s.io":
+		if writes || r.GetName() == "" {
+			return writes || selects(r, node), nil
+		}
+		request, err := a.client.CertificatesV1().PodCertificateRequests(r.GetNamespace()).Get(ctx, r.GetName(), cached)
+		return err == nil && string(request.Spec.NodeName) == node, err
 	}
 	return true, nil
 }
 
-func (a *Authorizer) anyPod(ctx context.Context, node string, r authorizer.Attributes, f func(*corev1.Pod) bool) (bool, error) {
-	if a.pods == nil || r.GetName() == "" || r.GetNamespace() == "" {
-		return false, nil
-	}
-	pods, err := a.pods.PodsOn(ctx, r.GetNamespace(), node)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(pods, f), nil
+// selects reports whether the request is for the objects of the node alone (KEP-4601).
+func selects(r authorizer.Attributes, node string) bool {
+	requirements, _ := r.GetFieldSelector() // without those that could not be read, more objects are selected
+	return slices.Contains(requirements, fields.Requirement{Field: "spec.nodeName", Operator: selection.Equals, Value: node})
 }

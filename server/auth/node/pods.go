@@ -2,37 +2,35 @@ package node
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// FromClient finds pods with the given client, whose user must be no kubelet.
-func FromClient(client coreclient.PodsGetter) Pods { return clientPods{client} }
-
-type clientPods struct{ client coreclient.PodsGetter }
-
-func (c clientPods) PodsOn(ctx context.Context, namespace, node string) ([]*corev1.Pod, error) {
-	list, err := c.client.Pods(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-		// What the watch cache knows is good enough and costs no read of etcd.
-		ResourceVersion: "0",
+// usedByPods reports whether a pod on the node refers to the object. Mirror pods do not count: a kubelet makes them itself.
+func (a *Authorizer) usedByPods(ctx context.Context, node, namespace, resource, name string) (bool, error) {
+	if namespace == "" || name == "" {
+		return false, nil
+	}
+	pods, err := a.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector("spec.nodeName", node).String(),
+		ResourceVersion: cached.ResourceVersion,
 	})
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	pods := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = &list.Items[i]
-	}
-	return pods, nil
+	return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool {
+		_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
+		return !mirror && p.Spec.NodeName == node && uses(&p, resource, name)
+	}), nil
 }
 
-// uses reports whether a pod refers to the secret, config map or claim of the name.
+// uses reports whether a pod refers to the object of the name.
 func uses(p *corev1.Pod, resource, name string) bool {
 	u := usage{resource: resource, name: name}
+	u.see("serviceaccounts", p.Spec.ServiceAccountName)
 	for i := range p.Spec.Volumes {
 		u.volume(p, &p.Spec.Volumes[i])
 	}
@@ -57,6 +55,9 @@ func uses(p *corev1.Pod, resource, name string) bool {
 		if claim.ResourceClaimName != nil {
 			u.see("resourceclaims", *claim.ResourceClaimName)
 		}
+	}
+	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil {
+		u.see("resourceclaims", extended.ResourceClaimName)
 	}
 	return u.found
 }
