@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 )
@@ -39,7 +40,7 @@ func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _
 	default:
 		return nil
 	}
-	if node == "" {
+	if node == "" || len(path.IsValidPathSegmentName(node)) > 0 { // there is no such node
 		return nil
 	}
 	found, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})

@@ -82,7 +82,7 @@ func (p *runtimeClass) of(ctx context.Context, a admission.Attributes, pod *core
 		return nil, forbid(a, "spec.runtimeClassName: there is no runtime class %q", *pod.Spec.RuntimeClassName)
 	}
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, err
 	}
 	return class, nil
 }

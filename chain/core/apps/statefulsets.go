@@ -108,15 +108,15 @@ func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
 
 // tolerated are the parts of a stored set that are not judged again: they are from before there was a rule.
 type tolerated struct {
-	// serviceName cannot be changed, whatever it is.
-	serviceName bool
-	// templates are those of pods and claims.
-	templates bool
+	// fixed are serviceName and the claims, which cannot be changed, whatever they are.
+	fixed bool
+	// template is that of pods.
+	template bool
 }
 
 func toleratedIn(old *appsv1.StatefulSetSpec) tolerated {
-	t := tolerated{serviceName: true}
-	t.templates = len(validateStatefulSetSpec(old, old, t)) > 0
+	t := tolerated{fixed: true}
+	t.template = len(validateStatefulSetSpec(old, old, t)) > 0
 	return t
 }
 
@@ -140,12 +140,12 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 	if spec.Ordinals != nil {
 		errs = append(errs, rules.ValidateCounters(specPath, rules.Counter{Field: "ordinals.start", Value: int64(spec.Ordinals.Start)})...)
 	}
-	if name := spec.ServiceName; name != "" && !t.serviceName {
+	if name := spec.ServiceName; name != "" && !t.fixed {
 		for _, msg := range apivalidation.NameIsDNSLabel(name, false) {
 			errs = append(errs, field.Invalid(specPath.Child("serviceName"), name, msg))
 		}
 	}
-	if !t.templates {
+	if !t.fixed {
 		errs = append(errs, validateClaimTemplates(spec.VolumeClaimTemplates)...)
 	}
 
@@ -155,37 +155,47 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 		if !selector.Empty() {
 			errs = append(errs, rules.ValidateTemplateLabels(selector, &spec.Template, templatePath)...)
 		}
-		if !t.templates {
-			errs = append(errs, validateStatefulTemplate(spec, old)...)
-		}
+		errs = append(errs, validateStatefulTemplate(spec, old, t)...)
 	}
 	return append(errs, rules.ValidateEverlasting(&spec.Template, templatePath)...)
 }
 
-// validateStatefulTemplate judges the template with the claims' volumes, which its containers may mount.
-func validateStatefulTemplate(spec, old *appsv1.StatefulSetSpec) field.ErrorList {
+func validateStatefulTemplate(spec, old *appsv1.StatefulSetSpec, t tolerated) field.ErrorList {
 	var oldTemplate *corev1.PodTemplateSpec
 	if old != nil {
-		oldTemplate = withClaims(old)
+		oldTemplate = &old.Template
 	}
-	tmpl := withClaims(spec)
-	return podspec.ValidateTemplate(tmpl, templatePath, podspec.OptionsFor(tmpl, oldTemplate))
+	opts := podspec.OptionsFor(&spec.Template, oldTemplate)
+	if t.template {
+		return podspec.ValidateTemplateMeta(&spec.Template, templatePath, opts)
+	}
+	return podspec.ValidateTemplate(ordinalTemplate(spec), templatePath, opts)
 }
 
-// withClaims is the template with a volume for each claim in place of one of the same name.
-func withClaims(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
+// ordinalTemplate is the template without what every pod gets of its own, its hostname, and with the volumes of the claims, which the
+// containers may mount: they come first, and in place of others of the same name.
+func ordinalTemplate(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	tmpl := spec.Template.DeepCopy()
+	tmpl.Spec.Hostname, tmpl.Spec.Subdomain = "", ""
+	var volumes []corev1.Volume
+	named := func(name string) func(corev1.Volume) bool {
+		return func(v corev1.Volume) bool { return v.Name == name }
+	}
 	for _, claim := range spec.VolumeClaimTemplates {
-		volume := corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
-		}}
-		same := func(v corev1.Volume) bool { return v.Name == claim.Name }
-		if i := slices.IndexFunc(tmpl.Spec.Volumes, same); i >= 0 {
-			tmpl.Spec.Volumes[i] = volume
-		} else {
-			tmpl.Spec.Volumes = append(tmpl.Spec.Volumes, volume)
+		if slices.ContainsFunc(volumes, named(claim.Name)) {
+			continue
+		}
+		volumes = append(volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+		}})
+	}
+	claims := len(volumes)
+	for _, v := range tmpl.Spec.Volumes {
+		if !slices.ContainsFunc(volumes[:claims], named(v.Name)) {
+			volumes = append(volumes, v)
 		}
 	}
+	tmpl.Spec.Volumes = volumes
 	return tmpl
 }
 

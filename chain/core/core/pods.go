@@ -58,17 +58,8 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
 		},
 		Subresources: []kind.Subresource[*corev1.Pod]{
-			{
-				Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers,
-				SetFields: []string{"spec.ephemeralContainers"},
-			},
-			{
-				Name: "resize", Prepare: prepareResize, Validate: validateResize,
-				SetFields: []string{
-					"spec.containers.*.resources", "spec.containers.*.resizePolicy",
-					"spec.initContainers.*.resources", "spec.initContainers.*.resizePolicy",
-				},
-			},
+			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
+			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
 			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
 			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
 			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},

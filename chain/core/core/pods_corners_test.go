@@ -190,7 +190,7 @@ func TestResizesThatAreRefused(t *testing.T) {
 		"pod level": {nil, func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")} }, nil},
 		"no longer pod level": {
 			func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")} },
-			func(p *corev1.Pod) { p.Spec.Resources = nil }, nil, // which leaves them
+			func(p *corev1.Pod) { p.Spec.Resources = nil }, []string{"spec.resources Forbidden"},
 		},
 		"init container": {
 			nil, func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "2") }, nil,
@@ -231,23 +231,23 @@ func TestResizesThatAreRefused(t *testing.T) {
 
 func TestResourcesOfWholePods(t *testing.T) {
 	t.Parallel()
-	limited := corev1.ResourceRequirements{Limits: amounts("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "4Mi")}
-	p := createdPod(func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources = limited
-		p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "3")}
-	})
-	want := corev1.ResourceRequirements{
-		Requests: amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi"), Limits: amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi"),
+	resources := func(limits, requests corev1.ResourceList) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: limits, Requests: requests}
 	}
-	if got := *p.Spec.Resources; !slices.Equal(fieldsOf(validatePod(t.Context(), p)), nil) || got.String() != want.String() || p.Status.QOSClass != corev1.PodQOSGuaranteed {
-		t.Errorf("got %v, %s, %v", got, p.Status.QOSClass, validatePod(t.Context(), p))
-	}
-	// An update need not repeat what was added.
-	update := p.DeepCopy()
-	update.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "3")}
-	preparePodUpdate(t.Context(), update, p)
-	if errs := validatePodUpdate(t.Context(), update, p); len(errs) > 0 {
-		t.Errorf("update: %v", errs)
+	ofContainer := resources(amounts("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "4Mi"), nil)
+	pages := amounts("hugepages-2Mi", "4Mi")
+	for name, test := range map[string]struct{ of, container, want corev1.ResourceRequirements }{
+		"only requests":   {resources(nil, amounts("cpu", "3")), resources(amounts("memory", "1Gi"), nil), resources(nil, amounts("cpu", "3"))},
+		"with huge pages": {resources(nil, amounts("cpu", "3")), ofContainer, resources(pages, amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi"))},
+		"only limits":     {resources(amounts("cpu", "3"), nil), resources(nil, amounts("memory", "1Gi")), resources(amounts("cpu", "3"), amounts("cpu", "3", "memory", "1Gi"))},
+	} {
+		p := createdPod(func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources = test.container
+			p.Spec.Resources = &test.of
+		})
+		if got := *p.Spec.Resources; got.String() != test.want.String() || len(validatePod(t.Context(), p)) > 0 {
+			t.Errorf("%s: got %v, %v", name, got, validatePod(t.Context(), p))
+		}
 	}
 }
 

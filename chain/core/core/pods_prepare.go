@@ -16,11 +16,14 @@ import (
 func preparePod(ctx context.Context, p *corev1.Pod) {
 	podspec.SyncServiceAccount(&p.Spec)
 	podspec.DropDisabledSpecFields(&p.Spec, nil)
-	podspec.SetPodResources(&p.Spec)
 	fixGracePeriod(p)
 	mergeLabelKeys(p)
 	copyAppArmorAnnotations(ctx, p)
-	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podQOS(p)}
+	qos := p.Status.QOSClass // whoever says it is believed
+	if qos == "" {
+		qos = podQOS(p)
+	}
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qos}
 	if len(p.Spec.SchedulingGates) > 0 {
 		setPodCondition(&p.Status, corev1.PodCondition{
 			Type:    corev1.PodScheduled,
@@ -34,7 +37,6 @@ func preparePod(ctx context.Context, p *corev1.Pod) {
 func preparePodUpdate(_ context.Context, p, old *corev1.Pod) {
 	podspec.SyncServiceAccount(&p.Spec)
 	podspec.DropDisabledSpecFields(&p.Spec, &old.Spec)
-	podspec.UpdatePodResources(&p.Spec, &old.Spec)
 	fixGracePeriod(p)
 }
 

@@ -64,7 +64,6 @@ func prepareResize(_ context.Context, p, old *corev1.Pod) {
 		spec.Containers = resized(spec.Containers, wanted.Containers)
 		spec.InitContainers = resized(spec.InitContainers, wanted.InitContainers)
 		spec.Resources = wanted.Resources
-		podspec.UpdatePodResources(spec, &old.Spec)
 	})
 }
 

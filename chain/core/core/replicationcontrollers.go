@@ -46,14 +46,18 @@ func ReplicationControllers() kind.Declaration {
 			if old == nil {
 				warnings = rules.PodNameWarnings(r.Name)
 			}
-			if r.Spec.Template == nil || old != nil && r.Generation == old.Generation {
+			tmpl := r.Spec.Template
+			if old != nil {
+				if r.Generation == old.Generation {
+					return nil
+				}
+				// Of an update kube-apiserver judges the template that goes.
+				tmpl = old.Spec.Template
+			}
+			if tmpl == nil {
 				return warnings
 			}
-			var oldTemplate *corev1.PodTemplateSpec
-			if old != nil {
-				oldTemplate = old.Spec.Template
-			}
-			return append(warnings, podspec.TemplateWarnings(path, r.Spec.Template, oldTemplate)...)
+			return append(warnings, podspec.TemplateWarnings(path, tmpl, nil)...)
 		},
 		Generation: true,
 		Fields: map[string]func(*corev1.ReplicationController) string{

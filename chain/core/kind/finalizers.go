@@ -10,10 +10,14 @@ import (
 // validateFinalizers checks that finalizers without a domain are Kubernetes' own: most built-in kinds are stricter there than custom
 // resources.
 func (k *Kind[T]) validateFinalizers(obj metav1.Object) field.ErrorList {
-	var errs field.ErrorList
 	if k.AnyFinalizers {
 		return nil
 	}
+	return validateFinalizers(obj)
+}
+
+func validateFinalizers(obj metav1.Object) field.ErrorList {
+	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		switch {
 		case strings.Contains(name, "/"):

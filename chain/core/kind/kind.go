@@ -141,8 +141,6 @@ type Subresource[T Object] struct {
 	Warnings func(ctx context.Context, obj, old T) []string
 	// ResetFields are the fields that cannot be set through the subresource, for server-side apply's sake.
 	ResetFields []string
-	// SetFields are the only fields that can be set, where that is easier to say. A * is any item of a list.
-	SetFields []string
 	// UpdateOnly subresources have no GET and no PATCH, such as namespaces/finalize.
 	UpdateOnly bool
 }

@@ -157,12 +157,12 @@ func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) 
 	if errs := validateScale(scale); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), u.name, errs)
 	}
-	if scale.ResourceVersion != "" {
-		obj.SetResourceVersion(scale.ResourceVersion)
+	if scale.UID != "" && scale.UID != obj.GetUID() {
+		err := fmt.Errorf("the Scale is of the object with uid %s, this one has %s", scale.UID, obj.GetUID())
+		scaled := u.store.DefaultQualifiedResource
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: scaled.Group, Resource: scaled.Resource + "/scale"}, u.name, err)
 	}
-	if scale.UID != "" {
-		obj.SetUID(scale.UID)
-	}
+	obj.SetResourceVersion(scale.ResourceVersion)
 	u.scaleREST.scale.SetReplicas(obj, scale.Spec.Replicas)
 	entries, err := managed.ToParent(scale.ManagedFields)
 	if err != nil {
@@ -174,6 +174,7 @@ func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) 
 
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&scale.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs = append(errs, validateFinalizers(scale)...)
 	return append(errs, apivalidation.ValidateNonnegativeField(int64(scale.Spec.Replicas), field.NewPath("spec", "replicas"))...)
 }
 

@@ -209,21 +209,15 @@ func (k *Kind[T]) newSubresource(store *genericregistry.Store, sub Subresource[T
 	// What a request reserves (see Kind.Adjust) is decided by the main resource alone.
 	view.BeginCreate, view.BeginUpdate = nil, nil
 	view.UpdateStrategy = subresourceStrategy[T]{strategy: s, prepare: sub.Prepare, validate: sub.Validate, warnings: sub.Warnings}
-	update := updateREST{store: &view, settable: fieldpath.NewExcludeFilterSetMap(resetFields(sub.ResetFields, versions))}
-	if len(sub.SetFields) > 0 {
-		update.settable = setFields(sub.SetFields, versions)
-	}
+	view.ResetFieldsStrategy = resetFieldsStrategy(resetFields(sub.ResetFields, versions))
 	if sub.UpdateOnly {
-		return &update
+		return &updateREST{store: &view}
 	}
-	return &viewREST{update}
+	return &viewREST{updateREST{store: &view}}
 }
 
 // updateREST is a subresource that is a view of the whole object and can only be replaced.
-type updateREST struct {
-	store    *genericregistry.Store
-	settable map[fieldpath.APIVersion]fieldpath.Filter
-}
+type updateREST struct{ store *genericregistry.Store }
 
 func (r *updateREST) New() runtime.Object { return r.store.New() }
 
@@ -235,9 +229,8 @@ func (r *updateREST) Update(ctx context.Context, name string, info rest.UpdatedO
 	return r.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
 }
 
-// GetResetFieldsFilter implements rest.ResetFieldsFilterStrategy.
-func (r *updateREST) GetResetFieldsFilter() map[fieldpath.APIVersion]fieldpath.Filter {
-	return r.settable
+func (r *updateREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
 }
 
 func (r *updateREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {

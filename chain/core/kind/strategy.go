@@ -197,27 +197,6 @@ func restoreAllButStatus[T Object](obj, old T) {
 	}
 }
 
-// setFields is the filter that lets only the given fields through, see [Subresource].
-func setFields(paths []string, versions []string) map[fieldpath.APIVersion]fieldpath.Filter {
-	var matchers []*fieldpath.SetMatcher
-	for _, path := range paths {
-		var elements []any
-		for name := range strings.SplitSeq(path, ".") {
-			if name == "*" {
-				elements = append(elements, fieldpath.MatchAnyPathElement())
-				continue
-			}
-			elements = append(elements, name)
-		}
-		matchers = append(matchers, fieldpath.MakePrefixMatcherOrDie(elements...))
-	}
-	byVersion := make(map[fieldpath.APIVersion]fieldpath.Filter, len(versions))
-	for _, v := range versions {
-		byVersion[fieldpath.APIVersion(v)] = fieldpath.NewIncludeMatcherFilter(matchers...)
-	}
-	return byVersion
-}
-
 func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }

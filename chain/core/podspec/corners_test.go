@@ -90,7 +90,10 @@ func TestCorners(t *testing.T) {
 		},
 		"huge pages": {
 			with("", `"resources":{"limits":{"hugepages-2Mi":"3Mi","disk":"1"},"requests":{"cpu":"1"}}`),
-			[]string{"spec.resources.limits[disk] Invalid value", "spec.resources.limits[hugepages-2Mi] Invalid value"},
+			[]string{
+				"spec.resources.limits[disk] Invalid value", "spec.resources.limits[hugepages-2Mi] Invalid value",
+				"spec.resources.requests[hugepages-2Mi] Invalid value",
+			},
 		},
 		"devices": {
 			with(`"volumeDevices":[{"name":"v","devicePath":"/d"},{"name":"v","devicePath":"/d/../e"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),

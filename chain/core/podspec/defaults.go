@@ -40,13 +40,19 @@ func SetDefaults(spec *corev1.PodSpec) {
 // SetPodDefaults fills in what the client left out of a pod's spec, beyond what templates get: pods made from a template are pods in the end.
 func SetPodDefaults(spec *corev1.PodSpec) {
 	SetDefaults(spec)
-	orPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			requestLimits(&containers[i].Resources)
-			if spec.HostNetwork {
-				setHostPorts(containers[i].Ports)
-			}
+		}
+	}
+	setPodResources(spec)
+	orPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	if !spec.HostNetwork {
+		return
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			setHostPorts(containers[i].Ports)
 		}
 	}
 }

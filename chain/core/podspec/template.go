@@ -18,15 +18,20 @@ const (
 
 // ValidateTemplate checks a pod template at path: its labels, annotations and spec.
 func ValidateTemplate(tmpl *corev1.PodTemplateSpec, path *field.Path, opts Options) field.ErrorList {
-	errs := metav1validation.ValidateLabels(tmpl.Labels, path.Child("labels"))
-	errs = append(errs, apivalidation.ValidateAnnotations(tmpl.Annotations, path.Child("annotations"))...)
-	errs = append(errs, validateAnnotations(tmpl.Annotations, &tmpl.Spec, path.Child("annotations"), opts)...)
+	errs := ValidateTemplateMeta(tmpl, path, opts)
 	errs = append(errs, ValidateSpec(&tmpl.Spec, nil, path.Child("spec"), opts)...)
 	errs = append(errs, validateProfileAnnotations(tmpl.Annotations, &tmpl.Spec, path.Child("spec"))...)
 	if len(tmpl.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "only running pods get ephemeral containers"))
 	}
 	return errs
+}
+
+// ValidateTemplateMeta checks the labels and annotations of a pod template at path.
+func ValidateTemplateMeta(tmpl *corev1.PodTemplateSpec, path *field.Path, opts Options) field.ErrorList {
+	errs := metav1validation.ValidateLabels(tmpl.Labels, path.Child("labels"))
+	errs = append(errs, apivalidation.ValidateAnnotations(tmpl.Annotations, path.Child("annotations"))...)
+	return append(errs, validateAnnotations(tmpl.Annotations, &tmpl.Spec, path.Child("annotations"), opts)...)
 }
 
 // validateAnnotations checks the annotations that mean something for pods.
