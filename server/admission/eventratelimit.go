@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/client-go/util/flowcontrol"
@@ -42,12 +43,16 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 		return nil, errors.New("EventRateLimit has no configuration: name its file with --admission-control-config-file")
 	}
 	var file struct {
-		Limits []eventLimit `json:"limits"`
+		metav1.TypeMeta `json:",inline"`
+		Limits          []eventLimit `json:"limits"`
 	}
 	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("configuration of EventRateLimit: %w", err)
 	}
 	var errs []error
+	if file.APIVersion != "eventratelimit.admission.k8s.io/v1alpha1" || file.Kind != "Configuration" {
+		errs = append(errs, fmt.Errorf("it is a %q of %q, not a Configuration of eventratelimit.admission.k8s.io/v1alpha1", file.Kind, file.APIVersion))
+	}
 	if len(file.Limits) == 0 {
 		errs = append(errs, errors.New("limits: there must be one at least"))
 	}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":`
+
 func TestEventRateLimit(t *testing.T) {
 	t.Parallel()
 	event := func(namespace, component, object string) *corev1.Event {
@@ -33,7 +35,7 @@ func TestEventRateLimit(t *testing.T) {
 			fits[s] = true
 		}
 		for name, pair := range pairs {
-			p, err := configured("EventRateLimit", `{"limits":[{"type":"`+limit+`","qps":1,"burst":1}]}`, nil)
+			p, err := configured("EventRateLimit", eventLimits+`[{"type":"`+limit+`","qps":1,"burst":1}]}`, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,15 +57,16 @@ func TestEventRateLimit(t *testing.T) {
 func TestEventRateLimitConfiguration(t *testing.T) {
 	t.Parallel()
 	for config, ok := range map[string]bool{
-		``:              false,
-		`{`:             false,
-		`{"limits":[]}`: false,
-		`{"limits":[{"type":"Server","qps":1,"burst":1},{"type":"User","qps":1,"burst":1,"cacheSize":9}]}`: true,
-		`{"limits":[{"type":"Nope","qps":1,"burst":1}]}`:                                                   false,
-		`{"limits":[{"type":"Server","qps":0,"burst":1}]}`:                                                 false,
-		`{"limits":[{"type":"Server","qps":1}]}`:                                                           false,
-		`{"limits":[{"type":"Server","qps":1,"burst":1,"cacheSize":-1}]}`:                                  true,
-		`{"limits":[{"type":"User","qps":1,"burst":1,"cacheSize":-1}]}`:                                    false,
+		``:  false,
+		`{`: false,
+		`{"apiVersion":"v1","kind":"Configuration","limits":[{"type":"Server","qps":1,"burst":1}]}`: false,
+		eventLimits + `[]}`: false,
+		eventLimits + `[{"type":"Server","qps":1,"burst":1},{"type":"User","qps":1,"burst":1,"cacheSize":9}]}`: true,
+		eventLimits + `[{"type":"Nope","qps":1,"burst":1}]}`:                                                   false,
+		eventLimits + `[{"type":"Server","qps":0,"burst":1}]}`:                                                 false,
+		eventLimits + `[{"type":"Server","qps":1}]}`:                                                           false,
+		eventLimits + `[{"type":"Server","qps":1,"burst":1,"cacheSize":-1}]}`:                                  true,
+		eventLimits + `[{"type":"User","qps":1,"burst":1,"cacheSize":-1}]}`:                                    false,
 	} {
 		if _, err := configured("EventRateLimit", config, nil); (err == nil) != ok {
 			t.Errorf("%s: %v, should be taken: %t", config, err, ok)
