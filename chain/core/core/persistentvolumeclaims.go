@@ -124,16 +124,14 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	if !movedToField && annotated != now {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, "cannot be changed"))
 	}
+	is := c.Spec.DeepCopy()
 	if c.Status.Phase == corev1.ClaimBound {
-		if c.Spec.Resources.Requests != nil {
-			if want.Resources.Requests == nil {
-				want.Resources.Requests = corev1.ResourceList{}
-			}
-			want.Resources.Requests[corev1.ResourceStorage] = c.Spec.Resources.Requests[corev1.ResourceStorage]
+		if is.Resources.Requests != nil {
+			is.Resources.Requests[corev1.ResourceStorage] = old.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
-		want.VolumeAttributesClassName = c.Spec.VolumeAttributesClassName
+		is.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
 	}
-	if !equality.Semantic.DeepEqual(c.Spec, *want) {
+	if !equality.Semantic.DeepEqual(is, want) {
 		errs = append(errs, field.Forbidden(spec,
 			"a claim is what it was made as: only a bound claim's resources.requests and the volumeAttributesClassName can be changed"))
 	}

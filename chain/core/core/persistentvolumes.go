@@ -40,7 +40,9 @@ func PersistentVolumes() kind.Declaration {
 		PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
 			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: new(metav1.Now())}
 		},
-		Validate:       validatePersistentVolume,
+		Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
+			return validatePersistentVolume(v, nil)
+		},
 		ValidateUpdate: validatePersistentVolumeUpdate,
 		Warnings:       warnPersistentVolume,
 		Status: &kind.Status[*corev1.PersistentVolume]{
@@ -138,11 +140,13 @@ func requireVersion(obj metav1.Object) field.ErrorList {
 	return field.ErrorList{field.Required(field.NewPath("resourceVersion"), "say which version is to be changed")}
 }
 
-func validatePersistentVolume(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
-	return append(validatePersistentVolumeSpec(&v.Spec, v.Name, field.NewPath("spec")), validateMountOptions(v)...)
+// validatePersistentVolume checks v; old is nil for a new volume. A node affinity of impossible values that is stored stays possible.
+func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
+	impossible := old != nil && old.Spec.NodeAffinity != nil && rules.HasImpossibleNodeValue(old.Spec.NodeAffinity.Required)
+	return append(validatePersistentVolumeSpec(&v.Spec, v.Name, impossible, field.NewPath("spec")), validateMountOptions(v)...)
 }
 
-func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) field.ErrorList {
+func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, impossibleNodes bool, at *field.Path) field.ErrorList {
 	errs := rules.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))
 	capacity := at.Child("capacity")
 	if len(spec.Capacity) == 0 {
@@ -162,7 +166,7 @@ func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string
 		if a.Required == nil {
 			errs = append(errs, field.Required(required, "say which nodes reach the volume"))
 		} else {
-			errs = append(errs, rules.ValidateNodeSelector(a.Required, true, required)...)
+			errs = append(errs, rules.ValidateNodeSelector(a.Required, impossibleNodes, required)...)
 		}
 	}
 	errs = append(errs, validatePersistentVolumeSource(spec, name, at)...)
@@ -192,8 +196,8 @@ func validateVolumeAttributesClass(spec *corev1.PersistentVolumeSpec, at *field.
 	return errs
 }
 
-func validatePersistentVolumeUpdate(ctx context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
-	errs := validatePersistentVolume(ctx, v)
+func validatePersistentVolumeUpdate(_ context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
+	errs := validatePersistentVolume(v, old)
 
 	source := v.Spec.PersistentVolumeSource.DeepCopy()
 	if source.CSI != nil && old.Spec.CSI != nil && old.Spec.CSI.ControllerExpandSecretRef == nil {
@@ -213,27 +217,17 @@ func validatePersistentVolumeUpdate(ctx context.Context, v, old *corev1.Persiste
 	return errs
 }
 
-// sameVolumeAffinity lets a change replace topology labels of the old affinity by their successors.
+// sameVolumeAffinity lets a change replace topology labels of the old affinity by their successors, and other keys by none at all: there
+// kube-apiserver does not look closely.
 func sameVolumeAffinity(affinity, old *corev1.VolumeNodeAffinity) bool {
-	if equality.Semantic.DeepEqual(affinity, old) {
-		return true
-	}
-	if affinity == nil || affinity.Required == nil || old.Required == nil || len(affinity.Required.NodeSelectorTerms) != len(old.Required.NodeSelectorTerms) {
-		return false
-	}
-	old = old.DeepCopy()
-	for i, term := range affinity.Required.NodeSelectorTerms {
-		before := old.Required.NodeSelectorTerms[i].MatchExpressions
-		if len(term.MatchExpressions) != len(before) {
-			return false
+	same := equality.Semantic.Copy()
+	err := same.AddFunc(func(r, was corev1.NodeSelectorRequirement) bool {
+		if r.Key == topologySuccessors[was.Key] {
+			was.Key = r.Key
 		}
-		for j, r := range term.MatchExpressions {
-			if r.Key == topologySuccessors[before[j].Key] {
-				before[j].Key = r.Key
-			}
-		}
-	}
-	return equality.Semantic.DeepEqual(affinity, old)
+		return equality.Semantic.DeepEqual(r, was)
+	})
+	return err == nil && same.DeepEqual(affinity, old)
 }
 
 func validateName(name string, at *field.Path) field.ErrorList {

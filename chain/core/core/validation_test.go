@@ -55,6 +55,13 @@ func TestValidation(t *testing.T) {
 		return v
 	}
 	same := func(*corev1.PersistentVolume) {}
+	onNode := func(label, value string) *corev1.PersistentVolume {
+		return volume(func(v *corev1.PersistentVolume) {
+			zone := corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
+			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}}}}
+		})
+	}
 	claim := func(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -96,46 +103,46 @@ func TestValidation(t *testing.T) {
 		errs field.ErrorList
 		want []string
 	}{
-		"volume": {errs: validatePersistentVolume(ctx, volume(same))},
+		"volume": {errs: validatePersistentVolume(volume(same), nil)},
 		"local volume without node": {
-			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
 				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/a/../b"}}
-			})),
+			}), nil),
 			want: []string{"spec.local.path Invalid", "spec.nodeAffinity Required"},
 		},
 		"volume that takes no mount options": {
-			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
 				v.Annotations = map[string]string{mountOptionsAnnotation: "ro"}
-			})),
+			}), nil),
 			want: []string{"metadata.annotations.volume.beta.kubernetes.io/mount-options Forbidden"},
 		},
 		"volume that takes mount options": {
-			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
 				v.Annotations = map[string]string{mountOptionsAnnotation: "ro"}
 				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}
-			})),
+			}), nil),
 		},
 		"volume of old sources": {
-			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
 				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
 					GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}, CephFS: &corev1.CephFSPersistentVolumeSource{},
 				}
-			})),
+			}), nil),
 			want: []string{"spec.cephFS Forbidden", "spec.persistentDisk.pdName Required"},
 		},
 		"volume without driver": {
-			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "" })),
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "" }), nil),
 			want: []string{"spec.csi.driver Required"},
 		},
 		"volume without source": {
-			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI = nil })),
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) { v.Spec.CSI = nil }), nil),
 			want: []string{"spec Required"},
 		},
 		"recycled root": {
-			errs: validatePersistentVolume(ctx, volume(func(v *corev1.PersistentVolume) {
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
 				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/."}}
 				v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRecycle
-			})),
+			}), nil),
 			want: []string{"spec.persistentVolumeReclaimPolicy Forbidden"},
 		},
 		"volume gets an expansion secret": {
@@ -146,6 +153,24 @@ func TestValidation(t *testing.T) {
 		"volume moved": {
 			errs: validatePersistentVolumeUpdate(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.VolumeHandle = "other" }), volume(same)),
 			want: []string{"spec.persistentvolumesource Forbidden"},
+		},
+		"volume on an impossible node": {
+			errs: validatePersistentVolume(onNode("zone", "not a value"), nil),
+			want: []string{"spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].values[0] Invalid"},
+		},
+		"volume that is on an impossible node": {errs: validatePersistentVolumeUpdate(ctx, onNode("zone", "not a value"), onNode("zone", "not a value"))},
+		"volume's zone gets its new label": {
+			errs: validatePersistentVolumeUpdate(ctx, onNode(corev1.LabelTopologyZone, "a"), onNode(corev1.LabelFailureDomainBetaZone, "a")),
+		},
+		"volume's zone changes": {
+			errs: validatePersistentVolumeUpdate(ctx, onNode("zone", "b"), onNode("zone", "a")),
+			want: []string{"nodeAffinity Invalid"},
+		},
+		"bound claim without a size": {
+			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) {
+				c.Status.Phase, c.Spec.Resources.Requests = corev1.ClaimBound, corev1.ResourceList{}
+			}), bound("2Gi")),
+			want: []string{"spec.resources.requests.storage Forbidden", "spec.resources[storage] Required"},
 		},
 		"claim grows":               {errs: validateClaimUpdate(ctx, bound("3Gi"), bound("2Gi"))},
 		"claim's attributes change": {errs: validateClaimUpdate(ctx, attributes(bound("2Gi"), "b"), attributes(bound("2Gi"), "a"))},

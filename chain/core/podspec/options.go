@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/rules"
@@ -136,20 +135,7 @@ func hasInvalidNodeAffinityValue(spec *corev1.PodSpec) bool {
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
 		return false
 	}
-	required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil {
-		return false
-	}
-	for _, term := range required.NodeSelectorTerms {
-		for _, requirement := range term.MatchExpressions {
-			for _, value := range requirement.Values {
-				if len(validation.IsValidLabelValue(value)) > 0 {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return rules.HasImpossibleNodeValue(spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 }
 
 func hasHostSysctls(spec *corev1.PodSpec) bool {

@@ -82,16 +82,18 @@ func validateStep(r *resourcev1.CapacityRequestPolicyRange, standard, capacity r
 	second := r.Min.DeepCopy()
 	second.Add(*r.Step)
 	errs := noMore(second, capacity, step, "the capacity")
+	countable := true
 	for _, a := range []struct {
 		name string
 		q    *resource.Quantity
 	}{{"default", &standard}, {"min", r.Min}, {"max", r.Max}, {"step", r.Step}} {
 		if a.q != nil && (a.q.Sign() < 0 || a.q.CmpInt64(math.MaxInt64) > 0) {
-			return append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be from 0 to 2^63-1"))
+			errs = append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be from 0 to 2^63-1"))
+			countable = false
 		}
 	}
 	for _, q := range []*resource.Quantity{&standard, r.Max} {
-		if q != nil && (q.Value()-r.Min.Value())%r.Step.Value() != 0 {
+		if countable && q != nil && (q.Value()-r.Min.Value())%r.Step.Value() != 0 {
 			errs = append(errs, field.Invalid(step, q.String(), fmt.Sprintf("must be a number of steps of %s above %s", r.Step, r.Min)))
 		}
 	}

@@ -26,6 +26,23 @@ func ValidateNodeSelector(s *corev1.NodeSelector, allowInvalidValues bool, path 
 	return errs
 }
 
+// HasImpossibleNodeValue says whether the selector, which may be nil, wants a label to have a value that no label can have.
+func HasImpossibleNodeValue(s *corev1.NodeSelector) bool {
+	if s == nil {
+		return false
+	}
+	for _, term := range s.NodeSelectorTerms {
+		for _, requirement := range term.MatchExpressions {
+			for _, value := range requirement.Values {
+				if len(validation.IsValidLabelValue(value)) > 0 {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 // ValidateNodeSelectorTerm checks one term of a node selector.
 func ValidateNodeSelectorTerm(term *corev1.NodeSelectorTerm, allowInvalidValues bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
