@@ -29,6 +29,7 @@ func MutatingAdmissionPolicies(params ParamAccess) kind.Declaration {
 		Singular:      "mutatingadmissionpolicy",
 		Categories:    categories(),
 		Name:          validateName,
+		NameOnUpdate:  true,
 		ClusterScoped: true,
 		Default: func(p T) {
 			setDefault(&p.Spec.FailurePolicy, admissionv1.Fail)

@@ -31,6 +31,7 @@ func MutatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 		},
 		Categories:    categories(),
 		Name:          validateName,
+		NameOnUpdate:  true,
 		ClusterScoped: true,
 		Default:       func(b T) { defaultMatchResources(b.Spec.MatchResources) },
 		Validate:      func(ctx context.Context, b T) field.ErrorList { return validate(ctx, b, nil, false) },

@@ -17,6 +17,7 @@ func MutatingWebhookConfigurations() kind.Declaration {
 		Plural:        "mutatingwebhookconfigurations",
 		Categories:    categories(),
 		Name:          validateName,
+		NameOnUpdate:  true,
 		ClusterScoped: true,
 		Default: func(c T) {
 			for i := range c.Webhooks {

@@ -36,6 +36,7 @@ func ValidatingAdmissionPolicies(params ParamAccess) kind.Declaration {
 		Singular:      "validatingadmissionpolicy",
 		Categories:    categories(),
 		Name:          validateName,
+		NameOnUpdate:  true,
 		ClusterScoped: true,
 		Default: func(p T) {
 			setDefault(&p.Spec.FailurePolicy, admissionv1.Fail)

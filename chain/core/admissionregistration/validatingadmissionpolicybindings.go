@@ -23,6 +23,7 @@ func ValidatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 		Plural:        "validatingadmissionpolicybindings",
 		Categories:    categories(),
 		Name:          validateName,
+		NameOnUpdate:  true,
 		ClusterScoped: true,
 		Default:       func(b T) { defaultMatchResources(b.Spec.MatchResources) },
 		Validate: func(ctx context.Context, b T) field.ErrorList {

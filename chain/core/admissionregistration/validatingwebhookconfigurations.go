@@ -17,6 +17,7 @@ func ValidatingWebhookConfigurations() kind.Declaration {
 		Plural:        "validatingwebhookconfigurations",
 		Categories:    categories(),
 		Name:          validateName,
+		NameOnUpdate:  true,
 		ClusterScoped: true,
 		Default: func(c T) {
 			for i := range c.Webhooks {

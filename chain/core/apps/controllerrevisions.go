@@ -18,7 +18,8 @@ import (
 // ControllerRevisions declares controllerrevisions: what stateful sets and daemon sets once were.
 func ControllerRevisions() kind.Declaration {
 	return &kind.Kind[*appsv1.ControllerRevision]{
-		Plural: "controllerrevisions",
+		Plural:       "controllerrevisions",
+		NameOnUpdate: true,
 		Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
 			return append(validateData(r.Data), validateRevision(r)...)
 		},

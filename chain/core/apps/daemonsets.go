@@ -2,7 +2,6 @@ package apps
 
 import (
 	"context"
-	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,10 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 	"github.com/kinproc/kinproc/chain/core/podspec"
@@ -28,6 +25,9 @@ func DaemonSets() kind.Declaration {
 		ShortNames: []string{"ds"},
 		Categories: []string{"all"},
 		Default:    defaultDaemonSet,
+		Refuse: func(ctx context.Context, d *appsv1.DaemonSet) error {
+			return refuseNoNumber(ctx, d, appsv1.DeprecatedTemplateGeneration)
+		},
 		PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
 			podspec.DropDisabledFields(&d.Spec.Template, nil)
 			setTemplateGeneration(d, max(templateGeneration(d), 1))
@@ -57,6 +57,7 @@ func DaemonSets() kind.Declaration {
 		},
 		Generation: true,
 		Table: kind.Table[*appsv1.DaemonSet]{
+			HiddenAnnotations: []string{appsv1.DeprecatedTemplateGeneration},
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
 				{Name: "Desired", Type: "integer", Description: "Nodes that should run the pod."},
@@ -78,43 +79,11 @@ func DaemonSets() kind.Declaration {
 			Prepare:  func(_ context.Context, d, old *appsv1.DaemonSet) { setTemplateGeneration(d, templateGeneration(old)) },
 			Validate: validateDaemonSetStatus,
 		},
-		Wrap: func(s *kind.Storage) rest.Storage { return daemonSetStorage{s} },
 	}
-}
-
-// daemonSetStorage keeps the annotation out of tables, whose rows have the metadata of kube-apiserver's internal version.
-type daemonSetStorage struct{ *kind.Storage }
-
-func (s daemonSetStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	if o, ok := options.(*metav1.TableOptions); ok && o.IncludeObject == metav1.IncludeObject {
-		return s.Storage.ConvertToTable(ctx, obj, options)
-	}
-	switch in := obj.(type) {
-	case *appsv1.DaemonSet:
-		obj = withoutTemplateGeneration(in)
-	case *appsv1.DaemonSetList:
-		list := *in
-		list.Items = make([]appsv1.DaemonSet, len(in.Items))
-		for i := range in.Items {
-			list.Items[i] = *withoutTemplateGeneration(&in.Items[i])
-		}
-		obj = &list
-	}
-	return s.Storage.ConvertToTable(ctx, obj, options)
-}
-
-func withoutTemplateGeneration(d *appsv1.DaemonSet) *appsv1.DaemonSet {
-	without := *d
-	without.Annotations = maps.Clone(d.Annotations)
-	delete(without.Annotations, appsv1.DeprecatedTemplateGeneration)
-	return &without
 }
 
 func templateGeneration(d *appsv1.DaemonSet) int64 {
-	n, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64) // 0 in objects from before it was judged
 	return n
 }
 

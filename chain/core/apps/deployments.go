@@ -3,6 +3,7 @@ package apps
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,13 +17,16 @@ import (
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
-// Deployments declares deployments.
+// Deployments declares deployments. The annotation deprecated.deployment.rollback.to was a field of older versions, and is judged like one.
 func Deployments() kind.Declaration {
 	return &kind.Kind[*appsv1.Deployment]{
 		Plural:     "deployments",
 		ShortNames: []string{"deploy"},
 		Categories: []string{"all"},
 		Default:    defaultDeployment,
+		Refuse: func(ctx context.Context, d *appsv1.Deployment) error {
+			return refuseNoNumber(ctx, d, appsv1.DeprecatedRollbackTo)
+		},
 		PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
 			podspec.DropDisabledFields(&d.Spec.Template, nil)
 		},
@@ -30,10 +34,11 @@ func Deployments() kind.Declaration {
 			podspec.DropDisabledFields(&d.Spec.Template, &old.Spec.Template)
 		},
 		Validate: func(_ context.Context, d *appsv1.Deployment) field.ErrorList {
-			return validateDeploymentSpec(&d.Spec, nil)
+			return append(validateDeploymentSpec(&d.Spec, nil), validateRollback(d)...)
 		},
 		ValidateUpdate: func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-			return append(validateDeploymentSpec(&d.Spec, &old.Spec.Template), validateSelectorUnchanged(d.Spec.Selector, old.Spec.Selector)...)
+			errs := append(validateDeploymentSpec(&d.Spec, &old.Spec.Template), validateRollback(d)...)
+			return append(errs, validateSelectorUnchanged(d.Spec.Selector, old.Spec.Selector)...)
 		},
 		Warnings: deploymentWarnings,
 		// The deployment controller copies annotations to replica sets, so they count.
@@ -41,6 +46,7 @@ func Deployments() kind.Declaration {
 			return equality.Semantic.DeepEqual(d.Spec, old.Spec) && equality.Semantic.DeepEqual(d.Annotations, old.Annotations)
 		},
 		Table: kind.Table[*appsv1.Deployment]{
+			HiddenAnnotations: []string{appsv1.DeprecatedRollbackTo},
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
 				{Name: "Ready", Description: "Ready pods, of those wanted."},
@@ -70,6 +76,13 @@ func Deployments() kind.Declaration {
 }
 
 func defaultDeployment(d *appsv1.Deployment) {
+	if to, ok := d.Annotations[appsv1.DeprecatedRollbackTo]; ok {
+		if n, err := strconv.ParseInt(to, 10, 64); err == nil {
+			d.Annotations[appsv1.DeprecatedRollbackTo] = strconv.FormatInt(n, 10)
+		} else if to == "" {
+			delete(d.Annotations, appsv1.DeprecatedRollbackTo)
+		}
+	}
 	podspec.SetDefaults(&d.Spec.Template.Spec)
 	defaultTo(&d.Spec.Replicas, 1)
 	defaultTo(&d.Spec.RevisionHistoryLimit, 10)
@@ -103,6 +116,11 @@ func validateDeploymentSpec(spec *appsv1.DeploymentSpec, oldTemplate *corev1.Pod
 		errs = append(errs, field.Invalid(specPath.Child("progressDeadlineSeconds"), *deadline, "must be more than minReadySeconds"))
 	}
 	return errs
+}
+
+func validateRollback(d *appsv1.Deployment) field.ErrorList {
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64) // refused unless it is a number
+	return apivalidation.ValidateNonnegativeField(n, specPath.Child("rollback", "version"))
 }
 
 func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {

@@ -1,6 +1,10 @@
 package apps
 
 import (
+	"context"
+	"fmt"
+	"strconv"
+
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,4 +98,16 @@ func defaultTo[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value
 	}
+}
+
+// refuseNoNumber refuses an object whose annotation name, a number in older versions, is none.
+func refuseNoNumber(ctx context.Context, obj metav1.Object, name string) error {
+	value, ok := obj.GetAnnotations()[name]
+	if !ok {
+		return nil
+	}
+	if _, err := strconv.ParseInt(value, 10, 64); err != nil {
+		return kind.Malformed(ctx, fmt.Errorf("annotation %s must be an integer: %w", name, err))
+	}
+	return nil
 }

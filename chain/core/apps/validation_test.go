@@ -6,9 +6,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 )
@@ -74,6 +76,8 @@ func TestDeployments(t *testing.T) {
 		"negative surge": {func(d *appsv1.Deployment) {
 			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(-1))}
 		}, []string{"spec.strategy.rollingUpdate.maxSurge FieldValueInvalid"}},
+		"negative rollback": {func(d *appsv1.Deployment) { d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: "-3"} },
+			[]string{"spec.rollback.version FieldValueInvalid"}},
 		"negative minReadySeconds": {func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = -1 }, []string{"spec.minReadySeconds FieldValueInvalid"}},
 	} {
 		expect(t, name, k.Validate(t.Context(), changed(k, deployment(), c.change)), c.want...)
@@ -94,6 +98,30 @@ func TestDeployments(t *testing.T) {
 	}
 	expect(t, "status", k.Status.Validate(t.Context(), status, old),
 		"status.readyReplicas FieldValueInvalid", "status.collisionCount FieldValueInvalid")
+}
+
+func TestAnnotationsThatWereFields(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"": "", "07": "7", "+5": "5", "x": "x"} {
+		d := deployment()
+		d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: value}
+		if defaultDeployment(d); d.Annotations[appsv1.DeprecatedRollbackTo] != want {
+			t.Errorf("rollback to %q is kept as %v, want %q", value, d.Annotations, want)
+		}
+	}
+	k := DaemonSets().(*kind.Kind[*appsv1.DaemonSet])
+	d := daemonSet()
+	if err := k.Refuse(t.Context(), d); err != nil {
+		t.Error(err)
+	}
+	d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "one"}
+	if err := k.Refuse(t.Context(), d); !apierrors.IsBadRequest(err) {
+		t.Errorf("template generation one: %v, want a bad request", err)
+	}
+	patch := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{Verb: "patch"})
+	if err := k.Refuse(patch, d); !apierrors.IsInvalid(err) {
+		t.Errorf("a patch to template generation one: %v, want an invalid patch", err)
+	}
 }
 
 func TestStatefulSets(t *testing.T) {

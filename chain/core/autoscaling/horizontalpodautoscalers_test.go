@@ -114,3 +114,22 @@ func TestV1KeepsEverything(t *testing.T) {
 		t.Errorf("targets %q do not say how many there are", cell)
 	}
 }
+
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	pods := autoscalingv2.MetricSpec{Type: autoscalingv2.PodsMetricSourceType, Pods: &autoscalingv2.PodsMetricSource{
+		Target: autoscalingv2.MetricTarget{AverageValue: quantity("10")},
+	}}
+	external := autoscalingv2.MetricSpec{Type: autoscalingv2.ExternalMetricSourceType, External: &autoscalingv2.ExternalMetricSource{
+		Target: autoscalingv2.MetricTarget{AverageValue: quantity("3")},
+	}}
+	specs := []autoscalingv2.MetricSpec{pods, external}
+	for want, statuses := range map[string][]autoscalingv2.MetricStatus{
+		"<unknown>/10, <unknown>/3 (avg)": nil,
+		"<nil>/10, <unknown>/3 (avg)":     {{Pods: &autoscalingv2.PodsMetricStatus{}}, {External: &autoscalingv2.ExternalMetricStatus{}}},
+	} {
+		if got := targetsCell(specs, statuses); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	"k8s.io/apimachinery/pkg/api/resource"
+	corev1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -34,61 +34,68 @@ func targetsCell(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Metr
 	return cell
 }
 
+// targetCell leaves it to Quantity to print a quantity that a status came without: as "<nil>", like kube-apiserver.
 func targetCell(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
-	var current autoscalingv2.MetricValueStatus
 	switch {
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
-		if status.External != nil {
-			current = status.External.Current
+		if status.External == nil {
+			return valueCell(spec.External.Target, nil)
 		}
-		return valueCell(spec.External.Target, current)
+		return valueCell(spec.External.Target, &status.External.Current)
 	case spec.Type == autoscalingv2.PodsMetricSourceType && spec.Pods != nil:
+		current := unknown
 		if status.Pods != nil {
-			current = status.Pods.Current
+			current = status.Pods.Current.AverageValue.String()
 		}
-		return quantityCell(current.AverageValue) + "/" + quantityCell(spec.Pods.Target.AverageValue)
+		return current + "/" + spec.Pods.Target.AverageValue.String()
 	case spec.Type == autoscalingv2.ObjectMetricSourceType && spec.Object != nil:
-		if status.Object != nil {
-			current = status.Object.Current
+		if status.Object == nil {
+			return valueCell(spec.Object.Target, nil)
 		}
-		return valueCell(spec.Object.Target, current)
+		return valueCell(spec.Object.Target, &status.Object.Current)
 	case spec.Type == autoscalingv2.ResourceMetricSourceType && spec.Resource != nil:
-		if status.Resource != nil {
-			current = status.Resource.Current
+		if status.Resource == nil {
+			return resourceCell(spec.Resource.Name, spec.Resource.Target, nil)
 		}
-		return string(spec.Resource.Name) + ": " + resourceCell(spec.Resource.Target, current)
+		return resourceCell(spec.Resource.Name, spec.Resource.Target, &status.Resource.Current)
 	case spec.Type == autoscalingv2.ContainerResourceMetricSourceType && spec.ContainerResource != nil:
-		if status.ContainerResource != nil {
-			current = status.ContainerResource.Current
+		if status.ContainerResource == nil {
+			return resourceCell(spec.ContainerResource.Name, spec.ContainerResource.Target, nil)
 		}
-		return string(spec.ContainerResource.Name) + ": " + resourceCell(spec.ContainerResource.Target, current)
+		return resourceCell(spec.ContainerResource.Name, spec.ContainerResource.Target, &status.ContainerResource.Current)
 	}
 	return "<unknown type>"
 }
 
-func valueCell(target autoscalingv2.MetricTarget, current autoscalingv2.MetricValueStatus) string {
+// valueCell is the cell of a metric without a status if current is nil.
+func valueCell(target autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+	now := unknown
 	if target.AverageValue != nil {
-		return quantityCell(current.AverageValue) + "/" + quantityCell(target.AverageValue) + " (avg)"
-	}
-	return quantityCell(current.Value) + "/" + quantityCell(target.Value)
-}
-
-func resourceCell(target autoscalingv2.MetricTarget, current autoscalingv2.MetricValueStatus) string {
-	if target.AverageValue != nil {
-		return quantityCell(current.AverageValue) + "/" + quantityCell(target.AverageValue)
-	}
-	percent := func(n *int32, none string) string {
-		if n == nil {
-			return none
+		if current != nil && current.AverageValue != nil {
+			now = current.AverageValue.String()
 		}
-		return fmt.Sprintf("%d%%", *n)
+		return now + "/" + target.AverageValue.String() + " (avg)"
 	}
-	return percent(current.AverageUtilization, unknown) + "/" + percent(target.AverageUtilization, "<auto>")
+	if current != nil {
+		now = current.Value.String()
+	}
+	return now + "/" + target.Value.String()
 }
 
-func quantityCell(q *resource.Quantity) string {
-	if q == nil {
-		return unknown
+func resourceCell(name corev1.ResourceName, target autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+	now, want := unknown, "<auto>"
+	if target.AverageValue != nil {
+		want = target.AverageValue.String()
+		if current != nil {
+			now = current.AverageValue.String()
+		}
+	} else {
+		if target.AverageUtilization != nil {
+			want = fmt.Sprintf("%d%%", *target.AverageUtilization)
+		}
+		if current != nil && current.AverageUtilization != nil {
+			now = fmt.Sprintf("%d%%", *current.AverageUtilization)
+		}
 	}
-	return q.String()
+	return string(name) + ": " + now + "/" + want
 }

@@ -87,7 +87,7 @@ func CronJobs() kind.Declaration {
 			},
 			Row: cronJobRow,
 		},
-		Status: &kind.Status[*batchv1.CronJob]{},
+		Status: &kind.Status[*batchv1.CronJob]{AnyFinalizers: true},
 	}
 }
 

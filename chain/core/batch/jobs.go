@@ -42,6 +42,7 @@ func Jobs() kind.Declaration {
 			}
 			podspec.DropDisabledFields(&j.Spec.Template, &old.Spec.Template)
 		},
+		NameOnUpdate: true,
 		Validate: func(_ context.Context, j *batchv1.Job) field.ErrorList {
 			return validateJob(j, nil)
 		},

@@ -56,17 +56,28 @@ func ClusterTrustBundles() kind.Declaration {
 // validateSigner checks the signer and the name, which begins with it.
 func validateSigner(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
 	var errs field.ErrorList
-	at, name := field.NewPath("metadata", "name"), b.Name
 	if signer := b.Spec.SignerName; signer != "" {
 		errs = append(errs, rules.ValidateSignerName(signer, field.NewPath("spec", "signerName"))...)
-		prefix := strings.ReplaceAll(signer, "/", ":") + ":"
-		if !strings.HasPrefix(name, prefix) {
-			errs = append(errs, field.Invalid(at, name, "must begin with "+prefix+", after the signer"))
-		}
-		name = strings.TrimPrefix(name, prefix)
 	}
-	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
-		errs = append(errs, field.Invalid(at, b.Name, msg))
+	metadata := field.NewPath("metadata")
+	if b.GenerateName != "" {
+		errs = append(errs, validateBundleName(b.GenerateName, true, b.Spec.SignerName, metadata.Child("generateName"))...)
+	}
+	return append(errs, validateBundleName(b.Name, false, b.Spec.SignerName, metadata.Child("name"))...)
+}
+
+func validateBundleName(name string, prefix bool, signer string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	rest := name
+	if signer != "" {
+		start := strings.ReplaceAll(signer, "/", ":") + ":"
+		if !strings.HasPrefix(name, start) {
+			errs = append(errs, field.Invalid(at, name, "must begin with "+start+", after the signer"))
+		}
+		rest = strings.TrimPrefix(name, start)
+	}
+	for _, msg := range apivalidation.NameIsDNSSubdomain(rest, prefix) {
+		errs = append(errs, field.Invalid(at, name, msg))
 	}
 	return errs
 }

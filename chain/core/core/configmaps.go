@@ -23,6 +23,7 @@ func ConfigMaps() kind.Declaration {
 				c.Data = map[string]string{}
 			}
 		},
+		NameOnUpdate:   true,
 		Validate:       validateConfigMap,
 		ValidateUpdate: validateConfigMapUpdate,
 		Table: kind.Table[*corev1.ConfigMap]{

@@ -32,6 +32,7 @@ func Endpoints() kind.Declaration {
 				}
 			}
 		},
+		NameOnUpdate:   true,
 		Validate:       func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
 		ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, old) },
 		Warnings: func(_ context.Context, e, _ *corev1.Endpoints) []string {

@@ -37,6 +37,7 @@ func Events() kind.Declaration {
 		Versions:        []kind.Version{eventsOfOwnGroup()},
 		CreateOnUpdate:  true,
 		Name:            path.ValidatePathSegmentName,
+		AnyFinalizers:   true,
 		Validate:        validateEvent,
 		ValidateUpdate:  validateEventUpdate,
 		Fields:          eventFields(),
@@ -127,9 +128,8 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 	if !isStrict(ctx) {
 		return errs
 	}
-	for _, msg := range apivalidation.NameIsDNSSubdomain(e.Name, false) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), e.Name, msg))
-	}
+	errs = append(errs, apivalidation.ValidateObjectMeta(&e.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	errs = append(errs, kind.ValidateFinalizers(e)...)
 	errs = append(errs, validateEventSeries(e)...)
 	if e.EventTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("eventTime"), "say when it happened"))
@@ -155,6 +155,7 @@ func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorL
 	if !isStrict(ctx) {
 		return errs
 	}
+	errs = append(errs, kind.ValidateFinalizers(e)...)
 	if !equality.Semantic.DeepEqual(e.Series, old.Series) {
 		errs = append(errs, validateEventSeries(e)...)
 	}

@@ -38,7 +38,8 @@ func LimitRanges() kind.Declaration {
 				l.Name = string(uuid.NewUUID())
 			}
 		},
-		Validate: validateLimitRange,
+		NameOnUpdate: true,
+		Validate:     validateLimitRange,
 	}
 }
 

@@ -24,6 +24,7 @@ func Namespaces() kind.Declaration {
 		ShortNames:    []string{"ns"},
 		ClusterScoped: true,
 		Name:          apivalidation.ValidateNamespaceName,
+		NameOnUpdate:  true,
 		Default: func(n *corev1.Namespace) {
 			if n.Name != "" { // with generateName, Canonicalize knows the name
 				labelWithName(n)

@@ -31,6 +31,7 @@ func Nodes() kind.Declaration {
 		Default:       defaultNode,
 		PrepareCreate: func(_ context.Context, n *corev1.Node) { dropUnsupported(n, &corev1.Node{}) },
 		PrepareUpdate: func(_ context.Context, n, old *corev1.Node) { dropUnsupported(n, old) },
+		NameOnUpdate:  true,
 		Validate:      validateNode,
 		ValidateUpdate: func(ctx context.Context, n, old *corev1.Node) field.ErrorList {
 			return append(validateNode(ctx, n), validateNodeUpdate(ctx, n, old)...)

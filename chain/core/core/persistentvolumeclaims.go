@@ -39,6 +39,7 @@ func PersistentVolumeClaims() kind.Declaration {
 			rules.PrepareClaimSpec(&c.Spec, &old.Spec)
 			rules.MirrorDataSource(&old.Spec)
 		},
+		NameOnUpdate: true,
 		Validate: func(_ context.Context, c *corev1.PersistentVolumeClaim) field.ErrorList {
 			return rules.ValidateClaimSpec(&c.Spec, field.NewPath("spec"), rules.ClaimOptions{})
 		},

@@ -43,6 +43,7 @@ func PersistentVolumes() kind.Declaration {
 		Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
 			return validatePersistentVolume(v, nil)
 		},
+		NameOnUpdate:   true,
 		ValidateUpdate: validatePersistentVolumeUpdate,
 		Warnings:       warnPersistentVolume,
 		Status: &kind.Status[*corev1.PersistentVolume]{

@@ -33,6 +33,7 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 		Default:        defaultPod,
 		PrepareCreate:  preparePod,
 		PrepareUpdate:  preparePodUpdate,
+		NameOnUpdate:   true,
 		Validate:       validatePod,
 		ValidateUpdate: validatePodUpdate,
 		Warnings:       podWarnings,

@@ -20,6 +20,7 @@ func ReplicationControllers() kind.Declaration {
 	path := field.NewPath("spec", "template")
 	return &kind.Kind[*corev1.ReplicationController]{
 		Plural:     "replicationcontrollers",
+		Name:       kind.GeneratedName,
 		ShortNames: []string{"rc"},
 		Categories: []string{"all"},
 		// Where kube-apiserver keeps them since before they had a group and a name like others.

@@ -20,6 +20,7 @@ func Secrets() kind.Declaration {
 	return &kind.Kind[*corev1.Secret]{
 		Plural:         "secrets",
 		Default:        defaultSecret,
+		NameOnUpdate:   true,
 		Validate:       validateSecret,
 		ValidateUpdate: validateSecretUpdate,
 		Warnings:       warnSecret,

@@ -17,6 +17,7 @@ const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) kind.Declaration {
 	return &kind.Kind[*corev1.ServiceAccount]{
 		Plural:        "serviceaccounts",
+		NameOnUpdate:  true,
 		ShortNames:    []string{"sa"},
 		ReturnDeleted: true,
 		PrepareCreate: func(_ context.Context, a *corev1.ServiceAccount) { keepSecretNames(a) },

@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -186,6 +187,13 @@ func validateTokenRequest(req *authenticationv1.TokenRequest) field.ErrorList {
 
 // bind looks up the object that ref names.
 func (r *tokenREST) bind(ctx context.Context, t *Token, ref *authenticationv1.BoundObjectReference) error {
+	// Said here, not by the client that looks the object up: the request is bad, not the server.
+	if ref.Name == "" {
+		return apierrors.NewBadRequest("spec.boundObjectRef needs a name")
+	}
+	if msgs := path.IsValidPathSegmentName(ref.Name); len(msgs) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("spec.boundObjectRef.name: %q %s", ref.Name, msgs[0]))
+	}
 	var err error
 	var uid types.UID
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)

@@ -46,6 +46,7 @@ func EndpointSlices() kind.Declaration {
 			}
 			dropTopology(s, old)
 		},
+		NameOnUpdate: true,
 		Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
 			return validateEndpointSlice(s, nil)
 		},

@@ -42,9 +42,10 @@ func FlowSchemas() kind.Declaration {
 				f.Spec.MatchingPrecedence = defaultPrecedence
 			}
 		},
-		Validate:   validateFlowSchema,
-		Generation: true,
-		Wrap:       func(s *kind.Storage) rest.Storage { return schemaStorage{s} },
+		NameOnUpdate: true,
+		Validate:     validateFlowSchema,
+		Generation:   true,
+		Wrap:         func(s *kind.Storage) rest.Storage { return schemaStorage{s} },
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, f, old T) { restoreMetadata(&f.ObjectMeta, old.ObjectMeta) },
 			ResetFields: []string{"metadata", "spec"},

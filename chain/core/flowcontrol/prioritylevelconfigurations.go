@@ -30,6 +30,7 @@ func PriorityLevelConfigurations() kind.Declaration {
 		Plural:        "prioritylevelconfigurations",
 		ClusterScoped: true,
 		Default:       func(p T) { defaultPriorityLevel(&p.Spec) },
+		NameOnUpdate:  true,
 		Validate:      validatePriorityLevel,
 		Generation:    true,
 		Status: &kind.Status[T]{

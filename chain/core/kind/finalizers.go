@@ -7,16 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateFinalizers checks that finalizers without a domain are Kubernetes' own: most built-in kinds are stricter there than custom
-// resources.
+// validateFinalizers is stricter for most built-in kinds than for custom resources.
 func (k *Kind[T]) validateFinalizers(obj metav1.Object) field.ErrorList {
 	if k.AnyFinalizers {
 		return nil
 	}
-	return validateFinalizers(obj)
+	return ValidateFinalizers(obj)
 }
 
-func validateFinalizers(obj metav1.Object) field.ErrorList {
+// ValidateFinalizers checks that finalizers without a domain are Kubernetes' own, where it depends on the request whether they must be
+// (see [Kind.AnyFinalizers]).
+func ValidateFinalizers(obj metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
 		switch {

@@ -50,8 +50,12 @@ type Kind[T Object] struct {
 
 	// Name validates metadata.name; nil stands for a DNS-1123 subdomain. With prefix, name is a generateName.
 	Name func(name string, prefix bool) []string
+	// NameOnUpdate has Name judge the generateName of updates too, which else may become what no new object could have.
+	NameOnUpdate bool
 	// AnyFinalizers lets finalizers without a domain be others than Kubernetes' own, as custom resources may have them.
 	AnyFinalizers bool
+	// Refuse judges an object as it is sent, before all else and whatever the subresource. Its error is the answer; see [Malformed].
+	Refuse func(ctx context.Context, obj T) error
 	// Validate checks a new object but for its metadata, which the engine checks.
 	Validate func(ctx context.Context, obj T) field.ErrorList
 	// ValidateUpdate checks a changed object but for its metadata. It is the whole check: unset, Validate judges the new object as if it
@@ -113,6 +117,8 @@ type Status[T Object] struct {
 	Warnings func(ctx context.Context, obj, old T) []string
 	// ResetFields are the fields that cannot be set through status; it defaults to "spec".
 	ResetFields []string
+	// NameOnUpdate and AnyFinalizers are those of Kind for updates of the status.
+	NameOnUpdate, AnyFinalizers bool
 }
 
 // Scale declares a scale subresource, served as autoscaling/v1 Scale.
@@ -143,6 +149,10 @@ type Subresource[T Object] struct {
 	ResetFields []string
 	// UpdateOnly subresources have no GET and no PATCH, such as namespaces/finalize.
 	UpdateOnly bool
+
+	nameOnUpdate, anyFinalizers bool
+	// tables are answered by the status alone.
+	tables bool
 }
 
 // Table declares what kubectl get prints.
@@ -150,6 +160,8 @@ type Table[T Object] struct {
 	Columns []Column
 	// Row has a cell for each column: a string, an integer, a bool or nil.
 	Row func(obj T) []any
+	// HiddenAnnotations are left out of the metadata that the rows come with: kube-apiserver has fields for them in its internal version.
+	HiddenAnnotations []string
 	// Conditions are those of the row, such as Completed. Few kinds have any.
 	Conditions func(obj T) []metav1.TableRowCondition
 }

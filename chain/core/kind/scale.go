@@ -174,7 +174,7 @@ func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) 
 
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&scale.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
-	errs = append(errs, validateFinalizers(scale)...)
+	errs = append(errs, ValidateFinalizers(scale)...)
 	return append(errs, apivalidation.ValidateNonnegativeField(int64(scale.Spec.Replicas), field.NewPath("spec", "replicas"))...)
 }
 

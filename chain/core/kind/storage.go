@@ -159,6 +159,9 @@ func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []s
 			return k.Fields[k.IndexedField](obj.(T))
 		}}
 	}
+	if k.Refuse != nil {
+		store.BeginCreate, store.BeginUpdate = k.refuseCreate, k.refuseUpdate
+	}
 	if k.Adjust != nil {
 		k.Adjust(store)
 	}
@@ -208,10 +211,19 @@ func (k *Kind[T]) newSubresource(store *genericregistry.Store, sub Subresource[T
 	view := *store
 	// What a request reserves (see Kind.Adjust) is decided by the main resource alone.
 	view.BeginCreate, view.BeginUpdate = nil, nil
-	view.UpdateStrategy = subresourceStrategy[T]{strategy: s, prepare: sub.Prepare, validate: sub.Validate, warnings: sub.Warnings}
+	if k.Refuse != nil {
+		view.BeginUpdate = k.refuseUpdate
+	}
+	view.UpdateStrategy = subresourceStrategy[T]{
+		strategy: s, prepare: sub.Prepare, validate: sub.Validate, warnings: sub.Warnings,
+		nameOnUpdate: sub.nameOnUpdate, anyFinalizers: sub.anyFinalizers,
+	}
 	view.ResetFieldsStrategy = resetFieldsStrategy(resetFields(sub.ResetFields, versions))
-	if sub.UpdateOnly {
+	switch {
+	case sub.UpdateOnly:
 		return &updateREST{store: &view}
+	case sub.tables:
+		return &tableREST{viewREST{updateREST{store: &view}}}
 	}
 	return &viewREST{updateREST{store: &view}}
 }
@@ -233,15 +245,18 @@ func (r *updateREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return r.store.GetResetFields()
 }
 
-func (r *updateREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, obj, options)
-}
-
 // viewREST adds reading, and with it patching.
 type viewREST struct{ updateREST }
 
 func (r *viewREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	return r.store.Get(ctx, name, options)
+}
+
+// tableREST adds tables.
+type tableREST struct{ viewREST }
+
+func (r *tableREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, obj, options)
 }
 
 func (v *Virtual) register(scheme *runtime.Scheme) error {

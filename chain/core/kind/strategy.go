@@ -60,11 +60,7 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	t := obj.(T)
-	name := s.k.Name
-	if name == nil {
-		name = apivalidation.NameIsDNSSubdomain
-	}
-	errs := apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, name, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName, field.NewPath("metadata"))
 	errs = append(errs, s.k.validateFinalizers(t)...)
 	if s.k.Validate != nil {
 		errs = append(errs, s.k.Validate(ctx, t)...)
@@ -72,14 +68,44 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	return errs
 }
 
-// ValidateUpdate leaves the metadata but for finalizers to rest.ValidateUpdate, which checks it for every kind.
+// ValidateUpdate leaves the metadata but for generateName and finalizers to rest.ValidateUpdate, which checks it for every kind.
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.k.validateFinalizers(obj.(T))
+	if s.k.NameOnUpdate {
+		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
+	}
 	switch {
 	case s.k.ValidateUpdate != nil:
 		errs = append(errs, s.k.ValidateUpdate(ctx, obj.(T), old.(T))...)
 	case s.k.Validate != nil:
 		errs = append(errs, s.k.Validate(ctx, obj.(T))...)
+	}
+	return errs
+}
+
+// GeneratedName is a Kind.Name that wants a DNS-1123 subdomain, and judges no prefix: what was generated from it is judged.
+func GeneratedName(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	return apivalidation.NameIsDNSSubdomain(name, false)
+}
+
+func (k *Kind[T]) validName(name string, prefix bool) []string {
+	if k.Name == nil {
+		return apivalidation.NameIsDNSSubdomain(name, prefix)
+	}
+	return k.Name(name, prefix)
+}
+
+func (k *Kind[T]) validateGenerateName(obj T) field.ErrorList {
+	prefix := obj.GetGenerateName()
+	if prefix == "" {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, msg := range k.validName(prefix, true) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "generateName"), prefix, msg))
 	}
 	return errs
 }
@@ -119,6 +145,8 @@ type subresourceStrategy[T Object] struct {
 	prepare  func(ctx context.Context, obj, old T)
 	validate func(ctx context.Context, obj, old T) field.ErrorList
 	warnings func(ctx context.Context, obj, old T) []string
+
+	nameOnUpdate, anyFinalizers bool
 }
 
 func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
@@ -128,7 +156,13 @@ func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old r
 }
 
 func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := s.k.validateFinalizers(obj.(T))
+	var errs field.ErrorList
+	if !s.anyFinalizers {
+		errs = s.k.validateFinalizers(obj.(T))
+	}
+	if s.nameOnUpdate {
+		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
+	}
 	if s.validate != nil {
 		errs = append(errs, s.validate(ctx, obj.(T), old.(T))...)
 	}
@@ -159,6 +193,10 @@ func (s *Status[T]) asSubresource() Subresource[T] {
 		Validate:    s.Validate,
 		Warnings:    s.Warnings,
 		ResetFields: reset,
+
+		nameOnUpdate:  s.NameOnUpdate,
+		anyFinalizers: s.AnyFinalizers,
+		tables:        true,
 	}
 }
 

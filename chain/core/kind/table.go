@@ -2,6 +2,9 @@ package kind
 
 import (
 	"context"
+	"maps"
+	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -48,7 +51,7 @@ func (k *Kind[T]) tableConvertor(resource schema.GroupResource) rest.TableConver
 		}
 		columns[i] = c
 	}
-	return tableConvertor[T]{columns: columns, row: k.Table.Row, conditions: k.Table.Conditions}
+	return tableConvertor[T]{columns: columns, row: k.Table.Row, conditions: k.Table.Conditions, hidden: k.Table.HiddenAnnotations}
 }
 
 type tableConvertor[T Object] struct {
@@ -56,11 +59,14 @@ type tableConvertor[T Object] struct {
 	row     func(T) []any
 	// conditions may be nil.
 	conditions func(T) []metav1.TableRowCondition
+	// hidden annotations
+	hidden []string
 }
 
 func (c tableConvertor[T]) ConvertToTable(_ context.Context, obj runtime.Object, options runtime.Object) (*metav1.Table, error) {
 	table := &metav1.Table{}
-	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
+	o, ok := options.(*metav1.TableOptions)
+	if !ok || !o.NoHeaders {
 		table.ColumnDefinitions = c.columns
 	}
 	if list, err := meta.ListAccessor(obj); err == nil {
@@ -74,10 +80,24 @@ func (c tableConvertor[T]) ConvertToTable(_ context.Context, obj runtime.Object,
 	table.Rows, err = metatable.MetaToTableRow(obj, func(o runtime.Object, _ metav1.Object, _, _ string) ([]any, error) {
 		return c.row(o.(T)), nil
 	})
-	if c.conditions != nil {
-		for i := range table.Rows {
-			table.Rows[i].Conditions = c.conditions(table.Rows[i].Object.Object.(T))
+	for i := range table.Rows {
+		row := &table.Rows[i]
+		if c.conditions != nil {
+			row.Conditions = c.conditions(row.Object.Object.(T))
+		}
+		if len(c.hidden) > 0 && (!ok || o.IncludeObject != metav1.IncludeObject) {
+			row.Object.Object = withoutAnnotations(row.Object.Object.(T), c.hidden)
 		}
 	}
 	return table, err
+}
+
+// withoutAnnotations is a copy of obj that shares with it all but the annotations.
+func withoutAnnotations[T Object](obj T, names []string) T {
+	without := newObject[T]()
+	reflect.ValueOf(without).Elem().Set(reflect.ValueOf(obj).Elem())
+	annotations := maps.Clone(obj.GetAnnotations())
+	maps.DeleteFunc(annotations, func(name, _ string) bool { return slices.Contains(names, name) })
+	without.SetAnnotations(annotations)
+	return without
 }

@@ -21,6 +21,7 @@ func IngressClasses() kind.Declaration {
 		ClusterScoped:  true,
 		Generation:     true,
 		Default:        defaultIngressClass,
+		NameOnUpdate:   true,
 		Validate:       validateIngressClass,
 		ValidateUpdate: validateIngressClassUpdate,
 		Table: kind.Table[*networkingv1.IngressClass]{

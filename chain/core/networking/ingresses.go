@@ -26,6 +26,7 @@ func Ingresses() kind.Declaration {
 		ShortNames:     []string{"ing"},
 		StoragePath:    "ingress",
 		Generation:     true,
+		NameOnUpdate:   true,
 		Validate:       validateIngressCreate,
 		ValidateUpdate: validateIngressUpdate,
 		Warnings: func(_ context.Context, obj, old *networkingv1.Ingress) []string {

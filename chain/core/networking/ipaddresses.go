@@ -21,6 +21,7 @@ func IPAddresses() kind.Declaration {
 		ShortNames:     []string{"ip"},
 		ClusterScoped:  true,
 		Name:           ipAddressName,
+		NameOnUpdate:   true,
 		Validate:       validateIPAddress,
 		ValidateUpdate: validateIPAddressUpdate,
 		Table: kind.Table[*networkingv1.IPAddress]{

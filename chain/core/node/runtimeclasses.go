@@ -23,6 +23,7 @@ func RuntimeClasses() kind.Declaration {
 		ClusterScoped:          true,
 		RequireResourceVersion: true,
 		AnyFinalizers:          true,
+		NameOnUpdate:           true,
 		Validate:               validateRuntimeClass,
 		ValidateUpdate: func(ctx context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
 			return append(validateRuntimeClass(ctx, c), apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)

@@ -17,6 +17,7 @@ func DeviceClasses() kind.Declaration {
 	type T = *resourcev1.DeviceClass
 	return &kind.Kind[T]{
 		Plural:        "deviceclasses",
+		Name:          kind.GeneratedName,
 		Versions:      deviceClassVersions(),
 		ReturnDeleted: true,
 		ClusterScoped: true,

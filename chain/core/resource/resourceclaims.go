@@ -34,6 +34,7 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 		Default:       defaultClaim,
 		PrepareCreate: func(_ context.Context, c T) { dropDerivedAttributes(&c.Spec.Devices) },
 		PrepareUpdate: func(_ context.Context, c, _ T) { dropDerivedAttributes(&c.Spec.Devices) },
+		NameOnUpdate:  true,
 		Validate: func(ctx context.Context, c T) field.ErrorList {
 			errs := labels.adminAccess(ctx, c.Namespace, &c.Spec.Devices)
 			errs = append(errs, validateDevices(&c.Spec.Devices, at.Child("devices"))...)

@@ -27,6 +27,7 @@ func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
 		Default:       func(t T) { defaultDevices(&t.Spec.Spec.Devices) },
 		PrepareCreate: func(_ context.Context, t T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
 		PrepareUpdate: func(_ context.Context, t, _ T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
+		NameOnUpdate:  true,
 		Validate: func(ctx context.Context, t T) field.ErrorList {
 			return append(labels.adminAccess(ctx, t.Namespace, &t.Spec.Spec.Devices), validate(ctx, t)...)
 		},

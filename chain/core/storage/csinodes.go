@@ -23,6 +23,7 @@ func CSINodes() kind.Declaration {
 		ClusterScoped:          true,
 		RequireResourceVersion: true,
 		ReturnDeleted:          true,
+		NameOnUpdate:           true,
 		Validate:               validateCSINode,
 		ValidateUpdate:         validateCSINodeUpdate,
 		Table: kind.Table[*csiNode]{

@@ -17,6 +17,7 @@ func CSIStorageCapacities() kind.Declaration {
 	return &kind.Kind[*storagev1.CSIStorageCapacity]{
 		Plural:                 "csistoragecapacities",
 		RequireResourceVersion: true,
+		NameOnUpdate:           true,
 		Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
 			return validateCapacity(c, metav1validation.LabelSelectorValidationOptions{})
 		},

@@ -43,6 +43,7 @@ func StorageClasses() kind.Declaration {
 			setIfNil(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			setIfNil(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		},
+		NameOnUpdate:   true,
 		Validate:       validateStorageClass,
 		ValidateUpdate: validateStorageClassUpdate,
 		Warnings:       warnStorageClass,

@@ -29,6 +29,7 @@ func VolumeAttachments() kind.Declaration {
 				core.DefaultInlineVolume(inline)
 			}
 		},
+		NameOnUpdate:   true,
 		Validate:       func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList { return validateAttachment(a) },
 		ValidateUpdate: validateAttachmentUpdate,
 		Status: &kind.Status[*storagev1.VolumeAttachment]{
@@ -38,6 +39,8 @@ func VolumeAttachments() kind.Declaration {
 			},
 			Validate:    validateAttachmentUpdate,
 			ResetFields: []string{"metadata", "spec"},
+
+			NameOnUpdate: true,
 		},
 		Table: kind.Table[*storagev1.VolumeAttachment]{
 			Columns: []kind.Column{

@@ -17,6 +17,7 @@ func VolumeAttributesClasses() kind.Declaration {
 		ShortNames:    []string{"vac"},
 		ClusterScoped: true,
 		ReturnDeleted: true,
+		NameOnUpdate:  true,
 		Validate:      validateAttributesClass,
 		ValidateUpdate: func(ctx context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 			errs := validateAttributesClass(ctx, c)

@@ -24,6 +24,7 @@ func StorageVersionMigrations() kind.Declaration {
 		Versions:               []kind.Version{kind.ServedAsSame[*storagemigrationv1.StorageVersionMigration, T]()},
 		ClusterScoped:          true,
 		RequireResourceVersion: true,
+		NameOnUpdate:           true,
 		Validate:               func(_ context.Context, m T) field.ErrorList { return validateResource(m.Spec.Resource) },
 		ValidateUpdate: func(_ context.Context, m, old T) field.ErrorList {
 			return append(validateResource(m.Spec.Resource), apivalidation.ValidateImmutableField(m.Spec, old.Spec, field.NewPath("spec"))...)
