@@ -116,6 +116,9 @@ func defaultCronJob(c *batchv1.CronJob) {
 	defaultTo(&c.Spec.Suspend, false)
 	defaultTo(&c.Spec.SuccessfulJobsHistoryLimit, 3)
 	defaultTo(&c.Spec.FailedJobsHistoryLimit, 1)
+	if policy := c.Spec.JobTemplate.Spec.PodFailurePolicy; policy != nil {
+		defaultPodConditions(policy)
+	}
 }
 
 func validateCronJobSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {

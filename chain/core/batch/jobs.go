@@ -135,7 +135,11 @@ func defaultJob(j *batchv1.Job) {
 		return
 	}
 	defaultTo(&spec.PodReplacementPolicy, batchv1.Failed)
-	for _, rule := range spec.PodFailurePolicy.Rules {
+	defaultPodConditions(spec.PodFailurePolicy)
+}
+
+func defaultPodConditions(policy *batchv1.PodFailurePolicy) {
+	for _, rule := range policy.Rules {
 		for i := range rule.OnPodConditions {
 			if rule.OnPodConditions[i].Status == "" {
 				rule.OnPodConditions[i].Status = corev1.ConditionTrue

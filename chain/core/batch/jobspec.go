@@ -221,20 +221,18 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 	return errs
 }
 
-// validateTemplateChange refuses changes of the template but for scheduling directives and resources, which are free while the job is
-// suspended and has no pods (KEP-2926, KEP-5440).
+// validateTemplateChange refuses changes of the template but for metadata, scheduling directives and resources, which are free while the
+// job is suspended and has no pods (KEP-2926, KEP-5440).
 func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path) field.ErrorList {
 	idle := valueOr(old.Spec.Suspend, false) && old.Status.Active == 0 && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
 	if !idle {
 		return apivalidation.ValidateImmutableField(tmpl, &old.Spec.Template, path)
 	}
-	keep := old.Spec.Template.DeepCopy()
-	keep.Labels, keep.Annotations = tmpl.Labels, tmpl.Annotations
-	errs := apivalidation.ValidateImmutableField(tmpl.ObjectMeta, keep.ObjectMeta, path)
-	keepScheduling(&keep.Spec, &tmpl.Spec)
-	keepResources(keep.Spec.Containers, tmpl.Spec.Containers)
-	keepResources(keep.Spec.InitContainers, tmpl.Spec.InitContainers)
-	return append(errs, apivalidation.ValidateImmutableField(tmpl.Spec, keep.Spec, path.Child("spec"))...)
+	keep := old.Spec.Template.Spec.DeepCopy()
+	keepScheduling(keep, &tmpl.Spec)
+	keepResources(keep.Containers, tmpl.Spec.Containers)
+	keepResources(keep.InitContainers, tmpl.Spec.InitContainers)
+	return apivalidation.ValidateImmutableField(tmpl.Spec, *keep, path.Child("spec"))
 }
 
 // keepScheduling takes from spec what says where and when pods are scheduled.

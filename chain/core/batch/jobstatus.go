@@ -173,7 +173,7 @@ func validateProgress(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	}
 	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
 	if startChanged && old.Status.StartTime != nil && !valueOr(j.Spec.Suspend, false) {
-		errs = append(errs, field.Required(path.Child("startTime"), "can change only while the job is suspended"))
+		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime, "can change only while the job is suspended"))
 	}
 	return errs
 }

@@ -104,9 +104,10 @@ func TestChangedJobs(t *testing.T) {
 		change func(*batchv1.Job)
 		want   []string
 	}{
-		"scheduling of a running job":   {job(t, nil), schedule, []string{"spec.template FieldValueInvalid"}},
-		"scheduling of a suspended job": {suspended, schedule, nil},
-		"with pods":                     {busy, schedule, []string{"spec.template FieldValueInvalid"}},
+		"scheduling of a running job":             {job(t, nil), schedule, []string{"spec.template FieldValueInvalid"}},
+		"scheduling of a suspended job":           {suspended, schedule, nil},
+		"with pods":                               {busy, schedule, []string{"spec.template FieldValueInvalid"}},
+		"metadata of the pods of a suspended job": {suspended, func(j *batchv1.Job) { j.Spec.Template.Name = "n" }, nil},
 		"image of a suspended job": {suspended, func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "j" },
 			[]string{"spec.template.spec FieldValueInvalid"}},
 		"resources of a suspended job": {suspended, func(j *batchv1.Job) {
@@ -145,7 +146,7 @@ func TestJobStatus(t *testing.T) {
 		"failed, no longer": {old: batchv1.JobStatus{StartTime: &now, Conditions: conditions(batchv1.JobFailureTarget, batchv1.JobFailed)},
 			status: batchv1.JobStatus{StartTime: &now}, want: []string{"status.conditions FieldValueInvalid"}},
 		"backwards": {old: batchv1.JobStatus{Failed: 2, Succeeded: 2, StartTime: &now}, status: batchv1.JobStatus{},
-			want: []string{"status.failed FieldValueInvalid", "status.succeeded FieldValueInvalid", "status.startTime FieldValueRequired"}},
+			want: []string{"status.failed FieldValueInvalid", "status.succeeded FieldValueInvalid", "status.startTime FieldValueInvalid"}},
 		"overlap": {status: batchv1.JobStatus{CompletedIndexes: "0-2", FailedIndexes: new("2")}, want: []string{"status.failedIndexes FieldValueInvalid"}},
 		"beyond":  {status: batchv1.JobStatus{CompletedIndexes: "0-9"}, want: []string{"status.completedIndexes FieldValueInvalid"}},
 		"ready":   {status: batchv1.JobStatus{Ready: new(int32(1))}, want: []string{"status.ready FieldValueInvalid"}},

@@ -113,14 +113,14 @@ func nodeRow(n *corev1.Node) []any {
 	if n.Spec.Unschedulable {
 		status += ",SchedulingDisabled"
 	}
-	kernel := n.Status.NodeInfo.KernelVersion
-	if arch := n.Status.NodeInfo.Architecture; kernel != "" && arch != "" {
+	kernel := orUnknown(n.Status.NodeInfo.KernelVersion)
+	if arch := n.Status.NodeInfo.Architecture; arch != "" {
 		kernel += " (" + arch + ")"
 	}
 	return []any{
 		n.Name, status, nodeRoles(n), kind.Age(n), n.Status.NodeInfo.KubeletVersion,
 		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
-		orUnknown(n.Status.NodeInfo.OSImage), orUnknown(kernel), orUnknown(n.Status.NodeInfo.ContainerRuntimeVersion),
+		orUnknown(n.Status.NodeInfo.OSImage), kernel, orUnknown(n.Status.NodeInfo.ContainerRuntimeVersion),
 	}
 }
 
