@@ -109,7 +109,10 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 	if strategy.Type == appsv1.RollingUpdateDaemonSetStrategyType {
 		defaultTo(&strategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
 		defaultTo(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
-		defaultTo(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
+	}
+	if rolling := strategy.RollingUpdate; rolling != nil { // with any strategy: both are numbers in kube-apiserver's internal version
+		defaultTo(&rolling.MaxUnavailable, intstr.FromInt32(0))
+		defaultTo(&rolling.MaxSurge, intstr.FromInt32(0))
 	}
 }
 

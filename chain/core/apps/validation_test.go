@@ -100,6 +100,16 @@ func TestDeployments(t *testing.T) {
 		"status.readyReplicas FieldValueInvalid", "status.collisionCount FieldValueInvalid")
 }
 
+func TestRollingUpdateOnDelete(t *testing.T) {
+	t.Parallel()
+	d := daemonSet()
+	d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{}}
+	defaultDaemonSet(d)
+	if r := d.Spec.UpdateStrategy.RollingUpdate; r.MaxUnavailable == nil || r.MaxSurge == nil || r.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("got %v, want zeros", r)
+	}
+}
+
 func TestAnnotationsThatWereFields(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{"": "", "07": "7", "+5": "5", "x": "x"} {
