@@ -37,11 +37,15 @@ const otherGroupPriority = 1000
 
 // versionPriorities are those of kube-apiserver that do not follow from the version's name.
 var versionPriorities = map[schema.GroupVersion]int32{
-	{Version: "v1"}:                                        1,
-	{Group: "autoscaling", Version: "v2"}:                  30,
-	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: 21,
-	{Group: "resource.k8s.io", Version: "v1"}:              21,
-	{Group: "resource.k8s.io", Version: "v1beta2"}:         15,
+	{Version: "v1"}: 1,
+	{Group: "admissionregistration.k8s.io", Version: "v1beta1"}: 12,
+	{Group: "autoscaling", Version: "v2"}:                       30,
+	{Group: "coordination.k8s.io", Version: "v1beta1"}:          13,
+	{Group: "coordination.k8s.io", Version: "v1alpha2"}:         12,
+	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}:      21,
+	{Group: "resource.k8s.io", Version: "v1"}:                   21,
+	{Group: "resource.k8s.io", Version: "v1beta2"}:              15,
+	{Group: "resource.k8s.io", Version: "v1alpha3"}:             1,
 }
 
 // priorities are those of the APIService of a version that this process serves.

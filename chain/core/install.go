@@ -23,16 +23,22 @@ import (
 type installer struct {
 	server  *genericapiserver.GenericAPIServer
 	generic *genericapiserver.Config
-	types   *lazyTypes
+	types   *lazyTypes // of the groups that are being installed
 }
 
 func install(server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config, building *sync.Mutex, groups []*genericapiserver.APIGroupInfo) error {
-	names, err := typeNames(groups)
-	if err != nil {
-		return err
+	// A manager's fields are kept if the type of its version is known below the root of the request. So a change of an event by way of one
+	// group ends what was noted by way of the other.
+	types := map[bool]*lazyTypes{}
+	for _, legacy := range []bool{true, false} {
+		names, err := typeNames(groups, legacy)
+		if err != nil {
+			return err
+		}
+		types[legacy] = newLazyTypes(generic.OpenAPIV3Config, building, names)
 	}
-	i := &installer{server: server, generic: generic, types: newLazyTypes(generic.OpenAPIV3Config, building, names)}
 	for _, g := range groups {
+		i := &installer{server: server, generic: generic, types: types[isLegacy(g)]}
 		if err := i.install(g); err != nil {
 			return fmt.Errorf("group %q: %w", g.PrioritizedVersions[0].Group, err)
 		}
@@ -47,10 +53,13 @@ func install(server *genericapiserver.GenericAPIServer, generic *genericapiserve
 	return nil
 }
 
+// isLegacy tells the group that is served below /api.
+func isLegacy(g *genericapiserver.APIGroupInfo) bool { return g.PrioritizedVersions[0].Group == "" }
+
 func (i *installer) install(g *genericapiserver.APIGroupInfo) error {
 	root, manager := genericapiserver.APIGroupPrefix, i.server.AggregatedDiscoveryGroupManager
 	name := g.PrioritizedVersions[0].Group
-	if name == "" {
+	if isLegacy(g) {
 		root, manager = genericapiserver.DefaultLegacyAPIPrefix, i.server.AggregatedLegacyDiscoveryGroupManager
 	}
 	group := metav1.APIGroup{Name: name}
@@ -66,7 +75,7 @@ func (i *installer) install(g *genericapiserver.APIGroupInfo) error {
 		})
 		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 	}
-	if name == "" {
+	if isLegacy(g) {
 		handler := discovery.NewLegacyRootAPIHandler(i.generic.DiscoveryAddresses, i.server.Serializer, root)
 		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(handler, manager, manager)
 		i.server.Handler.GoRestfulContainer.Add(wrapped.GenerateWebService(root, metav1.APIVersions{}))
@@ -110,10 +119,13 @@ func (i *installer) version(g *genericapiserver.APIGroupInfo, gv schema.GroupVer
 	}
 }
 
-// typeNames are the OpenAPI names of the types of all resources.
-func typeNames(groups []*genericapiserver.APIGroupInfo) (map[schema.GroupVersionKind]string, error) {
+// typeNames are the OpenAPI names of the types of all resources of the legacy group, or of all others.
+func typeNames(groups []*genericapiserver.APIGroupInfo, legacy bool) (map[schema.GroupVersionKind]string, error) {
 	names := map[schema.GroupVersionKind]string{}
 	for _, g := range groups {
+		if isLegacy(g) != legacy {
+			continue
+		}
 		for _, gv := range g.PrioritizedVersions {
 			for resource, storage := range g.VersionedResourcesStorageMap[gv.Version] {
 				gvk, err := genericapi.GetResourceKind(gv, storage, g.Scheme)

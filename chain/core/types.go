@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,7 +42,7 @@ func (l *lazyTypes) TypedToObject(value *typed.TypedValue) (runtime.Object, erro
 func (l *lazyTypes) converter(gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	name, ok := l.names[gvk]
 	if !ok {
-		return nil, fmt.Errorf("no OpenAPI definition of %s", gvk)
+		return managedfields.NewTypeConverter(nil, false) // its error is the one that drops the fields of managers of that version
 	}
 	make, ok := l.converters.Load(name)
 	if !ok {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -52,6 +53,7 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) kind.
 			r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds, defaultPodCertificateLifetime)
 		})},
 		RequireResourceVersion: true,
+		ResetFields:            []string{}, // a status that is sent here is ignored, but who sent it stays noted as its manager
 		Default: func(r T) {
 			r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds, defaultPodCertificateLifetime)
 		},
@@ -91,13 +93,15 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) kind.
 				{Name: "NodeName", Description: "Node that the pod runs on."},
 				{Name: "SignerName", Description: "Signer that is asked for the certificate."},
 				{Name: "State", Description: "What has become of the request."},
+				{Name: "UnverifiedUserAnnotations", Description: "What the pod asks the signer to consider.", Priority: 1},
 			},
 			Row: func(r T) []any {
 				state := "Pending"
 				if decided := podCertificateDecision(&r.Status); decided != "" {
 					state = decided
 				}
-				return []any{r.Name, r.Spec.PodName, r.Spec.ServiceAccountName, string(r.Spec.NodeName), r.Spec.SignerName, state}
+				return []any{r.Name, r.Spec.PodName, r.Spec.ServiceAccountName, string(r.Spec.NodeName), r.Spec.SignerName, state,
+					labels.FormatLabels(r.Spec.UnverifiedUserAnnotations)}
 			},
 		},
 	}

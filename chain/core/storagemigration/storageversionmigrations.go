@@ -36,15 +36,30 @@ func StorageVersionMigrations() kind.Declaration {
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
-				kind.NameColumn(),
+				{Name: "Name", Description: kind.NameColumn().Description}, // kube-apiserver's has no format here
 				{Name: "Resource", Description: "Resource whose objects are rewritten."},
+				{Name: "Status", Description: "How far the migration is."},
 			},
 			Row: func(m T) []any {
 				resource := metav1.GroupResource{Group: m.Spec.Resource.Group, Resource: m.Spec.Resource.Resource}
-				return []any{m.Name, resource.String()}
+				return []any{m.Name, resource.String(), state(&m.Status)}
 			},
 		},
 	}
+}
+
+// state is the last condition that is true.
+func state(s *storagemigrationv1beta1.StorageVersionMigrationStatus) string {
+	state := "Unknown"
+	for _, c := range s.Conditions {
+		switch t := storagemigrationv1beta1.MigrationConditionType(c.Type); t {
+		case storagemigrationv1beta1.MigrationRunning, storagemigrationv1beta1.MigrationSucceeded, storagemigrationv1beta1.MigrationFailed:
+			if c.Status == metav1.ConditionTrue {
+				state = c.Type
+			}
+		}
+	}
+	return state
 }
 
 func validateResource(r metav1.GroupResource) field.ErrorList {
@@ -69,7 +84,7 @@ func validateStatus(s, old *storagemigrationv1beta1.StorageVersionMigrationStatu
 	at := field.NewPath("status")
 	version, conditions := at.Child("resourceVersion"), at.Child("conditions")
 	var errs field.ErrorList
-	if _, err := resourceversion.CompareResourceVersion(s.ResourceVersion, s.ResourceVersion); err != nil {
+	if _, err := resourceversion.CompareResourceVersion(s.ResourceVersion, s.ResourceVersion); s.ResourceVersion != "" && err != nil {
 		errs = append(errs, field.Invalid(version, s.ResourceVersion, "must be a resource version: a positive number"))
 	}
 	if old.ResourceVersion != "" && s.ResourceVersion != old.ResourceVersion {

@@ -29,6 +29,21 @@ func TestStorageVersionMigrations(t *testing.T) {
 	}
 }
 
+func TestState(t *testing.T) {
+	t.Parallel()
+	condition := func(name string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: name, Status: status}
+	}
+	for want, conditions := range map[string][]metav1.Condition{
+		"Unknown":   {condition("Running", metav1.ConditionFalse), condition("Other", metav1.ConditionTrue)},
+		"Succeeded": {condition("Running", metav1.ConditionFalse), condition("Succeeded", metav1.ConditionTrue)},
+	} {
+		if got := state(&storagemigrationv1beta1.StorageVersionMigrationStatus{Conditions: conditions}); got != want {
+			t.Errorf("%v: state %q, want %q", conditions, got, want)
+		}
+	}
+}
+
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	k := StorageVersionMigrations().(*kind.Kind[*migration])
@@ -48,7 +63,8 @@ func TestStatus(t *testing.T) {
 		{"begins", status("7", "Running"), status(""), ""},
 		{"ends well", status("7", "Succeeded"), status("7", "Running"), ""},
 		{"ends badly", status("7", "Failed"), status("7", "Running"), ""},
-		{"no version", status("", "Running"), status(""), "resourceVersion"},
+		{"no version yet", status("", "Running"), status(""), ""},
+		{"loses the version", status("", "Running"), status("7"), "resourceVersion"},
 		{"no number", status("x"), status(""), "resourceVersion"},
 		{"other version", status("8"), status("7"), "resourceVersion"},
 		{"both ends", status("7", "Succeeded", "Failed"), status("7"), "conditions"},
