@@ -22,6 +22,8 @@ func StorageVersions() kind.Declaration {
 		ClusterScoped:          true,
 		RequireResourceVersion: true,
 		Name:                   validateName,
+		AnyFinalizers:          true, // on update
+		Validate:               func(_ context.Context, v T) field.ErrorList { return kind.ValidateFinalizers(v) },
 		// There is nothing in the spec.
 		ValidateUpdate: func(context.Context, T, T) field.ErrorList { return nil },
 		Status: &kind.Status[T]{
@@ -127,18 +129,17 @@ func validateServer(v *apiserverinternalv1alpha1.ServerStorageVersion, at *field
 
 // validateCommon wants the version in which all servers store the resource, and none if they differ.
 func validateCommon(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path) field.ErrorList {
-	common := ""
-	for i, v := range s.StorageVersions {
-		if i > 0 && v.EncodingVersion != common {
-			common = ""
-			break
+	var common *string // none without servers
+	if len(s.StorageVersions) > 0 {
+		first := s.StorageVersions[0].EncodingVersion
+		if !slices.ContainsFunc(s.StorageVersions, func(v apiserverinternalv1alpha1.ServerStorageVersion) bool { return v.EncodingVersion != first }) {
+			common = &first
 		}
-		common = v.EncodingVersion
 	}
 	switch said := s.CommonEncodingVersion; {
-	case said == nil && common != "":
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must be "+common)}
-	case said != nil && *said != common:
+	case said == nil && common != nil:
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must be "+*common)}
+	case said != nil && (common == nil || *said != *common):
 		return field.ErrorList{field.Invalid(at, *said, "is not what all servers store")}
 	}
 	return nil

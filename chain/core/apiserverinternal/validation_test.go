@@ -37,6 +37,8 @@ func TestStatus(t *testing.T) {
 		{status(`null`, server("a", "v1")), []string{"status.commonEncodingVersion Invalid"}},
 		{status(`null`, server("a", "v1")+","+server("b", "v2")), nil},
 		{status(`'v1'`, server("a", "v1")+","+server("b", "v2")), []string{"status.commonEncodingVersion Invalid"}},
+		{status(`''`, server("a", "v1")+","+server("b", "v2")), []string{"status.commonEncodingVersion Invalid"}},
+		{status(`''`, ``), []string{"status.commonEncodingVersion Invalid"}},
 		{status(`'v1'`, server("a", "v1")+","+server("a", "v1")), []string{"status.storageVersions[1].apiServerID Duplicate"}},
 		{status(`'V/1'`, server("A", "V/1")), []string{"status.storageVersions[0].apiServerID Invalid",
 			"status.storageVersions[0].decodableVersions Invalid", "status.storageVersions[0].encodingVersion Invalid"}},

@@ -93,7 +93,7 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) kind.
 				{Name: "NodeName", Description: "Node that the pod runs on."},
 				{Name: "SignerName", Description: "Signer that is asked for the certificate."},
 				{Name: "State", Description: "What has become of the request."},
-				{Name: "UnverifiedUserAnnotations", Description: "What the pod asks the signer to consider.", Priority: 1},
+				{Name: "UnverifiedUserAnnotations", Description: "What the pod asks the signer to consider."},
 			},
 			Row: func(r T) []any {
 				state := "Pending"
