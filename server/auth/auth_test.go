@@ -193,6 +193,12 @@ func TestAuthorization(t *testing.T) {
 			t.Errorf("%s %s %s/%s by %s: %v %q %v", test.verb, test.resource, test.namespace, test.name, test.user.GetName(), decision, reason, err)
 		}
 	}
+	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), kubelet, "shop"); !incomplete || err == nil {
+		t.Error("the rules of a kubelet are taken for complete")
+	}
+	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), reader, "shop"); incomplete || err != nil {
+		t.Errorf("the rules of a reader: incomplete %t, %v", incomplete, err)
+	}
 	for _, modes := range [][]string{{"RBAC", "RBAC"}, {"Rbac"}, {"Webhook"}} {
 		authorization.Modes = modes
 		if _, err := authorization.New(); err == nil {

@@ -48,6 +48,9 @@ func toleratedIn(r, old *certificatesv1.CertificateSigningRequest) tolerated {
 		emptyTypes:      len(ofType(old, "")) > 0,
 		anyCertificate:  bytes.Equal(r.Status.Certificate, old.Status.Certificate),
 	}
+	if len(old.Status.Certificate) > 0 && parseCertificates(old.Status.Certificate, false) != nil {
+		t.anyCertificate = true
+	}
 	for _, c := range old.Status.Conditions {
 		t.duplicateTypes = t.duplicateTypes || len(ofType(old, c.Type)) > 1
 	}

@@ -65,6 +65,8 @@ func TestCertificateSigningRequests(t *testing.T) {
 	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{condition("Approved", "True")}
 	delivered := decided.DeepCopy()
 	delivered.Status.Certificate = issued
+	odd := decided.DeepCopy()
+	odd.Status.Certificate = []byte("odd")
 
 	for _, test := range []struct {
 		name   string
@@ -93,6 +95,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 
 		{"deliver", decided, "status", func(r *csr) { r.Status.Certificate = issued }, nil},
 		{"deliver again", delivered, "status", func(r *csr) { r.Status.Certificate = slices.Concat(issued, issued) }, []string{"status.certificate Forbidden"}},
+		{"replace what is no certificate", odd, "status", func(r *csr) { r.Status.Certificate = []byte("odder") }, []string{"status.certificate Forbidden"}},
 		{"deliver a request", decided, "status", func(r *csr) { r.Status.Certificate = signingRequest }, []string{"status.certificate Invalid"}},
 		{"approve through status", valid, "status", func(r *csr) { r.Status = decided.Status }, []string{"status.conditions Forbidden"}},
 		{"reword approval through status", decided, "status", func(r *csr) { r.Status.Conditions[0].Message = "m" }, nil},

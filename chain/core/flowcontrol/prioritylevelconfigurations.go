@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	flowcontrolv1beta3 "k8s.io/api/flowcontrol/v1beta3"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -94,6 +95,9 @@ func defaultPriorityLevel(s *flowcontrolv1.PriorityLevelConfigurationSpec) {
 func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	spec, at := &p.Spec, field.NewPath("spec")
 	var errs field.ErrorList
+	if _, ok := p.Annotations[flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey]; ok {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), "what v1beta3 needs an annotation for, this version says in nominalConcurrencyShares"))
+	}
 	isExempt := p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt
 	if isExempt != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
 		errs = append(errs, field.Invalid(at.Child("type"), spec.Type, "the priority level exempt, and no other, is of type Exempt"))
@@ -130,14 +134,13 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 	return append(errs, conditions(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })...)
 }
 
-// asFixed compares spec with that of a mandatory level, but for the numbers of an exempt one, which are the operator's.
+// asFixed compares spec with that of a mandatory level, but for the field exempt of an exempt one, which is the operator's.
 func asFixed(spec, fixed *flowcontrolv1.PriorityLevelConfigurationSpec) bool {
-	if fixed.Exempt == nil || spec.Exempt == nil {
-		return equality.Semantic.DeepEqual(spec, fixed)
+	same := *spec
+	if fixed.Exempt != nil {
+		same.Exempt = fixed.Exempt
 	}
-	same := fixed.DeepCopy()
-	same.Exempt.NominalConcurrencyShares, same.Exempt.LendablePercent = spec.Exempt.NominalConcurrencyShares, spec.Exempt.LendablePercent
-	return equality.Semantic.DeepEqual(spec, same)
+	return equality.Semantic.DeepEqual(&same, fixed)
 }
 
 func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, at *field.Path) field.ErrorList {

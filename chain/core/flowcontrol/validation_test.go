@@ -85,6 +85,8 @@ func TestPriorityLevels(t *testing.T) {
 		{`{'spec':{'type':'Exempt'}}`, []string{"spec.limited Forbidden", "spec.type Invalid"}},
 		{`{'metadata':{'name':'exempt'}}`, []string{"spec Invalid", "spec.type Invalid"}},
 		{`{'metadata':{'name':'exempt'},'spec':{'type':'Exempt','limited':null,'exempt':{'nominalConcurrencyShares':5,'lendablePercent':101}}}`, []string{"spec.exempt.lendablePercent Invalid"}},
+		{`{'metadata':{'name':'exempt'},'spec':{'type':'Exempt','limited':null}}`, nil},
+		{`{'metadata':{'annotations':{'flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares':''}}}`, []string{"metadata.annotations Forbidden"}},
 		{`{'spec':{'limited':null,'exempt':{}}}`, []string{"spec.exempt Forbidden", "spec.limited Required"}},
 		{`{'spec':{'limited':{'lendablePercent':-1,'borrowingLimitPercent':-1,'limitResponse':{'type':'Reject'}}}}`, []string{
 			at + "borrowingLimitPercent Invalid", at + "lendablePercent Invalid", at + "limitResponse.queuing Forbidden"}},

@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"context"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -17,10 +18,15 @@ import (
 // ClusterRoles declares clusterroles. An aggregating role's rules are kept up to date by a controller.
 func ClusterRoles(policy Policy) kind.Declaration {
 	return &kind.Kind[*rbacv1.ClusterRole]{
-		Plural:         "clusterroles",
-		ClusterScoped:  true,
-		Name:           path.ValidatePathSegmentName,
-		Validate:       validateClusterRole,
+		Plural:        "clusterroles",
+		ClusterScoped: true,
+		Name:          path.ValidatePathSegmentName,
+		Validate: func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
+			return validateClusterRole(r, metav1validation.LabelSelectorValidationOptions{})
+		},
+		ValidateUpdate: func(_ context.Context, r, old *rbacv1.ClusterRole) field.ErrorList {
+			return validateClusterRole(r, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: hasInvalidSelector(old)})
+		},
 		CreateOnUpdate: true,
 		Wrap: func(s *kind.Storage) rest.Storage {
 			return guard(s, policy, mayWriteClusterRole)
@@ -28,7 +34,13 @@ func ClusterRoles(policy Policy) kind.Declaration {
 	}
 }
 
-func validateClusterRole(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
+func hasInvalidSelector(r *rbacv1.ClusterRole) bool {
+	return r.AggregationRule != nil && slices.ContainsFunc(r.AggregationRule.ClusterRoleSelectors, func(s metav1.LabelSelector) bool {
+		return len(metav1validation.ValidateLabelSelector(&s, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
+	})
+}
+
+func validateClusterRole(r *rbacv1.ClusterRole, selectors metav1validation.LabelSelectorValidationOptions) field.ErrorList {
 	errs := validateRules(r.Rules, false)
 	if r.AggregationRule == nil {
 		return errs
@@ -38,7 +50,7 @@ func validateClusterRole(_ context.Context, r *rbacv1.ClusterRole) field.ErrorLi
 		errs = append(errs, field.Required(at, "an aggregation rule selects cluster roles"))
 	}
 	for i, selector := range r.AggregationRule.ClusterRoleSelectors {
-		errs = append(errs, metav1validation.ValidateLabelSelector(&selector, metav1validation.LabelSelectorValidationOptions{}, at.Index(i))...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(&selector, selectors, at.Index(i))...)
 		if _, err := metav1.LabelSelectorAsSelector(&selector); err != nil {
 			errs = append(errs, field.Invalid(at.Index(i), selector, "is not a label selector"))
 		}

@@ -35,8 +35,14 @@ func TestValidation(t *testing.T) {
 		defaultBinding(subjects, &ref)
 		return validateBinding(subjects, ref, namespaced)
 	}
+	roles := ClusterRoles(nil).(*kind.Kind[*rbacv1.ClusterRole])
+	aggregating := func(selectors ...metav1.LabelSelector) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: selectors}}
+	}
+	odd := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "In", Values: []string{"not a value"}}}}
+	const selector = "aggregationRule.clusterRoleSelectors[0]"
 	aggregate := func(selectors ...metav1.LabelSelector) field.ErrorList {
-		return validateClusterRole(t.Context(), &rbacv1.ClusterRole{AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: selectors}})
+		return roles.Validate(t.Context(), aggregating(selectors...))
 	}
 	for name, test := range map[string]struct {
 		got  field.ErrorList
@@ -54,6 +60,8 @@ func TestValidation(t *testing.T) {
 		},
 		"aggregation of nothing": {aggregate(), "aggregationRule.clusterRoleSelectors FieldValueRequired"},
 		"aggregation":            {aggregate(metav1.LabelSelector{}), ""},
+		"odd aggregation":        {aggregate(odd), selector + ".matchExpressions[0].values[0] FieldValueInvalid, " + selector + " FieldValueInvalid"},
+		"odd aggregation before": {roles.ValidateUpdate(t.Context(), aggregating(odd), aggregating(odd)), selector + " FieldValueInvalid"},
 		"binding":                {binding(false, func(*rbacv1.Subject, *rbacv1.RoleRef) {}), ""},
 		"cluster binding of role": {
 			binding(false, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.Kind = "Role" }), "roleRef.kind FieldValueNotSupported",

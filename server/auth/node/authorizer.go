@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,7 +31,13 @@ type Authorizer struct {
 	rules  []rbacv1.PolicyRule
 }
 
-var _ authorizer.Authorizer = &Authorizer{}
+var (
+	_ authorizer.Authorizer   = &Authorizer{}
+	_ authorizer.RuleResolver = &Authorizer{}
+)
+
+// errNoRules is what SelfSubjectRulesReviews of nodes answer, in kube-apiserver's words since they are part of the answer.
+var errNoRules = errors.New("node authorizer does not support user rule resolution")
 
 // New makes an authorizer that reads with the client, whose user must be no kubelet, what belongs to a node.
 func New(client kubernetes.Interface) *Authorizer {
@@ -56,6 +63,14 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 		return authorizer.DecisionNoOpinion, fmt.Sprintf("that has nothing to do with node %q", node), nil
 	}
 	return authorizer.DecisionAllow, "", nil
+}
+
+// RulesFor implements [authorizer.RuleResolver]: what a kubelet may do depends on the pods, so that no list is complete.
+func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	if _, ok := nodeName(u); ok {
+		return nil, nil, true, errNoRules
+	}
+	return nil, nil, false, nil
 }
 
 // ConditionsAwareAuthorize implements [authorizer.Authorizer]: there are no conditions.
