@@ -91,6 +91,8 @@ type Kind[T Object] struct {
 	CreateOnUpdate bool
 	// RequireResourceVersion refuses updates that do not say which version they change.
 	RequireResourceVersion bool
+	// UnconditionalVersions are those whose clients RequireResourceVersion lets off.
+	UnconditionalVersions []string
 	// DefaultDeletion says what becomes of dependants if the client does not say; nil stands for rest.DeleteDependents.
 	DefaultDeletion func(ctx context.Context) rest.GarbageCollectionPolicy
 	// GracePeriod makes deletion graceful: it may fill in options.GracePeriodSeconds (from the object, say) and reports whether
@@ -119,6 +121,8 @@ type Status[T Object] struct {
 	ResetFields []string
 	// NameOnUpdate and AnyFinalizers are those of Kind for updates of the status.
 	NameOnUpdate, AnyFinalizers bool
+	// NoTable refuses to answer with a table.
+	NoTable bool
 }
 
 // Scale declares a scale subresource, served as autoscaling/v1 Scale.

@@ -3,6 +3,7 @@ package kind
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -24,8 +26,12 @@ type strategy[T Object] struct {
 
 func (s strategy[T]) NamespaceScoped() bool                    { return !s.k.ClusterScoped }
 func (s strategy[T]) AllowCreateOnUpdate(context.Context) bool { return s.k.CreateOnUpdate }
-func (s strategy[T]) AllowUnconditionalUpdate(context.Context) bool {
-	return !s.k.RequireResourceVersion
+func (s strategy[T]) AllowUnconditionalUpdate(ctx context.Context) bool {
+	if !s.k.RequireResourceVersion {
+		return true
+	}
+	info, ok := request.RequestInfoFrom(ctx)
+	return ok && slices.Contains(s.k.UnconditionalVersions, info.APIVersion)
 }
 
 func (s strategy[T]) Canonicalize(obj runtime.Object) {
@@ -196,7 +202,7 @@ func (s *Status[T]) asSubresource() Subresource[T] {
 
 		nameOnUpdate:  s.NameOnUpdate,
 		anyFinalizers: s.AnyFinalizers,
-		tables:        true,
+		tables:        !s.NoTable,
 	}
 }
 

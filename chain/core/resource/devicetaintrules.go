@@ -38,13 +38,14 @@ func DeviceTaintRules() kind.Declaration {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
 			}
 		},
-		Validate:       func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec, nil) },
-		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList { return validateTaintRule(&r.Spec, &old.Spec) },
-		// kube-apiserver lets clients of v1beta2 off.
+		Validate:               func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec, nil) },
+		ValidateUpdate:         func(_ context.Context, r, old T) field.ErrorList { return validateTaintRule(&r.Spec, &old.Spec) },
 		RequireResourceVersion: true,
+		UnconditionalVersions:  []string{"v1beta2", "v1alpha3"},
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
 			ResetFields: []string{"metadata", "spec"},
+			NoTable:     true,
 			Validate: func(_ context.Context, r, _ T) field.ErrorList {
 				at := field.NewPath("status", "conditions")
 				errs := metavalidation.ValidateConditions(r.Status.Conditions, at)
@@ -55,8 +56,18 @@ func DeviceTaintRules() kind.Declaration {
 			},
 		},
 		Table: kind.Table[T]{
-			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
-			Row:     func(r T) []any { return []any{r.Name, kind.Age(r)} },
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Key", Description: "Key of the taint."},
+				{Name: "Value", Description: "Value of the taint."},
+				{Name: "Effect", Description: "What the taint does to pods that do not tolerate it."},
+				{Name: "TimeAdded", Description: "Time since the taint has had its effect."},
+				kind.AgeColumn(),
+			},
+			Row: func(r T) []any {
+				t := r.Spec.Taint
+				return []any{r.Name, t.Key, t.Value, string(t.Effect), kind.Since(t.TimeAdded), kind.Age(r)}
+			},
 		},
 	}
 }

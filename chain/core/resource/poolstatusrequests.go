@@ -45,6 +45,7 @@ func ResourcePoolStatusRequests() kind.Declaration {
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
 			ResetFields: []string{"metadata", "spec"},
+			NoTable:     true,
 			Validate: func(ctx context.Context, r, old T) field.ErrorList {
 				at := field.NewPath("status")
 				if old.Status != nil {

@@ -15,26 +15,31 @@ import (
 	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
-func defaultDevices(d *resourcev1.DeviceClaim) {
+// defaultDevices fills in what the client left out. In v1beta1 a request without a class is taken for one with alternatives, whose mode
+// stays open.
+func defaultDevices(d *resourcev1.DeviceClaim, v1beta1 bool) {
 	for i := range d.Requests {
 		if e := d.Requests[i].Exactly; e != nil {
-			defaultMode(&e.AllocationMode, &e.Count, e.Tolerations)
+			if e.DeviceClassName != "" || !v1beta1 {
+				defaultMode(&e.AllocationMode, &e.Count)
+			}
+			defaultTolerations(e.Tolerations)
 		}
 		for j := range d.Requests[i].FirstAvailable {
 			s := &d.Requests[i].FirstAvailable[j]
-			defaultMode(&s.AllocationMode, &s.Count, s.Tolerations)
+			defaultMode(&s.AllocationMode, &s.Count)
+			defaultTolerations(s.Tolerations)
 		}
 	}
 }
 
-func defaultMode(mode *resourcev1.DeviceAllocationMode, count *int64, tolerations []resourcev1.DeviceToleration) {
+func defaultMode(mode *resourcev1.DeviceAllocationMode, count *int64) {
 	if *mode == "" {
 		*mode = resourcev1.DeviceAllocationModeExactCount
 	}
 	if *mode == resourcev1.DeviceAllocationModeExactCount && *count == 0 {
 		*count = 1
 	}
-	defaultTolerations(tolerations)
 }
 
 func defaultTolerations(list []resourcev1.DeviceToleration) {

@@ -31,7 +31,7 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 		Plural:        "resourceclaims",
 		Versions:      claimVersions(),
 		ReturnDeleted: true,
-		Default:       defaultClaim,
+		Default:       func(c T) { defaultClaim(c, false) },
 		PrepareCreate: func(_ context.Context, c T) { dropDerivedAttributes(&c.Spec.Devices) },
 		PrepareUpdate: func(_ context.Context, c, _ T) { dropDerivedAttributes(&c.Spec.Devices) },
 		NameOnUpdate:  true,
@@ -52,6 +52,7 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 				return together(ctx, errs, resourcev1.Validate_ResourceClaimStatus(ctx, asUpdate(), field.NewPath("status"), &c.Status, &old.Status))
 			},
 			ResetFields: []string{"metadata", "spec"},
+			NoTable:     true,
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -81,8 +82,8 @@ func state(c *resourcev1.ResourceClaim) string {
 	return strings.Join(words, ",")
 }
 
-func defaultClaim(c *resourcev1.ResourceClaim) {
-	defaultDevices(&c.Spec.Devices)
+func defaultClaim(c *resourcev1.ResourceClaim, v1beta1 bool) {
+	defaultDevices(&c.Spec.Devices, v1beta1)
 	if a := c.Status.Allocation; a != nil {
 		for i := range a.Devices.Results {
 			defaultTolerations(a.Devices.Results[i].Tolerations)

@@ -24,7 +24,7 @@ func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
 		Plural:        "resourceclaimtemplates",
 		Versions:      claimTemplateVersions(),
 		ReturnDeleted: true,
-		Default:       func(t T) { defaultDevices(&t.Spec.Spec.Devices) },
+		Default:       func(t T) { defaultDevices(&t.Spec.Spec.Devices, false) },
 		PrepareCreate: func(_ context.Context, t T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
 		PrepareUpdate: func(_ context.Context, t, _ T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
 		NameOnUpdate:  true,

@@ -263,11 +263,18 @@ func validateAttribute(a resourcev1.DeviceAttribute, at *field.Path) field.Error
 // validateBindingConditions checks the conditions for which, or for the lack of which, pods wait. There are both or none.
 func validateBindingConditions(success, failure []string, at *field.Path) field.ErrorList {
 	successes, failures := at.Child("bindingConditions"), at.Child("bindingFailureConditions")
-	name := func(c *string) string { return *c }
 	check := func(c *string, at *field.Path) field.ErrorList { return metavalidation.ValidateLabelName(*c, at) }
-	errs := unique(success, resourcev1.BindingConditionsMaxSize, successes, name, check)
-	errs = append(errs, unique(failure, resourcev1.BindingFailureConditionsMaxSize, failures, name, check)...)
+	errs := each(success, resourcev1.BindingConditionsMaxSize, successes, check)
+	errs = append(errs, each(failure, resourcev1.BindingFailureConditionsMaxSize, failures, check)...)
+	for i, c := range success {
+		if slices.Contains(success[:i], c) {
+			errs = append(errs, field.Duplicate(successes.Index(i), c))
+		}
+	}
 	for i, c := range failure {
+		if slices.Contains(failure[:i], c) {
+			errs = append(errs, field.Duplicate(failures.Index(i), c))
+		}
 		if slices.Contains(success, c) {
 			errs = append(errs, field.Invalid(failures.Index(i), c, "is one of bindingConditions too"))
 		}

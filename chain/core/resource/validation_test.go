@@ -122,6 +122,23 @@ func TestDeallocation(t *testing.T) {
 	}
 }
 
+func TestDefaultModes(t *testing.T) {
+	t.Parallel()
+	for _, v1beta1 := range []bool{false, true} {
+		d := resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
+			{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "c"}},
+			{Exactly: &resourcev1.ExactDeviceRequest{}},
+		}}
+		defaultDevices(&d, v1beta1)
+		if e := d.Requests[0].Exactly; e.AllocationMode != resourcev1.DeviceAllocationModeExactCount || e.Count != 1 {
+			t.Errorf("v1beta1 %t: %+v", v1beta1, e)
+		}
+		if e := d.Requests[1].Exactly; v1beta1 != (e.AllocationMode == "") {
+			t.Errorf("v1beta1 %t, without a class: %+v", v1beta1, e)
+		}
+	}
+}
+
 // TestTemplateUpdate: what cannot be changed is judged as if it was new.
 func TestTemplateUpdate(t *testing.T) {
 	t.Parallel()
@@ -167,6 +184,8 @@ func TestResourceSlices(t *testing.T) {
 			"spec.devices[0].bindingFailureConditions[0] Invalid", "spec.devices[0].bindingFailureConditions[1] Invalid"}},
 		{spec(`'devices':[{'capacity':{'-':{'value':'1','requestPolicy':{}}}}]`), []string{
 			"spec.devices[0].capacity Invalid", "spec.devices[0].capacity[-].requestPolicy Forbidden"}},
+		{spec(`'devices':[{'bindingConditions':['a','a','b','c','d'],'bindingFailureConditions':['e']}]`), []string{
+			"spec.devices[0].bindingConditions TooMany", "spec.devices[0].bindingConditions[1] Duplicate"}},
 		{spec(`'devices':[{'capacity':{'a/b/c':{'value':'1'}}}]`), nil},
 		{spec(`'devices':[{'taints':[{'key':'a','effect':'x'}]}]`), []string{"spec.devices[0].taints[0].effect NotSupported"}},
 		{spec(`'devices':[` + strings.Join(many, ",") + `]`), []string{"spec.devices TooMany"}},

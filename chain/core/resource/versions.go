@@ -37,7 +37,7 @@ func claimVersions() []kind.Version {
 		kind.ServedAsSame[*resourcev1beta2.ResourceClaim, *resourcev1.ResourceClaim](),
 		converted(v1beta1.Convert_v1beta1_ResourceClaim_To_v1_ResourceClaim, v1beta1.Convert_v1_ResourceClaim_To_v1beta1_ResourceClaim,
 			func() *resourcev1.ResourceClaim { return &resourcev1.ResourceClaim{} },
-			defaultClaim),
+			func(c *resourcev1.ResourceClaim) { defaultClaim(c, true) }),
 	}
 }
 
@@ -46,7 +46,7 @@ func claimTemplateVersions() []kind.Version {
 		kind.ServedAsSame[*resourcev1beta2.ResourceClaimTemplate, *resourcev1.ResourceClaimTemplate](),
 		converted(v1beta1.Convert_v1beta1_ResourceClaimTemplate_To_v1_ResourceClaimTemplate, v1beta1.Convert_v1_ResourceClaimTemplate_To_v1beta1_ResourceClaimTemplate,
 			func() *resourcev1.ResourceClaimTemplate { return &resourcev1.ResourceClaimTemplate{} },
-			func(t *resourcev1.ResourceClaimTemplate) { defaultDevices(&t.Spec.Spec.Devices) }),
+			func(t *resourcev1.ResourceClaimTemplate) { defaultDevices(&t.Spec.Spec.Devices, true) }),
 	}
 }
 

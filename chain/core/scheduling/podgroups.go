@@ -38,6 +38,7 @@ func PodGroups() kind.Declaration {
 				g.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses // of a feature that is off
 			},
 			ResetFields: []string{"metadata", "spec"},
+			NoTable:     true,
 			Validate: func(_ context.Context, g, _ T) field.ErrorList {
 				return metavalidation.ValidateConditions(g.Status.Conditions, field.NewPath("status", "conditions"))
 			},

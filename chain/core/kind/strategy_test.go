@@ -1,0 +1,28 @@
+package kind
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+func TestStatusTables(t *testing.T) {
+	t.Parallel()
+	for _, refuse := range []bool{false, true} {
+		if s := (&Status[*corev1.Pod]{NoTable: refuse}).asSubresource(); s.tables == refuse {
+			t.Errorf("NoTable %t: tables %t", refuse, s.tables)
+		}
+	}
+}
+
+func TestUnconditionalVersions(t *testing.T) {
+	t.Parallel()
+	k := &Kind[*corev1.ConfigMap]{RequireResourceVersion: true, UnconditionalVersions: []string{"v1beta1"}}
+	for version, want := range map[string]bool{"v1": false, "v1beta1": true} {
+		ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{APIVersion: version})
+		if got := (strategy[*corev1.ConfigMap]{k: k}).AllowUnconditionalUpdate(ctx); got != want {
+			t.Errorf("%s: %t", version, got)
+		}
+	}
+}
