@@ -133,7 +133,8 @@ func (p *serviceProxy) endpoints(ctx context.Context, s *corev1.Service, port st
 	}
 	e, err := p.client.CoreV1().Endpoints(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		// As in kube-apiserver, it is the service that is missing, then.
+		return nil, apierrors.NewNotFound(corev1.Resource("services"), s.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get endpoints: %w", err)

@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 // serviceCauses are the fields and kinds of errors, sorted and without repetition.
@@ -207,6 +209,19 @@ func TestChooseFamilies(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+func TestProxyToNoEndpoints(t *testing.T) {
+	t.Parallel()
+	s := validService(nil)
+	p := &serviceProxy{client: fake.NewClientset()}
+	if _, err := p.endpoints(t.Context(), s, ""); !apierrors.IsNotFound(err) {
+		t.Errorf("without endpoints: %v", err)
+	}
+	p.client = fake.NewClientset(&corev1.Endpoints{ObjectMeta: s.ObjectMeta})
+	if addresses, err := p.endpoints(t.Context(), s, ""); err != nil || len(addresses) > 0 {
+		t.Errorf("with endpoints of nobody: %v, %v", addresses, err)
 	}
 }
 
