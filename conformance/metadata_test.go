@@ -5,10 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/admission"
@@ -59,5 +63,41 @@ func TestMetadataOfUpdates(t *testing.T) {
 				t.Errorf("accepted by\n%s, want\n%s", got, tt.accepted)
 			}
 		})
+	}
+}
+
+// TestUIDsArePreconditions has the requests that are about another object of the same name.
+func TestUIDsArePreconditions(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+		o.Admission = admission.NewOptions()
+		o.Admission.DisablePlugins = []string{"ServiceAccount"}
+	})
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := client.CoreV1().Pods("default")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "other"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+	if err := pods.Bind(t.Context(), binding, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("bind another pod: %v, want a conflict", err)
+	}
+
+	labels := map[string]string{"app": "x"}
+	replicaSets := client.AppsV1().ReplicaSets("default")
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: appsv1.ReplicaSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
+	}}
+	if _, err := replicaSets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "default", UID: "other"}}
+	if _, err := replicaSets.UpdateScale(t.Context(), "r", scale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("scale another replica set: %v, want a conflict", err)
 	}
 }

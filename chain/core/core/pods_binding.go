@@ -40,6 +40,11 @@ func (r *bindingREST) Create(ctx context.Context, obj runtime.Object, validate r
 // podBindingREST is pods/binding.
 type podBindingREST struct{ *bindingREST }
 
+var _ rest.SubresourceObjectMetaPreserver = podBindingREST{}
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID of the pod that is meant, a precondition.
+func (podBindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+
 func (r podBindingREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	return r.bind(ctx, name, obj, validate, options)
 }
