@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -147,6 +148,14 @@ func TestStatefulSets(t *testing.T) {
 			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
 			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 		}, []string{"spec.volumeClaimTemplates[0].spec.resources[storage] FieldValueRequired"}},
+		"hostname, which each pod has of its own": {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Hostname = "Not_A_Label" }, nil},
+		"volume behind a claim": {func(s *appsv1.StatefulSet) {
+			claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			claim.Spec.Resources.Requests = corev1.ResourceList{"storage": resource.MustParse("1Gi")}
+			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+			s.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "data"}, {}}
+		}, []string{"spec.template.spec.volumes[2].name FieldValueRequired"}},
 		"negative ordinal": {func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: -1} },
 			[]string{"spec.ordinals.start FieldValueInvalid"}},
 		"rolling on delete": {func(s *appsv1.StatefulSet) {
@@ -168,6 +177,10 @@ func TestStatefulSets(t *testing.T) {
 	expect(t, "fixed field, and wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.ServiceName = "Not_A_Label"
 	}), valid), "spec FieldValueForbidden")
+	expect(t, "further claim, and wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{}}
+	}), valid), "spec FieldValueForbidden", "spec.template.spec.volumes[0].name FieldValueRequired",
+		"spec.template.spec.volumes[0].persistentVolumeClaim.claimName FieldValueRequired")
 	expect(t, "template that becomes wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.Template.Spec.Containers[0].Image = ""
 	}), valid), "spec.template.spec.containers[0].image FieldValueRequired")

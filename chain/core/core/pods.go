@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core/kind"
 	"github.com/kinproc/kinproc/chain/core/podspec"
+	"github.com/kinproc/kinproc/chain/core/rules"
 )
 
 // Pods declares pods and, because they act on pods, bindings. Client asks for disruption budgets before an eviction and for the nodes
@@ -57,6 +58,7 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 			Validate:    validatePodStatus,
 			Warnings:    podStatusWarnings,
 			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
+			SetOnCreate: true, // but for nothing more than the quality of service
 		},
 		Subresources: []kind.Subresource[*corev1.Pod]{
 			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
@@ -81,6 +83,12 @@ func defaultPod(p *corev1.Pod) {
 	}
 	podspec.SetPodDefaults(&p.Spec)
 	syncPodIPs(&p.Status)
+	rules.RoundUp(p.Status.AllocatedResources)
+	roundUp(p.Status.Resources)
+	for _, s := range containerStatuses(&p.Status) {
+		rules.RoundUp(s.AllocatedResources)
+		roundUp(s.Resources)
+	}
 }
 
 // initContainerAnnotations repeated the fields that replaced them, up to v1.7. They are no longer kept.
@@ -96,6 +104,12 @@ func syncPodIPs(s *corev1.PodStatus) {
 	}
 	if s.PodIP = ""; len(s.PodIPs) > 0 {
 		s.PodIP = s.PodIPs[0].IP
+	}
+}
+
+func roundUp(r *corev1.ResourceRequirements) {
+	if r != nil {
+		rules.RoundUp(r.Limits, r.Requests)
 	}
 }
 

@@ -202,6 +202,9 @@ func TestResizesThatAreRefused(t *testing.T) {
 			func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "2") },
 			[]string{"spec.initContainers[0] Forbidden"},
 		},
+		"generateName that could be no name": {
+			nil, func(p *corev1.Pod) { p.Namespace, p.GenerateName = "n", "Bad_" }, []string{"metadata.generateName Invalid value"},
+		},
 		"disk of an init container": {
 			nil, func(p *corev1.Pod) {
 				p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "1", "ephemeral-storage", "2")

@@ -120,7 +120,7 @@ func copyAppArmorAnnotations(ctx context.Context, p *corev1.Pod) {
 // where given, stand for those of its containers.
 func podQOS(p *corev1.Pod) corev1.PodQOSClass {
 	var all []corev1.ResourceRequirements
-	if r := p.Spec.Resources; r != nil && (len(r.Requests) > 0 || len(r.Limits) > 0) {
+	if r := p.Spec.Resources; r != nil {
 		all = append(all, *r)
 	} else {
 		for _, c := range p.Spec.InitContainers {

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/podspec"
@@ -15,13 +17,19 @@ import (
 
 // keepAllBut restores the old pod but for what change takes over from the new one.
 func keepAllBut(p, old *corev1.Pod, change func(spec, wanted *corev1.PodSpec)) {
-	wanted, managed, version, uid := p.Spec, p.ManagedFields, p.ResourceVersion, p.UID
-	old.DeepCopyInto(p)
-	p.ManagedFields, p.ResourceVersion, p.UID = managed, version, uid
+	wanted := p.Spec
+	p.Spec, p.Status = *old.Spec.DeepCopy(), *old.Status.DeepCopy()
+	metav1.ResetObjectMetaForStatus(&p.ObjectMeta, &old.ObjectMeta)
 	change(&p.Spec, &wanted)
 	if !equality.Semantic.DeepEqual(p.Spec, old.Spec) {
 		p.Generation = old.Generation + 1
 	}
+}
+
+// validateChangedPod checks a pod as a whole, as if it were new but for what the old one may keep.
+func validateChangedPod(p, old *corev1.Pod) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	return append(errs, podspec.ValidatePod(p, podspec.PodOptionsFor(p, old))...)
 }
 
 func prepareEphemeralContainers(_ context.Context, p, old *corev1.Pod) {
@@ -33,7 +41,7 @@ func prepareEphemeralContainers(_ context.Context, p, old *corev1.Pod) {
 
 // validateEphemeralContainers lets containers be added for debugging, and stay (KEP-277).
 func validateEphemeralContainers(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(p, podspec.PodOptionsFor(p, old))
+	errs := validateChangedPod(p, old)
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "a static pod takes no ephemeral containers")}
 	}
@@ -64,6 +72,7 @@ func prepareResize(_ context.Context, p, old *corev1.Pod) {
 		spec.Containers = resized(spec.Containers, wanted.Containers)
 		spec.InitContainers = resized(spec.InitContainers, wanted.InitContainers)
 		spec.Resources = wanted.Resources
+		podspec.DropDisabledSpecFields(spec, &old.Spec)
 	})
 }
 
@@ -83,7 +92,7 @@ func resized(containers, wanted []corev1.Container) []corev1.Container {
 
 // validateResize lets the cpu and memory of pods and their containers change while they run (KEP-1287, KEP-5419).
 func validateResize(_ context.Context, p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(p, podspec.PodOptionsFor(p, old))
+	errs := validateChangedPod(p, old)
 	spec := field.NewPath("spec")
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "a static pod cannot be resized")}
@@ -144,7 +153,9 @@ func takeBackPodResize(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorL
 		was = *old.Resources
 	}
 	errs := removedAmounts(rest.Resources, &was, spec.Child("resources"))
+	claims := rest.Resources.Claims
 	takeBack(rest.Resources, &was)
+	rest.Resources.Claims = claims
 	if is := rest.Resources; old.Resources == nil && len(is.Requests)+len(is.Limits)+len(is.Claims) == 0 {
 		rest.Resources = nil
 	}

@@ -226,6 +226,9 @@ func TestPodQOS(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", spec, p.Status.QOSClass, want)
 		}
 	}
+	if p := createdPod(func(p *corev1.Pod) { p.Status.QOSClass = "Mine" }); p.Status.QOSClass != "Mine" {
+		t.Errorf("got %s, want what the client says", p.Status.QOSClass)
+	}
 }
 
 func TestPodRow(t *testing.T) {

@@ -88,6 +88,10 @@ func TestCorners(t *testing.T) {
 				"spec.resourceClaims[1].name Duplicate value",
 			},
 		},
+		"key twice": {
+			with("", `"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"t","matchLabelKeys":["a","a"],"labelSelector":{"matchExpressions":[{"key":"a","operator":"Exists"},{"key":"a","operator":"Exists"}]}}]}}`),
+			[]string{"spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][1] Invalid value"},
+		},
 		"huge pages": {
 			with("", `"resources":{"limits":{"hugepages-2Mi":"3Mi","disk":"1"},"requests":{"cpu":"1"}}`),
 			[]string{

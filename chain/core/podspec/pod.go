@@ -11,7 +11,27 @@ import (
 func ValidatePod(pod *corev1.Pod, opts Options) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateAnnotations(pod.Annotations, &pod.Spec, field.NewPath("metadata", "annotations"), opts)
-	return append(errs, ValidateSpec(&pod.Spec, &pod.ObjectMeta, spec, opts)...)
+	errs = append(errs, ValidateSpec(&pod.Spec, &pod.ObjectMeta, spec, opts)...)
+	if pod.Spec.ServiceAccountName == "" {
+		errs = append(errs, forbidTokens(pod.Spec.Volumes, spec.Child("volumes"))...)
+	}
+	return errs
+}
+
+// forbidTokens is for pods that have no service account. Templates are not asked: their pods get the default one.
+func forbidTokens(volumes []corev1.Volume, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, volume := range volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for j, source := range volume.Projected.Sources {
+			if source.ServiceAccountToken != nil {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"), "there is no serviceAccountName"))
+			}
+		}
+	}
+	return errs
 }
 
 // ValidateNewPod checks what matters for pods that are being created only.

@@ -115,8 +115,12 @@ func validateMergedKeys(keys []string, selector *metav1.LabelSelector, path *fie
 	}
 	var errs field.ErrorList
 	seen := sets.KeySet(selector.MatchLabels)
+	index := map[string]int{} // of a key that is there twice the last one counts
+	for i, key := range keys {
+		index[key] = i
+	}
 	for _, r := range selector.MatchExpressions {
-		if i := slices.Index(keys, r.Key); i >= 0 && seen.Has(r.Key) {
+		if i, ok := index[r.Key]; ok && seen.Has(r.Key) {
 			errs = append(errs, field.Invalid(path.Index(i), r.Key, "is in labelSelector too"))
 		}
 		seen.Insert(r.Key)

@@ -64,8 +64,9 @@ func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Pat
 	errs = append(errs, v.validateDNS(path)...)
 	errs = append(errs, metav1validation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, v.validateSecurityContext(path.Child("securityContext"))...)
+	// The security context is where kube-apiserver has the field in its internal version.
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
-		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "hostPID shares more already"))
+		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true, "hostPID shares more already"))
 	}
 	errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"), opts)...)
 	errs = append(errs, v.validateGates(path)...)

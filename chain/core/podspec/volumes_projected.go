@@ -97,9 +97,6 @@ func (p *projection) named(name string, items []corev1.KeyToPath, path *field.Pa
 
 func (p *projection) token(s *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if p.v.opts.pod && p.v.spec.ServiceAccountName == "" {
-		errs = append(errs, field.Forbidden(path, "there is no serviceAccountName"))
-	}
 	if s.ExpirationSeconds != nil && (*s.ExpirationSeconds < minTokenSeconds || *s.ExpirationSeconds > maxTokenSeconds) {
 		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s.ExpirationSeconds, "must be between ten minutes and 2^32 seconds"))
 	}

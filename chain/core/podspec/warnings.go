@@ -206,17 +206,13 @@ func (w *warner) overlaps(v *corev1.Volume) {
 	case v.DownwardAPI != nil:
 		w.clashes(v.Name, nil, downwardFiles(v.DownwardAPI.Items, "downwardAPI"))
 	case v.Projected != nil:
-		var before, files []file
+		var before []file
 		for _, s := range v.Projected.Sources {
 			if s == (corev1.VolumeProjection{}) {
 				w.warnings = append(w.warnings, fmt.Sprintf("volume %q has a source that says nothing", v.Name))
 				continue
 			}
-			// As in kube-apiserver, a source that lists no files stands for those of the last one that does.
-			if listed := projectedFiles(&s); listed != nil {
-				files = listed
-			}
-			before = w.clashes(v.Name, before, files)
+			before = w.clashes(v.Name, before, projectedFiles(&s))
 		}
 	}
 }
@@ -235,6 +231,13 @@ func projectedFiles(s *corev1.VolumeProjection) []file {
 		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.Name}}
 	case s.ClusterTrustBundle != nil && s.ClusterTrustBundle.SignerName != nil:
 		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.SignerName}}
+	case s.PodCertificate != nil:
+		c := s.PodCertificate
+		return []file{
+			{c.CertificateChainPath, "certificate chain of podCertificate"},
+			{c.KeyPath, "key of podCertificate"},
+			{c.CredentialBundlePath, "credential bundle of podCertificate"},
+		}
 	}
 	return nil
 }
