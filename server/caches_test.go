@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -52,5 +53,24 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	defer w.Stop()
 	if after := cached(); !slices.Contains(after, "deployments.apps") {
 		t.Errorf("deployments are watched and have no cache: %v", after)
+	}
+
+	// Events have none at all, as in kube-apiserver, which shows in what they answer to an unreadable version.
+	events, err := client.CoreV1().Events(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	if after := cached(); slices.Contains(after, "events") {
+		t.Error("events have a watch cache")
+	}
+	_, err = client.CoreV1().Events(metav1.NamespaceDefault).Get(t.Context(), "e", metav1.GetOptions{ResourceVersion: "v"})
+	if !apierrors.IsBadRequest(err) {
+		t.Errorf("an event at version v: %v", err)
+	}
+	for _, check := range []string{"/livez/etcd", "/readyz/etcd-readiness"} {
+		if err := client.RESTClient().Get().AbsPath(check).Do(t.Context()).Error(); err != nil {
+			t.Errorf("%s: %v", check, err)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/resourceconfig"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -76,6 +77,8 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	generic.ExternalAddress = s.listener.Addr().String()
 	generic.LoopbackClientConfig = s.loopback
 	generic.LongRunningFunc = longRunning()
+	generic.AddHealthChecks(healthz.NamedCheck("etcd", s.checkEtcd))
+	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", s.checkEtcd))
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	resources := serverstorage.NewResourceConfig()
 	resources.EnableVersions(apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion)

@@ -173,6 +173,8 @@ func (b *Backend) newStore(
 	s := &cachedOnWatch{
 		Interface: store,
 		close:     store.Close,
+		// Events are many, and read once at most.
+		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
 			Storage:             store,
 			Versioner:           versioner,
@@ -211,6 +213,7 @@ type cachedOnWatch struct {
 	apistorage.Interface // straight to etcd
 	close                func()
 	config               cacher.Config
+	neverCached          bool // kube-apiserver has no cache for the resource either, which shows
 
 	cached atomic.Pointer[cacher.CacheDelegator] // set once the cache is ready
 	since  atomic.Uint64                         // the cache knows all changes after this resource version
@@ -303,6 +306,9 @@ func (s *cachedOnWatch) reader() apistorage.Interface {
 
 // Watch watches the cache, but for what was before the cache: that only etcd knows.
 func (s *cachedOnWatch) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
+	if s.neverCached {
+		return s.Interface.Watch(ctx, key, opts)
+	}
 	c, err := s.cache(ctx)
 	if err != nil {
 		return nil, err
@@ -317,8 +323,12 @@ func (s *cachedOnWatch) Watch(ctx context.Context, key string, opts apistorage.L
 	return c.Watch(ctx, key, opts)
 }
 
-// hurryPeriod is how often a cache is told how far etcd is while a watch waits for it; an answer takes a fraction of that.
-const hurryPeriod = 2 * time.Millisecond
+// A cache is told how far etcd is while a watch waits for it: soon again at first, for an answer takes a fraction of firstHurry, then more
+// and more seldom, for each answer goes to all caches, and a machine that is busy gets no faster by it.
+const (
+	firstHurry = 2 * time.Millisecond
+	lastHurry  = 100 * time.Millisecond
+)
 
 // hurry brings the cache up to date until stop is called. A watch that begins at the present waits until the cache knows that it has
 // seen everything, about which a cache asks etcd every tenth of a second.
@@ -326,16 +336,14 @@ func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(cacheContext(ctx))
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		tick := time.NewTicker(hurryPeriod)
-		defer tick.Stop()
-		for {
+		for pause := firstHurry; ; pause = min(2*pause, lastHurry) {
 			if err := s.RequestWatchProgress(ctx); err != nil {
 				return // then the cache's own question has to do
 			}
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-time.After(pause):
 			}
 		}
 	})
@@ -351,6 +359,9 @@ func cacheContext(ctx context.Context) context.Context {
 // version 0 is whole whatever the limit.
 
 func (s *cachedOnWatch) Get(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
+	if s.neverCached {
+		return s.Interface.Get(ctx, key, opts, out)
+	}
 	if _, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion); err != nil {
 		return err
 	}
@@ -358,7 +369,7 @@ func (s *cachedOnWatch) Get(ctx context.Context, key string, opts apistorage.Get
 }
 
 func (s *cachedOnWatch) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
-	if opts.ResourceVersion == "0" && opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
+	if !s.neverCached && opts.ResourceVersion == "0" && opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
 		opts.Predicate.Limit = 0
 	}
 	return s.readerAt(opts.ResourceVersion).GetList(ctx, key, opts, list)

@@ -64,6 +64,12 @@ func TestResourceQuota(t *testing.T) {
 		})
 	}
 
+	late := newPod()
+	late.Namespace = "terminating"
+	must(client.CoreV1().Pods("terminating").Create(ctx, late, metav1.CreateOptions{}))(t)
+	_, err := client.CoreV1().Pods("terminating").Patch(ctx, late.Name, types.MergePatchType, []byte(`{"spec":{"activeDeadlineSeconds":9}}`), metav1.PatchOptions{})
+	checkRefused(t, "deadline that brings a pod under the quota", err, true)
+
 	ns := quota("resize", quantities("requests.cpu", "2", "count/configmaps", "0"))
 	eventually(t, "the plugin knows the quota", func() error {
 		_, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})

@@ -30,7 +30,7 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 		return err
 	}
 	if class.Overhead != nil {
-		if pod.Spec.Overhead != nil && !apiequality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
+		if len(pod.Spec.Overhead) > 0 && !apiequality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
 			return forbid(a, "spec.overhead differs from the overhead of the runtime class %q; leave it out", class.Name)
 		}
 		pod.Spec.Overhead = class.Overhead.PodFixed

@@ -48,6 +48,7 @@ func TestRuntimeClass(t *testing.T) {
 		"plain, but overhead":   {pod: pod("plain", overhead("10Mi")), refused: true},
 		"full":                  {pod: pod("full"), selector: map[string]string{"runtime": "full"}, tolerations: "sandbox=:NoSchedule"},
 		"full, same overhead":   {pod: pod("full", overhead("10240Ki")), selector: map[string]string{"runtime": "full"}, tolerations: "sandbox=:NoSchedule"},
+		"full, empty overhead":  {pod: pod("full", func(p *corev1.Pod) { p.Spec.Overhead = corev1.ResourceList{} }), selector: map[string]string{"runtime": "full"}, tolerations: "sandbox=:NoSchedule"},
 		"full, other overhead":  {pod: pod("full", overhead("1Mi")), refused: true},
 		"full, same selector":   {pod: pod("full", selecting("full")), selector: map[string]string{"runtime": "full", "disk": "fast"}, tolerations: "sandbox=:NoSchedule"},
 		"full, other selector":  {pod: pod("full", selecting("other")), refused: true},

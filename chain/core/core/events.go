@@ -37,6 +37,7 @@ func Events() kind.Declaration {
 		Versions:        []kind.Version{eventsOfOwnGroup()},
 		CreateOnUpdate:  true,
 		Name:            path.ValidatePathSegmentName,
+		LooseMetadata:   true,
 		AnyFinalizers:   true,
 		Validate:        validateEvent,
 		ValidateUpdate:  validateEventUpdate,

@@ -47,8 +47,20 @@ func (p *nodeProxy) Connect(ctx context.Context, id string, _ runtime.Object, _ 
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form [http:|https:]name[:port]", id))
 	}
-	if _, err := p.nodes.Get(ctx, name, &metav1.GetOptions{}); err != nil {
+	node, err := p.nodes.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if err := addressed(node.(*corev1.Node)); err != nil {
 		return nil, err
 	}
 	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q has no kubelet: nodes of this server are objects without machines", name))
+}
+
+// addressed is why a kubelet cannot even be tried: an internal error, as kube-apiserver has it.
+func addressed(node *corev1.Node) error {
+	if len(node.Status.Addresses) == 0 {
+		return fmt.Errorf("node %q has no address", node.Name)
+	}
+	return nil
 }

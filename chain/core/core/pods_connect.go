@@ -46,7 +46,11 @@ func (k kubelets) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 // unreachable is why the kubelet of the pod's node does not answer.
 func (k kubelets) unreachable(ctx context.Context, p *corev1.Pod) error {
 	if k.nodes != nil {
-		if _, err := k.nodes.Nodes().Get(ctx, p.Spec.NodeName, metav1.GetOptions{}); err != nil {
+		node, err := k.nodes.Nodes().Get(ctx, p.Spec.NodeName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if err := addressed(node); err != nil {
 			return err
 		}
 	}

@@ -85,6 +85,9 @@ func completeStored(s *corev1.Service, families []corev1.IPFamily) {
 		s.Spec.InternalTrafficPolicy = nil
 		return
 	}
+	if s.Spec.ClusterIP == "" { // such as the empty one of a bookmark
+		return
+	}
 	if len(s.Spec.IPFamilies) > 0 {
 		return
 	}

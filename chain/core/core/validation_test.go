@@ -220,6 +220,13 @@ func TestValidation(t *testing.T) {
 			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) { e.EventTime, e.Count = metav1.MicroTime{}, 1 })),
 			want: []string{"count Invalid", "eventTime Required"},
 		},
+		"event with a finalizer of nobody's, through core": {
+			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) { e.Name, e.Finalizers = "", []string{"f"} })),
+		},
+		"event with a finalizer of nobody's, through events.k8s.io": {
+			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) { e.Name, e.Finalizers = "", []string{"f"} })),
+			want: []string{"metadata.finalizers[0] Invalid", "metadata.name Required"},
+		},
 		"new event without a controller, through core": {
 			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) { e.ReportingController = "" })),
 			want: []string{"reportingComponent Invalid", "reportingComponent Required"},

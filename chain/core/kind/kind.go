@@ -56,6 +56,8 @@ type Kind[T Object] struct {
 	AnyFinalizers bool
 	// Refuse judges an object as it is sent, before all else and whatever the subresource. Its error is the answer; see [Malformed].
 	Refuse func(ctx context.Context, obj T) error
+	// LooseMetadata leaves the metadata to the registry, which looks at a new object's only when nothing else is wrong with it.
+	LooseMetadata bool
 	// Validate checks a new object but for its metadata, which the engine checks.
 	Validate func(ctx context.Context, obj T) field.ErrorList
 	// ValidateUpdate checks a changed object but for its metadata. It is the whole check: unset, Validate judges the new object as if it

@@ -66,8 +66,11 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	t := obj.(T)
-	errs := apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName, field.NewPath("metadata"))
-	errs = append(errs, s.k.validateFinalizers(t)...)
+	var errs field.ErrorList
+	if !s.k.LooseMetadata {
+		errs = apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName, field.NewPath("metadata"))
+		errs = append(errs, s.k.validateFinalizers(t)...)
+	}
 	if s.k.Validate != nil {
 		errs = append(errs, s.k.Validate(ctx, t)...)
 	}

@@ -21,6 +21,7 @@ func RuntimeClasses() kind.Declaration {
 	return &kind.Kind[*nodev1.RuntimeClass]{
 		Plural:                 "runtimeclasses",
 		ClusterScoped:          true,
+		CreateOnUpdate:         true,
 		RequireResourceVersion: true,
 		AnyFinalizers:          true,
 		NameOnUpdate:           true,

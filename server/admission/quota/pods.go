@@ -25,7 +25,7 @@ func pods(list lists) quota.Evaluator {
 		resource: gvr.GroupResource(),
 		list:     list(gvr),
 		handles: func(a admission.Attributes) bool {
-			return onCreate(a) || a.GetSubresource() == "resize" && a.GetOperation() == admission.Update
+			return onCreate(a) || a.GetOperation() == admission.Update && (a.GetSubresource() == "resize" || changesScope(a))
 		},
 		limits:   limitsPods,
 		usage:    func(pod *corev1.Pod) corev1.ResourceList { return podUsage(pod, time.Now()) },
@@ -121,6 +121,13 @@ func selected(scope corev1.ScopedResourceSelectorRequirement, value string) (boo
 		set[string(scope.ScopeName)] = value
 	}
 	return requirement.Matches(set), nil
+}
+
+// changesScope reports whether a pod gets a deadline that it did not have, or loses one.
+func changesScope(a admission.Attributes) bool {
+	pod, ok := a.GetObject().(*corev1.Pod)
+	old, hadOne := a.GetOldObject().(*corev1.Pod)
+	return ok && hadOne && a.GetSubresource() == "" && terminating(pod) != terminating(old)
 }
 
 func terminating(pod *corev1.Pod) bool {
