@@ -63,6 +63,9 @@ func validateSigner(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
 	if b.GenerateName != "" {
 		errs = append(errs, validateBundleName(b.GenerateName, true, b.Spec.SignerName, metadata.Child("generateName"))...)
 	}
+	if b.Name == "" {
+		return errs // the engine misses it
+	}
 	return append(errs, validateBundleName(b.Name, false, b.Spec.SignerName, metadata.Child("name"))...)
 }
 

@@ -151,6 +151,7 @@ func TestClusterTrustBundles(t *testing.T) {
 		{"example.com:a:b", "example.com/a", "# text\n" + string(issued), nil},
 		{"b", "example.com/a", string(issued), []string{"metadata.name Invalid"}},
 		{"a:b", "", string(issued), []string{"metadata.name Invalid"}},
+		{"", "", string(issued), nil}, // the engine misses the name
 		{"a", "", string(issued) + string(issued), []string{"spec.trustBundle Invalid"}},
 		{"a", "", string(leaf), []string{"spec.trustBundle Invalid"}},
 		{"a", "", "", []string{"spec.trustBundle Invalid"}},
