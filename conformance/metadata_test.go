@@ -14,18 +14,13 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/admission"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
 // TestMetadataOfUpdates has the kinds that kube-apiserver lets have, by an update, what none but custom resources has from the beginning.
 func TestMetadataOfUpdates(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
-		o.Admission = admission.NewOptions()
-		o.Admission.DisablePlugins = []string{"ServiceAccount"}
-	})
+	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts)
 	client, err := dynamic.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -69,10 +64,7 @@ func TestMetadataOfUpdates(t *testing.T) {
 // TestUIDsArePreconditions has the requests that are about another object of the same name.
 func TestUIDsArePreconditions(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
-		o.Admission = admission.NewOptions()
-		o.Admission.DisablePlugins = []string{"ServiceAccount"}
-	})
+	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts)
 	client, err := kubernetes.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/admission"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -182,10 +181,8 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 	dir := t.TempDir()
 	var resources map[schema.GroupVersionKind]metav1.APIResource
 	t.Run("write", func(t *testing.T) {
-		s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+		s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts, func(o *server.Options) {
 			o.DataDir = dir
-			o.Admission = admission.NewOptions()
-			o.Admission.DisablePlugins = []string{"ServiceAccount"}
 		})
 		resources = createAll(t, s)
 	})

@@ -1,11 +1,8 @@
 package conformance_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path"
@@ -31,10 +28,15 @@ func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]bool{}
-	for _, line := range recordedFacts(t) {
-		want[line] = true
+	for fact := range strings.Lines(string(unzip(t, "testdata/openapi-1.36.txt.gz"))) {
+		want[strings.TrimSuffix(fact, "\n")] = true
 	}
-	for _, line := range linesOf(t, "testdata/openapi-1.37.txt") {
+	changes, err := os.ReadFile("testdata/openapi-1.37.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(changes)) {
+		line = strings.TrimSuffix(line, "\n")
 		switch sign, fact, _ := strings.Cut(line, " "); {
 		case sign == "-" && want[fact]:
 			delete(want, fact)
@@ -72,44 +74,6 @@ func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 			}
 		}
 	}
-}
-
-// recordedFacts are those of kube-apiserver.
-func recordedFacts(t *testing.T) []string {
-	t.Helper()
-	f, err := os.Open("testdata/openapi-1.36.txt.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return scan(t, z)
-}
-
-func linesOf(t *testing.T, name string) []string {
-	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	return scan(t, f)
-}
-
-func scan(t *testing.T, r io.Reader) []string {
-	t.Helper()
-	var all []string
-	scanner := bufio.NewScanner(r)
-	for scanner.Scan() {
-		all = append(all, scanner.Text())
-	}
-	if err := scanner.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
 }
 
 // facts are what both versions of the documents say, a line each.

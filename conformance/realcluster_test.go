@@ -22,16 +22,16 @@ import (
 
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/admission"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
+// realCluster has what a cluster of kube-apiserver 1.36.3 wrote and answered.
 const realCluster = "testdata/realcluster/"
 
-// unzip returns the content of a file of testdata/realcluster: what a cluster of kube-apiserver 1.36.3 wrote and answered.
+// unzip returns the content of a file that is kept compressed.
 func unzip(t *testing.T, name string) []byte {
 	t.Helper()
-	f, err := os.Open(realCluster + name)
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func readDir(t *testing.T, dir string) (map[string]entry, int64) {
 func restored(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := embed.Restore(filepath.Join(dir, "etcd"), bytes.NewReader(unzip(t, "snapshot.db.gz"))); err != nil {
+	if err := embed.Restore(filepath.Join(dir, "etcd"), bytes.NewReader(unzip(t, realCluster+"snapshot.db.gz"))); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -94,11 +94,9 @@ func restored(t *testing.T) string {
 // opened starts a control plane that changes nothing by itself but what every start ensures.
 func opened(t *testing.T, dir string) *server.Server {
 	t.Helper()
-	return servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+	return servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts, func(o *server.Options) {
 		o.DataDir = dir
 		o.ServiceClusterIPRange = "10.96.0.0/16"
-		o.Admission = admission.NewOptions()
-		o.Admission.DisablePlugins = []string{"ServiceAccount"}
 	})
 }
 
@@ -109,7 +107,7 @@ var notStored = map[string]bool{"/api/v1/componentstatuses": true, "/apis/apireg
 func TestOpensWhatARealClusterWrote(t *testing.T) {
 	t.Parallel()
 	var lists map[string]unstructured.UnstructuredList
-	if err := json.Unmarshal(unzip(t, "lists.json.gz"), &lists); err != nil {
+	if err := json.Unmarshal(unzip(t, realCluster+"lists.json.gz"), &lists); err != nil {
 		t.Fatal(err)
 	}
 	dir := restored(t)

@@ -7,22 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/conformance"
-	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/admission"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
 // TestKubectlShowsEveryKind gets, describes and explains one object of every kind.
 func TestKubectlShowsEveryKind(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
-		o.Admission = admission.NewOptions()
-		o.Admission.DisablePlugins = []string{"ServiceAccount"}
-	})
+	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts)
 	resources := createAll(t, s)
 	run := kubectlFor(t, s)
 	for _, obj := range objects(t) {
@@ -134,4 +131,43 @@ func lines(list *metav1.APIResourceList) []string {
 		found = append(found, strings.Join(strings.Fields(strings.Join(cells, " ")), " "))
 	}
 	return found
+}
+
+// TestTablesOfSubresources asks for tables of what is shown as another resource: kube-apiserver has them of most statuses only.
+func TestTablesOfSubresources(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts)
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := createAll(t, s)
+	want := map[string]bool{
+		"pods/status": true, "pods/resize": false, "pods/ephemeralcontainers": false, "deployments/status": true,
+		"certificatesigningrequests/approval": false, "resourceclaims/status": false,
+	}
+	for _, obj := range objects(t) {
+		gvk := obj.GroupVersionKind()
+		for subresource, table := range want {
+			resource, sub, _ := strings.Cut(subresource, "/")
+			if resource != resources[gvk].Name || gvk.Version != "v1" {
+				continue
+			}
+			delete(want, subresource)
+			path := []string{"apis", gvk.Group, "v1", "namespaces", obj.GetNamespace(), resource, obj.GetName(), sub}
+			if gvk.Group == "" {
+				path = slices.Replace(path, 0, 2, "api")
+			}
+			if obj.GetNamespace() == "" {
+				path = slices.DeleteFunc(path, func(part string) bool { return part == "" || part == "namespaces" })
+			}
+			err := client.RESTClient().Get().AbsPath(path...).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Error()
+			if table != (err == nil) || !table && !apierrors.IsNotAcceptable(err) {
+				t.Errorf("%s: %v, want a table: %t", subresource, err, table)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("there are no objects with %v", want)
+	}
 }

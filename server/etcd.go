@@ -14,8 +14,6 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apiserver/pkg/storage/etcd3"
 
 	"github.com/kinproc/kinproc/embed"
 )
@@ -118,29 +116,6 @@ func greet(ctx context.Context, endpoint string, config *tls.Config) error {
 	}
 	_, err = conn.Read(make([]byte, 1))
 	return err
-}
-
-// historyKept is for how long etcd keeps what objects were, for watches that are behind: kube-apiserver's --etcd-compaction-interval.
-const historyKept = 5 * time.Minute
-
-// forgetHistory keeps etcd from growing with every change. Several servers on one etcd take turns.
-func (s *Server) forgetHistory(ctx context.Context) {
-	s.run(func() {
-		tick := time.NewTicker(historyKept)
-		defer tick.Stop()
-		var turn, revision int64
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			var err error
-			if turn, revision, _, err = etcd3.Compact(ctx, s.etcd.client, turn, revision); err != nil && ctx.Err() == nil {
-				utilruntime.HandleError(fmt.Errorf("compact etcd: %w; the next try is in %s", err, historyKept))
-			}
-		}
-	})
 }
 
 // healthTimeout is kube-apiserver's --etcd-healthcheck-timeout.

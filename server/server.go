@@ -140,7 +140,6 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		return err
 	}
 	s.watchEtcd(runCtx)
-	s.forgetHistory(runCtx)
 	s.backend = storage.New(s.etcd.client, s.options.EtcdPrefix)
 	s.transport = &loopback.Transport{}
 	s.loopback = &rest.Config{

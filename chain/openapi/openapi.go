@@ -2,7 +2,7 @@
 package openapi
 
 import (
-	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
@@ -38,7 +38,7 @@ func Configs(scheme *runtime.Scheme, definitions common.GetOpenAPIDefinitions) (
 	return v2, v3
 }
 
-// external leaves out internal versions, which are no clients' business: the core-like server's have the Go types of a served version.
+// external leaves internal versions out of the extensions that nameOf makes, which are no clients' business: the core-like server's have the Go types of a served version.
 func external(nameOf func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
 	return func(typeName string) (string, spec.Extensions) {
 		name, extensions := nameOf(typeName)
@@ -46,13 +46,10 @@ func external(nameOf func(string) (string, spec.Extensions)) func(string) (strin
 		if !ok {
 			return name, extensions
 		}
-		served := []any{}
-		for _, kind := range all {
-			if kind, ok := kind.(map[string]any); !ok || kind["version"] != runtime.APIVersionInternal {
-				served = append(served, kind)
-			}
-		}
-		extensions = maps.Clone(extensions)
+		served := slices.DeleteFunc(all, func(kind any) bool {
+			gvk, ok := kind.(map[string]any)
+			return ok && gvk["version"] == runtime.APIVersionInternal
+		})
 		if extensions[groupVersionKinds] = served; len(served) == 0 {
 			delete(extensions, groupVersionKinds)
 		}

@@ -28,15 +28,24 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 )
 
 // DefaultPrefix is where kube-apiserver keeps its keys.
 const DefaultPrefix = "/registry"
 
+// historyKept is for how long etcd keeps what objects were, for watches that are behind: kube-apiserver's --etcd-compaction-interval.
+const historyKept = 5 * time.Minute
+
 // Backend is the etcd that the stores share. Make one with [New] and end it with [Backend.Stop].
 type Backend struct {
 	client *etcdkubernetes.Client
 	prefix string
+	// compactor forgets history, so that etcd does not grow with every change. Several servers on one etcd take turns.
+	compactor interface {
+		etcd3.Compactor
+		Stop()
+	}
 
 	mu      sync.Mutex
 	caches  map[*cachedOnWatch]struct{}
@@ -60,7 +69,10 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	} else {
 		checker.CheckClient(client.Ctx(), inProcess{}, apistorage.RequestWatchProgress)
 	}
-	return &Backend{client: kc, prefix: prefix, caches: map[*cachedOnWatch]struct{}{}}
+	return &Backend{
+		client: kc, prefix: prefix, compactor: etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
+		caches: map[*cachedOnWatch]struct{}{},
+	}
 }
 
 // inProcess answers for an etcd without endpoints what checkers of features ask. They ask in the background, and an etcd that is called
@@ -83,7 +95,7 @@ func (b *Backend) Hold() {
 	b.held = true
 }
 
-// Stop ends the watch caches and waits for them.
+// Stop ends the watch caches and the compactor, and waits for them.
 func (b *Backend) Stop() {
 	b.mu.Lock()
 	b.stopped = true
@@ -91,6 +103,7 @@ func (b *Backend) Stop() {
 	b.caches = nil
 	b.mu.Unlock()
 	var wg sync.WaitGroup
+	wg.Go(b.compactor.Stop)
 	for c := range caches {
 		wg.Go(c.stop)
 	}
@@ -165,7 +178,7 @@ func (b *Backend) newStore(
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	store, err := etcd3.New(b.client, nil, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
+	store, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
 		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)

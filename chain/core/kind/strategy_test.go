@@ -7,15 +7,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-func TestStatusTables(t *testing.T) {
-	t.Parallel()
-	for _, refuse := range []bool{false, true} {
-		if s := (&Status[*corev1.Pod]{NoTable: refuse}).asSubresource(); s.tables == refuse {
-			t.Errorf("NoTable %t: tables %t", refuse, s.tables)
-		}
-	}
-}
-
 func TestUnconditionalVersions(t *testing.T) {
 	t.Parallel()
 	k := &Kind[*corev1.ConfigMap]{RequireResourceVersion: true, UnconditionalVersions: []string{"v1beta1"}}

@@ -105,7 +105,7 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 	if group := r.GetAPIGroup(); group != "" {
 		resource += "." + group
 	}
-	writes := r.GetVerb() == "create"
+	creates := r.GetVerb() == "create"
 	switch resource {
 	case "nodes":
 		return !r.IsReadOnly() || r.GetName() == node, nil
@@ -119,9 +119,9 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 		}
 		return selects(r, node), nil
 	case "leases.coordination.k8s.io":
-		return r.GetNamespace() == leasesSpace && (writes || r.GetName() == node), nil
+		return r.GetNamespace() == leasesSpace && (creates || r.GetName() == node), nil
 	case "csinodes.storage.k8s.io":
-		return writes || r.GetName() == node, nil
+		return creates || r.GetName() == node, nil
 	case "secrets":
 		// A kubelet reads and watches them one by one, by name.
 		if own, err := a.usedByPods(ctx, node, r.GetNamespace(), "secrets", r.GetName()); own || err != nil {
@@ -147,14 +147,14 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 		attachment, err := a.client.StorageV1().VolumeAttachments().Get(ctx, r.GetName(), cached)
 		return err == nil && attachment.Spec.NodeName == node, err
 	case "resourceslices.resource.k8s.io":
-		if writes || r.GetName() == "" {
-			return writes || selects(r, node), nil
+		if creates || r.GetName() == "" {
+			return creates || selects(r, node), nil
 		}
 		slice, err := a.client.ResourceV1().ResourceSlices().Get(ctx, r.GetName(), cached)
 		return err == nil && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node, err
 	case "podcertificaterequests.certificates.k8s.io":
-		if writes || r.GetName() == "" {
-			return writes || selects(r, node), nil
+		if creates || r.GetName() == "" {
+			return creates || selects(r, node), nil
 		}
 		request, err := a.client.CertificatesV1().PodCertificateRequests(r.GetNamespace()).Get(ctx, r.GetName(), cached)
 		return err == nil && string(request.Spec.NodeName) == node, err
