@@ -40,7 +40,7 @@ lint: ## Run staticcheck.
 
 .PHONY: bench
 bench: ## Print the time to ready, of first objects and of the stop, requests per second, and memory.
-	go test -run '^$$' -bench . -benchtime $(BENCHTIME) . ./embed ./server/...
+	go test -run '^$$' -bench . -benchtime $(BENCHTIME) ./embed ./server/...
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz test for FUZZTIME (30s).
@@ -52,7 +52,7 @@ fuzz: ## Run every fuzz test for FUZZTIME (30s).
 
 .PHONY: soak
 soak: ## Kill the program ROUNDS (200) times while it writes, and look for every acknowledged write.
-	go test -v -timeout 60m -run TestAcknowledgedWritesSurviveKill . -rounds $(ROUNDS)
+	go test -v -timeout 60m -run TestAcknowledgedWritesSurviveKill ./server/cli -rounds $(ROUNDS)
 
 .PHONY: conformance
 conformance: ## Compare with answers recorded from a real kube-apiserver.
@@ -92,13 +92,13 @@ OPENAPI_PACKAGES := $(addprefix k8s.io/api/, \
 	k8s.io/kube-aggregator/pkg/apis/apiregistration/v1 \
 	$(addprefix k8s.io/apimachinery/pkg/, api/resource apis/meta/v1 runtime util/intstr version)
 
-OPENAPI := chain/core/openapi/zz_generated.openapi.go
+OPENAPI := chain/core/internal/definitions/zz_generated.openapi.go
 
 # openapi-gen reports violations of API naming rules in k8s.io/api, which are not ours to mend. Every package is read-only:
 # else it writes model names into the module cache when that is writable.
 .PHONY: generate
 generate: ## Write the generated files again.
-	@go tool openapi-gen --output-pkg github.com/kinproc/kinproc/chain/core/openapi \
+	@go tool openapi-gen --output-pkg github.com/kinproc/kinproc/chain/core/internal/definitions \
 		--output-dir $(dir $(OPENAPI)) --output-file $(notdir $(OPENAPI)) --report-filename /dev/null \
 		--output-model-name-file zz_generated.model_name.go $(addprefix --readonly-pkg=,$(OPENAPI_PACKAGES)) \
 		$(OPENAPI_PACKAGES)

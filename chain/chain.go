@@ -19,13 +19,12 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
-	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
-	"github.com/kinproc/kinproc/chain/core/kind"
 	"github.com/kinproc/kinproc/chain/extensions"
-	"github.com/kinproc/kinproc/chain/storage"
+	"github.com/kinproc/kinproc/chain/internal/etcdstore"
+	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/chain/trace"
 )
 
@@ -36,12 +35,9 @@ type Config struct {
 	// Generic is shared by the three servers, each of which gets a copy. Its handler chain is the aggregator's: a request passes it once.
 	Generic   *genericapiserver.Config
 	Informers informers.SharedInformerFactory
-	Backend   *storage.Backend
-	// Scheme is that of Groups, the built-in kinds.
-	Scheme *runtime.Scheme
+	Backend   *etcdstore.Backend
+	// Groups are the built-in kinds, as [core.Groups] returns them.
 	Groups []kind.Group
-	// Definitions are the OpenAPI definitions of the Go types.
-	Definitions openapicommon.GetOpenAPIDefinitions
 	// WebServices are served by the core-like server beside its groups.
 	WebServices []*restful.WebService
 
@@ -69,7 +65,7 @@ type Link struct {
 }
 
 // links are the servers in the order in which a request meets them. Each keeps what it makes in c.
-func links(config *Config, c *Chain) []Link {
+func links(config *Config, scheme *runtime.Scheme, c *Chain) []Link {
 	return []Link{
 		{aggregatorName, func(next genericapiserver.DelegationTarget) (_ genericapiserver.DelegationTarget, err error) {
 			c.Aggregator, err = aggregator.New(*config.Generic, aggregator.Config{
@@ -88,9 +84,7 @@ func links(config *Config, c *Chain) []Link {
 			c.Core, err = core.New(behind(config.Generic), core.Config{
 				Backend:     config.Backend,
 				Informers:   config.Informers,
-				Scheme:      config.Scheme,
 				Groups:      config.Groups,
-				Definitions: config.Definitions,
 				WebServices: config.WebServices,
 			}, next)
 			if err != nil {
@@ -111,7 +105,7 @@ func links(config *Config, c *Chain) []Link {
 			return c.Extensions.GenericAPIServer, nil
 		}},
 		{notFoundName, func(genericapiserver.DelegationTarget) (genericapiserver.DelegationTarget, error) {
-			handler := notfoundhandler.New(serializer.NewCodecFactory(config.Scheme).WithoutConversion(), genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+			handler := notfoundhandler.New(serializer.NewCodecFactory(scheme).WithoutConversion(), genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 			return genericapiserver.NewEmptyDelegateWithCustomHandler(handler), nil
 		}},
 	}
@@ -128,10 +122,14 @@ func behind(generic *genericapiserver.Config) genericapiserver.Config {
 
 // Assemble makes the servers from back to front: each is made with the one that it delegates to.
 func Assemble(config *Config) (*Chain, error) {
+	scheme, err := core.Scheme()
+	if err != nil {
+		return nil, fmt.Errorf("assemble the chain: %w", err)
+	}
 	c := &Chain{informers: config.Informers}
 	config.Generic.BuildHandlerChainFunc = c.handlerChain
 	var next genericapiserver.DelegationTarget
-	links := links(config, c)
+	links := links(config, scheme, c)
 	for i := len(links) - 1; i >= 0; i-- {
 		var err error
 		if next, err = links[i].New(next); err != nil {

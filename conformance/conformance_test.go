@@ -15,7 +15,6 @@ import (
 
 	"github.com/kinproc/kinproc/conformance"
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/admission"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -143,6 +142,6 @@ func start(t *testing.T) conformance.Target {
 
 // withoutServiceAccounts is how the recordings were made: pods need no account.
 func withoutServiceAccounts(o *server.Options) {
-	o.Admission = admission.NewOptions()
+	o.Admission = server.NewAdmissionOptions()
 	o.Admission.DisablePlugins = []string{"ServiceAccount"}
 }

@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kinproc/kinproc/server/auth"
-	"github.com/kinproc/kinproc/server/auth/pki"
-	"github.com/kinproc/kinproc/server/auth/rbac"
-	"github.com/kinproc/kinproc/server/auth/serviceaccount"
-	"github.com/kinproc/kinproc/server/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
+	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
+	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
+	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 )
 
 // access is who may come in, and the certificates and keys for it.
@@ -123,7 +123,7 @@ func (a *access) identifyProxy(o *Options, dir string) error {
 
 // connect makes the parts that read objects through the server itself. Roles are watched from when somebody comes who is not a member of
 // system:masters.
-func (a *access) connect(o *Options, client kubernetes.Interface, roles func() rbac.Source) error {
+func (a *access) connect(o *Options, client kubernetes.Interface, roles func() rbacauthorizer.Source) error {
 	tokens, err := a.newTokens(o)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (a *access) connect(o *Options, client kubernetes.Interface, roles func() r
 	}
 	a.authorizer, err = auth.Authorization{
 		Modes:  o.AuthorizationModes,
-		Roles:  rbac.Lazily(roles),
+		Roles:  rbacauthorizer.Lazily(roles),
 		Client: client,
 	}.New()
 	return err

@@ -16,12 +16,12 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/server/admission"
-	"github.com/kinproc/kinproc/server/auth/rbac"
-	"github.com/kinproc/kinproc/server/controllers"
-	"github.com/kinproc/kinproc/server/controllers/clusterauthenticationtrust"
-	"github.com/kinproc/kinproc/server/controllers/clusterroleaggregation"
-	"github.com/kinproc/kinproc/server/controllers/flowcontrolbootstrap"
+	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
+	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterauthenticationtrust"
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 )
 
 // bootstrapHooks make the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
@@ -123,13 +123,13 @@ func (s *Server) ensureRoles(ctx context.Context, client kubernetes.Interface) e
 	if err != nil {
 		return err
 	}
-	return rbac.Ensure(ctx, client, policy)
+	return rbacauthorizer.Ensure(ctx, client, policy)
 }
 
 // bootstrapPolicy is what roles and bindings there are from the start. The aggregated roles have their rules at once if there is a
 // controller that would fill them in.
-func (s *Server) bootstrapPolicy() (*rbac.Policy, error) {
-	policy := rbac.Bootstrap()
+func (s *Server) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
+	policy := rbacauthorizer.Bootstrap()
 	enabled, err := controllers.Enabled(s.options.Controllers)
 	if err != nil {
 		return nil, err

@@ -29,10 +29,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kinproc/kinproc/chain"
-	"github.com/kinproc/kinproc/chain/core/kind"
-	"github.com/kinproc/kinproc/chain/core/openapi"
-	"github.com/kinproc/kinproc/server/admission"
-	"github.com/kinproc/kinproc/server/auth/rbac"
+	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 )
 
 // config puts together what the chain is made of.
@@ -47,24 +46,24 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.access.connect(&s.options, client, func() rbac.Source { return s.watchRoles(ctx, client) }); err != nil {
+	if err := s.access.connect(&s.options, client, func() rbacauthorizer.Source { return s.watchRoles(ctx, client) }); err != nil {
 		return nil, err
 	}
-	s.groups = groups(dependencies{
-		client:        client,
-		authenticator: union.New(s.ownAuthenticator(), s.access.authenticator),
-		audiences:     s.access.tokens.Audiences(),
-		authorizer:    s.access.authorizer,
-		rules:         s.access.authorizer,
-		policy:        s.access.authorizer.Roles,
-		tokens:        s.access.tokens,
-		allocator:     s.services.allocator,
+	s.groups = core.Groups(core.Dependencies{
+		Client:        client,
+		Authenticator: union.New(s.ownAuthenticator(), s.access.authenticator),
+		Audiences:     s.access.tokens.Audiences(),
+		Authorizer:    s.access.authorizer,
+		Rules:         s.access.authorizer,
+		Roles:         s.access.authorizer.Roles,
+		Tokens:        s.access.tokens,
+		Services:      s.services.allocator,
 	})
-	scheme, err := kind.NewScheme(s.groups...)
+	scheme, err := core.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.connectAllocator(scheme); err != nil {
+	if err := s.connectAllocator(); err != nil {
 		return nil, err
 	}
 	shared := informers.NewSharedInformerFactory(client, 10*time.Minute)
@@ -109,7 +108,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
 	tolerations := admission.TolerationSeconds{NotReady: *s.options.DefaultNotReadyTolerationSeconds, Unreachable: *s.options.DefaultUnreachableTolerationSeconds}
 	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
-		webhooks, admission.Exclusions{}, admission.Manifests{}, initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
+		webhooks, core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
 		&s.lateAdmission); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -123,9 +122,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 		Generic:             generic,
 		Informers:           shared,
 		Backend:             s.backend,
-		Scheme:              scheme,
 		Groups:              s.groups,
-		Definitions:         openapi.GetOpenAPIDefinitions,
 		WebServices:         keys,
 		ServiceResolver:     resolver,
 		ProxyClientCertFile: s.access.proxyCertFile,
@@ -151,9 +148,9 @@ func (s *Server) ownWebhookConfig() *rest.Config {
 }
 
 // watchRoles keeps what authorization needs in memory until ctx ends.
-func (s *Server) watchRoles(ctx context.Context, client kubernetes.Interface) rbac.Source {
+func (s *Server) watchRoles(ctx context.Context, client kubernetes.Interface) rbacauthorizer.Source {
 	factory := informers.NewSharedInformerFactory(client, 0)
-	source := rbac.FromInformers(factory.Rbac().V1(), rbac.FromClient(client.RbacV1()))
+	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))
 	factory.Start(ctx.Done())
 	s.run(func() {
 		<-ctx.Done()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/chain/core"
-	"github.com/kinproc/kinproc/server/controllers"
+	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
 // startControllers starts the control loops and does not wait until they have caught up: what needs their work, such as the admission

@@ -14,18 +14,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/apiserver/pkg/registry/generic"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
-	"github.com/kinproc/kinproc/chain/core/kind"
-	"github.com/kinproc/kinproc/chain/core/scheduling"
-	"github.com/kinproc/kinproc/chain/storage"
-	"github.com/kinproc/kinproc/server/controllers/flowcontrolbootstrap"
+	"github.com/kinproc/kinproc/chain/kind"
+	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 )
 
 // A first start makes some 180 objects: namespaces, roles, flow schemas, APIServices and so on. Through the API that is a tenth of a second
@@ -68,7 +66,7 @@ func (s *Server) firstObjects() ([]firstObject, error) {
 	for _, o := range policy.RoleBindings {
 		add(rbacGroup, "rolebindings", fieldManager, o)
 	}
-	for _, o := range scheduling.SystemClasses() {
+	for _, o := range core.SystemPriorityClasses() {
 		add("scheduling.k8s.io", "priorityclasses", fieldManager, o)
 	}
 	const flowGroup = "flowcontrol.apiserver.k8s.io"
@@ -88,13 +86,20 @@ func (s *Server) firstObjects() ([]firstObject, error) {
 const maxOps = 128
 
 // writeFirstObjects writes the objects, each transaction only if none of its objects is there.
-func (s *Server) writeFirstObjects(ctx context.Context, scheme *runtime.Scheme) error {
+func (s *Server) writeFirstObjects(ctx context.Context) error {
 	objects, err := s.firstObjects()
 	if err != nil {
 		return err
 	}
-	builtIn := core.Storage(s.backend, scheme, serializer.NewCodecFactory(scheme))
-	apiServices := aggregator.Storage(s.backend)
+	scheme, err := core.Scheme()
+	if err != nil {
+		return err
+	}
+	builtIn, err := core.RESTOptions(s.backend)
+	if err != nil {
+		return err
+	}
+	apiServices := aggregator.RESTOptions(s.backend)
 	var ifs []clientv3.Cmp
 	var puts []clientv3.Op
 	commit := func() error {
@@ -107,7 +112,7 @@ func (s *Server) writeFirstObjects(ctx context.Context, scheme *runtime.Scheme) 
 	}
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	for _, o := range objects {
-		types, resources := scheme, builtIn
+		types, resources := scheme, generic.RESTOptionsGetter(builtIn)
 		if o.resource.Group == apiregistrationv1.GroupName {
 			types, resources = aggregatorscheme.Scheme, apiServices
 		}
@@ -130,7 +135,7 @@ func (s *Server) writeFirstObjects(ctx context.Context, scheme *runtime.Scheme) 
 }
 
 // encode makes of the object what a create request would have left in etcd.
-func (o firstObject) encode(scheme *runtime.Scheme, resources *storage.Resources, now metav1.Time) (key string, value []byte, err error) {
+func (o firstObject) encode(scheme *runtime.Scheme, resources generic.RESTOptionsGetter, now metav1.Time) (key string, value []byte, err error) {
 	scheme.Default(o.object)
 	apiVersion, err := o.apiVersion(scheme)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 
-	"github.com/kinproc/kinproc/chain/core/allocation"
-	"github.com/kinproc/kinproc/server/admission"
-	"github.com/kinproc/kinproc/server/controllers"
+	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/allocation"
+	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
 // The defaults of Options, kube-apiserver's where it has the same thing.

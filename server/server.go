@@ -16,10 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/chain"
-	"github.com/kinproc/kinproc/chain/core/kind"
-	"github.com/kinproc/kinproc/chain/loopback"
-	"github.com/kinproc/kinproc/chain/storage"
-	"github.com/kinproc/kinproc/server/admission"
+	"github.com/kinproc/kinproc/chain/kind"
+	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/loopback"
 )
 
 // What a data directory holds.
@@ -35,7 +34,7 @@ type Server struct {
 
 	listener  *listener
 	etcd      *etcd
-	backend   *storage.Backend
+	backend   *chain.Storage
 	transport *loopback.Transport
 	loopback  *rest.Config
 	chain     *chain.Chain
@@ -140,7 +139,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		return err
 	}
 	s.watchEtcd(runCtx)
-	s.backend = storage.New(s.etcd.client, s.options.EtcdPrefix)
+	s.backend = chain.NewStorage(s.etcd.client, s.options.EtcdPrefix)
 	s.transport = &loopback.Transport{}
 	s.loopback = &rest.Config{
 		Host:          "https://" + s.listener.Addr().String(),
@@ -189,7 +188,7 @@ func (s *Server) startChain(ctx, runCtx context.Context) error {
 		return fmt.Errorf("prepare the chain: %w", err)
 	}
 	s.timeline.phase("first-objects")
-	if err := s.writeFirstObjects(ctx, config.Scheme); err != nil {
+	if err := s.writeFirstObjects(ctx); err != nil {
 		return err
 	}
 	s.timeline.phase("informers")

@@ -6,17 +6,15 @@ import (
 	"net"
 	"net/url"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/util/proxy"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
-	"github.com/kinproc/kinproc/chain/core/allocation"
-	"github.com/kinproc/kinproc/server/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/controllers/serviceips"
+	"github.com/kinproc/kinproc/server/internal/allocation"
+	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/controllers/serviceips"
 )
 
 // services is what the API services of kind Service need of the server.
@@ -38,10 +36,12 @@ func (s *Server) newAllocator() error {
 	return err
 }
 
-func (s *Server) connectAllocator(scheme *runtime.Scheme) error {
-	getter := core.Storage(s.backend, scheme, serializer.NewCodecFactory(scheme))
+func (s *Server) connectAllocator() error {
+	getter, err := core.RESTOptions(s.backend)
+	if err != nil {
+		return err
+	}
 	if len(s.options.EtcdServers) > 0 {
-		var err error
 		if s.services.leases, err = kubernetesservice.NewLeases(getter); err != nil {
 			return err
 		}

@@ -14,13 +14,13 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 
-	"github.com/kinproc/kinproc/chain/openapi"
-	"github.com/kinproc/kinproc/chain/storage"
+	"github.com/kinproc/kinproc/chain/internal/etcdstore"
+	"github.com/kinproc/kinproc/chain/internal/openapi"
 )
 
 // Config is what the server needs beside the configuration that the chain's servers share.
 type Config struct {
-	Backend   *storage.Backend
+	Backend   *etcdstore.Backend
 	Informers informers.SharedInformerFactory
 	// ServiceResolver finds the address of an extension API server.
 	ServiceResolver aggregatorapiserver.ServiceResolver
@@ -28,13 +28,13 @@ type Config struct {
 	ProxyClientCertFile, ProxyClientKeyFile string
 }
 
-// Storage keeps APIServices where kube-apiserver keeps them, as JSON.
-func Storage(backend *storage.Backend) *storage.Resources {
-	return &storage.Resources{
+// RESTOptions keeps APIServices where kube-apiserver keeps them, as JSON.
+func RESTOptions(backend *etcdstore.Backend) *etcdstore.Resources {
+	return &etcdstore.Resources{
 		Backend: backend,
-		CodecOf: func(schema.GroupResource, runtime.Object) (storage.Codec, error) {
+		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
 			codec := aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion)
-			return storage.Codec{Codec: codec, Versioner: apiregistrationv1.SchemeGroupVersion}, nil
+			return etcdstore.Codec{Codec: codec, Versioner: apiregistrationv1.SchemeGroupVersion}, nil
 		},
 		PathOf: func(r schema.GroupResource) string { return r.Group + "/" + r.Resource },
 	}
@@ -42,7 +42,7 @@ func Storage(backend *storage.Backend) *storage.Resources {
 
 // New makes the server. Generic is its own copy of the shared configuration.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*aggregatorapiserver.APIAggregator, error) {
-	generic.RESTOptionsGetter = Storage(config.Backend)
+	generic.RESTOptionsGetter = RESTOptions(config.Backend)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme, aggregatoropenapi.GetOpenAPIDefinitions)
 	// The aggregator serves the specs of all servers, merged, and not its own.
 	generic.SkipOpenAPIInstallation = true

@@ -20,11 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/auth/pki"
 )
 
 // extension is an extension API server in plain net/http that serves version v1 of any group: discovery, echoes, their subresource talk,
@@ -42,11 +42,11 @@ func startExtension(t *testing.T, ip string, services ...string) *extension {
 	for _, service := range services {
 		names = append(names, service+".default.svc")
 	}
-	keys, err := pki.New(pki.Options{Names: names})
+	authority, key, err := certutil.GenerateSelfSignedCertKey("extension", nil, names)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := keys.Serving.TLS()
+	pair, err := tls.X509KeyPair(authority, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func startExtension(t *testing.T, ip string, services ...string) *extension {
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are to fail
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	return &extension{s, int32(listener.Addr().(*net.TCPAddr).Port), keys.CA.Cert}
+	return &extension{s, int32(listener.Addr().(*net.TCPAddr).Port), authority}
 }
 
 func repeat(w http.ResponseWriter, r *http.Request) {

@@ -16,20 +16,18 @@ import (
 	"k8s.io/client-go/informers"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
-	"github.com/kinproc/kinproc/chain/core/kind"
-	"github.com/kinproc/kinproc/chain/openapi"
-	"github.com/kinproc/kinproc/chain/storage"
+	"github.com/kinproc/kinproc/chain/core/internal/definitions"
+	"github.com/kinproc/kinproc/chain/internal/etcdstore"
+	"github.com/kinproc/kinproc/chain/internal/openapi"
+	"github.com/kinproc/kinproc/chain/kind"
 )
 
 // Config is what the server needs beside the configuration that the chain's servers share.
 type Config struct {
-	Backend   *storage.Backend
+	Backend   *etcdstore.Backend
 	Informers informers.SharedInformerFactory
-	// Scheme is made of Groups by kind.NewScheme.
-	Scheme *runtime.Scheme
+	// Groups are what [Groups] returns.
 	Groups []kind.Group
-	// Definitions are the OpenAPI definitions of the Go types.
-	Definitions openapicommon.GetOpenAPIDefinitions
 	// WebServices are served beside the groups.
 	WebServices []*restful.WebService
 }
@@ -59,17 +57,21 @@ func (s *Server) InstallOpenAPI() error {
 
 // New makes the server. Generic is its own copy of the shared configuration.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
-	codecs := serializer.NewCodecFactory(config.Scheme)
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(config.Scheme, config.Definitions)
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme, definitions.GetOpenAPIDefinitions)
 	generic.SkipOpenAPIInstallation = true // PrepareRun installs the specs below
 	generic.Serializer = codecs
-	generic.RESTOptionsGetter = Storage(config.Backend, config.Scheme, codecs)
+	generic.RESTOptionsGetter = restOptions(config.Backend, scheme, codecs)
 
 	s, err := generic.Complete(config.Informers).New("core", next)
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	infos, err := kind.APIGroups(config.Scheme, generic.RESTOptionsGetter, generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
+	infos, err := kind.APIGroups(scheme, generic.RESTOptionsGetter, generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
@@ -86,17 +88,28 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	return server, nil
 }
 
-// Storage keeps built-in kinds where kube-apiserver keeps them, as protobuf of the hub version.
-func Storage(backend *storage.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory) *storage.Resources {
-	return &storage.Resources{
+// Scheme knows the Go types of all built-in kinds. It is made once and must not be changed.
+var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) { return kind.NewScheme(Groups(Dependencies{})...) })
+
+// RESTOptions keeps built-in kinds where kube-apiserver keeps them, as protobuf of the hub version.
+func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	return restOptions(backend, scheme, serializer.NewCodecFactory(scheme)), nil
+}
+
+func restOptions(backend *etcdstore.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory) *etcdstore.Resources {
+	return &etcdstore.Resources{
 		Backend: backend,
-		CodecOf: func(resource schema.GroupResource, example runtime.Object) (storage.Codec, error) {
+		CodecOf: func(resource schema.GroupResource, example runtime.Object) (etcdstore.Codec, error) {
 			if example == nil {
-				return storage.Codec{}, nil
+				return etcdstore.Codec{}, nil
 			}
 			kinds, _, err := scheme.ObjectKinds(example)
 			if err != nil {
-				return storage.Codec{}, err
+				return etcdstore.Codec{}, err
 			}
 			// The hub version is the one external version of the type.
 			hub := kinds[0].GroupVersion()
@@ -112,7 +125,7 @@ func Storage(backend *storage.Backend, scheme *runtime.Scheme, codecs serializer
 				MemoryVersion:     schema.GroupVersion{Group: hub.Group, Version: runtime.APIVersionInternal},
 				Config:            storagebackend.Config{},
 			})
-			return storage.Codec{Codec: withoutKind{codec}, Versioner: versioner}, err
+			return etcdstore.Codec{Codec: withoutKind{codec}, Versioner: versioner}, err
 		},
 		PathOf: PathOf,
 	}

@@ -18,13 +18,13 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 
-	"github.com/kinproc/kinproc/chain/openapi"
-	"github.com/kinproc/kinproc/chain/storage"
+	"github.com/kinproc/kinproc/chain/internal/etcdstore"
+	"github.com/kinproc/kinproc/chain/internal/openapi"
 )
 
 // Config is what the server needs beside the configuration that the chain's servers share.
 type Config struct {
-	Backend             *storage.Backend
+	Backend             *etcdstore.Backend
 	Informers           informers.SharedInformerFactory
 	ServiceResolver     webhook.ServiceResolver
 	AuthResolverWrapper webhook.AuthenticationInfoResolverWrapper
@@ -36,12 +36,12 @@ type Config struct {
 // on a young definition, so that other API servers may hear of it, and looks at the informer for the age. Here there are no others
 // that a client could reach by the same address.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*apiextensionsapiserver.CustomResourceDefinitions, error) {
-	generic.RESTOptionsGetter = &storage.Resources{
+	generic.RESTOptionsGetter = &etcdstore.Resources{
 		Backend: config.Backend,
-		CodecOf: func(schema.GroupResource, runtime.Object) (storage.Codec, error) {
+		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
 			// As kube-apiserver keeps them: v1beta1 is the shorter form of large definitions.
 			codec := apiextensionsapiserver.Codecs.LegacyCodec(apiextensionsv1beta1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion)
-			return storage.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
+			return etcdstore.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
 		},
 		PathOf: pathOf,
 	}
@@ -51,11 +51,11 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	c := apiextensionsapiserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{Config: generic, SharedInformerFactory: config.Informers},
 		ExtraConfig: apiextensionsapiserver.ExtraConfig{
-			CRDRESTOptionsGetter: &storage.Resources{
+			CRDRESTOptionsGetter: &etcdstore.Resources{
 				Backend: config.Backend,
-				CodecOf: func(schema.GroupResource, runtime.Object) (storage.Codec, error) {
+				CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
 					// The handler wraps it with the versions that the definition names.
-					return storage.Codec{Codec: unstructured.UnstructuredJSONScheme}, nil
+					return etcdstore.Codec{Codec: unstructured.UnstructuredJSONScheme}, nil
 				},
 				PathOf: pathOf,
 			},

@@ -22,7 +22,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/compatibility"
 
-	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/kind"
 )
 
 // registration is what kinproc has to be told, with the server's port and certificate left out.

@@ -8,7 +8,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/kinproc/kinproc/chain/core/kind"
+	"github.com/kinproc/kinproc/chain/kind"
 )
 
 // chat declares the API group: all that the server knows about it is on this page. A built-in kind of kinproc is declared in the same way.

@@ -4,13 +4,12 @@ import (
 	"maps"
 	"slices"
 
+	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-
-	"github.com/kinproc/kinproc/chain/core/openapi"
 )
 
 var groupVersion = schema.GroupVersion{Group: "chat.example.com", Version: "v1"}
@@ -77,7 +76,7 @@ func (RoomList) OpenAPIModelName() string { return roomListModel }
 
 // definitions describe the types to kubectl explain and to server-side apply.
 func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
-	all := maps.Clone(openapi.GetOpenAPIDefinitions(ref))
+	all := maps.Clone(apiextensionsopenapi.GetOpenAPIDefinitions(ref))
 	object := func(description string, properties map[string]spec.Schema, needs ...string) openapicommon.OpenAPIDefinition {
 		schema := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Description: description, Properties: properties}}
 		return openapicommon.OpenAPIDefinition{Schema: schema, Dependencies: needs}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kinproc/kinproc/server/auth/pki"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
 // kubeconfigUser is the administrator's entry among the users of a kubeconfig that may hold others.

@@ -1,2 +1,0 @@
-// Package core declares the kinds of the core group, one file per kind.
-package core

@@ -1,0 +1,160 @@
+package core
+
+import (
+	"context"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/chain/core/internal/admissionregistration"
+	"github.com/kinproc/kinproc/chain/core/internal/apiserverinternal"
+	"github.com/kinproc/kinproc/chain/core/internal/apps"
+	"github.com/kinproc/kinproc/chain/core/internal/authentication"
+	"github.com/kinproc/kinproc/chain/core/internal/authorization"
+	"github.com/kinproc/kinproc/chain/core/internal/autoscaling"
+	"github.com/kinproc/kinproc/chain/core/internal/batch"
+	"github.com/kinproc/kinproc/chain/core/internal/certificates"
+	"github.com/kinproc/kinproc/chain/core/internal/coordination"
+	"github.com/kinproc/kinproc/chain/core/internal/discovery"
+	"github.com/kinproc/kinproc/chain/core/internal/events"
+	"github.com/kinproc/kinproc/chain/core/internal/flowcontrol"
+	"github.com/kinproc/kinproc/chain/core/internal/legacy"
+	"github.com/kinproc/kinproc/chain/core/internal/networking"
+	"github.com/kinproc/kinproc/chain/core/internal/node"
+	"github.com/kinproc/kinproc/chain/core/internal/podlifecycle"
+	"github.com/kinproc/kinproc/chain/core/internal/policy"
+	"github.com/kinproc/kinproc/chain/core/internal/rbac"
+	"github.com/kinproc/kinproc/chain/core/internal/resource"
+	"github.com/kinproc/kinproc/chain/core/internal/scheduling"
+	"github.com/kinproc/kinproc/chain/core/internal/storage"
+	"github.com/kinproc/kinproc/chain/core/internal/storagemigration"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// Dependencies are what some built-in kinds need of the server around them.
+type Dependencies struct {
+	// Client is a client of the API server itself.
+	Client kubernetes.Interface
+	// Authenticator answers token reviews, for Audiences unless a review names others.
+	Authenticator authenticator.Request
+	Audiences     authenticator.Audiences
+	// Authorizer answers access reviews and decides what the writer of an object may refer to.
+	Authorizer authorizer.Authorizer
+	// Rules answers rules reviews.
+	Rules authorizer.RuleResolver
+	// Roles is asked whether a user may grant the rules of a role.
+	Roles RolePolicy
+	// Tokens signs the tokens of service accounts.
+	Tokens TokenIssuer
+	// Services allocates the addresses and node ports of services.
+	Services ServiceAllocator
+}
+
+// What the kinds of some groups ask of the server around them.
+type (
+	// RolePolicy decides whether a user may grant rules.
+	RolePolicy = rbac.Policy
+	// TokenIssuer signs the tokens of service accounts.
+	TokenIssuer = legacy.TokenIssuer
+	// Token is what a service account token says.
+	Token = legacy.Token
+	// ServiceAllocator allocates the addresses and node ports of services.
+	ServiceAllocator = legacy.ServiceAllocator
+)
+
+// Groups are the API groups of the built-in kinds. With zero dependencies they say all that there is
+// to know of the kinds, but cannot be served.
+func Groups(d Dependencies) []kind.Group {
+	var bound legacy.BoundObjects
+	if d.Client != nil {
+		bound = d.Client.CoreV1()
+	}
+	return []kind.Group{
+		legacy.Group(legacy.Dependencies{
+			Tokens:     d.Tokens,
+			Objects:    bound,
+			Allocator:  d.Services,
+			Client:     d.Client,
+			Components: []legacy.Component{{Name: "etcd-0", Check: readNewest(d.Client)}},
+		}),
+		admissionregistration.Group(paramAccess(d.Client, d.Authorizer)),
+		apiserverinternal.Group(),
+		apps.Group(),
+		authentication.Group(d.Authenticator, d.Audiences),
+		authorization.Group(d.Authorizer, d.Rules),
+		autoscaling.Group(),
+		batch.Group(),
+		certificates.Group(d.Authorizer),
+		coordination.Group(),
+		discovery.Group(),
+		events.Group(),
+		flowcontrol.Group(),
+		podlifecycle.Group(),
+		networking.Group(),
+		node.Group(),
+		policy.Group(),
+		resource.Group(namespaceLabels(d.Client), d.Authorizer),
+		rbac.Group(d.Roles),
+		scheduling.Group(),
+		storage.Group(),
+		storagemigration.Group(),
+	}
+}
+
+// readNewest reads at the newest version, which only etcd can answer.
+func readNewest(client kubernetes.Interface) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}
+}
+
+// paramAccess asks the API server itself, once for each policy or binding that names parameters. So
+// custom resources are known as soon as they are served.
+func paramAccess(client kubernetes.Interface, authorizer authorizer.UnconditionalAuthorizer) admissionregistration.ParamAccess {
+	return admissionregistration.ParamAccess{
+		Authorizer: authorizer,
+		Resource: func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+			list, err := client.Discovery().ServerResourcesForGroupVersion(kind.GroupVersion().String())
+			if err != nil {
+				return schema.GroupVersionResource{}, err
+			}
+			for _, r := range list.APIResources {
+				if r.Kind == kind.Kind && !strings.Contains(r.Name, "/") {
+					return kind.GroupVersion().WithResource(r.Name), nil
+				}
+			}
+			return schema.GroupVersionResource{}, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+		},
+		ValidatingParamKind: func(ctx context.Context, name string) (*admissionv1.ParamKind, error) {
+			policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return policy.Spec.ParamKind, nil
+		},
+		MutatingParamKind: func(ctx context.Context, name string) (*admissionv1.ParamKind, error) {
+			policy, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return policy.Spec.ParamKind, nil
+		},
+	}
+}
+
+func namespaceLabels(client kubernetes.Interface) resource.NamespaceLabels {
+	return func(ctx context.Context, name string) (map[string]string, error) {
+		namespace, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return namespace.Labels, nil
+	}
+}

@@ -1,0 +1,76 @@
+package admissionregistration
+
+import (
+	"context"
+	"reflect"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// MutatingWebhookConfigurations declares mutatingwebhookconfigurations.
+func MutatingWebhookConfigurations() kind.Declaration {
+	type T = *admissionv1.MutatingWebhookConfiguration
+	return &kind.Kind[T]{
+		Plural:        "mutatingwebhookconfigurations",
+		Categories:    categories(),
+		Name:          validateName,
+		NameOnUpdate:  true,
+		ClusterScoped: true,
+		Default: func(c T) {
+			for i := range c.Webhooks {
+				w := &c.Webhooks[i]
+				common := shared(w)
+				defaultWebhook(&common)
+				w.FailurePolicy, w.MatchPolicy, w.TimeoutSeconds = common.FailurePolicy, common.MatchPolicy, common.TimeoutSeconds
+				w.NamespaceSelector, w.ObjectSelector = common.NamespaceSelector, common.ObjectSelector
+				setDefault(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
+			}
+		},
+		Validate: func(_ context.Context, c T) field.ErrorList { return validateMutating(c, tolerated{}) },
+		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
+			return validateMutating(c, toleratedIn(sharedAll(c.Webhooks), sharedAll(old.Webhooks)))
+		},
+		Warnings: webhookWarnings(func(c T) []webhook { return sharedAll(c.Webhooks) }),
+		// An empty list is another webhook than none, though they mean the same.
+		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
+		RequireResourceVersion: true,
+		AnyFinalizers:          true,
+		Table:                  webhookTable(func(c T) int { return len(c.Webhooks) }),
+	}
+}
+
+func validateMutating(c *admissionv1.MutatingWebhookConfiguration, t tolerated) field.ErrorList {
+	errs := validateWebhooks(sharedAll(c.Webhooks), t)
+	for i, w := range c.Webhooks {
+		errs = append(errs, oneOf(w.ReinvocationPolicy, reinvocations, field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"))...)
+	}
+	return errs
+}
+
+// shared is a view of w: pointers and slices are w's own.
+func shared(w *admissionv1.MutatingWebhook) webhook {
+	return webhook{
+		Name:                    w.Name,
+		ClientConfig:            w.ClientConfig,
+		Rules:                   w.Rules,
+		FailurePolicy:           w.FailurePolicy,
+		MatchPolicy:             w.MatchPolicy,
+		NamespaceSelector:       w.NamespaceSelector,
+		ObjectSelector:          w.ObjectSelector,
+		SideEffects:             w.SideEffects,
+		TimeoutSeconds:          w.TimeoutSeconds,
+		AdmissionReviewVersions: w.AdmissionReviewVersions,
+		MatchConditions:         w.MatchConditions,
+	}
+}
+
+func sharedAll(list []admissionv1.MutatingWebhook) []webhook {
+	hooks := make([]webhook, len(list))
+	for i := range list {
+		hooks[i] = shared(&list[i])
+	}
+	return hooks
+}

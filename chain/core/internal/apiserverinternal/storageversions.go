@@ -1,0 +1,155 @@
+package apiserverinternal
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// StorageVersions declares storageversions. A name is a group, a dot and a resource.
+func StorageVersions() kind.Declaration {
+	type T = *apiserverinternalv1alpha1.StorageVersion
+	return &kind.Kind[T]{
+		Plural:                 "storageversions",
+		ClusterScoped:          true,
+		RequireResourceVersion: true,
+		Name:                   validateName,
+		AnyFinalizers:          true, // on update
+		Validate:               func(_ context.Context, v T) field.ErrorList { return kind.ValidateFinalizers(v) },
+		// There is nothing in the spec.
+		ValidateUpdate: func(context.Context, T, T) field.ErrorList { return nil },
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, v, old T) { metav1.ResetObjectMetaForStatus(v, old) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, v, _ T) field.ErrorList {
+				return validateStatus(&v.Status, field.NewPath("status"))
+			},
+		},
+		Table: kind.Table[T]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "CommonEncodingVersion", Description: "Version in which all servers store the resource."},
+				{Name: "StorageVersions", Description: "Versions in which the servers store it."},
+				kind.AgeColumn(),
+			},
+			Row: func(v T) []any {
+				common, each := "<unset>", "<unset>"
+				if c := v.Status.CommonEncodingVersion; c != nil {
+					common = *c
+				}
+				var servers []string
+				for _, s := range v.Status.StorageVersions {
+					servers = append(servers, s.APIServerID+"="+s.EncodingVersion)
+				}
+				if len(servers) > 0 {
+					each = strings.Join(servers, ",")
+				}
+				return []any{v.Name, common, each, kind.Age(v)}
+			},
+		},
+	}
+}
+
+func validateName(name string, _ bool) []string {
+	i := strings.LastIndex(name, ".")
+	if i < 0 {
+		return []string{"must be a group, a dot and a resource"}
+	}
+	return append(validation.IsDNS1123Subdomain(name[:i]), validation.IsDNS1035Label(name[i+1:])...)
+}
+
+func validateStatus(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, v := range s.StorageVersions {
+		at := at.Child("storageVersions").Index(i)
+		if seen[v.APIServerID] {
+			errs = append(errs, field.Duplicate(at.Child("apiServerID"), v.APIServerID))
+		}
+		seen[v.APIServerID] = true
+		errs = append(errs, validateServer(&v, at)...)
+	}
+	errs = append(errs, validateCommon(s, at.Child("commonEncodingVersion"))...)
+	types := map[apiserverinternalv1alpha1.StorageVersionConditionType]bool{}
+	for i, c := range s.Conditions {
+		at := at.Index(i) // as kube-apiserver has it: not below conditions
+		if types[c.Type] {
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "is there already"))
+		}
+		types[c.Type] = true
+		for name, value := range map[string]string{"type": string(c.Type), "status": string(c.Status)} {
+			for _, msg := range validation.IsQualifiedName(value) {
+				errs = append(errs, field.Invalid(at.Child(name), value, msg))
+			}
+		}
+		for name, value := range map[string]string{"reason": c.Reason, "message": c.Message} {
+			if value == "" {
+				errs = append(errs, field.Required(at.Child(name), ""))
+			}
+		}
+	}
+	return errs
+}
+
+func validateServer(v *apiserverinternalv1alpha1.ServerStorageVersion, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range apivalidation.NameIsDNSSubdomain(v.APIServerID, false) {
+		errs = append(errs, field.Invalid(at.Child("apiServerID"), v.APIServerID, msg))
+	}
+	if !isAPIVersion(v.EncodingVersion) {
+		errs = append(errs, field.Invalid(at.Child("encodingVersion"), v.EncodingVersion, "is no version of an API"))
+	}
+	for i, version := range v.DecodableVersions {
+		if !isAPIVersion(version) {
+			errs = append(errs, field.Invalid(at.Child("decodableVersions").Index(i), version, "is no version of an API"))
+		}
+	}
+	if !slices.Contains(v.DecodableVersions, v.EncodingVersion) {
+		errs = append(errs, field.Invalid(at.Child("decodableVersions"), v.DecodableVersions, "must have encodingVersion among them"))
+	}
+	for i, version := range v.ServedVersions {
+		at := at.Child("servedVersions").Index(i)
+		if !isAPIVersion(version) {
+			errs = append(errs, field.Invalid(at, version, "is no version of an API"))
+		}
+		if !slices.Contains(v.DecodableVersions, version) {
+			errs = append(errs, field.Invalid(at, version, "must be among decodableVersions"))
+		}
+	}
+	return errs
+}
+
+// validateCommon wants the version in which all servers store the resource, and none if they differ.
+func validateCommon(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path) field.ErrorList {
+	var common *string // none without servers
+	if len(s.StorageVersions) > 0 {
+		first := s.StorageVersions[0].EncodingVersion
+		if !slices.ContainsFunc(s.StorageVersions, func(v apiserverinternalv1alpha1.ServerStorageVersion) bool { return v.EncodingVersion != first }) {
+			common = &first
+		}
+	}
+	switch said := s.CommonEncodingVersion; {
+	case said == nil && common != nil:
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must be "+*common)}
+	case said != nil && (common == nil || *said != *common):
+		return field.ErrorList{field.Invalid(at, *said, "is not what all servers store")}
+	}
+	return nil
+}
+
+// isAPIVersion tells whether s is a version, with or without a group before it.
+func isAPIVersion(s string) bool {
+	group, version, found := strings.Cut(s, "/")
+	if !found {
+		group, version = "", s
+	}
+	return (!found || validation.IsDNS1123Subdomain(group) == nil) && validation.IsDNS1035Label(version) == nil
+}

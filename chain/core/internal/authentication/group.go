@@ -1,0 +1,32 @@
+package authentication
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// Group is the API group authentication.k8s.io. Requests is what authenticates the server's own requests; audiences are the server's,
+// which a token review means that names none.
+func Group(requests authenticator.Request, audiences authenticator.Audiences) kind.Group {
+	return kind.Group{
+		Name:     authenticationv1.GroupName,
+		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: authenticationv1.AddToScheme}},
+		Kinds: []kind.Declaration{
+			TokenReviews(requests, audiences),
+			SelfSubjectReviews(),
+		},
+	}
+}
+
+func extra(of map[string][]string) map[string]authenticationv1.ExtraValue {
+	if len(of) == 0 {
+		return nil
+	}
+	converted := make(map[string]authenticationv1.ExtraValue, len(of))
+	for key, values := range of {
+		converted[key] = values
+	}
+	return converted
+}

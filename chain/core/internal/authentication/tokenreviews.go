@@ -1,0 +1,67 @@
+package authentication
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// TokenReviews declares tokenreviews: whose bearer token is this?
+func TokenReviews(requests authenticator.Request, audiences authenticator.Audiences) kind.Declaration {
+	type T = *authenticationv1.TokenReview
+	return &kind.Virtual{Plural: "tokenreviews", New: func() rest.Storage {
+		return &kind.Act[T]{
+			Singular: "tokenreview",
+			Check: func(_ context.Context, review T) error {
+				if review.Spec.Token == "" {
+					return apierrors.NewBadRequest("a TokenReview needs a token")
+				}
+				return nil
+			},
+			Do: func(ctx context.Context, review T) (T, error) {
+				if requests == nil {
+					return review, nil
+				}
+				return review, reviewToken(ctx, requests, audiences, review)
+			},
+		}
+	}}
+}
+
+// reviewToken asks the authenticator about a request that has the token and nothing else.
+func reviewToken(ctx context.Context, requests authenticator.Request, audiences authenticator.Audiences, review *authenticationv1.TokenReview) error {
+	if len(review.Spec.Audiences) > 0 {
+		audiences = review.Spec.Audiences
+	}
+	if len(audiences) > 0 {
+		ctx = authenticator.WithAudiences(ctx, audiences)
+	}
+	// What a caller is warned of is the token of its own request only.
+	ctx = warning.WithWarningRecorder(ctx, nil)
+	req := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + review.Spec.Token}}}).WithContext(ctx)
+	response, ok, err := requests.AuthenticateRequest(req)
+	// The rest of the status stays as it was posted, if there is nothing to say.
+	status := &review.Status
+	status.Authenticated = ok
+	if err != nil {
+		status.Error = err.Error()
+	}
+	if response != nil {
+		if len(audiences) > 0 && len(audiences.Intersect(response.Audiences)) == 0 {
+			return apierrors.NewInternalError(errors.New("the authenticator accepted a token for none of the audiences asked for"))
+		}
+		if u := response.User; u != nil {
+			status.User = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra(u.GetExtra())}
+			status.Audiences = response.Audiences
+		}
+	}
+	return nil
+}

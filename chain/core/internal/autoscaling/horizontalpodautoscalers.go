@@ -1,0 +1,107 @@
+package autoscaling
+
+import (
+	"context"
+	"fmt"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// defaultUtilization is the percentage of the CPU requests that autoscalers without metrics aim at.
+const defaultUtilization = 80
+
+// HorizontalPodAutoscalers declares horizontalpodautoscalers.
+func HorizontalPodAutoscalers() kind.Declaration {
+	return &kind.Kind[*autoscalingv2.HorizontalPodAutoscaler]{
+		Plural:     "horizontalpodautoscalers",
+		ShortNames: []string{"hpa"},
+		Categories: []string{"all"},
+		Versions: []kind.Version{kind.ServedAs(fromV1, toV1, func(a *autoscalingv1.HorizontalPodAutoscaler) {
+			defaultTo(&a.Spec.MinReplicas, 1)
+		})},
+		Default: setDefaults,
+		Validate: func(_ context.Context, a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+			return validate(a, nil)
+		},
+		ValidateUpdate: func(_ context.Context, a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+			return validate(a, old)
+		},
+		Table: kind.Table[*autoscalingv2.HorizontalPodAutoscaler]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Reference", Description: "What is scaled."},
+				{Name: "Targets", Description: "The metrics as they are, and as they should be."},
+				{Name: "MinPods", Description: "The least replicas."},
+				{Name: "MaxPods", Description: "The most replicas."},
+				{Name: "Replicas", Description: "The replicas as they are."},
+				kind.AgeColumn(),
+			},
+			Row: func(a *autoscalingv2.HorizontalPodAutoscaler) []any {
+				reference := a.Spec.ScaleTargetRef.Kind + "/" + a.Spec.ScaleTargetRef.Name
+				least := "<unset>"
+				if a.Spec.MinReplicas != nil {
+					least = fmt.Sprint(*a.Spec.MinReplicas)
+				}
+				return []any{a.Name, reference, targetsCell(a.Spec.Metrics, a.Status.CurrentMetrics), least,
+					int64(a.Spec.MaxReplicas), int64(a.Status.CurrentReplicas), kind.Age(a)}
+			},
+		},
+		Status: &kind.Status[*autoscalingv2.HorizontalPodAutoscaler]{
+			Validate: func(_ context.Context, a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+				return workloads.ValidateCounters(field.NewPath("status"),
+					workloads.Counter{Field: "currentReplicas", Value: int64(a.Status.CurrentReplicas)},
+					workloads.Counter{Field: "desiredReplicas", Value: int64(a.Status.DesiredReplicas)})
+			},
+		},
+	}
+}
+
+func setDefaults(a *autoscalingv2.HorizontalPodAutoscaler) {
+	defaultTo(&a.Spec.MinReplicas, 1)
+	if len(a.Spec.Metrics) == 0 {
+		a.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(defaultUtilization)}
+	}
+	behavior := a.Spec.Behavior
+	if behavior == nil {
+		return
+	}
+	// Up at once, by a lot; down as the controller's stabilization window says, as far as needed.
+	setRuleDefaults(&behavior.ScaleUp,
+		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
+		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15})
+	defaultTo(&behavior.ScaleUp.StabilizationWindowSeconds, 0)
+	setRuleDefaults(&behavior.ScaleDown,
+		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15})
+}
+
+// setRuleDefaults leaves an empty list of policies to validation: only a missing one is filled in.
+func setRuleDefaults(r **autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
+	defaultTo(r, autoscalingv2.HPAScalingRules{})
+	defaultTo(&(*r).SelectPolicy, autoscalingv2.MaxChangePolicySelect)
+	if (*r).Policies == nil {
+		(*r).Policies = policies
+	}
+}
+
+func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{
+		Type: autoscalingv2.ResourceMetricSourceType,
+		Resource: &autoscalingv2.ResourceMetricSource{
+			Name:   corev1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &utilization},
+		},
+	}
+}
+
+// defaultTo points *p to value unless it points to something already.
+func defaultTo[T any](p **T, value T) {
+	if *p == nil {
+		*p = &value
+	}
+}

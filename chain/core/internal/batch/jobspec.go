@@ -1,0 +1,263 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
+	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+)
+
+const (
+	// maxIndexed bounds the parallelism and the failed indexes of an indexed job, and so the length of its status.
+	maxIndexed = 100_000
+	// manyCompletions is what makes a number of completions large: then maxForManyCompletions bounds parallelism and failed indexes, if
+	// there is a backoff limit per index.
+	manyCompletions       = 100_000
+	maxForManyCompletions = 10_000
+	maxManagedBy          = 63
+)
+
+// validateJob checks a job; old is nil on create.
+func validateJob(j, old *batchv1.Job) field.ErrorList {
+	path := field.NewPath("spec")
+	errs := validateGenerated(j, old, path)
+
+	opts, selectorOpts := podspec.OptionsFor(&j.Spec.Template, nil), metav1validation.LabelSelectorValidationOptions{}
+	if old != nil {
+		opts = podspec.OptionsFor(&j.Spec.Template, &old.Spec.Template)
+		selectorOpts.AllowInvalidLabelValueInSelector = metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)
+	}
+	errs = append(errs, validateJobSpec(&j.Spec, path, opts)...)
+	if j.Spec.Selector == nil {
+		errs = append(errs, field.Required(path.Child("selector"), "say which pods are the job's"))
+	} else {
+		errs = append(errs, metav1validation.ValidateLabelSelector(j.Spec.Selector, selectorOpts, path.Child("selector"))...)
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil {
+		errs = append(errs, workloads.ValidateTemplateLabels(selector, &j.Spec.Template, path.Child("template"))...)
+	}
+
+	if n := valueOr(j.Spec.Completions, 0); isIndexed(&j.Spec) && n > 0 {
+		// The controller names pods, and so hosts, after the job and the index.
+		last := fmt.Sprintf("%s-%d", j.Name, n-1)
+		if len(validation.IsDNS1123Label(last)) > 0 {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, "makes the hostname "+last+", which is no DNS label"))
+		}
+	}
+	return errs
+}
+
+// validateGenerated wants the selector and the labels that prepareJob makes.
+func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	if valueOr(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if j.UID == "" {
+		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "the selector has it"))
+	}
+	wanted := podLabels(j)
+	if old != nil && !hasPrefixedLabels(old) {
+		// It is from before there were these labels.
+		delete(wanted, batchv1.ControllerUidLabel)
+		delete(wanted, batchv1.JobNameLabel)
+	}
+	at := path.Child("template", "metadata", "labels")
+	for label, value := range wanted {
+		if have, ok := j.Spec.Template.Labels[label]; !ok {
+			errs = append(errs, field.Required(at.Key(label), fmt.Sprintf("must be %q", value)))
+		} else if have != value {
+			errs = append(errs, field.Invalid(at.Key(label), have, fmt.Sprintf("must be %q", value)))
+		}
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(labels.Set(wanted)) {
+		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "is not the one made for the job; manualSelector allows that"))
+	}
+	return errs
+}
+
+func hasPrefixedLabels(j *batchv1.Job) bool {
+	_, hasName := j.Spec.Template.Labels[batchv1.JobNameLabel]
+	_, hasUID := j.Spec.Template.Labels[batchv1.ControllerUidLabel]
+	return hasName && hasUID
+}
+
+// validateJobSpec checks the spec of a job, or of a job's template, but for the selector.
+func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Options) field.ErrorList {
+	errs := workloads.ValidateCounters(path,
+		workloads.Counter{Field: "parallelism", Value: int64(valueOr(spec.Parallelism, 0))},
+		workloads.Counter{Field: "completions", Value: int64(valueOr(spec.Completions, 0))},
+		workloads.Counter{Field: "activeDeadlineSeconds", Value: valueOr(spec.ActiveDeadlineSeconds, 0)},
+		workloads.Counter{Field: "backoffLimit", Value: int64(valueOr(spec.BackoffLimit, 0))},
+		workloads.Counter{Field: "ttlSecondsAfterFinished", Value: int64(valueOr(spec.TTLSecondsAfterFinished, 0))},
+		workloads.Counter{Field: "backoffLimitPerIndex", Value: int64(valueOr(spec.BackoffLimitPerIndex, 0))},
+		workloads.Counter{Field: "maxFailedIndexes", Value: int64(valueOr(spec.MaxFailedIndexes, 0))})
+	if spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
+		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "maxFailedIndexes needs it"))
+	}
+	if by := spec.ManagedBy; by != nil {
+		errs = append(errs, validation.IsDomainPrefixedPath(path.Child("managedBy"), *by)...)
+		if len(*by) > maxManagedBy {
+			errs = append(errs, field.TooLong(path.Child("managedBy"), *by, maxManagedBy))
+		}
+	}
+
+	switch mode := valueOr(spec.CompletionMode, batchv1.NonIndexedCompletion); mode {
+	case batchv1.IndexedCompletion:
+		errs = append(errs, validateIndexed(spec, path)...)
+	case batchv1.NonIndexedCompletion:
+		if spec.BackoffLimitPerIndex != nil {
+			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "is for indexed jobs"))
+		}
+		if spec.MaxFailedIndexes != nil {
+			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *spec.MaxFailedIndexes, "is for indexed jobs"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("completionMode"), mode,
+			[]batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+	}
+
+	if spec.PodFailurePolicy != nil {
+		errs = append(errs, validateFailurePolicy(spec, path.Child("podFailurePolicy", "rules"))...)
+	}
+	if spec.SuccessPolicy != nil {
+		if isIndexed(spec) {
+			errs = append(errs, validateSuccessPolicy(spec, path.Child("successPolicy", "rules"))...)
+		} else {
+			errs = append(errs, field.Invalid(path.Child("successPolicy"), field.OmitValueType{}, "is for indexed jobs"))
+		}
+	}
+	errs = append(errs, validateReplacement(spec, path.Child("podReplacementPolicy"))...)
+
+	errs = append(errs, podspec.ValidateTemplate(&spec.Template, path.Child("template"), opts)...)
+	ending := []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
+	switch policy, at := spec.Template.Spec.RestartPolicy, path.Child("template", "spec", "restartPolicy"); policy {
+	case corev1.RestartPolicyNever:
+	case corev1.RestartPolicyOnFailure:
+		if spec.PodFailurePolicy != nil {
+			errs = append(errs, field.Invalid(at, policy, "must be Never for podFailurePolicy to see a pod fail"))
+		}
+	case corev1.RestartPolicyAlways, "":
+		// The default of other pods is Always: the client said nothing, or the wrong thing.
+		errs = append(errs, field.Required(at, fmt.Sprintf("must be one of %v: a job's pods end", ending)))
+	default:
+		errs = append(errs, field.NotSupported(at, policy, ending))
+	}
+	return errs
+}
+
+func isIndexed(spec *batchv1.JobSpec) bool {
+	return valueOr(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
+}
+
+func validateIndexed(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	atMost := func(name string, value *int32, limit int32, why string) {
+		if value != nil && *value > limit {
+			errs = append(errs, field.Invalid(path.Child(name), *value, fmt.Sprintf("cannot be more than %d: %s", limit, why)))
+		}
+	}
+	if spec.Completions == nil {
+		errs = append(errs, field.Required(path.Child("completions"), "an indexed job has a number of indexes"))
+	} else {
+		atMost("maxFailedIndexes", spec.MaxFailedIndexes, *spec.Completions, "that is completions")
+	}
+	atMost("parallelism", spec.Parallelism, maxIndexed, "the job is indexed")
+	atMost("maxFailedIndexes", spec.MaxFailedIndexes, maxIndexed, "the job is indexed")
+	if valueOr(spec.Completions, 0) > manyCompletions && spec.BackoffLimitPerIndex != nil {
+		why := fmt.Sprintf("there are more than %d completions and a backoffLimitPerIndex", manyCompletions)
+		if spec.MaxFailedIndexes == nil {
+			errs = append(errs, field.Required(path.Child("maxFailedIndexes"), why))
+		}
+		atMost("parallelism", spec.Parallelism, maxForManyCompletions, why)
+		atMost("maxFailedIndexes", spec.MaxFailedIndexes, maxForManyCompletions, why)
+	}
+	return errs
+}
+
+func validateReplacement(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
+	supported := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
+	if spec.PodFailurePolicy != nil {
+		supported = supported[:1]
+	}
+	if p := spec.PodReplacementPolicy; p != nil && !slices.Contains(supported, *p) {
+		return field.ErrorList{field.NotSupported(path, *p, supported)}
+	}
+	return nil
+}
+
+// validateJobChange refuses changes of what makes the pods, and of what counts them.
+func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.Path) field.ErrorList {
+	old := &oldJob.Spec
+	var errs field.ErrorList
+	switch {
+	case !isIndexed(spec):
+		errs = append(errs, apivalidation.ValidateImmutableField(spec.Completions, old.Completions, path.Child("completions"))...)
+	case spec.Completions == nil || equality.Semantic.DeepEqual(spec.Completions, old.Completions):
+	case *spec.Completions != valueOr(spec.Parallelism, 0):
+		errs = append(errs, field.Invalid(path.Child("completions"), *spec.Completions, "can change only together with parallelism, to the same number"))
+	}
+	unchanged := func(name string, value, old any) {
+		errs = append(errs, apivalidation.ValidateImmutableField(value, old, path.Child(name))...)
+	}
+	unchanged("selector", spec.Selector, old.Selector)
+	errs = append(errs, validateTemplateChange(&spec.Template, oldJob, path.Child("template"))...)
+	unchanged("completionMode", spec.CompletionMode, old.CompletionMode)
+	unchanged("podFailurePolicy", spec.PodFailurePolicy, old.PodFailurePolicy)
+	unchanged("backoffLimitPerIndex", spec.BackoffLimitPerIndex, old.BackoffLimitPerIndex)
+	unchanged("managedBy", spec.ManagedBy, old.ManagedBy)
+	unchanged("successPolicy", spec.SuccessPolicy, old.SuccessPolicy)
+	return errs
+}
+
+// validateTemplateChange refuses changes of the template but for metadata, scheduling directives and resources, which are free while the
+// job is suspended and has no pods (KEP-2926, KEP-5440).
+func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path) field.ErrorList {
+	idle := valueOr(old.Spec.Suspend, false) && old.Status.Active == 0 && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
+	if !idle {
+		return apivalidation.ValidateImmutableField(tmpl, &old.Spec.Template, path)
+	}
+	keep := old.Spec.Template.Spec.DeepCopy()
+	keepScheduling(keep, &tmpl.Spec)
+	keepResources(keep.Containers, tmpl.Spec.Containers)
+	keepResources(keep.InitContainers, tmpl.Spec.InitContainers)
+	return apivalidation.ValidateImmutableField(tmpl.Spec, *keep, path.Child("spec"))
+}
+
+// keepScheduling takes from spec what says where and when pods are scheduled.
+func keepScheduling(keep, spec *corev1.PodSpec) {
+	keep.NodeSelector, keep.Tolerations, keep.SchedulingGates = spec.NodeSelector, spec.Tolerations, spec.SchedulingGates
+	switch affinity := spec.Affinity; {
+	case affinity != nil && keep.Affinity == nil:
+		keep.Affinity = &corev1.Affinity{NodeAffinity: affinity.NodeAffinity}
+	case affinity != nil:
+		keep.Affinity.NodeAffinity = affinity.NodeAffinity
+	case keep.Affinity != nil:
+		keep.Affinity.NodeAffinity = nil
+		if *keep.Affinity == (corev1.Affinity{}) {
+			keep.Affinity = nil
+		}
+	}
+}
+
+func keepResources(keep, containers []corev1.Container) {
+	if len(keep) != len(containers) {
+		return
+	}
+	for i := range keep {
+		if keep[i].Name == containers[i].Name {
+			keep[i].Resources = containers[i].Resources
+		}
+	}
+}

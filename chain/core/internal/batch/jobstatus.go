@@ -1,0 +1,179 @@
+package batch
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
+)
+
+// validateJobStatus checks a change of status by the rules that hold whichever controller manages the job (KEP-4368). Most are about
+// what has changed: the rest is not the writer's doing, and may be out of date after a change of the spec.
+func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
+	path := field.NewPath("status")
+	errs := workloads.ValidateCounters(path,
+		workloads.Counter{Field: "active", Value: int64(j.Status.Active)},
+		workloads.Counter{Field: "succeeded", Value: int64(j.Status.Succeeded)},
+		workloads.Counter{Field: "failed", Value: int64(j.Status.Failed)},
+		workloads.Counter{Field: "ready", Value: int64(valueOr(j.Status.Ready, 0))},
+		workloads.Counter{Field: "terminating", Value: int64(valueOr(j.Status.Terminating, 0))})
+	if pods := j.Status.UncountedTerminatedPods; pods != nil {
+		seen := sets.New[types.UID]()
+		errs = append(errs, validateUIDs(pods.Succeeded, seen, path.Child("uncountedTerminatedPods", "succeeded"))...)
+		errs = append(errs, validateUIDs(pods.Failed, seen, path.Child("uncountedTerminatedPods", "failed"))...)
+	}
+	errs = append(errs, validateConditions(j, old, path.Child("conditions"))...)
+	errs = append(errs, validateFinish(j, old, path)...)
+	errs = append(errs, validateIndexLists(j, old, path)...)
+	return append(errs, validateProgress(j, old, path)...)
+}
+
+func validateUIDs(uids []types.UID, seen sets.Set[types.UID], path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, uid := range uids {
+		switch {
+		case uid == "":
+			errs = append(errs, field.Invalid(path.Index(i), uid, "names no pod"))
+		case seen.Has(uid):
+			errs = append(errs, field.Duplicate(path.Index(i), uid))
+		}
+		seen.Insert(uid)
+	}
+	return errs
+}
+
+// validateConditions refuses conditions that contradict each other, and taking back one that is final.
+func validateConditions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	refuse := func(wrong bool, why string) {
+		if wrong {
+			errs = append(errs, field.Invalid(path, field.OmitValueType{}, why))
+		}
+	}
+	changed := func(c batchv1.JobConditionType) bool { return isTrue(j, c) != isTrue(old, c) }
+	complete, failed := isTrue(j, batchv1.JobComplete), isTrue(j, batchv1.JobFailed)
+	toFail, met := isTrue(j, batchv1.JobFailureTarget), isTrue(j, batchv1.JobSuccessCriteriaMet)
+
+	completeChanged := changed(batchv1.JobComplete)
+	refuse(complete && failed && (completeChanged || changed(batchv1.JobFailed)), "a job is either Complete or Failed")
+	refuse(complete && toFail && (completeChanged || changed(batchv1.JobFailureTarget)), "a job with FailureTarget is not Complete")
+	refuse(failed && !toFail && (changed(batchv1.JobFailed) || changed(batchv1.JobFailureTarget)), "FailureTarget comes before Failed")
+	refuse(complete && !met && (completeChanged || changed(batchv1.JobSuccessCriteriaMet)), "SuccessCriteriaMet comes before Complete")
+	refuse(met && failed, "a job with SuccessCriteriaMet is not Failed")
+	refuse(met && toFail, "a job has either SuccessCriteriaMet or FailureTarget")
+	refuse(complete && !met && j.Spec.SuccessPolicy != nil, "with a successPolicy, SuccessCriteriaMet comes before Complete")
+
+	for _, final := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet} {
+		refuse(isTrue(old, final) && !isTrue(j, final), fmt.Sprintf("%s is final", final))
+	}
+	refuse(isTrue(old, batchv1.JobComplete) && !isTrue(old, batchv1.JobSuccessCriteriaMet) && met, "SuccessCriteriaMet comes before Complete")
+	return errs
+}
+
+// validateFinish wants what a finished job has, and nothing that only a running one has.
+func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	s := &j.Status
+	complete, finished := isTrue(j, batchv1.JobComplete), isFinished(j)
+	completeChanged, finishedChanged := complete != isTrue(old, batchv1.JobComplete), finished != isFinished(old)
+	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
+	endChanged := !equality.Semantic.DeepEqual(s.CompletionTime, old.Status.CompletionTime)
+
+	end := path.Child("completionTime")
+	if completeChanged || endChanged {
+		switch {
+		case s.CompletionTime != nil && !complete:
+			errs = append(errs, field.Invalid(end, s.CompletionTime, "is for jobs that are Complete"))
+		case s.CompletionTime == nil && complete:
+			errs = append(errs, field.Required(end, "say when the job became Complete"))
+		}
+	}
+	if (startChanged || endChanged) && s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
+		errs = append(errs, field.Invalid(end, s.CompletionTime, "is before startTime"))
+	}
+	if endChanged && s.CompletionTime != nil && old.Status.CompletionTime != nil {
+		errs = append(errs, field.Invalid(end, s.CompletionTime, "cannot change"))
+	}
+	if !finished {
+		return errs
+	}
+	if (finishedChanged || startChanged) && s.StartTime == nil {
+		errs = append(errs, field.Required(path.Child("startTime"), "a finished job has started"))
+	}
+	if (finishedChanged || s.Active != old.Status.Active) && s.Active > 0 {
+		errs = append(errs, field.Invalid(path.Child("active"), s.Active, "a finished job has no active pods"))
+	}
+	pods := s.UncountedTerminatedPods
+	podsChanged := !equality.Semantic.DeepEqual(pods, old.Status.UncountedTerminatedPods)
+	if (finishedChanged || podsChanged) && pods != nil && len(pods.Failed)+len(pods.Succeeded) > 0 {
+		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), pods, "a finished job has counted its pods"))
+	}
+	if terminating := valueOr(s.Terminating, 0); terminating > 0 && (finishedChanged || terminating != valueOr(old.Status.Terminating, 0)) {
+		errs = append(errs, field.Invalid(path.Child("terminating"), terminating, "a finished job has no terminating pods"))
+	}
+	return errs
+}
+
+// validateIndexLists checks which indexes completed and which failed.
+func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	s, completions := &j.Status, j.Spec.Completions
+	completedChanged := s.CompletedIndexes != old.Status.CompletedIndexes
+	failedChanged := !equality.Semantic.DeepEqual(s.FailedIndexes, old.Status.FailedIndexes)
+
+	if completed := path.Child("completedIndexes"); completedChanged {
+		if completions != nil {
+			if _, err := parseIndexes(s.CompletedIndexes, *completions); err != nil {
+				errs = append(errs, field.Invalid(completed, s.CompletedIndexes, err.Error()))
+			}
+		}
+		if s.CompletedIndexes != "" && !isIndexed(&j.Spec) {
+			errs = append(errs, field.Invalid(completed, s.CompletedIndexes, "is for indexed jobs"))
+		}
+	}
+	if s.FailedIndexes == nil {
+		return errs
+	}
+	failed := path.Child("failedIndexes")
+	if failedChanged && j.Spec.BackoffLimitPerIndex == nil {
+		errs = append(errs, field.Invalid(failed, *s.FailedIndexes, "is for jobs with a backoffLimitPerIndex"))
+	} else if failedChanged && completions != nil {
+		if _, err := parseIndexes(*s.FailedIndexes, *completions); err != nil {
+			errs = append(errs, field.Invalid(failed, *s.FailedIndexes, err.Error()))
+		}
+	}
+	if (failedChanged || completedChanged) && completions != nil {
+		both := readableIndexes(*s.FailedIndexes, *completions)
+		if index, overlap := both.common(readableIndexes(s.CompletedIndexes, *completions)); overlap {
+			errs = append(errs, field.Invalid(failed, *s.FailedIndexes, fmt.Sprintf("index %d has completed", index)))
+		}
+	}
+	return errs
+}
+
+// validateProgress refuses counting backwards.
+func validateProgress(j, old *batchv1.Job, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	s := &j.Status
+	if s.Failed < old.Status.Failed {
+		errs = append(errs, field.Invalid(path.Child("failed"), s.Failed, "cannot become less"))
+	}
+	// An indexed job whose completions and parallelism are the same can be scaled down.
+	elastic := isIndexed(&j.Spec) && equality.Semantic.DeepEqual(j.Spec.Completions, j.Spec.Parallelism)
+	if s.Succeeded < old.Status.Succeeded && !elastic {
+		errs = append(errs, field.Invalid(path.Child("succeeded"), s.Succeeded, "cannot become less"))
+	}
+	if ready := valueOr(s.Ready, 0); ready > s.Active && (ready != valueOr(old.Status.Ready, 0) || s.Active != old.Status.Active) {
+		errs = append(errs, field.Invalid(path.Child("ready"), ready, "cannot be more than active"))
+	}
+	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
+	if startChanged && old.Status.StartTime != nil && !valueOr(j.Spec.Suspend, false) {
+		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime, "can change only while the job is suspended"))
+	}
+	return errs
+}

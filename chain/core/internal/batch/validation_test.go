@@ -1,0 +1,191 @@
+package batch
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// job is a valid job as it is created, after a change.
+func job(t *testing.T, change func(*batchv1.Job)) *batchv1.Job {
+	k := Jobs().(*kind.Kind[*batchv1.Job])
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "u"}}
+	j.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	if change != nil {
+		change(j)
+	}
+	k.Default(j)
+	k.PrepareCreate(t.Context(), j)
+	return j
+}
+
+func indexed(completions int32) func(*batchv1.Job) {
+	return func(j *batchv1.Job) {
+		j.Spec.Completions, j.Spec.CompletionMode = &completions, new(batchv1.IndexedCompletion)
+		j.Spec.BackoffLimitPerIndex = new(int32(1))
+	}
+}
+
+func expect(t *testing.T, name string, errs field.ErrorList, want ...string) {
+	t.Helper()
+	var got []string
+	for _, err := range errs {
+		got = append(got, err.Field+" "+string(err.Type))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", name, got, want)
+	}
+}
+
+// TestJobsAreLabelledAsTheirPods creates jobs that have no labels of their own.
+func TestJobsAreLabelledAsTheirPods(t *testing.T) {
+	t.Parallel()
+	j := job(t, func(j *batchv1.Job) { j.Spec.Template.Labels = map[string]string{"a": "b"} })
+	if want := 1 + len(podLabels(j)); len(j.Labels) != want || len(j.Spec.Template.Labels) != want {
+		t.Errorf("got %v for pods with %v, want %d labels each", j.Labels, j.Spec.Template.Labels, want)
+	}
+}
+
+func TestNewJobs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*batchv1.Job)
+		want   []string
+	}{
+		"valid": {nil, nil},
+		"always restarted": {func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyAlways },
+			[]string{"spec.template.spec.restartPolicy FieldValueRequired"}},
+		"label of another job": {func(j *batchv1.Job) { j.Spec.Template.Labels = map[string]string{legacyNameLabel: "y"} },
+			[]string{"spec.template.metadata.labels[job-name] FieldValueInvalid"}},
+		"hostname too long": {func(j *batchv1.Job) { indexed(101)(j); j.Name = strings.Repeat("j", 60) }, []string{"metadata.name FieldValueInvalid"}},
+		"managed by nobody": {func(j *batchv1.Job) { j.Spec.ManagedBy = new("me") }, []string{"spec.managedBy FieldValueInvalid"}},
+		"many completions": {func(j *batchv1.Job) { indexed(200_000)(j); j.Spec.Parallelism = new(int32(20_000)) },
+			[]string{"spec.maxFailedIndexes FieldValueRequired", "spec.parallelism FieldValueInvalid"}},
+		"success without rules": {func(j *batchv1.Job) { indexed(3)(j); j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{} },
+			[]string{"spec.successPolicy.rules FieldValueRequired"}},
+		"success of too many": {func(j *batchv1.Job) {
+			indexed(9)(j)
+			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{
+				{SucceededIndexes: new("0-2,5"), SucceededCount: new(int32(5))}, {SucceededIndexes: new("2-1")}, {}}}
+		}, []string{"spec.successPolicy.rules[0].succeededCount FieldValueInvalid", "spec.successPolicy.rules[1].succeededIndexes FieldValueInvalid",
+			"spec.successPolicy.rules[2] FieldValueRequired"}},
+		"exit codes": {func(j *batchv1.Job) {
+			j.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+				{Action: batchv1.PodFailurePolicyActionFailIndex, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+					ContainerName: new("d"), Operator: batchv1.PodFailurePolicyOnExitCodesOpNotIn, Values: []int32{3, 1, 3}}},
+				{Action: batchv1.PodFailurePolicyActionCount}}}
+		}, []string{"spec.podFailurePolicy.rules[0].action FieldValueInvalid", "spec.podFailurePolicy.rules[0].onExitCodes.containerName FieldValueInvalid",
+			"spec.podFailurePolicy.rules[0].onExitCodes.values FieldValueInvalid",
+			"spec.podFailurePolicy.rules[0].onExitCodes.values[2] FieldValueDuplicate", "spec.podFailurePolicy.rules[1] FieldValueInvalid"}},
+	} {
+		expect(t, name, validateJob(job(t, c.change), nil), c.want...)
+	}
+}
+
+func TestChangedJobs(t *testing.T) {
+	t.Parallel()
+	k := Jobs().(*kind.Kind[*batchv1.Job])
+	schedule := func(j *batchv1.Job) { j.Spec.Template.Spec.NodeSelector = map[string]string{"a": "b"} }
+	suspended := job(t, func(j *batchv1.Job) { j.Spec.Suspend = new(true) })
+	busy := suspended.DeepCopy()
+	busy.Status.Active = 1
+	for name, c := range map[string]struct {
+		old    *batchv1.Job
+		change func(*batchv1.Job)
+		want   []string
+	}{
+		"scheduling of a running job":             {job(t, nil), schedule, []string{"spec.template FieldValueInvalid"}},
+		"scheduling of a suspended job":           {suspended, schedule, nil},
+		"with pods":                               {busy, schedule, []string{"spec.template FieldValueInvalid"}},
+		"metadata of the pods of a suspended job": {suspended, func(j *batchv1.Job) { j.Spec.Template.Name = "n" }, nil},
+		"image of a suspended job": {suspended, func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Image = "j" },
+			[]string{"spec.template.spec FieldValueInvalid"}},
+		"resources of a suspended job": {suspended, func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		}, nil},
+		"completions": {job(t, nil), func(j *batchv1.Job) { j.Spec.Completions = new(int32(9)) }, []string{"spec.completions FieldValueInvalid"}},
+		"elastic, alone": {job(t, indexed(3)), func(j *batchv1.Job) { j.Spec.Completions = new(int32(9)) },
+			[]string{"spec.completions FieldValueInvalid"}},
+		"manager": {job(t, nil), func(j *batchv1.Job) { j.Spec.ManagedBy = new("a.b/c") }, []string{"spec.managedBy FieldValueInvalid"}},
+	} {
+		j := c.old.DeepCopy()
+		c.change(j)
+		expect(t, name, k.ValidateUpdate(t.Context(), j, c.old), c.want...)
+	}
+}
+
+func TestJobStatus(t *testing.T) {
+	t.Parallel()
+	conditions := func(types ...batchv1.JobConditionType) []batchv1.JobCondition {
+		var list []batchv1.JobCondition
+		for _, c := range types {
+			list = append(list, batchv1.JobCondition{Type: c, Status: corev1.ConditionTrue})
+		}
+		return list
+	}
+	now := metav1.Now()
+	for name, c := range map[string]struct {
+		old, status batchv1.JobStatus
+		want        []string
+	}{
+		"running": {status: batchv1.JobStatus{StartTime: &now, Active: 2, Ready: new(int32(1))}},
+		"complete": {status: batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1,
+			Conditions: conditions(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)}},
+		"bare complete": {status: batchv1.JobStatus{Active: 1, Conditions: conditions(batchv1.JobComplete)}, want: []string{
+			"status.conditions FieldValueInvalid", "status.completionTime FieldValueRequired", "status.startTime FieldValueRequired", "status.active FieldValueInvalid"}},
+		"failed, no longer": {old: batchv1.JobStatus{StartTime: &now, Conditions: conditions(batchv1.JobFailureTarget, batchv1.JobFailed)},
+			status: batchv1.JobStatus{StartTime: &now}, want: []string{"status.conditions FieldValueInvalid"}},
+		"backwards": {old: batchv1.JobStatus{Failed: 2, Succeeded: 2, StartTime: &now}, status: batchv1.JobStatus{},
+			want: []string{"status.failed FieldValueInvalid", "status.succeeded FieldValueInvalid", "status.startTime FieldValueInvalid"}},
+		"overlap": {status: batchv1.JobStatus{CompletedIndexes: "0-2", FailedIndexes: new("2")}, want: []string{"status.failedIndexes FieldValueInvalid"}},
+		"beyond":  {status: batchv1.JobStatus{CompletedIndexes: "0-9"}, want: []string{"status.completedIndexes FieldValueInvalid"}},
+		"ready":   {status: batchv1.JobStatus{Ready: new(int32(1))}, want: []string{"status.ready FieldValueInvalid"}},
+	} {
+		j := job(t, indexed(5))
+		old := j.DeepCopy()
+		j.Status, old.Status = c.status, c.old
+		expect(t, name, validateJobStatus(j, old), c.want...)
+	}
+}
+
+func TestCronJobs(t *testing.T) {
+	t.Parallel()
+	k := CronJobs().(*kind.Kind[*batchv1.CronJob])
+	cronJob := func(change func(*batchv1.CronJob)) *batchv1.CronJob {
+		c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: batchv1.CronJobSpec{Schedule: "* * * * *"}}
+		c.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+		if change != nil {
+			change(c)
+		}
+		k.Default(c)
+		return c
+	}
+	for name, c := range map[string]struct {
+		change func(*batchv1.CronJob)
+		want   []string
+	}{
+		"valid":             {func(c *batchv1.CronJob) { c.Spec.TimeZone = new("Europe/Berlin") }, nil},
+		"no schedule":       {func(c *batchv1.CronJob) { c.Spec.Schedule = "" }, []string{"spec.schedule FieldValueRequired"}},
+		"zone and no more":  {func(c *batchv1.CronJob) { c.Spec.Schedule = "TZ=UTC" }, []string{"spec.schedule FieldValueInvalid"}},
+		"zone in schedule":  {func(c *batchv1.CronJob) { c.Spec.Schedule = "TZ=UTC * * * * *" }, []string{"spec.schedule FieldValueInvalid"}},
+		"empty zone":        {func(c *batchv1.CronJob) { c.Spec.TimeZone = new("") }, []string{"spec.timeZone FieldValueInvalid"}},
+		"path of a zone":    {func(c *batchv1.CronJob) { c.Spec.TimeZone = new("../UTC") }, []string{"spec.timeZone FieldValueInvalid"}},
+		"no such zone":      {func(c *batchv1.CronJob) { c.Spec.TimeZone = new("Europe/Nowhere") }, []string{"spec.timeZone FieldValueInvalid"}},
+		"selector":          {func(c *batchv1.CronJob) { c.Spec.JobTemplate.Spec.Selector = &metav1.LabelSelector{} }, []string{"spec.jobTemplate.spec.selector FieldValueInvalid"}},
+		"template of a job": {func(c *batchv1.CronJob) { c.Spec.JobTemplate.Spec.BackoffLimit = new(int32(-1)) }, []string{"spec.jobTemplate.spec.backoffLimit FieldValueInvalid"}},
+	} {
+		expect(t, name, k.Validate(t.Context(), cronJob(c.change)), c.want...)
+	}
+	old := cronJob(func(c *batchv1.CronJob) { c.Spec.Schedule = "TZ=UTC * * * * *"; c.Name = strings.Repeat("c", 60) })
+	expect(t, "from before the rules", k.ValidateUpdate(t.Context(), old.DeepCopy(), old))
+}

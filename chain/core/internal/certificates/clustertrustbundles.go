@@ -1,0 +1,97 @@
+package certificates
+
+import (
+	"context"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/signers"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// maxTrustBundle bounds a trust bundle, in bytes: it must fit into an etcd request.
+const maxTrustBundle = 1 << 20
+
+// ClusterTrustBundles declares clustertrustbundles (KEP-3257). 1.37, where v1 is new, still keeps them as v1beta1.
+func ClusterTrustBundles() kind.Declaration {
+	type T = *certificatesv1beta1.ClusterTrustBundle
+	return &kind.Kind[T]{
+		Plural:        "clustertrustbundles",
+		Versions:      []kind.Version{kind.ServedAsSame[*certificatesv1.ClusterTrustBundle, T]()},
+		ClusterScoped: true,
+		Name:          path.ValidatePathSegmentName, // validateSigner has the rest of the rule, which depends on the signer
+		Validate: func(_ context.Context, b T) field.ErrorList {
+			return append(validateSigner(b), validateTrustBundle(b.Spec.TrustBundle)...)
+		},
+		ValidateUpdate: func(_ context.Context, b, old T) field.ErrorList {
+			errs := validateSigner(b)
+			// What can be parsed may depend on the Go that the server was built with.
+			if b.Spec.TrustBundle != old.Spec.TrustBundle {
+				errs = append(errs, validateTrustBundle(b.Spec.TrustBundle)...)
+			}
+			return append(errs, apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+		},
+		Fields: map[string]func(T) string{"spec.signerName": func(b T) string { return b.Spec.SignerName }},
+		Table: kind.Table[T]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "SignerName", Description: "Signer whose trust anchors these are."},
+			},
+			Row: func(b T) []any {
+				signer := b.Spec.SignerName
+				if signer == "" {
+					signer = "<none>"
+				}
+				return []any{b.Name, signer}
+			},
+		},
+	}
+}
+
+// validateSigner checks the signer and the name, which begins with it.
+func validateSigner(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
+	var errs field.ErrorList
+	if signer := b.Spec.SignerName; signer != "" {
+		errs = append(errs, signers.ValidateName(signer, field.NewPath("spec", "signerName"))...)
+	}
+	metadata := field.NewPath("metadata")
+	if b.GenerateName != "" {
+		errs = append(errs, validateBundleName(b.GenerateName, true, b.Spec.SignerName, metadata.Child("generateName"))...)
+	}
+	if b.Name == "" {
+		return errs // the engine misses it
+	}
+	return append(errs, validateBundleName(b.Name, false, b.Spec.SignerName, metadata.Child("name"))...)
+}
+
+func validateBundleName(name string, prefix bool, signer string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	rest := name
+	if signer != "" {
+		start := strings.ReplaceAll(signer, "/", ":") + ":"
+		if !strings.HasPrefix(name, start) {
+			errs = append(errs, field.Invalid(at, name, "must begin with "+start+", after the signer"))
+		}
+		rest = strings.TrimPrefix(name, start)
+	}
+	for _, msg := range apivalidation.NameIsDNSSubdomain(rest, prefix) {
+		errs = append(errs, field.Invalid(at, name, msg))
+	}
+	return errs
+}
+
+func validateTrustBundle(bundle string) field.ErrorList {
+	at := field.NewPath("spec", "trustBundle")
+	if len(bundle) > maxTrustBundle {
+		return field.ErrorList{field.TooLong(at, "" /* not the data */, maxTrustBundle)}
+	}
+	if err := parseCertificates([]byte(bundle), true); err != nil {
+		return field.ErrorList{field.Invalid(at, "<value omitted>", err.Error())}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package flowcontrol
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+const (
+	defaultPrecedence = 1000
+	// exemptPrecedence comes before all others and is the schema exempt's alone.
+	exemptPrecedence = 1
+)
+
+var (
+	distinguishers = sets.New(flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType)
+	subjectKinds   = sets.New(flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount, flowcontrolv1.SubjectKindUser)
+	verbs          = sets.New("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+)
+
+// FlowSchemas declares flowschemas.
+func FlowSchemas() kind.Declaration {
+	type T = *flowcontrolv1.FlowSchema
+	return &kind.Kind[T]{
+		Plural:        "flowschemas",
+		ClusterScoped: true,
+		Default: func(f T) {
+			if f.Spec.MatchingPrecedence == 0 {
+				f.Spec.MatchingPrecedence = defaultPrecedence
+			}
+		},
+		NameOnUpdate: true,
+		Validate:     validateFlowSchema,
+		Generation:   true,
+		Wrap:         func(s *kind.Storage) rest.Storage { return schemaStorage{s} },
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, f, old T) { restoreMetadata(&f.ObjectMeta, old.ObjectMeta) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, f, _ T) field.ErrorList {
+				return conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })
+			},
+		},
+		Table: kind.Table[T]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "PriorityLevel", Description: "Priority level that the requests belong to."},
+				{Name: "MatchingPrecedence", Description: "The lower, the sooner requests are matched against the schema."},
+				{Name: "DistinguisherMethod", Description: "What tells the flows of the schema apart."},
+				kind.AgeColumn(),
+				{Name: "MissingPL", Description: "Whether the priority level does not exist."},
+			},
+			Row: func(f T) []any {
+				distinguisher, missing := "<none>", "?"
+				if m := f.Spec.DistinguisherMethod; m != nil {
+					distinguisher = string(m.Type)
+				}
+				for _, c := range f.Status.Conditions {
+					if c.Type == flowcontrolv1.FlowSchemaConditionDangling {
+						missing = string(c.Status)
+					}
+				}
+				level := f.Spec.PriorityLevelConfiguration.Name
+				return []any{f.Name, level, int64(f.Spec.MatchingPrecedence), distinguisher, kind.Age(f), missing}
+			},
+		},
+	}
+}
+
+// schemaStorage lists schemas in tables in the order in which requests are matched against them.
+type schemaStorage struct{ *kind.Storage }
+
+func (s schemaStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	if in, ok := obj.(*flowcontrolv1.FlowSchemaList); ok {
+		list := *in
+		list.Items = slices.Clone(in.Items)
+		slices.SortFunc(list.Items, func(a, b flowcontrolv1.FlowSchema) int {
+			return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+		})
+		obj = &list
+	}
+	return s.Storage.ConvertToTable(ctx, obj, options)
+}
+
+func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
+	spec, at := &f.Spec, field.NewPath("spec")
+	var errs field.ErrorList
+	precedence := at.Child("matchingPrecedence")
+	switch {
+	case spec.MatchingPrecedence <= 0:
+		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be positive"))
+	case spec.MatchingPrecedence > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
+		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be 10000 at most"))
+	case spec.MatchingPrecedence == exemptPrecedence && f.Name != flowcontrolv1.FlowSchemaNameExempt:
+		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "1 is for the flow schema exempt alone"))
+	}
+	if m := spec.DistinguisherMethod; m != nil && !distinguishers.Has(m.Type) {
+		errs = append(errs, field.NotSupported(at.Child("distinguisherMethod", "type"), m.Type, sets.List(distinguishers)))
+	}
+	level := at.Child("priorityLevelConfiguration", "name")
+	if name := spec.PriorityLevelConfiguration.Name; name == "" {
+		errs = append(errs, field.Required(level, "a flow schema belongs to a priority level"))
+	} else {
+		for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
+			errs = append(errs, field.Invalid(level, name, msg))
+		}
+	}
+	for i := range spec.Rules {
+		errs = append(errs, validateRules(&spec.Rules[i], at.Child("rules").Index(i))...)
+	}
+	for _, fixed := range bootstrap.MandatoryFlowSchemas {
+		if fixed.Name == f.Name && !equality.Semantic.DeepEqual(fixed.Spec, *spec) {
+			errs = append(errs, field.Invalid(at, *spec, "the spec of "+f.Name+" is fixed"))
+		}
+	}
+	return append(errs, conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })...)
+}
+
+func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(r.Subjects) == 0 {
+		errs = append(errs, field.Required(at.Child("subjects"), "name at least one"))
+	}
+	for i := range r.Subjects {
+		errs = append(errs, validateSubject(&r.Subjects[i], at.Child("subjects").Index(i))...)
+	}
+	if len(r.ResourceRules) == 0 && len(r.NonResourceRules) == 0 {
+		errs = append(errs, field.Required(at, "give at least one of resourceRules and nonResourceRules"))
+	}
+	for i := range r.ResourceRules {
+		errs = append(errs, validateResourceRule(&r.ResourceRules[i], at.Child("resourceRules").Index(i))...)
+	}
+	for i := range r.NonResourceRules {
+		errs = append(errs, validateNonResourceRule(&r.NonResourceRules[i], at.Child("nonResourceRules").Index(i))...)
+	}
+	return errs
+}
+
+// validateSubject wants the one of user, group and serviceAccount that kind names, and no other.
+func validateSubject(s *flowcontrolv1.Subject, at *field.Path) field.ErrorList {
+	if !subjectKinds.Has(s.Kind) {
+		return field.ErrorList{field.NotSupported(at.Child("kind"), s.Kind, sets.List(subjectKinds))}
+	}
+	var errs field.ErrorList
+	for _, part := range []struct {
+		kind  flowcontrolv1.SubjectKind
+		field string
+		given bool
+	}{
+		{flowcontrolv1.SubjectKindUser, "user", s.User != nil},
+		{flowcontrolv1.SubjectKindGroup, "group", s.Group != nil},
+		{flowcontrolv1.SubjectKindServiceAccount, "serviceAccount", s.ServiceAccount != nil},
+	} {
+		switch {
+		case part.kind == s.Kind && !part.given:
+			errs = append(errs, field.Required(at.Child(part.field), "is what the kind of subject asks for"))
+		case part.kind != s.Kind && part.given:
+			errs = append(errs, field.Forbidden(at.Child(part.field), "does not go with the kind of subject"))
+		}
+	}
+	switch {
+	case s.Kind == flowcontrolv1.SubjectKindUser && s.User != nil && s.User.Name == "":
+		errs = append(errs, field.Required(at.Child("user", "name"), ""))
+	case s.Kind == flowcontrolv1.SubjectKindGroup && s.Group != nil && s.Group.Name == "":
+		errs = append(errs, field.Required(at.Child("group", "name"), ""))
+	case s.Kind == flowcontrolv1.SubjectKindServiceAccount && s.ServiceAccount != nil:
+		errs = append(errs, validateServiceAccount(s.ServiceAccount, at.Child("serviceAccount"))...)
+	}
+	return errs
+}
+
+func validateServiceAccount(s *flowcontrolv1.ServiceAccountSubject, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch s.Name {
+	case "":
+		errs = append(errs, field.Required(at.Child("name"), ""))
+	case flowcontrolv1.NameAll:
+	default:
+		for _, msg := range apivalidation.ValidateServiceAccountName(s.Name, false) {
+			errs = append(errs, field.Invalid(at.Child("name"), s.Name, msg))
+		}
+	}
+	if s.Namespace == "" {
+		return append(errs, field.Required(at.Child("namespace"), ""))
+	}
+	for _, msg := range apivalidation.ValidateNamespaceName(s.Namespace, false) {
+		errs = append(errs, field.Invalid(at.Child("namespace"), s.Namespace, msg))
+	}
+	return errs
+}
+
+func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, at *field.Path) field.ErrorList {
+	errs := validateVerbs(r.Verbs, at.Child("verbs"))
+	errs = append(errs, wildcardAlone(r.APIGroups, at.Child("apiGroups"))...)
+	errs = append(errs, wildcardAlone(r.Resources, at.Child("resources"))...)
+	at = at.Child("namespaces")
+	switch {
+	case len(r.Namespaces) == 0 && !r.ClusterScope:
+		errs = append(errs, field.Required(at, "without clusterScope there must be namespaces"))
+	case len(r.Namespaces) == 0:
+	case slices.Contains(r.Namespaces, flowcontrolv1.NamespaceEvery):
+		errs = append(errs, wildcardAlone(r.Namespaces, at)...)
+	default:
+		for i, namespace := range r.Namespaces {
+			for _, msg := range apivalidation.ValidateNamespaceName(namespace, false) {
+				errs = append(errs, field.Invalid(at.Index(i), namespace, msg))
+			}
+		}
+	}
+	return errs
+}
+
+func validateNonResourceRule(r *flowcontrolv1.NonResourcePolicyRule, at *field.Path) field.ErrorList {
+	errs := validateVerbs(r.Verbs, at.Child("verbs"))
+	at = at.Child("nonResourceURLs")
+	errs = append(errs, wildcardAlone(r.NonResourceURLs, at)...)
+	if slices.Contains(r.NonResourceURLs, flowcontrolv1.NonResourceAll) {
+		return errs
+	}
+	for i, url := range r.NonResourceURLs {
+		if msg := badURL(url); msg != "" {
+			errs = append(errs, field.Invalid(at.Index(i), url, msg))
+		}
+	}
+	return errs
+}
+
+// badURL says what is wrong with a path to match requests against, such as "/healthz/*".
+func badURL(url string) string {
+	switch {
+	case url == "":
+		return "must not be empty"
+	case url == "/":
+		return ""
+	case !strings.HasPrefix(url, "/"):
+		return "must begin with /"
+	case strings.Contains(url, " "):
+		return "must have no spaces"
+	case strings.Contains(url, "//"):
+		return "must have no empty segments"
+	case strings.Contains(strings.TrimSuffix(url, "/*"), "*"):
+		return "may have a wildcard only as its last segment"
+	}
+	return ""
+}
+
+func validateVerbs(list []string, at *field.Path) field.ErrorList {
+	if errs := wildcardAlone(list, at); errs != nil || slices.Contains(list, flowcontrolv1.VerbAll) {
+		return errs
+	}
+	if !verbs.HasAll(list...) {
+		return field.ErrorList{field.NotSupported(at, list, sets.List(verbs))}
+	}
+	return nil
+}
+
+// wildcardAlone wants a list that is not empty, of which "*" is the only element or none.
+func wildcardAlone(list []string, at *field.Path) field.ErrorList {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	if len(list) > 1 && slices.Contains(list, "*") {
+		return field.ErrorList{field.Invalid(at, list, "with * there must be no other entry")}
+	}
+	return nil
+}
+
+// restoreMetadata undoes what a status update does to the metadata, all but who set the fields of the status.
+func restoreMetadata(meta *metav1.ObjectMeta, old metav1.ObjectMeta) {
+	old.ManagedFields = meta.ManagedFields
+	*meta = old
+}
+
+// conditions checks the conditions of a status: each has a type of its own.
+func conditions[C any](list []C, typeOf func(C) string) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, c := range list {
+		at, name := field.NewPath("status", "conditions").Index(i).Child("type"), typeOf(c)
+		if name == "" {
+			errs = append(errs, field.Required(at, ""))
+		} else if seen.Has(name) {
+			errs = append(errs, field.Duplicate(at, name))
+		}
+		seen.Insert(name)
+	}
+	return errs
+}

@@ -1,0 +1,2 @@
+// Package core declares the kinds of the core group, one file per kind.
+package legacy

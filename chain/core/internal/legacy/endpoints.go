@@ -1,0 +1,159 @@
+package legacy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// Endpoints declares endpoints, the deprecated forerunner of endpointslices. The API machinery says so in a warning by itself.
+func Endpoints() kind.Declaration {
+	return &kind.Kind[*corev1.Endpoints]{
+		Plural:         "endpoints",
+		ShortNames:     []string{"ep"},
+		StoragePath:    "services/endpoints",
+		CreateOnUpdate: true,
+		Default: func(e *corev1.Endpoints) {
+			for i := range e.Subsets {
+				for j := range e.Subsets[i].Ports {
+					if p := &e.Subsets[i].Ports[j]; p.Protocol == "" {
+						p.Protocol = corev1.ProtocolTCP
+					}
+				}
+			}
+		},
+		NameOnUpdate:   true,
+		Validate:       func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
+		ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, old) },
+		Warnings: func(_ context.Context, e, _ *corev1.Endpoints) []string {
+			if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
+				// It writes canonical addresses only, and often.
+				return nil
+			}
+			var warnings []string
+			eachAddress(e, func(a *corev1.EndpointAddress, path *field.Path) {
+				warnings = append(warnings, validation.GetWarningsForIP(path.Child("ip"), a.IP)...)
+			})
+			return warnings
+		},
+		Table: kind.Table[*corev1.Endpoints]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Endpoints", Description: "Addresses and ports of the endpoints that are ready."},
+				kind.AgeColumn(),
+			},
+			Row: func(e *corev1.Endpoints) []any { return []any{e.Name, formatEndpoints(e), kind.Age(e)} },
+		},
+	}
+}
+
+func formatEndpoints(e *corev1.Endpoints) string {
+	const shown = 3
+	var all []string
+	for _, s := range e.Subsets {
+		if len(s.Ports) == 0 {
+			for _, a := range s.Addresses {
+				all = append(all, a.IP)
+			}
+		}
+		for _, p := range s.Ports {
+			for _, a := range s.Addresses {
+				all = append(all, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
+			}
+		}
+	}
+	switch {
+	case len(e.Subsets) == 0:
+		return "<none>"
+	case len(all) > shown:
+		return fmt.Sprintf("%s + %d more...", strings.Join(all[:shown], ","), len(all)-shown)
+	}
+	return strings.Join(all, ",")
+}
+
+func eachAddress(e *corev1.Endpoints, do func(*corev1.EndpointAddress, *field.Path)) {
+	for i := range e.Subsets {
+		s, path := &e.Subsets[i], field.NewPath("subsets").Index(i)
+		for j := range s.Addresses {
+			do(&s.Addresses[j], path.Child("addresses").Index(j))
+		}
+		for j := range s.NotReadyAddresses {
+			do(&s.NotReadyAddresses[j], path.Child("notReadyAddresses").Index(j))
+		}
+	}
+}
+
+// validateEndpoints lets pass what old has already: the rules were laxer once.
+func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
+	errs := validateSubsets(e)
+	if len(errs) > 0 && old != nil && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+		return nil
+	}
+	return errs
+}
+
+func validateSubsets(e *corev1.Endpoints) field.ErrorList {
+	var errs field.ErrorList
+	for i, s := range e.Subsets {
+		path := field.NewPath("subsets").Index(i)
+		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
+			errs = append(errs, field.Required(path, "addresses or notReadyAddresses"))
+		}
+		for j, p := range s.Ports {
+			errs = append(errs, validateEndpointPort(&p, len(s.Ports) > 1, path.Child("ports").Index(j))...)
+		}
+	}
+	eachAddress(e, func(a *corev1.EndpointAddress, path *field.Path) {
+		errs = append(errs, addresses.IP(path.Child("ip"), a.IP, nil)...)
+		if a.Hostname != "" {
+			errs = append(errs, invalidAs(path.Child("hostname"), a.Hostname, validation.IsDNS1123Label)...)
+		}
+		if a.NodeName != nil {
+			errs = append(errs, invalidAs(path.Child("nodeName"), *a.NodeName, validation.IsDNS1123Subdomain)...)
+		}
+		if addresses.Parse(a.IP).IsValid() {
+			errs = append(errs, addresses.RoutableIP(path.Child("ip"), a.IP)...)
+		}
+	})
+	return errs
+}
+
+func validateEndpointPort(p *corev1.EndpointPort, needsName bool, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if p.Name != "" {
+		errs = append(errs, invalidAs(path.Child("name"), p.Name, validation.IsDNS1123Label)...)
+	} else if needsName {
+		errs = append(errs, field.Required(path.Child("name"), "ports of a subset with several have names"))
+	}
+	for _, msg := range validation.IsValidPortNum(int(p.Port)) {
+		errs = append(errs, field.Invalid(path.Child("port"), p.Port, msg))
+	}
+	if p.Protocol == "" {
+		errs = append(errs, field.Required(path.Child("protocol"), ""))
+	} else {
+		errs = append(errs, addresses.Protocol(path.Child("protocol"), p.Protocol)...)
+	}
+	if p.AppProtocol != nil {
+		errs = append(errs, invalidAs(path.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName)...)
+	}
+	return errs
+}
+
+// invalidAs makes an error of each message that check has about value.
+func invalidAs(path *field.Path, value string, check func(string) []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range check(value) {
+		errs = append(errs, field.Invalid(path, value, msg))
+	}
+	return errs
+}

@@ -1,0 +1,202 @@
+package legacy
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
+	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+var claimResourceStatuses = sets.New(corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
+	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible)
+
+// PersistentVolumeClaims declares persistentvolumeclaims.
+func PersistentVolumeClaims() kind.Declaration {
+	return &kind.Kind[*corev1.PersistentVolumeClaim]{
+		Plural:        "persistentvolumeclaims",
+		ShortNames:    []string{"pvc"},
+		ReturnDeleted: true,
+		Default: func(c *corev1.PersistentVolumeClaim) {
+			setIfEmpty(&c.Status.Phase, corev1.ClaimPending)
+			claims.DefaultSpec(&c.Spec)
+			quantities.RoundUp(c.Status.Capacity, c.Status.AllocatedResources)
+		},
+		// The phase is stored with the first update only: kube-apiserver leaves it to the default when it writes a new claim.
+		PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
+			claims.PrepareSpec(&c.Spec, nil)
+		},
+		PrepareUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
+			claims.PrepareSpec(&c.Spec, &old.Spec)
+			claims.MirrorDataSource(&old.Spec)
+		},
+		NameOnUpdate: true,
+		Validate: func(_ context.Context, c *corev1.PersistentVolumeClaim) field.ErrorList {
+			return claims.ValidateSpec(&c.Spec, field.NewPath("spec"), claims.Options{})
+		},
+		ValidateUpdate: validateClaimUpdate,
+		Warnings:       warnClaim,
+		Status: &kind.Status[*corev1.PersistentVolumeClaim]{
+			Prepare: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
+				// An alpha field, CSIVolumeHealth.
+				c.Status.HealthStatus = old.Status.HealthStatus
+			},
+			Validate: validateClaimStatus,
+		},
+		Adjust: func(store *genericregistry.Store) {
+			// Claims from before dataSourceRef was there are read as if it was.
+			store.Decorator = mirrorStoredDataSources
+		},
+		Table: kind.Table[*corev1.PersistentVolumeClaim]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Status", Description: "Phase of the claim's life."},
+				{Name: "Volume", Description: "The volume that the claim is bound to."},
+				{Name: "Capacity", Description: "How much the volume holds."},
+				{Name: "Access Modes", Description: "How nodes may mount the volume."},
+				{Name: "StorageClass", Description: "The storage class that the claim wants."},
+				{Name: "VolumeAttributesClass", Description: "The volume attributes class that the claim wants."},
+				kind.AgeColumn(),
+				{Name: "VolumeMode", Priority: 1, Description: "Whether the claim wants a file system or a block device."},
+			},
+			Row: claimRow,
+		},
+	}
+}
+
+func mirrorStoredDataSources(obj runtime.Object) {
+	switch o := obj.(type) {
+	case *corev1.PersistentVolumeClaim:
+		claims.MirrorDataSource(&o.Spec)
+	case *corev1.PersistentVolumeClaimList:
+		for i := range o.Items {
+			claims.MirrorDataSource(&o.Items[i].Spec)
+		}
+	}
+}
+
+func claimRow(c *corev1.PersistentVolumeClaim) []any {
+	phase := string(c.Status.Phase)
+	if c.DeletionTimestamp != nil {
+		phase = "Terminating"
+	}
+	capacity, modes := "", ""
+	if c.Spec.VolumeName != "" {
+		size := c.Status.Capacity[corev1.ResourceStorage]
+		capacity, modes = size.String(), accessModesCell(c.Status.AccessModes)
+	}
+	class := ""
+	if c.Spec.StorageClassName != nil {
+		class = *c.Spec.StorageClassName
+	}
+	return []any{
+		c.Name, phase, c.Spec.VolumeName, capacity, modes, storageClassCell(c, class), attributesClassCell(c.Spec.VolumeAttributesClassName),
+		kind.Age(c), volumeModeCell(c.Spec.VolumeMode),
+	}
+}
+
+// validateClaimUpdate lets little change: the volume is set once, a missing class is filled in, and a bound claim grows and exchanges its
+// attributes class.
+func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := claims.ValidateSpec(&c.Spec, spec, claims.OptionsFor(&old.Spec))
+
+	// want is the old spec with all that may differ taken over from the new one.
+	want := old.Spec.DeepCopy()
+	if want.VolumeName == "" {
+		want.VolumeName = c.Spec.VolumeName
+	}
+	annotated, hadAnnotation := old.Annotations[corev1.BetaStorageClassAnnotation]
+	now, hasAnnotation := c.Annotations[corev1.BetaStorageClassAnnotation]
+	class := c.Spec.StorageClassName
+	if want.StorageClassName == nil && class != nil && (!hadAnnotation || *class == annotated) {
+		want.StorageClassName = class
+	}
+	movedToField := hadAnnotation && old.Spec.StorageClassName == nil && class != nil && *class == annotated && (!hasAnnotation || now == annotated)
+	if !movedToField && annotated != now {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, "cannot be changed"))
+	}
+	is := c.Spec.DeepCopy()
+	if c.Status.Phase == corev1.ClaimBound {
+		if is.Resources.Requests != nil {
+			is.Resources.Requests[corev1.ResourceStorage] = old.Spec.Resources.Requests[corev1.ResourceStorage]
+		}
+		is.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
+	}
+	if !equality.Semantic.DeepEqual(is, want) {
+		errs = append(errs, field.Forbidden(spec,
+			"a claim is what it was made as: only a bound claim's resources.requests and the volumeAttributesClassName can be changed"))
+	}
+
+	size, oldSize := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
+	// A request that could not be fulfilled may be taken back, but volumes never shrink.
+	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(oldSize) < 0 && size.Cmp(capacity) <= 0 {
+		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"), "must be more than status.capacity"))
+	}
+	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+
+	if old.Status.CurrentVolumeAttributesClassName != nil && !equality.Semantic.DeepEqual(old.Spec.VolumeAttributesClassName, c.Spec.VolumeAttributesClassName) {
+		if is := c.Spec.VolumeAttributesClassName; is == nil || *is == "" {
+			errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"), "cannot be unset: the volume has a class already"))
+		}
+	}
+	return errs
+}
+
+func validateClaimStatus(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+	errs := requireVersion(c)
+	if len(c.Spec.AccessModes) == 0 {
+		errs = append(errs, field.Required(field.NewPath("Spec", "accessModes"), ""))
+	}
+	status := field.NewPath("status")
+	for name, size := range c.Status.Capacity {
+		errs = append(errs, quantities.ValidateNonnegativeQuantity(size, status.Child("capacity").Key(string(name)))...)
+	}
+	at := status.Child("allocatedResourceStatuses")
+	for name, state := range c.Status.AllocatedResourceStatuses {
+		errs = append(errs, validateClaimResource(name, at)...)
+		if !claimResourceStatuses.Has(state) {
+			errs = append(errs, field.NotSupported(at, name, sets.List(claimResourceStatuses)))
+		}
+	}
+	at = status.Child("allocatedResources")
+	for name, size := range c.Status.AllocatedResources {
+		if bad := validateClaimResource(name, at); len(bad) > 0 {
+			errs = append(errs, bad...)
+			continue
+		}
+		errs = append(errs, quantities.ValidateNonnegativeQuantity(size, at.Key(string(name)))...)
+	}
+	return errs
+}
+
+// validateClaimResource checks the name of a resource of which a claim has some: storage, or one that a driver defines.
+func validateClaimResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsQualifiedName(string(name)) {
+		errs = append(errs, field.Invalid(at, name, msg))
+	}
+	if len(errs) == 0 && quantities.IsNativeResource(name) && name != corev1.ResourceStorage {
+		errs = append(errs, field.NotSupported(at, name, []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	return errs
+}
+
+func warnClaim(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string {
+	var warnings []string
+	if _, ok := c.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		warnings = append(warnings, fmt.Sprintf("%s: deprecated since v1.8 in favour of storageClassName",
+			field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation)))
+	}
+	return append(warnings, claims.Warnings(field.NewPath("spec"), &c.Spec)...)
+}

@@ -1,0 +1,287 @@
+package legacy
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
+	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
+	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// mountOptionsAnnotation is the predecessor of the field mountOptions.
+const mountOptionsAnnotation = "volume.beta.kubernetes.io/mount-options"
+
+var reclaimPolicies = sets.New(corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)
+
+// topologySuccessors are the labels by which a volume's node affinity may replace those of a key's beta time.
+var topologySuccessors = map[string]string{
+	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
+	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
+	corev1.LabelInstanceType:            corev1.LabelInstanceTypeStable,
+}
+
+// PersistentVolumes declares persistentvolumes.
+func PersistentVolumes() kind.Declaration {
+	return &kind.Kind[*corev1.PersistentVolume]{
+		Plural:        "persistentvolumes",
+		ShortNames:    []string{"pv"},
+		ClusterScoped: true,
+		ReturnDeleted: true,
+		Default:       defaultPersistentVolume,
+		PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
+			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: new(metav1.Now())}
+		},
+		Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
+			return validatePersistentVolume(v, nil)
+		},
+		NameOnUpdate:   true,
+		ValidateUpdate: validatePersistentVolumeUpdate,
+		Warnings:       warnPersistentVolume,
+		Status: &kind.Status[*corev1.PersistentVolume]{
+			Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) {
+				same, t := v.Status.Phase == old.Status.Phase, v.Status.LastPhaseTransitionTime
+				switch {
+				case same && t == nil:
+					v.Status.LastPhaseTransitionTime = old.Status.LastPhaseTransitionTime
+				case !same && (t == nil || t.Equal(old.Status.LastPhaseTransitionTime)):
+					v.Status.LastPhaseTransitionTime = new(metav1.Now())
+				}
+			},
+			Validate: func(_ context.Context, v, _ *corev1.PersistentVolume) field.ErrorList { return requireVersion(v) },
+		},
+		Table: kind.Table[*corev1.PersistentVolume]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Capacity", Description: "How much the volume holds."},
+				{Name: "Access Modes", Description: "How nodes may mount the volume."},
+				{Name: "Reclaim Policy", Description: "What becomes of the volume once its claim is gone."},
+				{Name: "Status", Description: "Phase of the volume's life."},
+				{Name: "Claim", Description: "The claim to which the volume belongs."},
+				{Name: "StorageClass", Description: "The storage class of the volume."},
+				{Name: "VolumeAttributesClass", Description: "The volume attributes class of the volume."},
+				{Name: "Reason", Description: "Why the volume is in its phase."},
+				kind.AgeColumn(),
+				{Name: "VolumeMode", Priority: 1, Description: "Whether the volume is a file system or a block device."},
+			},
+			Row: persistentVolumeRow,
+		},
+	}
+}
+
+func persistentVolumeRow(v *corev1.PersistentVolume) []any {
+	claim := ""
+	if ref := v.Spec.ClaimRef; ref != nil {
+		claim = ref.Namespace + "/" + ref.Name
+	}
+	phase := string(v.Status.Phase)
+	if v.DeletionTimestamp != nil {
+		phase = "Terminating"
+	}
+	size := v.Spec.Capacity[corev1.ResourceStorage]
+	return []any{
+		v.Name, size.String(), accessModesCell(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy), phase, claim,
+		storageClassCell(v, v.Spec.StorageClassName), attributesClassCell(v.Spec.VolumeAttributesClassName), v.Status.Reason, kind.Age(v),
+		volumeModeCell(v.Spec.VolumeMode),
+	}
+}
+
+// accessModesCell abbreviates access modes, each once, in a fixed order.
+func accessModesCell(modes []corev1.PersistentVolumeAccessMode) string {
+	have := sets.New(modes...)
+	var short []string
+	for _, m := range []struct {
+		mode  corev1.PersistentVolumeAccessMode
+		short string
+	}{
+		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
+	} {
+		if have.Has(m.mode) {
+			short = append(short, m.short)
+		}
+	}
+	return strings.Join(short, ",")
+}
+
+// storageClassCell prefers the annotation that preceded the field.
+func storageClassCell(obj metav1.Object, class string) string {
+	if annotated, ok := obj.GetAnnotations()[corev1.BetaStorageClassAnnotation]; ok {
+		return annotated
+	}
+	return class
+}
+
+func attributesClassCell(class *string) string {
+	if class == nil {
+		return "<unset>"
+	}
+	return *class
+}
+
+func volumeModeCell(mode *corev1.PersistentVolumeMode) string {
+	if mode == nil {
+		return "<unset>"
+	}
+	return string(*mode)
+}
+
+// requireVersion is for the status of kinds that insist on optimistic locking. A patch always has a version.
+func requireVersion(obj metav1.Object) field.ErrorList {
+	if obj.GetResourceVersion() != "" {
+		return nil
+	}
+	return field.ErrorList{field.Required(field.NewPath("resourceVersion"), "say which version is to be changed")}
+}
+
+// validatePersistentVolume checks v; old is nil for a new volume. A node affinity of impossible values that is stored stays possible.
+func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
+	impossible := old != nil && old.Spec.NodeAffinity != nil && nodeselectors.HasImpossibleValue(old.Spec.NodeAffinity.Required)
+	return append(validatePersistentVolumeSpec(&v.Spec, v.Name, impossible, field.NewPath("spec")), validateMountOptions(v)...)
+}
+
+func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, impossibleNodes bool, at *field.Path) field.ErrorList {
+	errs := claims.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))
+	capacity := at.Child("capacity")
+	if len(spec.Capacity) == 0 {
+		errs = append(errs, field.Required(capacity, "say how much the volume holds"))
+	}
+	if _, ok := spec.Capacity[corev1.ResourceStorage]; !ok || len(spec.Capacity) > 1 {
+		errs = append(errs, field.NotSupported(capacity, spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
+	}
+	for r, size := range spec.Capacity {
+		errs = append(errs, quantities.ValidatePositiveQuantity(size, capacity.Key(string(r)))...)
+	}
+	if p := spec.PersistentVolumeReclaimPolicy; p != "" && !reclaimPolicies.Has(p) {
+		errs = append(errs, field.NotSupported(at.Child("persistentVolumeReclaimPolicy"), p, sets.List(reclaimPolicies)))
+	}
+	if a := spec.NodeAffinity; a != nil {
+		required := at.Child("nodeAffinity", "required")
+		if a.Required == nil {
+			errs = append(errs, field.Required(required, "say which nodes reach the volume"))
+		} else {
+			errs = append(errs, nodeselectors.Validate(a.Required, impossibleNodes, required)...)
+		}
+	}
+	errs = append(errs, validatePersistentVolumeSource(spec, name, at)...)
+	// Recycling would delete the node's files.
+	if p := spec.HostPath; p != nil && path.Clean(p.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "the root of a node cannot be recycled"))
+	}
+	if spec.StorageClassName != "" {
+		errs = append(errs, validateName(spec.StorageClassName, at.Child("storageClassName"))...)
+	}
+	errs = append(errs, claims.ValidateVolumeMode(spec.VolumeMode, at.Child("volumeMode"))...)
+	return append(errs, validateVolumeAttributesClass(spec, at)...)
+}
+
+func validateVolumeAttributesClass(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if class := spec.VolumeAttributesClassName; class != nil {
+		if *class == "" {
+			errs = append(errs, field.Required(at.Child("volumeAttributesClassName"), "leave it out for none"))
+		} else {
+			errs = append(errs, validateName(*class, at.Child("volumeAttributesClassName"))...)
+		}
+		if spec.CSI == nil {
+			errs = append(errs, field.Required(at.Child("csi"), "volume attributes classes are for CSI volumes"))
+		}
+	}
+	return errs
+}
+
+func validatePersistentVolumeUpdate(_ context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
+	errs := validatePersistentVolume(v, old)
+
+	source := v.Spec.PersistentVolumeSource.DeepCopy()
+	if source.CSI != nil && old.Spec.CSI != nil && old.Spec.CSI.ControllerExpandSecretRef == nil {
+		source.CSI.ControllerExpandSecretRef = nil // may be added
+	}
+	if !equality.Semantic.DeepEqual(*source, old.Spec.PersistentVolumeSource) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "the source of a volume cannot be changed"))
+	}
+	errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	if old.Spec.NodeAffinity != nil && !sameVolumeAffinity(v.Spec.NodeAffinity, old.Spec.NodeAffinity) {
+		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), v.Spec.NodeAffinity,
+			"cannot be changed, but for replacing beta topology labels by their successors"))
+	}
+	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "cannot be unset"))
+	}
+	return errs
+}
+
+// sameVolumeAffinity lets a change replace topology labels of the old affinity by their successors, and other keys by none at all: there
+// kube-apiserver does not look closely.
+func sameVolumeAffinity(affinity, old *corev1.VolumeNodeAffinity) bool {
+	same := equality.Semantic.Copy()
+	err := same.AddFunc(func(r, was corev1.NodeSelectorRequirement) bool {
+		if r.Key == topologySuccessors[was.Key] {
+			was.Key = r.Key
+		}
+		return equality.Semantic.DeepEqual(r, was)
+	})
+	return err == nil && same.DeepEqual(affinity, old)
+}
+
+func validateName(name string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(at, name, msg))
+	}
+	return errs
+}
+
+func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []string {
+	var warnings []string
+	annotations := field.NewPath("metadata", "annotations")
+	if _, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
+		warnings = append(warnings, fmt.Sprintf("%s: deprecated since v1.8 in favour of storageClassName", annotations.Key(corev1.BetaStorageClassAnnotation)))
+	}
+	if _, ok := v.Annotations[mountOptionsAnnotation]; ok {
+		warnings = append(warnings, fmt.Sprintf("%s: deprecated since v1.31 in favour of mountOptions", annotations.Key(mountOptionsAnnotation)))
+	}
+	spec := field.NewPath("spec")
+	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		warnings = append(warnings, fmt.Sprintf("%s: Recycle is deprecated; provision volumes dynamically", spec.Child("persistentVolumeReclaimPolicy")))
+	}
+	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
+		for i := range a.Required.NodeSelectorTerms {
+			at := spec.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i)
+			warnings = append(warnings, nodeselectors.TermWarnings(&a.Required.NodeSelectorTerms[i], false, at)...)
+		}
+	}
+	return append(warnings, warnVolumeSource(&v.Spec, spec)...)
+}
+
+// ValidateInlineVolume checks the spec of a volume that an attachment has in place of a persistent volume's name: a CSI volume with
+// nothing that belongs to the volume's life as an object.
+func ValidateInlineVolume(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for name, set := range map[string]bool{
+		"claimRef":                      spec.ClaimRef != nil,
+		"capacity":                      len(spec.Capacity) > 0,
+		"persistentVolumeReclaimPolicy": spec.PersistentVolumeReclaimPolicy != "" && spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain,
+		"nodeAffinity":                  spec.NodeAffinity != nil,
+		"storageClassName":              spec.StorageClassName != "",
+		"volumeMode":                    spec.VolumeMode != nil && *spec.VolumeMode != corev1.PersistentVolumeFilesystem,
+	} {
+		if set {
+			errs = append(errs, field.Forbidden(at.Child(name), "an inline volume does not have it"))
+		}
+	}
+	if spec.CSI == nil {
+		errs = append(errs, field.Required(at.Child("csi"), "inline volumes are CSI volumes"))
+	}
+	errs = append(errs, claims.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))...)
+	return append(errs, validatePersistentVolumeSource(spec, "", at)...)
+}

@@ -1,0 +1,154 @@
+package legacy
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	typedpolicyv1 "k8s.io/client-go/kubernetes/typed/policy/v1"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
+	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// Pods declares pods and, because they act on pods, bindings. Client asks for disruption budgets before an eviction and for the nodes
+// where kubelets would run; nil stands for none of either.
+func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
+	var budgets typedpolicyv1.PodDisruptionBudgetsGetter
+	var nodes typedcorev1.NodesGetter
+	if client != nil {
+		budgets, nodes = client.PolicyV1(), client.CoreV1()
+	}
+	binder := &bindingREST{}
+	pods = &kind.Kind[*corev1.Pod]{
+		Plural:         "pods",
+		ShortNames:     []string{"po"},
+		Categories:     []string{"all"},
+		Default:        defaultPod,
+		PrepareCreate:  preparePod,
+		PrepareUpdate:  preparePodUpdate,
+		NameOnUpdate:   true,
+		Validate:       validatePod,
+		ValidateUpdate: validatePodUpdate,
+		Warnings:       podWarnings,
+		Generation:     true,
+		Fields: map[string]func(*corev1.Pod) string{
+			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
+			"spec.host":                func(p *corev1.Pod) string { return p.Spec.NodeName }, // its name before v1
+			"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
+			"spec.schedulerName":       func(p *corev1.Pod) string { return p.Spec.SchedulerName },
+			"spec.serviceAccountName":  func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
+			"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
+			"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
+			"status.podIP":             podIP,
+			"status.podIPs":            func(*corev1.Pod) string { return "" }, // taken but, as in kube-apiserver, matching nothing
+			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
+		},
+		IndexedField: "spec.nodeName",
+		Table:        kind.Table[*corev1.Pod]{Columns: podColumns(), Row: podRow, Conditions: podRowConditions},
+		Status: &kind.Status[*corev1.Pod]{
+			Prepare:     preparePodStatus,
+			Validate:    validatePodStatus,
+			Warnings:    podStatusWarnings,
+			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
+			SetOnCreate: true, // but for nothing more than the quality of service
+		},
+		Subresources: []kind.Subresource[*corev1.Pod]{
+			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
+			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
+			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
+			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
+			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
+			{Name: "exec", New: func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) }},
+			{Name: "attach", New: func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) }},
+			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage { return newPortForwardREST(kubelets{s, nodes}) }},
+			{Name: "proxy", New: func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) }},
+		},
+		GracePeriod:   podGracePeriod,
+		ReturnDeleted: true,
+	}
+	return pods, &kind.Virtual{Plural: "bindings", New: func() rest.Storage { return binder }}
+}
+
+func defaultPod(p *corev1.Pod) {
+	for _, key := range initContainerAnnotations {
+		delete(p.Annotations, key)
+	}
+	podspec.SetPodDefaults(&p.Spec)
+	syncPodIPs(&p.Status)
+	quantities.RoundUp(p.Status.AllocatedResources)
+	roundUp(p.Status.Resources)
+	for _, s := range containerStatuses(&p.Status) {
+		quantities.RoundUp(s.AllocatedResources)
+		roundUp(s.Resources)
+	}
+}
+
+// initContainerAnnotations repeated the fields that replaced them, up to v1.7. They are no longer kept.
+var initContainerAnnotations = []string{
+	"pod.alpha.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-containers",
+	"pod.alpha.kubernetes.io/init-container-statuses", "pod.beta.kubernetes.io/init-container-statuses",
+}
+
+// syncPodIPs makes podIP the first of podIPs; where they differ, podIP is what an old kubelet wrote.
+func syncPodIPs(s *corev1.PodStatus) {
+	if s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	}
+	if s.PodIP = ""; len(s.PodIPs) > 0 {
+		s.PodIP = s.PodIPs[0].IP
+	}
+}
+
+func roundUp(r *corev1.ResourceRequirements) {
+	if r != nil {
+		quantities.RoundUp(r.Limits, r.Requests)
+	}
+}
+
+func podIP(p *corev1.Pod) string { return p.Status.PodIP }
+
+func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(p, podspec.PodOptionsFor(p, nil))
+	return append(errs, podspec.ValidateNewPod(p)...)
+}
+
+// podWarnings are for those who make pods; what is wrong with a pod that is there has been said.
+func podWarnings(_ context.Context, p, old *corev1.Pod) []string {
+	if old != nil {
+		return nil
+	}
+	return podspec.PodWarnings(p)
+}
+
+// podGracePeriod waits for the kubelet to stop a pod, unless it never started it or has already done so.
+func podGracePeriod(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
+	if options == nil {
+		return false
+	}
+	var period int64
+	switch {
+	case p.Spec.NodeName == "" || isFinished(p):
+	case options.GracePeriodSeconds != nil:
+		period = *options.GracePeriodSeconds
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		period = *p.Spec.TerminationGracePeriodSeconds
+	}
+	if period < 0 {
+		period = 1
+	}
+	options.GracePeriodSeconds = &period
+	return true
+}
+
+// isFinished says that the pod's containers have stopped for good.
+func isFinished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}

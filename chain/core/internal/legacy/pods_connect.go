@@ -1,0 +1,276 @@
+package legacy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	netutils "k8s.io/utils/net"
+)
+
+// kubelets answers in the place of the kubelets, which a control plane by itself does not have: it finds what can be wrong with a request
+// before a kubelet would be asked, and then says that there is none.
+type kubelets struct {
+	pods *genericregistry.Store
+	// nodes may be nil.
+	nodes typedcorev1.NodesGetter
+}
+
+// Destroy leaves the store to pods.
+func (k kubelets) Destroy() {}
+
+func (k kubelets) pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	found, err := k.pods.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	p, ok := found.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("a %T is no pod", found)
+	}
+	return p, nil
+}
+
+// unreachable is why the kubelet of the pod's node does not answer.
+func (k kubelets) unreachable(ctx context.Context, p *corev1.Pod) error {
+	if k.nodes != nil {
+		node, err := k.nodes.Nodes().Get(ctx, p.Spec.NodeName, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if err := addressed(node); err != nil {
+			return err
+		}
+	}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("no kubelet serves the pod %s: node %s is not a machine, this is a control plane only", p.Name, p.Spec.NodeName))
+}
+
+// container checks that the pod has the container, and finds the one that is meant if there is no doubt.
+func (k kubelets) container(p *corev1.Pod, name string) error {
+	var names []string
+	for _, c := range p.Spec.InitContainers {
+		names = append(names, c.Name)
+	}
+	for _, c := range p.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	for _, c := range p.Spec.EphemeralContainers {
+		names = append(names, c.Name)
+	}
+	switch {
+	case name == "" && len(p.Spec.Containers) == 1:
+		return nil
+	case name == "":
+		return apierrors.NewBadRequest(fmt.Sprintf("say which container of the pod %s is meant: %s", p.Name, strings.Join(names, ", ")))
+	case !slices.Contains(names, name):
+		return apierrors.NewBadRequest(fmt.Sprintf("the pod %s has no container %s", p.Name, name))
+	}
+	return nil
+}
+
+// stream checks a request to a running container.
+func (k kubelets) stream(ctx context.Context, podName, container string) error {
+	p, err := k.pod(ctx, podName)
+	if err != nil {
+		return err
+	}
+	if err := k.container(p, container); err != nil {
+		return err
+	}
+	return k.scheduled(ctx, p)
+}
+
+func (k kubelets) scheduled(ctx context.Context, p *corev1.Pod) error {
+	if p.Spec.NodeName == "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the pod %s is on no node", p.Name))
+	}
+	return k.unreachable(ctx, p)
+}
+
+// logREST is pods/log.
+type logREST struct{ kubelets }
+
+func (r *logREST) New() runtime.Object { return &corev1.Pod{} }
+
+// ProducesMIMETypes implements rest.StorageMetadata.
+func (r *logREST) ProducesMIMETypes(string) []string { return []string{"text/plain"} }
+
+// ProducesObject implements rest.StorageMetadata.
+func (r *logREST) ProducesObject(string) any { return "" }
+
+// NewGetOptions implements rest.GetterWithOptions.
+func (r *logREST) NewGetOptions() (runtime.Object, bool, string) {
+	return &corev1.PodLogOptions{}, false, ""
+}
+
+// OverrideMetricsVerb implements rest.MetricsVerbOverride: logs are streams.
+func (r *logREST) OverrideMetricsVerb(verb string) string {
+	if verb == "GET" {
+		return "CONNECT"
+	}
+	return verb
+}
+
+func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+	o, ok := options.(*corev1.PodLogOptions)
+	if !ok {
+		return nil, fmt.Errorf("a %T is no PodLogOptions", options)
+	}
+	if errs := validateLogOptions(o); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), name, errs)
+	}
+	p, err := r.pod(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.container(p, o.Container); err != nil {
+		return nil, err
+	}
+	if p.Spec.NodeName != "" {
+		return nil, r.unreachable(ctx, p)
+	}
+	return emptyStream{}, nil
+}
+
+func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
+	var errs field.ErrorList
+	if o.TailLines != nil && *o.TailLines < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines, "must not be negative"))
+	}
+	if o.LimitBytes != nil && *o.LimitBytes < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.LimitBytes, "must be greater than 0"))
+	}
+	if o.SinceSeconds != nil {
+		if o.SinceTime != nil {
+			errs = append(errs, field.Forbidden(field.NewPath(""), "give either sinceTime or sinceSeconds"))
+		} else if *o.SinceSeconds < 1 {
+			errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
+		}
+	}
+	if o.Stream != nil {
+		// The feature PodLogsQuerySplitStreams is off by default.
+		errs = append(errs, field.Forbidden(field.NewPath("stream"), "kubelets mix the streams"))
+	}
+	return errs
+}
+
+// emptyStream is the log of a pod that never ran: no content.
+type emptyStream struct{}
+
+// GetObjectKind implements runtime.Object.
+func (emptyStream) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object.
+func (s emptyStream) DeepCopyObject() runtime.Object { return s }
+
+// InputStream implements rest.ResourceStreamer.
+func (emptyStream) InputStream(context.Context, string, string) (io.ReadCloser, bool, string, error) {
+	return nil, false, "", nil
+}
+
+// connectREST is a subresource whose requests would go on to a kubelet.
+type connectREST struct {
+	kubelets
+	kind    func() runtime.Object
+	subpath bool
+	methods []string
+	check   func(ctx context.Context, name string, options runtime.Object) error
+}
+
+func newExecREST(k kubelets) rest.Storage {
+	return &connectREST{
+		kubelets: k, kind: func() runtime.Object { return &corev1.PodExecOptions{} }, methods: []string{"GET", "POST"},
+		check: func(ctx context.Context, name string, options runtime.Object) error {
+			return k.stream(ctx, name, options.(*corev1.PodExecOptions).Container)
+		},
+	}
+}
+
+func newAttachREST(k kubelets) rest.Storage {
+	return &connectREST{
+		kubelets: k, kind: func() runtime.Object { return &corev1.PodAttachOptions{} }, methods: []string{"GET", "POST"},
+		check: func(ctx context.Context, name string, options runtime.Object) error {
+			return k.stream(ctx, name, options.(*corev1.PodAttachOptions).Container)
+		},
+	}
+}
+
+func newPortForwardREST(k kubelets) rest.Storage {
+	return &connectREST{
+		kubelets: k, kind: func() runtime.Object { return &corev1.PodPortForwardOptions{} }, methods: []string{"GET", "POST"},
+		check: func(ctx context.Context, name string, _ runtime.Object) error {
+			p, err := k.pod(ctx, name)
+			if err != nil {
+				return err
+			}
+			return k.scheduled(ctx, p)
+		},
+	}
+}
+
+func newProxyREST(k kubelets) rest.Storage {
+	return &connectREST{
+		kubelets: k, kind: func() runtime.Object { return &corev1.PodProxyOptions{} }, subpath: true,
+		methods: []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
+		check:   k.proxy,
+	}
+}
+
+// proxy finds what is wrong with a request to a pod's own server. The name may have a scheme before it and a port behind it.
+func (k kubelets) proxy(ctx context.Context, id string, _ runtime.Object) error {
+	_, name, _, ok := splitSchemeNamePort(id)
+	if !ok {
+		return apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form scheme:pod:port", id))
+	}
+	p, err := k.pod(ctx, name)
+	if err != nil {
+		return err
+	}
+	if ip := netutils.ParseIPSloppy(podIP(p)); ip == nil || !ip.IsGlobalUnicast() {
+		return apierrors.NewBadRequest(fmt.Sprintf("address not allowed: %q", podIP(p)))
+	}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("no network leads to the pod %s at %s: this is a control plane only", p.Name, podIP(p)))
+}
+
+// splitSchemeNamePort takes apart "name", "name:port" and "scheme:name:port".
+func splitSchemeNamePort(id string) (scheme, name, port string, ok bool) {
+	switch parts := strings.Split(id, ":"); len(parts) {
+	case 1:
+		name = parts[0]
+	case 2:
+		name, port = parts[0], parts[1]
+	case 3:
+		scheme, name, port = parts[0], parts[1], parts[2]
+	}
+	return scheme, name, port, name != "" && slices.Contains([]string{"", "http", "https"}, scheme)
+}
+
+func (r *connectREST) New() runtime.Object { return r.kind() }
+
+// ConnectMethods implements rest.Connecter.
+func (r *connectREST) ConnectMethods() []string { return r.methods }
+
+// NewConnectOptions implements rest.Connecter.
+func (r *connectREST) NewConnectOptions() (runtime.Object, bool, string) {
+	if r.subpath {
+		return r.kind(), true, "path"
+	}
+	return r.kind(), false, ""
+}
+
+// Connect implements rest.Connecter. There is nothing to connect to, so that it always ends in an error.
+func (r *connectREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
+	return nil, r.check(ctx, name, options)
+}

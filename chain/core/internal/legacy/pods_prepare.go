@@ -1,0 +1,189 @@
+package legacy
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
+)
+
+func preparePod(ctx context.Context, p *corev1.Pod) {
+	podspec.SyncServiceAccount(&p.Spec)
+	podspec.DropDisabledSpecFields(&p.Spec, nil)
+	fixGracePeriod(p)
+	mergeLabelKeys(p)
+	copyAppArmorAnnotations(ctx, p)
+	qos := p.Status.QOSClass // whoever says it is believed
+	if qos == "" {
+		qos = podQOS(p)
+	}
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qos}
+	if len(p.Spec.SchedulingGates) > 0 {
+		setPodCondition(&p.Status, corev1.PodCondition{
+			Type:    corev1.PodScheduled,
+			Status:  corev1.ConditionFalse,
+			Reason:  corev1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates",
+		})
+	}
+}
+
+func preparePodUpdate(_ context.Context, p, old *corev1.Pod) {
+	podspec.SyncServiceAccount(&p.Spec)
+	podspec.DropDisabledSpecFields(&p.Spec, &old.Spec)
+	fixGracePeriod(p)
+}
+
+// fixGracePeriod makes the negative grace periods that were once let through one second.
+func fixGracePeriod(p *corev1.Pod) {
+	if s := p.Spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	}
+}
+
+// mergeLabelKeys spells matchLabelKeys and mismatchLabelKeys out as label selectors, for the scheduler (KEP-3633, KEP-3243).
+func mergeLabelKeys(p *corev1.Pod) {
+	add := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
+		for _, key := range keys {
+			if value, ok := p.Labels[key]; ok && selector != nil {
+				selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+					Key: key, Operator: operator, Values: []string{value},
+				})
+			}
+		}
+	}
+	terms := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		for i := range required {
+			add(required[i].LabelSelector, required[i].MatchLabelKeys, metav1.LabelSelectorOpIn)
+			add(required[i].LabelSelector, required[i].MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
+		}
+		for i := range preferred {
+			t := &preferred[i].PodAffinityTerm
+			add(t.LabelSelector, t.MatchLabelKeys, metav1.LabelSelectorOpIn)
+			add(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
+		}
+	}
+	if a := p.Spec.Affinity; a != nil {
+		if a.PodAffinity != nil {
+			terms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if a.PodAntiAffinity != nil {
+			terms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+	}
+	for i := range p.Spec.TopologySpreadConstraints {
+		c := &p.Spec.TopologySpreadConstraints[i]
+		add(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn)
+	}
+}
+
+// copyAppArmorAnnotations turns the profiles that clients still write into annotations into fields, and tells them not to.
+func copyAppArmorAnnotations(ctx context.Context, p *corev1.Pod) {
+	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
+		return
+	}
+	var ofPod *corev1.AppArmorProfile
+	if p.Spec.SecurityContext != nil {
+		ofPod = p.Spec.SecurityContext.AppArmorProfile
+	}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+			value, ok := p.Annotations[key]
+			if !ok || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+				continue
+			}
+			profile := podspec.AppArmorFromAnnotation(value)
+			if profile != nil && equality.Semantic.DeepEqual(profile, ofPod) {
+				continue
+			}
+			if profile != nil {
+				if c.SecurityContext == nil {
+					c.SecurityContext = &corev1.SecurityContext{}
+				}
+				c.SecurityContext.AppArmorProfile = profile
+			}
+			warning.AddWarning(ctx, "", fmt.Sprintf("metadata.annotations[%s]: deprecated since v1.30; set appArmorProfile of the security context", key))
+		}
+	}
+}
+
+// podQOS is the pod's quality of service, by which nodes that run out of memory choose whom to stop: Guaranteed when every container
+// limits cpu and memory and requests as much, BestEffort when none asks for anything, Burstable otherwise. Resources of the whole pod,
+// where given, stand for those of its containers.
+func podQOS(p *corev1.Pod) corev1.PodQOSClass {
+	var all []corev1.ResourceRequirements
+	if r := p.Spec.Resources; r != nil {
+		all = append(all, *r)
+	} else {
+		for _, c := range p.Spec.InitContainers {
+			all = append(all, c.Resources)
+		}
+		for _, c := range p.Spec.Containers {
+			all = append(all, c.Resources)
+		}
+	}
+	guaranteed, asked := true, false
+	requests, limits := map[corev1.ResourceName]resource.Quantity{}, map[corev1.ResourceName]resource.Quantity{}
+	for _, r := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			asked = sum(requests, r.Requests, name) || asked
+			limited := sum(limits, r.Limits, name)
+			asked = limited || asked
+			guaranteed = guaranteed && limited
+		}
+	}
+	if !asked {
+		return corev1.PodQOSBestEffort
+	}
+	for name, request := range requests {
+		limit, ok := limits[name]
+		guaranteed = guaranteed && ok && limit.Cmp(request) == 0
+	}
+	if guaranteed && len(requests) == len(limits) {
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+// sum adds a resource of list to the sums and reports whether there was any.
+func sum(sums map[corev1.ResourceName]resource.Quantity, list corev1.ResourceList, name corev1.ResourceName) bool {
+	quantity, ok := list[name]
+	if !ok || quantity.Sign() <= 0 {
+		return false
+	}
+	total := sums[name]
+	total.Add(quantity)
+	sums[name] = total
+	return true
+}
+
+func podCondition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == t {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// setPodCondition sets a condition, with the time if it has changed its status.
+func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
+	c.LastTransitionTime = metav1.Now()
+	old := podCondition(s, c.Type)
+	if old == nil {
+		s.Conditions = append(s.Conditions, c)
+		return
+	}
+	if old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	*old = c
+}

@@ -1,0 +1,307 @@
+package legacy
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
+)
+
+// preparePodStatus keeps kubelets from touching what is none of their business.
+func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
+	p.DeletionTimestamp = old.DeletionTimestamp
+	p.OwnerReferences = old.OwnerReferences
+	if p.Status.QOSClass == "" {
+		p.Status.QOSClass = old.Status.QOSClass
+	}
+	// Clients that do not know of claims leave them out; who means to clear the list sends an empty one.
+	if p.Status.ResourceClaimStatuses == nil {
+		p.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
+	}
+	if p.Status.ExtendedResourceClaimStatus == nil {
+		p.Status.ExtendedResourceClaimStatus = old.Status.ExtendedResourceClaimStatus
+	}
+	keepObservedGenerations(&p.Status, &old.Status)
+	dropDisabledStatusFields(&p.Status, &old.Status)
+}
+
+// keepObservedGenerations keeps what kubelets that do not know of generations leave out.
+func keepObservedGenerations(s, old *corev1.PodStatus) {
+	keep := func(is *int64, was int64) {
+		if *is == 0 {
+			*is = was
+		}
+	}
+	keep(&s.ObservedGeneration, old.ObservedGeneration)
+	// There may be several conditions of one type.
+	was := map[corev1.PodConditionType][]int64{}
+	for _, c := range old.Conditions {
+		was[c.Type] = append(was[c.Type], c.ObservedGeneration)
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if list := was[c.Type]; len(list) > 0 {
+			keep(&c.ObservedGeneration, list[0])
+			was[c.Type] = list[1:]
+		}
+	}
+}
+
+// dropDisabledStatusFields clears the fields of features that are off by default in Kubernetes 1.37, unless they are in use.
+func dropDisabledStatusFields(s, old *corev1.PodStatus) {
+	if len(old.NodeAllocatableResourceClaimStatuses) == 0 {
+		s.NodeAllocatableResourceClaimStatuses = nil
+	}
+	if len(old.VolumeHealth) == 0 {
+		s.VolumeHealth = nil
+	}
+	if slices.ContainsFunc(containerStatuses(old), func(c *corev1.ContainerStatus) bool {
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil && m.VolumeStatus.Image != nil })
+	}) {
+		return
+	}
+	for _, c := range containerStatuses(s) {
+		for i := range c.VolumeMounts {
+			c.VolumeMounts[i].VolumeStatus = nil
+		}
+	}
+}
+
+func containerStatuses(s *corev1.PodStatus) []*corev1.ContainerStatus {
+	var all []*corev1.ContainerStatus
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// podStatusWarnings are about addresses that not everybody reads alike.
+func podStatusWarnings(_ context.Context, p, _ *corev1.Pod) []string {
+	path := field.NewPath("status")
+	var warnings []string
+	for i, ip := range p.Status.PodIPs {
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("podIPs").Index(i).Child("ip"), ip.IP)...)
+	}
+	for i, ip := range p.Status.HostIPs {
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("hostIPs").Index(i).Child("ip"), ip.IP)...)
+	}
+	return warnings
+}
+
+func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+	path := field.NewPath("status")
+	errs := validateFixedAnnotations(p, old)
+	errs = append(errs, validatePodConditions(p, path.Child("conditions"))...)
+	errs = append(errs, validatePodAddresses(p, old, path)...)
+	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
+		errs = append(errs, invalidName(path.Child("nominatedNodeName"), name)...)
+		if old.Spec.NodeName != "" {
+			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"), "the pod is on a node already"))
+		}
+	}
+	if p.Status.ObservedGeneration < 0 {
+		errs = append(errs, field.Invalid(path.Child("observedGeneration"), p.Status.ObservedGeneration, "must not be negative"))
+	}
+	if p.Status.QOSClass != old.Status.QOSClass {
+		errs = append(errs, field.Invalid(path.Child("qosClass"), p.Status.QOSClass, "follows from the spec and never changes"))
+	}
+	// What may start again is up to the spec of the pod that is stored.
+	errs = append(errs, validateTransitions(old, old.Status.ContainerStatuses, p.Status.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, validateTransitions(old, old.Status.InitContainerStatuses, p.Status.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	errs = append(errs, validateTransitions(nil, old.Status.EphemeralContainerStatuses, p.Status.EphemeralContainerStatuses, nil, path.Child("ephemeralContainerStatuses"))...)
+	for name, list := range map[string][]corev1.ContainerStatus{
+		"containerStatuses":          p.Status.ContainerStatuses,
+		"initContainerStatuses":      p.Status.InitContainerStatuses,
+		"ephemeralContainerStatuses": p.Status.EphemeralContainerStatuses,
+	} {
+		errs = append(errs, validateContainerUsers(p, list, path.Child(name))...)
+	}
+	errs = append(errs, validateAllocated(p, p.Status.ContainerStatuses, p.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, validateAllocated(p, p.Status.InitContainerStatuses, p.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	for i, s := range p.Status.EphemeralContainerStatuses {
+		if len(s.AllocatedResourcesStatus) > 0 {
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "ephemeral containers have no resources"))
+		}
+	}
+	errs = append(errs, validateExtendedClaim(p, path.Child("extendedResourceClaimStatus"))...)
+	return append(errs, validateClaimStatuses(p, path.Child("resourceClaimStatuses"))...)
+}
+
+func invalidName(path *field.Path, name string) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(path, name, msg))
+	}
+	return errs
+}
+
+func validatePodConditions(p *corev1.Pod, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, c := range p.Status.Conditions {
+		if c.ObservedGeneration < 0 {
+			errs = append(errs, field.Invalid(path.Index(i).Child("observedGeneration"), c.ObservedGeneration, "must not be negative"))
+		}
+		for _, msg := range validation.IsQualifiedName(string(c.Type)) {
+			// The capital is kube-apiserver's.
+			errs = append(errs, field.Invalid(path.Index(i).Child("Type"), c.Type, msg))
+		}
+	}
+	return errs
+}
+
+func validatePodAddresses(p, old *corev1.Pod, path *field.Path) field.ErrorList {
+	var is, was []string
+	for _, ip := range p.Status.PodIPs {
+		is = append(is, ip.IP)
+	}
+	for _, ip := range old.Status.PodIPs {
+		was = append(was, ip.IP)
+	}
+	errs := validateAddresses(is, was, path.Child("podIPs"))
+
+	is, was = nil, nil
+	for _, ip := range p.Status.HostIPs {
+		is = append(is, ip.IP)
+	}
+	for _, ip := range old.Status.HostIPs {
+		was = append(was, ip.IP)
+	}
+	if len(is) > 0 && is[0] != p.Status.HostIP {
+		errs = append(errs, field.Invalid(path.Child("hostIPs").Index(0).Child("ip"), is[0], "must be hostIP"))
+	}
+	return append(errs, validateAddresses(is, was, path.Child("hostIPs"))...)
+}
+
+// validateAddresses checks that there is at most one address of each family.
+func validateAddresses(is, was []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, ip := range is {
+		errs = append(errs, addresses.IP(path.Index(i), ip, was)...)
+	}
+	if len(is) < 2 {
+		return errs
+	}
+	dual, err := netutils.IsDualStackIPStrings(is)
+	if err != nil {
+		errs = append(errs, field.InternalError(path, err))
+	}
+	if !dual || len(is) > 2 {
+		errs = append(errs, field.Invalid(path, is, "may have one address of each family"))
+	}
+	return errs
+}
+
+// validateTransitions checks that a container that ended for good stays ended. Without a pod, all that end do so for good.
+func validateTransitions(p *corev1.Pod, was, is []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
+	if p != nil && restartsAll(p) {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, old := range was {
+		if old.State.Terminated == nil || restarts(p, old, containers) {
+			continue
+		}
+		if slices.ContainsFunc(is, func(s corev1.ContainerStatus) bool { return s.Name == old.Name && s.State.Terminated == nil }) {
+			errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "a container that ended does not start again"))
+		}
+	}
+	return errs
+}
+
+// restartsAll says that some container may make the whole pod start again (KEP-5532).
+func restartsAll(p *corev1.Pod) bool {
+	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+}
+
+// restarts says that the kubelet may start the ended container again: the first of its rules that knows the exit code decides, otherwise
+// its policy, otherwise that of the pod.
+func restarts(p *corev1.Pod, s corev1.ContainerStatus, containers []corev1.Container) bool {
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
+	if i < 0 {
+		return false
+	}
+	c, code := containers[i], s.State.Terminated.ExitCode
+	policy := string(p.Spec.RestartPolicy)
+	if c.RestartPolicy != nil {
+		policy = string(*c.RestartPolicy)
+		for _, r := range c.RestartPolicyRules {
+			if r.ExitCodes == nil {
+				continue
+			}
+			listed := slices.Contains(r.ExitCodes.Values, code)
+			if listed == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+				if r.Action == corev1.ContainerRestartRuleActionRestart {
+					return true
+				}
+				break
+			}
+		}
+	}
+	switch policy {
+	case string(corev1.RestartPolicyAlways):
+		return true
+	case string(corev1.RestartPolicyOnFailure):
+		return code != 0
+	}
+	return false
+}
+
+func validateContainerUsers(p *corev1.Pod, list []corev1.ContainerStatus, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, s := range list {
+		if s.User == nil || s.User.Linux == nil {
+			continue
+		}
+		at := path.Index(i).Child("user", "linux")
+		if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
+			errs = append(errs, field.Forbidden(at, "Windows has no such thing"))
+			continue
+		}
+		check := func(id int64, at *field.Path) {
+			for _, msg := range validation.IsValidUserID(id) {
+				errs = append(errs, field.Invalid(at, id, msg))
+			}
+		}
+		check(s.User.Linux.UID, at.Child("uid"))
+		check(s.User.Linux.GID, at.Child("gid"))
+		for j, group := range s.User.Linux.SupplementalGroups {
+			check(group, at.Child("supplementalGroups").Index(j))
+		}
+	}
+	return errs
+}
+
+func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	known, seen := sets.Set[string]{}, sets.Set[string]{}
+	for _, claim := range p.Spec.ResourceClaims {
+		known.Insert(claim.Name)
+	}
+	for i, s := range p.Status.ResourceClaimStatuses {
+		at := path.Index(i).Child("name")
+		if !known.Has(s.Name) {
+			errs = append(errs, field.Invalid(at, s.Name, "is none of spec.resourceClaims"))
+		}
+		if seen.Has(s.Name) {
+			errs = append(errs, field.Duplicate(at, s.Name))
+		}
+		seen.Insert(s.Name)
+		if s.ResourceClaimName != nil {
+			errs = append(errs, invalidName(path.Index(i).Child("resourceClaimName"), *s.ResourceClaimName)...)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,188 @@
+package legacy
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
+)
+
+// validatePodUpdate lets a pod change its images, shorten its deadline, tolerate more, open scheduling gates and, while gates are closed,
+// narrow down the nodes that it may run on.
+func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(p, podspec.PodOptionsFor(p, old))
+	errs = append(errs, validateFixedAnnotations(p, old)...)
+
+	spec := field.NewPath("spec")
+	if wrong := sameContainers(p, old, spec); len(wrong) > 0 {
+		return append(errs, wrong...)
+	}
+	wrong, further := validateDeadlineUpdate(p, old, spec.Child("activeDeadlineSeconds"))
+	errs = append(errs, wrong...)
+	if !further {
+		return errs
+	}
+	errs = append(errs, validateAddedTolerations(p, old, spec.Child("tolerations"))...)
+	for i, gate := range p.Spec.SchedulingGates {
+		if !slices.Contains(old.Spec.SchedulingGates, gate) {
+			errs = append(errs, field.Forbidden(spec.Child("schedulingGates").Index(i).Child("name"), fmt.Sprintf("the gate %s is new; gates can only be removed", gate.Name)))
+		}
+	}
+
+	// What may change is made equal; what then differs must not.
+	rest := p.Spec.DeepCopy()
+	for i := range rest.Containers {
+		rest.Containers[i].Image = old.Spec.Containers[i].Image
+	}
+	for i := range rest.InitContainers {
+		rest.InitContainers[i].Image = old.Spec.InitContainers[i].Image
+	}
+	rest.ActiveDeadlineSeconds = old.Spec.ActiveDeadlineSeconds
+	rest.Tolerations = old.Spec.Tolerations
+	rest.SchedulingGates = old.Spec.SchedulingGates
+	if was, is := old.Spec.TerminationGracePeriodSeconds, rest.TerminationGracePeriodSeconds; was != nil && is != nil && *was < 0 && *is == 1 {
+		rest.TerminationGracePeriodSeconds = was
+	}
+	if len(old.Spec.SchedulingGates) > 0 {
+		errs = append(errs, validateNarrowed(rest, &old.Spec, spec)...)
+	}
+	if !equality.Semantic.DeepEqual(rest, &old.Spec) {
+		errs = append(errs, field.Forbidden(spec,
+			"of a pod only images, activeDeadlineSeconds, terminationGracePeriodSeconds (from negative to 1), further tolerations and fewer schedulingGates can change"))
+	}
+	return errs
+}
+
+// sameContainers checks that no container came or went.
+func sameContainers(p, old *corev1.Pod, spec *field.Path) field.ErrorList {
+	name := ""
+	switch {
+	case len(p.Spec.Containers) != len(old.Spec.Containers):
+		name = "containers"
+	case len(p.Spec.InitContainers) != len(old.Spec.InitContainers):
+		name = "initContainers"
+	default:
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(spec.Child(name), "the containers of a pod are set when it is created")}
+}
+
+// validateDeadlineUpdate says too whether the rest is worth looking at: with a deadline that cannot be, it is not.
+func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, further bool) {
+	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
+	switch {
+	case is == nil && was != nil:
+		return field.ErrorList{field.Invalid(path, is, "cannot be taken back")}, true
+	case is == nil:
+		return nil, true
+	case *is < 0 || *is > math.MaxInt32:
+		return field.ErrorList{field.Invalid(path, *is, validation.InclusiveRangeError(0, math.MaxInt32))}, false
+	case was != nil && *is > *was:
+		return field.ErrorList{field.Invalid(path, *is, "can only become shorter")}, false
+	}
+	return nil, true
+}
+
+// validateAddedTolerations checks that every old toleration is still there, but for how long it tolerates.
+func validateAddedTolerations(p, old *corev1.Pod, path *field.Path) field.ErrorList {
+	for _, was := range old.Spec.Tolerations {
+		kept := slices.ContainsFunc(p.Spec.Tolerations, func(is corev1.Toleration) bool {
+			is.TolerationSeconds = was.TolerationSeconds
+			return is == was
+		})
+		if !kept {
+			return field.ErrorList{field.Forbidden(path, "of a toleration that is there only tolerationSeconds can change")}
+		}
+	}
+	return nil
+}
+
+// validateNarrowed checks the node selector and node affinity of a gated pod, which may rule out more nodes (KEP-3838), and takes the
+// changes back in rest.
+func validateNarrowed(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for key, value := range old.NodeSelector {
+		if is, ok := rest.NodeSelector[key]; !ok || is != value {
+			errs = append(errs, field.Invalid(spec.Child("nodeSelector"), rest.NodeSelector, "can only be added to"))
+			break
+		}
+	}
+	rest.NodeSelector = old.NodeSelector
+
+	var is, was *corev1.NodeAffinity
+	if rest.Affinity != nil {
+		is = rest.Affinity.NodeAffinity
+	}
+	if old.Affinity != nil {
+		was = old.Affinity.NodeAffinity
+	}
+	errs = append(errs, validateNarrowedAffinity(is, was, spec.Child("affinity", "nodeAffinity"))...)
+	switch {
+	case rest.Affinity == nil:
+		rest.Affinity = old.Affinity
+	case old.Affinity == nil && rest.Affinity.PodAffinity == nil && rest.Affinity.PodAntiAffinity == nil:
+		rest.Affinity = nil
+	default:
+		rest.Affinity.NodeAffinity = was
+	}
+	return errs
+}
+
+func validateNarrowedAffinity(is, was *corev1.NodeAffinity, path *field.Path) field.ErrorList {
+	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	terms := was.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	at := path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	if len(terms) == 0 {
+		return nil
+	}
+	if is == nil || is.RequiredDuringSchedulingIgnoredDuringExecution == nil ||
+		len(is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms) != len(terms) {
+		return field.ErrorList{field.Invalid(at, is, "terms cannot be added or removed")}
+	}
+	var errs field.ErrorList
+	for i, term := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if (len(terms[i].MatchExpressions) == 0 && len(terms[i].MatchFields) == 0) && (len(term.MatchExpressions) > 0 || len(term.MatchFields) > 0) {
+			// An empty term matches nothing; with a requirement it would match more.
+			errs = append(errs, field.Invalid(at.Index(i), term, "an empty term cannot be added to"))
+			continue
+		}
+		if !extends(term.MatchExpressions, terms[i].MatchExpressions) || !extends(term.MatchFields, terms[i].MatchFields) {
+			errs = append(errs, field.Invalid(at.Index(i), term, "a term can only be added to"))
+		}
+	}
+	return errs
+}
+
+// extends says that is begins with all of was.
+func extends(is, was []corev1.NodeSelectorRequirement) bool {
+	return len(is) >= len(was) && equality.Semantic.DeepEqual(is[:len(was)], was)
+}
+
+// validateFixedAnnotations checks the annotations that belong to what a pod was made with.
+func validateFixedAnnotations(p, old *corev1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("metadata", "annotations")
+	keys := sets.KeySet(p.Annotations).Union(sets.KeySet(old.Annotations))
+	for _, key := range sets.List(keys) {
+		if key != corev1.MirrorPodAnnotationKey && !strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
+			continue
+		}
+		is, now := p.Annotations[key]
+		was, before := old.Annotations[key]
+		if is != was || now != before {
+			errs = append(errs, field.Forbidden(path.Key(key), "is set when the pod is created"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,139 @@
+package legacy
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// Secrets declares secrets.
+func Secrets() kind.Declaration {
+	return &kind.Kind[*corev1.Secret]{
+		Plural:         "secrets",
+		Default:        defaultSecret,
+		NameOnUpdate:   true,
+		Validate:       validateSecret,
+		ValidateUpdate: validateSecretUpdate,
+		Warnings:       warnSecret,
+		Fields:         map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string { return string(s.Type) }},
+		Table: kind.Table[*corev1.Secret]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Type", Description: "What the secret is for."},
+				{Name: "Data", Description: "Number of entries."},
+				kind.AgeColumn(),
+			},
+			Row: func(s *corev1.Secret) []any {
+				return []any{s.Name, string(s.Type), int64(len(s.Data)), kind.Age(s)}
+			},
+		},
+	}
+}
+
+func defaultSecret(s *corev1.Secret) {
+	setIfEmpty(&s.Type, corev1.SecretTypeOpaque)
+	// stringData is a way to write data, not something that a secret has.
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = make(map[string][]byte, len(s.StringData))
+	}
+	for key, value := range s.StringData {
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+}
+
+func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
+	var errs field.ErrorList
+	data := field.NewPath("data")
+	size := 0
+	for key, value := range s.Data {
+		for _, msg := range validation.IsConfigMapKey(key) {
+			errs = append(errs, field.Invalid(data.Key(key), key, msg))
+		}
+		size += len(value)
+	}
+	if size > maxDataSize {
+		errs = append(errs, field.TooLong(data, "" /* not the data */, maxDataSize))
+	}
+
+	need := func(key string) {
+		if _, ok := s.Data[key]; !ok {
+			errs = append(errs, field.Required(data.Key(key), fmt.Sprintf("a secret of type %s has it", s.Type)))
+		}
+	}
+	needJSON := func(key string) {
+		need(key)
+		if value, ok := s.Data[key]; ok && json.Unmarshal(value, &map[string]any{}) != nil {
+			errs = append(errs, field.Invalid(data.Key(key), "<redacted>", "must be an object in JSON"))
+		}
+	}
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "name the service account"))
+		}
+	case corev1.SecretTypeDockercfg:
+		needJSON(corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		needJSON(corev1.DockerConfigJsonKey)
+	case corev1.SecretTypeBasicAuth:
+		_, user := s.Data[corev1.BasicAuthUsernameKey]
+		_, password := s.Data[corev1.BasicAuthPasswordKey]
+		if !user && !password {
+			need(corev1.BasicAuthUsernameKey)
+			need(corev1.BasicAuthPasswordKey)
+		}
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), "give the private key"))
+		}
+	case corev1.SecretTypeTLS:
+		need(corev1.TLSCertKey)
+		need(corev1.TLSPrivateKeyKey)
+	}
+	return errs
+}
+
+func validateSecretUpdate(ctx context.Context, s, old *corev1.Secret) field.ErrorList {
+	errs := apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
+	if old.Immutable != nil && *old.Immutable {
+		errs = append(errs, validateStaysImmutable(s.Immutable)...)
+		errs = append(errs, forbidChange(s.Data, old.Data, "data")...)
+	}
+	return append(errs, validateSecret(ctx, s)...)
+}
+
+// validateStaysImmutable keeps the field immutable of an object that has it set.
+func validateStaysImmutable(immutable *bool) field.ErrorList {
+	if immutable != nil && *immutable {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("immutable"), "an immutable object stays immutable")}
+}
+
+// forbidChange keeps a field of an immutable object as it is: not even nothing may become an empty list.
+func forbidChange(value, old any, name string) field.ErrorList {
+	if reflect.DeepEqual(value, old) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath(name), "the object is immutable")}
+}
+
+func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{fmt.Sprintf("data: %s and %s make no key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)}
+	}
+	return nil
+}

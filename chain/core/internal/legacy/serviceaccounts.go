@@ -1,0 +1,56 @@
+package legacy
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// mountableSecretsAnnotation limits which secrets an account's pods may mount; superseded by separate namespaces.
+const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
+
+// ServiceAccounts declares serviceaccounts. Their tokens are signed by issuer and may be bound to objects.
+func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) kind.Declaration {
+	return &kind.Kind[*corev1.ServiceAccount]{
+		Plural:        "serviceaccounts",
+		NameOnUpdate:  true,
+		ShortNames:    []string{"sa"},
+		ReturnDeleted: true,
+		PrepareCreate: func(_ context.Context, a *corev1.ServiceAccount) { keepSecretNames(a) },
+		PrepareUpdate: func(_ context.Context, a, _ *corev1.ServiceAccount) { keepSecretNames(a) },
+		Warnings:      warnServiceAccount,
+		Table: kind.Table[*corev1.ServiceAccount]{
+			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
+			Row:     func(a *corev1.ServiceAccount) []any { return []any{a.Name, kind.Age(a)} },
+		},
+		Subresources: []kind.Subresource[*corev1.ServiceAccount]{{
+			Name: "token",
+			New: func(store *genericregistry.Store) rest.Storage {
+				return &tokenREST{accounts: store, issuer: issuer, objects: objects}
+			},
+		}},
+	}
+}
+
+// keepSecretNames drops all but the names of the secrets: they are of the account's namespace, and no reference to anything else.
+func keepSecretNames(a *corev1.ServiceAccount) {
+	for i := range a.Secrets {
+		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
+	}
+}
+
+func warnServiceAccount(_ context.Context, a, old *corev1.ServiceAccount) []string {
+	if _, ok := a.Annotations[mountableSecretsAnnotation]; !ok {
+		return nil
+	}
+	if old != nil {
+		if _, had := old.Annotations[mountableSecretsAnnotation]; had {
+			return nil
+		}
+	}
+	return []string{`metadata.annotations["` + mountableSecretsAnnotation + `"]: deprecated since v1.32; keep secrets that must not be mounted in a namespace of their own`}
+}

@@ -1,0 +1,352 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/client-go/kubernetes"
+)
+
+// ServiceAllocator reserves what no two services may share. Reservations are durable, whoever else allocates from the same etcd.
+type ServiceAllocator interface {
+	// Families are the IP families of the cluster's services, the default one first.
+	Families() []corev1.IPFamily
+	// AllocateIP reserves ip for the service, or some address of the family if ip is empty. With dryRun it only says which.
+	AllocateIP(ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool) (string, error)
+	// ReleaseIP frees an address, if it is the service's.
+	ReleaseIP(ctx context.Context, s *corev1.Service, ip string) error
+	// AllocateNodePort reserves port, or some port if it is 0. With dryRun it only says which.
+	AllocateNodePort(ctx context.Context, port int32, dryRun bool) (int32, error)
+	// ReleaseNodePorts frees ports.
+	ReleaseNodePorts(ctx context.Context, ports ...int32) error
+}
+
+// cleanupTimeout bounds what is done after the request has been answered for, and so without its deadline.
+const cleanupTimeout = 10 * time.Second
+
+// serviceStorage hangs allocation into the store of services. It comes before validation, which sees what has been allocated.
+type serviceStorage struct {
+	allocator ServiceAllocator
+	client    kubernetes.Interface
+}
+
+func (a serviceStorage) adjust(store *genericregistry.Store) {
+	store.Decorator = a.complete
+	store.BeginCreate = a.beginCreate
+	store.BeginUpdate = a.beginUpdate
+	store.AfterDelete = a.afterDelete
+}
+
+// complete runs on everything that is read.
+func (a serviceStorage) complete(obj runtime.Object) {
+	var families []corev1.IPFamily
+	if a.allocator != nil {
+		families = a.allocator.Families()
+	}
+	switch o := obj.(type) {
+	case *corev1.Service:
+		completeStored(o, families)
+	case *corev1.ServiceList:
+		for i := range o.Items {
+			completeStored(&o.Items[i], families)
+		}
+	}
+}
+
+func (a serviceStorage) beginCreate(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+	s := obj.(*corev1.Service)
+	syncClusterIPs(s, nil)
+	return a.begin(ctx, s, nil, dryrun.IsDryRun(options.DryRun))
+}
+
+func (a serviceStorage) beginUpdate(ctx context.Context, obj, existing runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+	s, old := obj.(*corev1.Service), existing.(*corev1.Service)
+	a.complete(old)
+	adoptAllocated(s, old)
+	syncClusterIPs(s, old)
+	return a.begin(ctx, s, old, dryrun.IsDryRun(options.DryRun))
+}
+
+func (a serviceStorage) begin(ctx context.Context, s, old *corev1.Service, dryRun bool) (genericregistry.FinishFunc, error) {
+	if a.allocator == nil {
+		return nil, apierrors.NewServiceUnavailable("this server gives services no addresses")
+	}
+	if errs := chooseFamilies(s, old, a.allocator.Families()); len(errs) > 0 {
+		return nil, invalidService(s, errs...)
+	}
+	r := &reservation{allocator: a.allocator, service: s, old: old, dryRun: dryRun}
+	err := r.takeIPs(ctx)
+	if err == nil {
+		err = r.takePorts(ctx)
+	}
+	if err != nil {
+		r.finish(ctx, false)
+		return nil, err
+	}
+	return r.finish, nil
+}
+
+func (a serviceStorage) afterDelete(obj runtime.Object, options *metav1.DeleteOptions) {
+	if options != nil && dryrun.IsDryRun(options.DryRun) || a.allocator == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	s := obj.(*corev1.Service)
+	a.complete(s)
+	r := &reservation{allocator: a.allocator, service: s, spareIPs: heldIPs(s), sparePorts: sets.List(heldPorts(s))}
+	r.finish(ctx, true)
+	if a.client == nil {
+		return
+	}
+	// A new service of this name must not find the endpoints of the old one.
+	err := a.client.CoreV1().Endpoints(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		utilruntime.HandleErrorWithContext(ctx, err, "delete the endpoints of a deleted service", "namespace", s.Namespace, "name", s.Name)
+	}
+}
+
+func heldIPs(s *corev1.Service) []string {
+	if !hasClusterIP(s) || isHeadless(s) {
+		return nil
+	}
+	return s.Spec.ClusterIPs
+}
+
+func heldPorts(s *corev1.Service) sets.Set[int32] {
+	ports := sets.New[int32]()
+	if hasNodePorts(s) {
+		ports = heldNodePorts(s)
+	}
+	if hasHealthCheck(s) && s.Spec.HealthCheckNodePort != 0 {
+		ports.Insert(s.Spec.HealthCheckNodePort)
+	}
+	return ports
+}
+
+// reservation is what a request takes, to be given back if it fails, and what it leaves, to be given back if it succeeds.
+type reservation struct {
+	allocator    ServiceAllocator
+	service, old *corev1.Service // old is nil for a new service
+	dryRun       bool
+
+	takenIPs, spareIPs     []string
+	takenPorts, sparePorts []int32
+}
+
+// finish is the store's FinishFunc.
+func (r *reservation) finish(ctx context.Context, success bool) {
+	if r.dryRun {
+		return
+	}
+	ips, ports := r.takenIPs, r.takenPorts
+	if success {
+		ips, ports = r.spareIPs, r.sparePorts
+	}
+	if len(ips) == 0 && len(ports) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	for _, ip := range ips {
+		if err := r.allocator.ReleaseIP(ctx, r.service, ip); err != nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "release a cluster IP", "ip", ip)
+		}
+	}
+	if len(ports) > 0 {
+		if err := r.allocator.ReleaseNodePorts(ctx, ports...); err != nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "release node ports", "ports", ports)
+		}
+	}
+}
+
+func (r *reservation) takeIPs(ctx context.Context) error {
+	spec := &r.service.Spec
+	held := []string(nil)
+	if r.old != nil {
+		held = heldIPs(r.old)
+	}
+	if !hasClusterIP(r.service) {
+		r.spareIPs = held
+		return nil
+	}
+	if isHeadless(r.service) {
+		return nil
+	}
+	first := 0
+	if r.old != nil && hasClusterIP(r.old) {
+		// The first address stays; a change of it, and of headlessness, is refused by validation. A second one may come or go.
+		if isHeadless(r.old) {
+			return nil
+		}
+		first = len(r.old.Spec.IPFamilies)
+		if len(spec.IPFamilies) < len(held) {
+			r.spareIPs = held[len(spec.IPFamilies):]
+		}
+	}
+	ips := slices.Clone(spec.ClusterIPs)
+	for i := first; i < len(spec.IPFamilies); i++ {
+		if i >= len(ips) {
+			ips = append(ips, "")
+		}
+		wanted := ips[i]
+		ip, err := r.allocator.AllocateIP(ctx, r.service, spec.IPFamilies[i], wanted, r.dryRun)
+		switch {
+		case err != nil && wanted != "":
+			return invalidService(r.service, field.Invalid(field.NewPath("spec", "clusterIPs"), spec.ClusterIPs, fmt.Sprintf("%s: %v", wanted, err)))
+		case err != nil:
+			return apierrors.NewInternalError(fmt.Errorf("no cluster IP for the service: %w", err))
+		}
+		r.takenIPs = append(r.takenIPs, ip)
+		if wanted == "" {
+			ips[i] = ip
+		}
+	}
+	if len(ips) > 0 {
+		spec.ClusterIP, spec.ClusterIPs = ips[0], ips
+	}
+	return nil
+}
+
+func (r *reservation) takePorts(ctx context.Context) error {
+	spec := &r.service.Spec
+	held := sets.New[int32]()
+	if r.old != nil {
+		held = heldPorts(r.old)
+	}
+	used := sets.New[int32]()
+	if hasNodePorts(r.service) {
+		take := r.takeNodePorts
+		if r.old != nil {
+			take = r.changeNodePorts
+		}
+		if err := take(ctx, used); err != nil {
+			return err
+		}
+	}
+	if hasHealthCheck(r.service) {
+		if r.old == nil || !hasHealthCheck(r.old) {
+			port, err := r.takePort(ctx, spec.HealthCheckNodePort, used)
+			if err != nil {
+				return apierrors.NewInternalError(fmt.Errorf("no health check node port for the service: %w", err))
+			}
+			spec.HealthCheckNodePort = port
+			used.Insert(port)
+		} else {
+			used.Insert(r.old.Spec.HealthCheckNodePort)
+		}
+	}
+	r.sparePorts = sets.List(held.Difference(used))
+	return nil
+}
+
+// takeNodePorts gives a new service the ports that it asks for, and others. A port number that is served over several protocols gets one
+// node port for all of them.
+func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) error {
+	ports := r.service.Spec.Ports
+	wanted, shared := map[int32]int32{}, map[int32]int32{} // by port number
+	for _, p := range slices.Backward(ports) {
+		if p.NodePort != 0 {
+			wanted[p.Port] = p.NodePort
+		}
+	}
+	for i := range ports {
+		p := &ports[i]
+		port, known := shared[p.Port]
+		switch {
+		case p.NodePort == 0 && !allocatesNodePorts(r.service):
+			continue
+		case known && (p.NodePort == 0 || p.NodePort == port):
+			p.NodePort = port
+			continue
+		case !known:
+			p.NodePort = wanted[p.Port]
+		}
+		if err := r.takeNodePort(ctx, i, used); err != nil {
+			return err
+		}
+		if !known {
+			shared[p.Port] = p.NodePort
+		}
+	}
+	return nil
+}
+
+// changeNodePorts lets a service keep what it has, and gives it a node port of its own for every port that it adds.
+func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32]) error {
+	held := heldNodePorts(r.old)
+	type portKey struct {
+		protocol corev1.Protocol
+		number   int32
+	}
+	seen := sets.New[portKey]()
+	ports := r.service.Spec.Ports
+	for i := range ports {
+		p := &ports[i]
+		if p.NodePort == 0 && !allocatesNodePorts(r.service) {
+			continue
+		}
+		if p.NodePort == 0 || !held.Has(p.NodePort) && !used.Has(p.NodePort) {
+			if err := r.takeNodePort(ctx, i, used); err != nil {
+				return err
+			}
+		}
+		used.Insert(p.NodePort)
+		key := portKey{p.Protocol, p.NodePort}
+		if seen.Has(key) {
+			return fmt.Errorf("node port %d is there twice for %s", p.NodePort, p.Protocol)
+		}
+		seen.Insert(key)
+	}
+	return nil
+}
+
+// takeNodePort takes the node port of the i-th port, or some if it is 0.
+func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int32]) error {
+	p := &r.service.Spec.Ports[i]
+	port, err := r.takePort(ctx, p.NodePort, used)
+	switch {
+	case err != nil && p.NodePort != 0:
+		return invalidService(r.service, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
+	case err != nil:
+		return apierrors.NewInternalError(fmt.Errorf("no node port for the service: %w", err))
+	}
+	p.NodePort = port
+	used.Insert(port)
+	return nil
+}
+
+// takePort reserves port, or some port if it is 0, that is not in used.
+func (r *reservation) takePort(ctx context.Context, port int32, used sets.Set[int32]) (int32, error) {
+	if port != 0 && used.Has(port) {
+		return 0, errors.New("is asked for twice")
+	}
+	for {
+		taken, err := r.allocator.AllocateNodePort(ctx, port, r.dryRun)
+		if err != nil {
+			return 0, err
+		}
+		if r.dryRun && port == 0 && used.Has(taken) {
+			continue // nothing is reserved, so that chance may give the same port twice
+		}
+		r.takenPorts = append(r.takenPorts, taken)
+		return taken, nil
+	}
+}
+
+func invalidService(s *corev1.Service, errs ...*field.Error) error {
+	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, errs)
+}

@@ -1,0 +1,288 @@
+package networking
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// classAnnotation named an ingress's class before the field ingressClassName did.
+const classAnnotation = "kubernetes.io/ingress.class"
+
+// Ingresses declares ingresses.
+func Ingresses() kind.Declaration {
+	return &kind.Kind[*networkingv1.Ingress]{
+		Plural:         "ingresses",
+		ShortNames:     []string{"ing"},
+		StoragePath:    "ingress",
+		Generation:     true,
+		NameOnUpdate:   true,
+		Validate:       validateIngressCreate,
+		ValidateUpdate: validateIngressUpdate,
+		Warnings: func(_ context.Context, obj, old *networkingv1.Ingress) []string {
+			if _, set := obj.Annotations[classAnnotation]; set && old == nil {
+				return []string{fmt.Sprintf("metadata.annotations[%s] is deprecated: name the class in spec.ingressClassName", classAnnotation)}
+			}
+			return nil
+		},
+		Status: &kind.Status[*networkingv1.Ingress]{
+			Validate: validateIngressStatus,
+			Warnings: func(_ context.Context, obj, _ *networkingv1.Ingress) []string {
+				var warnings []string
+				for i, in := range obj.Status.LoadBalancer.Ingress {
+					if in.IP != "" {
+						path := field.NewPath("status", "loadBalancer", "ingress").Index(i).Child("ip")
+						warnings = append(warnings, validation.GetWarningsForIP(path, in.IP)...)
+					}
+				}
+				return warnings
+			},
+		},
+		Table: kind.Table[*networkingv1.Ingress]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Class", Description: "The ingress class, which says whose task it is to serve this ingress."},
+				{Name: "Hosts", Description: "Hosts that the rules are about."},
+				{Name: "Address", Description: "Where the load balancer is reached."},
+				{Name: "Ports", Description: "Ports that the load balancer listens on."},
+				kind.AgeColumn(),
+			},
+			Row: func(in *networkingv1.Ingress) []any {
+				class, ports := "<none>", "80"
+				if in.Spec.IngressClassName != nil {
+					class = *in.Spec.IngressClassName
+				}
+				if len(in.Spec.TLS) > 0 {
+					ports = "80, 443"
+				}
+				return []any{in.Name, class, hosts(in.Spec.Rules), addressCell(in.Status.LoadBalancer.Ingress), ports, kind.Age(in)}
+			},
+		},
+	}
+}
+
+// hosts names the first three hosts and says how many rules there are besides.
+func hosts(rules []networkingv1.IngressRule) string {
+	const shown = 3
+	var names []string
+	for _, r := range rules {
+		if len(names) == shown {
+			return fmt.Sprintf("%s + %d more...", strings.Join(names, ","), len(rules)-shown)
+		}
+		if r.Host != "" {
+			names = append(names, r.Host)
+		}
+	}
+	if len(names) == 0 {
+		return "*"
+	}
+	return strings.Join(names, ",")
+}
+
+func addressCell(ingress []networkingv1.IngressLoadBalancerIngress) string {
+	var all []string
+	for _, in := range ingress {
+		if in.IP != "" {
+			all = append(all, in.IP)
+		} else if in.Hostname != "" {
+			all = append(all, in.Hostname)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ",")
+}
+
+// ingressRules are what validation lets pass because an old object has it.
+type ingressRules struct {
+	anySecretName   bool
+	anyWildcardRule bool
+}
+
+func validateIngressCreate(_ context.Context, in *networkingv1.Ingress) field.ErrorList {
+	errs := ingressRules{}.validate(in)
+	class, annotated := in.Annotations[classAnnotation]
+	if annotated && in.Spec.IngressClassName != nil && class != *in.Spec.IngressClassName {
+		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "is not the class that spec.ingressClassName names"))
+	}
+	return errs
+}
+
+func validateIngressUpdate(_ context.Context, in, old *networkingv1.Ingress) field.ErrorList {
+	var r ingressRules
+	for _, tls := range old.Spec.TLS {
+		r.anySecretName = r.anySecretName || tls.SecretName != "" && len(validation.IsDNS1123Subdomain(tls.SecretName)) > 0
+	}
+	for _, rule := range old.Spec.Rules {
+		r.anyWildcardRule = r.anyWildcardRule || strings.Contains(rule.Host, "*") && len(validateHTTPRule(rule.HTTP, nil)) > 0
+	}
+	return r.validate(in)
+}
+
+func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
+	var errs field.ErrorList
+	spec, path := in.Spec, field.NewPath("spec")
+	if spec.DefaultBackend == nil && len(spec.Rules) == 0 {
+		errs = append(errs, field.Invalid(path, spec.Rules, "needs a defaultBackend or rules"))
+	}
+	if spec.DefaultBackend != nil {
+		errs = append(errs, validateBackend(spec.DefaultBackend, path.Child("defaultBackend"))...)
+	}
+	for i, rule := range spec.Rules {
+		rulePath := path.Child("rules").Index(i)
+		if rule.Host != "" && netutils.ParseIPSloppy(rule.Host) != nil {
+			errs = append(errs, field.Invalid(rulePath.Child("host"), rule.Host, "is an IP address; a DNS name belongs here"))
+		}
+		errs = append(errs, validateHost(rule.Host, rulePath.Child("host"))...)
+		if !r.anyWildcardRule || !strings.Contains(rule.Host, "*") {
+			errs = append(errs, validateHTTPRule(rule.HTTP, rulePath.Child("http"))...)
+		}
+	}
+	for i, tls := range spec.TLS {
+		tlsPath := path.Child("tls").Index(i)
+		for j, host := range tls.Hosts {
+			hostPath := tlsPath.Child("hosts").Index(j)
+			if host == "" {
+				errs = append(errs, field.Invalid(hostPath, host, "must not be empty"))
+			}
+			errs = append(errs, validateHost(host, hostPath)...)
+		}
+		if tls.SecretName != "" && !r.anySecretName {
+			for _, msg := range validation.IsDNS1123Subdomain(tls.SecretName) {
+				errs = append(errs, field.Invalid(tlsPath.Child("secretName"), tls.SecretName, msg))
+			}
+		}
+	}
+	if spec.IngressClassName != nil {
+		for _, msg := range apivalidation.NameIsDNSSubdomain(*spec.IngressClassName, false) {
+			errs = append(errs, field.Invalid(path.Child("ingressClassName"), *spec.IngressClassName, msg))
+		}
+	}
+	return errs
+}
+
+// validateHost checks a host name, whose first label may be an asterisk, or nothing.
+func validateHost(host string, path *field.Path) field.ErrorList {
+	if host == "" {
+		return nil
+	}
+	check := validation.IsDNS1123Subdomain
+	if strings.Contains(host, "*") {
+		check = validation.IsWildcardDNS1123Subdomain
+	}
+	var errs field.ErrorList
+	for _, msg := range check(host) {
+		errs = append(errs, field.Invalid(path, host, msg))
+	}
+	return errs
+}
+
+func validateHTTPRule(http *networkingv1.HTTPIngressRuleValue, path *field.Path) field.ErrorList {
+	if http == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if len(http.Paths) == 0 {
+		errs = append(errs, field.Required(path.Child("paths"), ""))
+	}
+	for i := range http.Paths {
+		errs = append(errs, validateHTTPPath(&http.Paths[i], path.Child("paths").Index(i))...)
+	}
+	return errs
+}
+
+func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
+	if p.PathType == nil {
+		return field.ErrorList{field.Required(path.Child("pathType"), "one of Exact, ImplementationSpecific and Prefix")}
+	}
+	var errs field.ErrorList
+	url := path.Child("path")
+	absolute := strings.HasPrefix(p.Path, "/")
+	switch *p.PathType {
+	case networkingv1.PathTypeExact, networkingv1.PathTypePrefix:
+		if !absolute {
+			errs = append(errs, field.Invalid(url, p.Path, "must start with /"))
+		}
+		for _, part := range []string{"//", "/./", "/../", "%2f", "%2F"} {
+			if strings.Contains(p.Path, part) {
+				errs = append(errs, field.Invalid(url, p.Path, "must not have "+part+" in it"))
+			}
+		}
+		for _, end := range []string{"/..", "/."} {
+			if strings.HasSuffix(p.Path, end) {
+				errs = append(errs, field.Invalid(url, p.Path, "must not end with "+end))
+			}
+		}
+	case networkingv1.PathTypeImplementationSpecific:
+		if p.Path != "" && !absolute {
+			errs = append(errs, field.Invalid(url, p.Path, "must start with /"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("pathType"), *p.PathType, []networkingv1.PathType{
+			networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix,
+		}))
+	}
+	return append(errs, validateBackend(&p.Backend, path.Child("backend"))...)
+}
+
+func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
+	switch {
+	case b.Resource != nil && b.Service != nil:
+		return field.ErrorList{field.Invalid(path, "", "is a resource or a service, not both")}
+	case b.Resource != nil:
+		return validateReference(b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name, path.Child("resource"))
+	case b.Service != nil:
+		return validateServiceBackend(b.Service, path)
+	}
+	return field.ErrorList{field.Invalid(path, "", "must be a resource or a service")}
+}
+
+func validateServiceBackend(s *networkingv1.IngressServiceBackend, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	name := path.Child("service", "name")
+	if s.Name == "" {
+		errs = append(errs, field.Required(name, ""))
+	} else {
+		for _, msg := range apivalidation.NameIsDNSLabel(s.Name, false) {
+			errs = append(errs, field.Invalid(name, s.Name, msg))
+		}
+	}
+	port := path.Child("service", "port")
+	switch {
+	case s.Port.Name != "" && s.Port.Number != 0:
+		errs = append(errs, field.Invalid(path, "", "names the port by its name or by its number, not both"))
+	case s.Port.Name != "":
+		for _, msg := range validation.IsValidPortName(s.Port.Name) {
+			errs = append(errs, field.Invalid(port.Child("name"), s.Port.Name, msg))
+		}
+	case s.Port.Number != 0:
+		for _, msg := range validation.IsValidPortNum(int(s.Port.Number)) {
+			errs = append(errs, field.Invalid(port.Child("number"), s.Port.Number, msg))
+		}
+	default:
+		errs = append(errs, field.Required(path, "a service backend needs a port's name or number"))
+	}
+	return errs
+}
+
+func validateIngressStatus(_ context.Context, in, old *networkingv1.Ingress) field.ErrorList {
+	var errs field.ErrorList
+	var oldIPs []string
+	for _, o := range old.Status.LoadBalancer.Ingress {
+		oldIPs = append(oldIPs, o.IP)
+	}
+	for i, lb := range in.Status.LoadBalancer.Ingress {
+		path := field.NewPath("status", "loadBalancer", "ingress").Index(i)
+		errs = append(errs, addresses.LoadBalancerIngress(path, lb.IP, lb.Hostname, oldIPs)...)
+	}
+	return errs
+}

@@ -1,0 +1,81 @@
+package networking
+
+import (
+	"context"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// ServiceCIDRs declares servicecidrs: the blocks from which cluster IPs are taken (KEP-1880).
+func ServiceCIDRs() kind.Declaration {
+	return &kind.Kind[*networkingv1.ServiceCIDR]{
+		Plural:         "servicecidrs",
+		ClusterScoped:  true,
+		Validate:       validateServiceCIDR,
+		ValidateUpdate: validateServiceCIDRUpdate,
+		Status: &kind.Status[*networkingv1.ServiceCIDR]{
+			Prepare: func(_ context.Context, c, old *networkingv1.ServiceCIDR) {
+				metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
+			},
+			ResetFields: []string{"metadata", "spec"},
+		},
+		Table: kind.Table[*networkingv1.ServiceCIDR]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "CIDRs", Description: "The blocks, one for each IP family."},
+				kind.AgeColumn(),
+			},
+			Row: func(c *networkingv1.ServiceCIDR) []any {
+				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), kind.Age(c)}
+			},
+		},
+	}
+}
+
+func validateServiceCIDR(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
+	path, cidrs := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
+	switch {
+	case len(cidrs) == 0:
+		return field.ErrorList{field.Required(path, "one block, or one of each IP family")}
+	case len(cidrs) > 2:
+		return field.ErrorList{field.Invalid(path, cidrs, "must not be more than two blocks, one of each IP family")}
+	}
+	var errs field.ErrorList
+	for i, cidr := range cidrs {
+		errs = append(errs, validation.IsValidCIDR(path.Index(i), cidr)...)
+	}
+	if len(cidrs) == 2 {
+		family := netutils.IPFamilyOfCIDRString(cidrs[0])
+		if family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(cidrs[1]) {
+			errs = append(errs, field.Invalid(path, cidrs, "must be of different IP families"))
+		}
+	}
+	return errs
+}
+
+// validateServiceCIDRUpdate lets a block of the other IP family be added; nothing else may change.
+func validateServiceCIDRUpdate(ctx context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec", "cidrs")
+	grown := len(old.Spec.CIDRs) == 1 && len(c.Spec.CIDRs) == 2
+	if len(c.Spec.CIDRs) != len(old.Spec.CIDRs) && !grown {
+		return append(errs, field.Invalid(path, c.Spec.CIDRs, apivalidation.FieldImmutableErrorMsg))
+	}
+	for i, cidr := range old.Spec.CIDRs {
+		if c.Spec.CIDRs[i] != cidr {
+			errs = append(errs, field.Invalid(path.Index(i), c.Spec.CIDRs[i], apivalidation.FieldImmutableErrorMsg))
+		}
+	}
+	if grown {
+		errs = append(errs, validateServiceCIDR(ctx, c)...)
+	}
+	return errs
+}

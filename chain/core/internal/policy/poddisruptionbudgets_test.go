@@ -1,0 +1,36 @@
+package policy
+
+import (
+	"testing"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+func TestPodDisruptionBudgets(t *testing.T) {
+	t.Parallel()
+	k := PodDisruptionBudgets().(*kind.Kind[*policyv1.PodDisruptionBudget])
+	for name, c := range map[string]struct {
+		spec policyv1.PodDisruptionBudgetSpec
+		want string
+	}{
+		"empty":    {},
+		"percent":  {policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromString("100%"))}, ""},
+		"more":     {policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromString("101%"))}, "spec.maxUnavailable FieldValueInvalid"},
+		"negative": {policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(-1))}, "spec.minAvailable FieldValueInvalid"},
+	} {
+		got := ""
+		for _, err := range k.Validate(t.Context(), &policyv1.PodDisruptionBudget{Spec: c.spec}) {
+			got += err.Field + " " + string(err.Type)
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+	status := policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{ExpectedPods: -1}}
+	if errs := k.Status.Validate(t.Context(), &status, &policyv1.PodDisruptionBudget{}); len(errs) != 1 {
+		t.Errorf("status with -1 expected pods: %v", errs)
+	}
+}

@@ -1,0 +1,21 @@
+package rbac
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// Group is rbac.authorization.k8s.io. With a nil policy nobody is kept from granting what they do not hold.
+func Group(policy Policy) kind.Group {
+	return kind.Group{
+		Name:     rbacv1.GroupName,
+		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: rbacv1.AddToScheme}},
+		Kinds: []kind.Declaration{
+			Roles(policy),
+			RoleBindings(policy),
+			ClusterRoles(policy),
+			ClusterRoleBindings(policy),
+		},
+	}
+}

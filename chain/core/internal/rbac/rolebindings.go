@@ -1,0 +1,38 @@
+package rbac
+
+import (
+	"context"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// RoleBindings declares rolebindings.
+func RoleBindings(policy Policy) kind.Declaration {
+	return &kind.Kind[*rbacv1.RoleBinding]{
+		Plural:  "rolebindings",
+		Default: func(b *rbacv1.RoleBinding) { defaultBinding(b.Subjects, &b.RoleRef) },
+		Name:    path.ValidatePathSegmentName,
+		Validate: func(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
+			return validateBinding(b.Subjects, b.RoleRef, true)
+		},
+		ValidateUpdate: func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
+			return append(validateBinding(b.Subjects, b.RoleRef, true), sameRole(b.RoleRef, old.RoleRef)...)
+		},
+		Table: kind.Table[*rbacv1.RoleBinding]{
+			Columns: bindingColumns(),
+			Row:     func(b *rbacv1.RoleBinding) []any { return bindingRow(b, b.Subjects, b.RoleRef) },
+		},
+		CreateOnUpdate: true,
+		Wrap: func(s *kind.Storage) rest.Storage {
+			return guard(s, policy, func(ctx context.Context, p Policy, obj, _ runtime.Object) error {
+				return mayBind(ctx, p, obj.(*rbacv1.RoleBinding).RoleRef)
+			})
+		},
+	}
+}

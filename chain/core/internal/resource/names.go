@@ -1,0 +1,172 @@
+package resource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+)
+
+// asCreate and asUpdate are how the generated validation is told what happens. Fields of features that are alpha stay forbidden.
+func asCreate() operation.Operation {
+	return operation.Operation{Type: operation.Create, Options: map[string]bool{"DRAPartitionableDevicesType": false}}
+}
+
+func asUpdate() operation.Operation {
+	op := asCreate()
+	op.Type = operation.Update
+	return op
+}
+
+// together are the errors of the written rules and those of the generated ones that are in force; alpha ones are not.
+func together(ctx context.Context, written, generated field.ErrorList) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for _, err := range append(written, validate.FilterEnforcedDeclarativeErrors(ctx, generated, true)...) {
+		key := string(err.Type) + " " + err.Field
+		if !seen.Has(key) {
+			errs = append(errs, err)
+		}
+		seen.Insert(key)
+	}
+	return errs
+}
+
+// poolName wants subdomains with slashes between them.
+func poolName(value string, at *field.Path) field.ErrorList {
+	if value == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	var errs field.ErrorList
+	if len(value) > resourcev1.PoolNameMaxLength {
+		errs = append(errs, field.TooLong(at, "" /* not the name */, resourcev1.PoolNameMaxLength))
+	}
+	for part := range strings.SplitSeq(value, "/") {
+		for _, msg := range validation.IsDNS1123Subdomain(part) {
+			errs = append(errs, field.Invalid(at, value, msg))
+		}
+	}
+	return errs
+}
+
+// qualifiedName wants an identifier of C, which a domain and a slash may precede. As kube-apiserver does, it takes anything with more slashes.
+func qualifiedName(value string, at *field.Path) field.ErrorList {
+	domain, id, found := strings.Cut(value, "/")
+	switch {
+	case !found:
+		return identifier(value, at)
+	case strings.Contains(id, "/"):
+		return nil
+	}
+	var errs field.ErrorList
+	if domain == "" {
+		errs = append(errs, field.Invalid(at, value, "the domain is missing"))
+	} else {
+		errs = append(errs, volumesources.ValidateCSIDriverName(domain, at)...)
+	}
+	if id == "" {
+		return append(errs, field.Invalid(at, value, "the name is missing"))
+	}
+	return append(errs, identifier(id, at)...)
+}
+
+// fullyQualifiedName is a qualified name with a domain.
+func fullyQualifiedName(value string, at *field.Path) field.ErrorList {
+	errs := qualifiedName(value, at)
+	if !strings.Contains(value, "/") {
+		errs = append(errs, field.Invalid(at, value, "must begin with a domain and /"))
+	}
+	return errs
+}
+
+func identifier(id string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(id) > resourcev1.DeviceMaxIDLength {
+		errs = append(errs, field.TooLong(at, "" /* not the name */, resourcev1.DeviceMaxIDLength))
+	}
+	for _, msg := range validation.IsCIdentifier(id) {
+		errs = append(errs, field.Invalid(at, id, msg))
+	}
+	return errs
+}
+
+func subdomain(value string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsDNS1123Subdomain(value) {
+		errs = append(errs, field.Invalid(at, value, msg))
+	}
+	return errs
+}
+
+func label(value string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsDNS1123Label(value) {
+		errs = append(errs, field.Invalid(at, value, msg))
+	}
+	return errs
+}
+
+func labelValue(value string, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsValidLabelValue(value) {
+		errs = append(errs, field.Invalid(at, value, msg))
+	}
+	return errs
+}
+
+// each checks the elements of a list, unless there are too many of them.
+func each[T any](list []T, limit int, at *field.Path, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
+	if len(list) > limit {
+		return field.ErrorList{field.TooMany(at, len(list), limit)}
+	}
+	var errs field.ErrorList
+	for i := range list {
+		errs = append(errs, check(&list[i], at.Index(i))...)
+	}
+	return errs
+}
+
+// unique checks the elements of a list of which no two have the same key, unless there are too many of them.
+func unique[T any, K comparable](list []T, limit int, at *field.Path, key func(*T) K, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
+	seen := sets.New[K]()
+	return each(list, limit, at, func(element *T, at *field.Path) field.ErrorList {
+		errs := check(element, at)
+		k := key(element)
+		if seen.Has(k) {
+			errs = append(errs, field.Duplicate(at, k))
+		}
+		seen.Insert(k)
+		return errs
+	})
+}
+
+// object wants a JSON object. What is stored already may be longer than the limit.
+func object(raw runtime.RawExtension, stored bool, limit int, at *field.Path) field.ErrorList {
+	var value any
+	switch {
+	case len(raw.Raw) == 0:
+		return field.ErrorList{field.Required(at, "")}
+	case !stored && len(raw.Raw) > limit:
+		return field.ErrorList{field.TooLong(at, "" /* not the data */, limit)}
+	}
+	if err := json.Unmarshal(raw.Raw, &value); err != nil {
+		return field.ErrorList{field.Invalid(at, "<value omitted>", fmt.Sprintf("is no JSON: %v", err))}
+	}
+	switch value.(type) {
+	case nil:
+		return field.ErrorList{field.Required(at, "")}
+	case map[string]any:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, "<value omitted>", "must be a JSON object")}
+}

@@ -1,0 +1,2 @@
+// Package addresses validates IP addresses, address blocks and protocols of ports.
+package addresses

@@ -1,0 +1,15 @@
+package addresses
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Protocol checks a port's protocol; there is no default.
+func Protocol(path *field.Path, value corev1.Protocol) field.ErrorList {
+	switch value {
+	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP})}
+}

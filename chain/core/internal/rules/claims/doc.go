@@ -1,0 +1,2 @@
+// Package claims validates specs of persistent volume claims, also those in templates.
+package claims

@@ -1,0 +1,203 @@
+package claims
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
+)
+
+const claimKind = "PersistentVolumeClaim"
+
+var accessModes = sets.New(corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod)
+
+// Options relax the rules of a claim's spec for what was stored when they were looser. The zero value is for new objects.
+type Options struct {
+	// AllowInvalidSelector lets label values of the selector be malformed.
+	AllowInvalidSelector bool
+	// AllowInvalidSourceGroup lets the API groups of data sources be malformed.
+	AllowInvalidSourceGroup bool
+}
+
+// OptionsFor is what an update of old may keep; old is nil on create.
+func OptionsFor(old *corev1.PersistentVolumeClaimSpec) Options {
+	if old == nil {
+		return Options{}
+	}
+	return Options{
+		AllowInvalidSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.Selector),
+		AllowInvalidSourceGroup: old.DataSource != nil && old.DataSource.APIGroup != nil ||
+			old.DataSourceRef != nil && old.DataSourceRef.APIGroup != nil,
+	}
+}
+
+// DefaultSpec fills in what the client left out of a claim's spec, in a claim or in a template of one.
+func DefaultSpec(spec *corev1.PersistentVolumeClaimSpec) {
+	if spec.VolumeMode == nil {
+		spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
+	}
+	quantities.RoundUp(spec.Resources.Limits, spec.Resources.Requests)
+}
+
+// PrepareSpec settles the data sources before validation: sources in other namespaces (an alpha feature) and, for the sake of old
+// clients, dataSources that are neither claims nor snapshots are dropped; then one of dataSource and dataSourceRef is copied to the other
+// (KEP-1495). old is nil on create.
+func PrepareSpec(spec, old *corev1.PersistentVolumeClaimSpec) {
+	hadRef := old != nil && old.DataSourceRef != nil
+	hadSource := old != nil && old.DataSource != nil
+	if ref := spec.DataSourceRef; ref != nil && deref(ref.Namespace) != "" && !hadRef {
+		spec.DataSourceRef = nil
+	}
+	if !hadRef && !hadSource && spec.DataSourceRef == nil && !isClaimOrSnapshot(spec.DataSource) {
+		spec.DataSource = nil
+	}
+	MirrorDataSource(spec)
+}
+
+// MirrorDataSource copies dataSource to dataSourceRef or back when only one of them is set.
+func MirrorDataSource(spec *corev1.PersistentVolumeClaimSpec) {
+	source, ref := spec.DataSource, spec.DataSourceRef
+	switch {
+	case source != nil && ref == nil:
+		spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
+	case ref != nil && source == nil && deref(ref.Namespace) == "":
+		spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
+	}
+}
+
+func isClaimOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
+	if source == nil {
+		return false
+	}
+	group := deref(source.APIGroup)
+	return source.Kind == claimKind && group == "" || source.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
+}
+
+// ValidateSpec checks the spec of a claim, or of a template of one, at path.
+func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts Options) field.ErrorList {
+	errs := ValidateAccessModes(spec.AccessModes, path.Child("accessModes"))
+	if spec.Selector != nil {
+		labelOpts := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: opts.AllowInvalidSelector}
+		errs = append(errs, metav1validation.ValidateLabelSelector(spec.Selector, labelOpts, path.Child("selector"))...)
+	}
+	sizePath := path.Child("resources").Key(string(corev1.ResourceStorage))
+	if size, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(sizePath, "a claim says how much storage it wants"))
+	} else {
+		errs = append(errs, quantities.ValidateResourceQuantity(corev1.ResourceStorage, size, sizePath)...)
+		errs = append(errs, quantities.ValidatePositiveQuantity(size, sizePath)...)
+	}
+	if name := deref(spec.StorageClassName); name != "" {
+		errs = append(errs, validateClassName(name, path.Child("storageClassName"))...)
+	}
+	errs = append(errs, ValidateVolumeMode(spec.VolumeMode, path.Child("volumeMode"))...)
+
+	if source := spec.DataSource; source != nil {
+		errs = append(errs, validateDataSource(source.APIGroup, source.Kind, source.Name, path.Child("dataSource"), opts)...)
+	}
+	if ref := spec.DataSourceRef; ref != nil {
+		errs = append(errs, validateDataSource(ref.APIGroup, ref.Kind, ref.Name, path.Child("dataSourceRef"), opts)...)
+		if namespace := deref(ref.Namespace); namespace != "" {
+			for _, msg := range apivalidation.ValidateNamespaceName(namespace, false) {
+				errs = append(errs, field.Invalid(path.Child("dataSourceRef", "namespace"), namespace, msg))
+			}
+		}
+	}
+	if source, ref := spec.DataSource, spec.DataSourceRef; source != nil && ref != nil {
+		if deref(ref.Namespace) != "" {
+			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must be unset when dataSourceRef names a namespace"))
+		} else if !equality.Semantic.DeepEqual(source.APIGroup, ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name {
+			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must say the same as dataSourceRef"))
+		}
+	}
+	if name := deref(spec.VolumeAttributesClassName); name != "" {
+		errs = append(errs, validateClassName(name, path.Child("volumeAttributesClassName"))...)
+	}
+	return errs
+}
+
+// ValidateAccessModes checks the access modes of a claim or a volume.
+func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
+	if len(modes) == 0 {
+		return field.ErrorList{field.Required(path, "name one access mode at least")}
+	}
+	var errs field.ErrorList
+	for _, mode := range modes {
+		if !accessModes.Has(mode) {
+			errs = append(errs, field.NotSupported(path, mode, sets.List(accessModes)))
+		}
+	}
+	oncePod := func(m corev1.PersistentVolumeAccessMode) bool { return m == corev1.ReadWriteOncePod }
+	others := slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return accessModes.Has(m) && !oncePod(m) })
+	if others && slices.ContainsFunc(modes, oncePod) {
+		errs = append(errs, field.Forbidden(path, "ReadWriteOncePod goes with no other access mode"))
+	}
+	return errs
+}
+
+// ValidateVolumeMode checks the mode of a claim or a volume; it may be unset.
+func ValidateVolumeMode(mode *corev1.PersistentVolumeMode, path *field.Path) field.ErrorList {
+	if mode == nil || *mode == corev1.PersistentVolumeBlock || *mode == corev1.PersistentVolumeFilesystem {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, *mode, []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem})}
+}
+
+func validateDataSource(group *string, kind, name string, path *field.Path, opts Options) field.ErrorList {
+	var errs field.ErrorList
+	if name == "" {
+		errs = append(errs, field.Required(path.Child("name"), "name the object to take the data from"))
+	}
+	if kind == "" {
+		errs = append(errs, field.Required(path.Child("kind"), "name the kind of the object to take the data from"))
+	}
+	switch g := deref(group); {
+	case g == "":
+		if kind != claimKind {
+			errs = append(errs, field.Invalid(path, kind, "claims are the only data sources of the core group"))
+		}
+	case !opts.AllowInvalidSourceGroup:
+		for _, msg := range validation.IsDNS1123Subdomain(g) {
+			errs = append(errs, field.Invalid(path.Child("apiGroup"), g, msg))
+		}
+	}
+	return errs
+}
+
+// Warnings are about sizes that are not whole bytes.
+func Warnings(path *field.Path, spec *corev1.PersistentVolumeClaimSpec) []string {
+	var warnings []string
+	check := func(list corev1.ResourceList, child string) {
+		size := list[corev1.ResourceStorage]
+		if size.MilliValue()%1000 != 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: %s is not a whole number of bytes",
+				path.Child("resources", child).Key(string(corev1.ResourceStorage)), size.String()))
+		}
+	}
+	check(spec.Resources.Requests, "requests")
+	check(spec.Resources.Limits, "limits")
+	return warnings
+}
+
+func validateClassName(name string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
+		errs = append(errs, field.Invalid(path, name, msg))
+	}
+	return errs
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,2 @@
+// Package nodeselectors validates node selectors and labels of nodes.
+package nodeselectors

@@ -1,0 +1,221 @@
+package podspec
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+)
+
+func validateEnv(env []corev1.EnvVar, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, e := range env {
+		at := path.Index(i)
+		if e.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		} else {
+			errs = append(errs, messages(at.Child("name"), e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
+		}
+		if e.ValueFrom != nil {
+			errs = append(errs, validateValueFrom(&e, at.Child("valueFrom"))...)
+		}
+	}
+	return errs
+}
+
+func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	from, sources := e.ValueFrom, 0
+	if from.FieldRef != nil {
+		sources++
+		errs = append(errs, validateFieldRef(from.FieldRef, envFields(), path.Child("fieldRef"))...)
+	}
+	if from.ResourceFieldRef != nil {
+		sources++
+		errs = append(errs, validateResourceRef(from.ResourceFieldRef, false, path.Child("resourceFieldRef"))...)
+	}
+	if r := from.ConfigMapKeyRef; r != nil {
+		sources++
+		errs = append(errs, validateKeyRef(r.Name, r.Key, path.Child("configMapKeyRef"))...)
+	}
+	if r := from.SecretKeyRef; r != nil {
+		sources++
+		errs = append(errs, validateKeyRef(r.Name, r.Key, path.Child("secretKeyRef"))...)
+	}
+	if from.FileKeyRef != nil {
+		sources++
+		errs = append(errs, validateFileRef(from.FileKeyRef, path.Child("fileKeyRef"))...)
+	}
+	switch {
+	case sources == 0:
+		errs = append(errs, field.Invalid(path, "", "say where the value comes from: fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef"))
+	case e.Value != "":
+		errs = append(errs, field.Invalid(path, "", "there is a value already"))
+	case sources > 1:
+		errs = append(errs, field.Invalid(path, "", "a value comes from one place only"))
+	}
+	return errs
+}
+
+func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
+	errs := messages(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, false))
+	if key == "" {
+		return append(errs, field.Required(path.Child("key"), ""))
+	}
+	return append(errs, messages(path.Child("key"), key, validation.IsConfigMapKey(key))...)
+}
+
+func validateFileRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
+	errs := required(path.Child("key"), ref.Key)
+	if ref.Key != "" {
+		errs = append(errs, messages(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
+	}
+	errs = append(errs, required(path.Child("volumeName"), ref.VolumeName)...)
+	if ref.VolumeName != "" {
+		errs = append(errs, messages(path.Child("volumeName"), ref.VolumeName, validation.IsDNS1123Label(ref.VolumeName))...)
+	}
+	errs = append(errs, required(path.Child("path"), ref.Path)...)
+	return append(errs, volumesources.ValidateNoBacksteps(ref.Path, path.Child("path"))...)
+}
+
+// validateFileRefVolumes checks that files of variables are in directories that the pod's containers share.
+func (v *validator) validateFileRefVolumes(path *field.Path) field.ErrorList {
+	shared := map[string]bool{}
+	for _, volume := range v.spec.Volumes {
+		shared[volume.Name] = volume.EmptyDir != nil
+	}
+	var errs field.ErrorList
+	eachContainer(v.spec, func(c *corev1.Container, p *field.Path) {
+		for i, e := range c.Env {
+			if e.ValueFrom == nil || e.ValueFrom.FileKeyRef == nil {
+				continue
+			}
+			name := e.ValueFrom.FileKeyRef.VolumeName
+			at := below(path, p).Child("env").Index(i).Child("valueFrom", "fileKeyRef", "volumeName")
+			if is, ok := shared[name]; !ok {
+				errs = append(errs, field.NotFound(at, name))
+			} else if !is {
+				errs = append(errs, field.Invalid(at, name, "must be an emptyDir volume"))
+			}
+		}
+	})
+	return errs
+}
+
+func validateEnvFrom(list []corev1.EnvFromSource, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, e := range list {
+		at := path.Index(i)
+		if e.Prefix != "" {
+			errs = append(errs, messages(at.Child("prefix"), e.Prefix, validation.IsRelaxedEnvVarName(e.Prefix))...)
+		}
+		check := func(name string, p *field.Path) {
+			if name == "" {
+				errs = append(errs, field.Required(p.Child("name"), ""))
+			} else {
+				errs = append(errs, messages(p.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, true))...)
+			}
+		}
+		if e.ConfigMapRef != nil {
+			check(e.ConfigMapRef.Name, at.Child("configMapRef"))
+		}
+		if e.SecretRef != nil {
+			check(e.SecretRef.Name, at.Child("secretRef"))
+		}
+		// kube-apiserver names the list here and not the entry.
+		switch {
+		case e.ConfigMapRef == nil && e.SecretRef == nil:
+			errs = append(errs, field.Invalid(path, "", "an entry needs configMapRef or secretRef"))
+		case e.ConfigMapRef != nil && e.SecretRef != nil:
+			errs = append(errs, field.Invalid(path, "", "an entry has either configMapRef or secretRef"))
+		}
+	}
+	return errs
+}
+
+// envFields are the pod's fields that environment variables can show.
+func envFields() []string {
+	return []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
+}
+
+// volumeFields are the pod's fields that files of volumes can show.
+func volumeFields() []string {
+	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
+}
+
+// downwardFields are all fields that the downward API knows, wherever it can show them.
+func downwardFields() []string {
+	return append(envFields(), "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host")
+}
+
+func validateFieldRef(ref *corev1.ObjectFieldSelector, fields []string, path *field.Path) field.ErrorList {
+	at := path.Child("fieldPath")
+	switch {
+	case ref.APIVersion == "":
+		return field.ErrorList{field.Required(path.Child("apiVersion"), "")}
+	case ref.FieldPath == "":
+		return field.ErrorList{field.Required(at, "")}
+	}
+	name, key, subscripted := splitSubscript(ref.FieldPath)
+	ofMap := name == "metadata.annotations" || name == "metadata.labels"
+	if ref.APIVersion != "v1" || subscripted && !ofMap || !slices.Contains(downwardFields(), name) {
+		return field.ErrorList{field.Invalid(at, ref.FieldPath, "is no field of "+ref.APIVersion+" that pods can learn")}
+	}
+	if name == "spec.host" {
+		name = "spec.nodeName"
+	}
+	switch {
+	case subscripted && name == "metadata.annotations":
+		// Annotations' keys are compared without case.
+		return messages(path, key, validation.IsQualifiedName(strings.ToLower(key)))
+	case subscripted:
+		return messages(path, key, validation.IsQualifiedName(key))
+	}
+	return supported(at, name, fields...)
+}
+
+// splitSubscript takes apart paths such as metadata.labels['app'].
+func splitSubscript(path string) (name, key string, ok bool) {
+	rest, ok := strings.CutSuffix(path, "']")
+	if !ok {
+		return path, "", false
+	}
+	name, key, ok = strings.Cut(rest, "['")
+	if !ok || name == "" {
+		return path, "", false
+	}
+	return name, key, true
+}
+
+func validateResourceRef(ref *corev1.ResourceFieldSelector, volume bool, path *field.Path) field.ErrorList {
+	side, name, _ := strings.Cut(ref.Resource, ".")
+	known := []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"}
+	isKnown := slices.Contains(known, ref.Resource) || (side == "limits" || side == "requests") && strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
+
+	var errs field.ErrorList
+	switch {
+	case volume && ref.ContainerName == "":
+		errs = append(errs, field.Required(path.Child("containerName"), ""))
+	case ref.Resource == "":
+		errs = append(errs, field.Required(path.Child("resource"), ""))
+	case !isKnown:
+		errs = append(errs, field.NotSupported(path.Child("resource"), ref.Resource, known))
+	}
+	if !isKnown || ref.Divisor.IsZero() {
+		return errs
+	}
+	divisors := []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
+	if name == "cpu" {
+		divisors = []string{"1m", "1"}
+	}
+	if !slices.Contains(divisors, ref.Divisor.String()) {
+		errs = append(errs, field.Invalid(path.Child("divisor"), ref.Divisor.String(), "must be one of "+strings.Join(divisors, ", ")))
+	}
+	return errs
+}

@@ -1,0 +1,252 @@
+package podspec
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
+)
+
+func validateAffinity(a *corev1.Affinity, path *field.Path, opts Options) field.ErrorList {
+	if a == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if a.NodeAffinity != nil {
+		errs = append(errs, validateNodeAffinity(a.NodeAffinity, path.Child("nodeAffinity"), opts)...)
+	}
+	if p := a.PodAffinity; p != nil {
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"), opts)...)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		errs = append(errs, validatePodTerms(p.RequiredDuringSchedulingIgnoredDuringExecution,
+			p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"), opts)...)
+	}
+	return errs
+}
+
+func validateNodeAffinity(a *corev1.NodeAffinity, path *field.Path, opts Options) field.ErrorList {
+	var errs field.ErrorList
+	if a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		errs = append(errs, nodeselectors.Validate(a.RequiredDuringSchedulingIgnoredDuringExecution, opts.invalidNodeAffinity,
+			path.Child("requiredDuringSchedulingIgnoredDuringExecution"))...)
+	}
+	for i, term := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
+		errs = append(errs, validateWeight(term.Weight, at)...)
+		errs = append(errs, nodeselectors.ValidateTerm(&term.Preference, true, at.Child("preference"))...)
+	}
+	return errs
+}
+
+func validateWeight(weight int32, path *field.Path) field.ErrorList {
+	if weight < 1 || weight > 100 {
+		return field.ErrorList{field.Invalid(path.Child("weight"), weight, "must be between 1 and 100")}
+	}
+	return nil
+}
+
+func validatePodTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path, opts Options) field.ErrorList {
+	var errs field.ErrorList
+	for i := range required {
+		errs = append(errs, validatePodTerm(&required[i], path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i), opts)...)
+	}
+	for i := range preferred {
+		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
+		errs = append(errs, validateWeight(preferred[i].Weight, at)...)
+		errs = append(errs, validatePodTerm(&preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"), opts)...)
+	}
+	return errs
+}
+
+func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path, opts Options) field.ErrorList {
+	errs := validateSelector(t.LabelSelector, opts.invalidSelectors, path.Child("labelSelector"))
+	errs = append(errs, validateSelector(t.NamespaceSelector, opts.invalidSelectors, path.Child("namespaceSelector"))...)
+	for _, namespace := range t.Namespaces {
+		// The singular is kube-apiserver's.
+		errs = append(errs, messages(path.Child("namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false))...)
+	}
+	errs = append(errs, validateAffinityKeys(t, path)...)
+	if t.TopologyKey == "" {
+		errs = append(errs, field.Required(path.Child("topologyKey"), ""))
+	}
+	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
+}
+
+// validateAffinityKeys checks matchLabelKeys and mismatchLabelKeys (KEP-3633) of a term at path.
+func validateAffinityKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
+	errs := validateLabelKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))
+	errs = append(errs, validateLabelKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
+	errs = append(errs, validateMergedKeys(t.MatchLabelKeys, t.LabelSelector, path)...)
+	for i, key := range t.MatchLabelKeys {
+		if slices.Contains(t.MismatchLabelKeys, key) {
+			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "is in mismatchLabelKeys too"))
+		}
+	}
+	return errs
+}
+
+func validateLabelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if len(keys) > 0 && selector == nil {
+		return field.ErrorList{field.Forbidden(path, "there is no labelSelector to add to")}
+	}
+	var errs field.ErrorList
+	for i, key := range keys {
+		errs = append(errs, metav1validation.ValidateLabelName(key, path.Index(i))...)
+	}
+	return errs
+}
+
+// validateMergedKeys checks that the label selector does not ask for labels of its own among keys. The registry has merged them into it by
+// then, as a requirement each, so that they are wrong when found twice. The paths lack the name of the list, as kube-apiserver's do.
+func validateMergedKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	seen := sets.KeySet(selector.MatchLabels)
+	index := map[string]int{} // of a key that is there twice the last one counts
+	for i, key := range keys {
+		index[key] = i
+	}
+	for _, r := range selector.MatchExpressions {
+		if i, ok := index[r.Key]; ok && seen.Has(r.Key) {
+			errs = append(errs, field.Invalid(path.Index(i), r.Key, "is in labelSelector too"))
+		}
+		seen.Insert(r.Key)
+	}
+	return errs
+}
+
+func validateSelector(s *metav1.LabelSelector, anyValue bool, path *field.Path) field.ErrorList {
+	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: anyValue}, path)
+}
+
+func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *field.Path, opts Options) field.ErrorList {
+	var errs field.ErrorList
+	for i, c := range list {
+		at := path.Index(i)
+		if c.MaxSkew <= 0 {
+			errs = append(errs, field.Invalid(at.Child("maxSkew"), c.MaxSkew, "must be greater than zero"))
+		}
+		errs = append(errs, required(at.Child("topologyKey"), c.TopologyKey)...)
+		errs = append(errs, supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		repeated := slices.ContainsFunc(list[i+1:], func(other corev1.TopologySpreadConstraint) bool {
+			return other.TopologyKey == c.TopologyKey && other.WhenUnsatisfiable == c.WhenUnsatisfiable
+		})
+		if repeated {
+			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
+		}
+		if c.MinDomains != nil {
+			if *c.MinDomains <= 0 {
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "must be greater than zero"))
+			}
+			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "needs whenUnsatisfiable DoNotSchedule"))
+			}
+		}
+		for name, policy := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy, "nodeTaintsPolicy": c.NodeTaintsPolicy} {
+			if policy != nil {
+				errs = append(errs, supported(at.Child(name), *policy, corev1.NodeInclusionPolicyIgnore, corev1.NodeInclusionPolicyHonor)...)
+			}
+		}
+		errs = append(errs, validateSpreadKeys(&c, at, opts.legacySpreadKeys)...)
+		if !opts.invalidSpreadSelectors {
+			errs = append(errs, validateSelector(c.LabelSelector, false, at.Child("labelSelector"))...)
+		}
+	}
+	return errs
+}
+
+// validateSpreadKeys checks matchLabelKeys of a constraint at path (KEP-3243). With legacy, the rule is that of the time before 1.34, when
+// the registry did not merge the keys into the selector.
+func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path, legacy bool) field.ErrorList {
+	keys := path.Child("matchLabelKeys")
+	errs := validateLabelKeys(c.MatchLabelKeys, c.LabelSelector, keys)
+	if !legacy {
+		return append(errs, validateMergedKeys(c.MatchLabelKeys, c.LabelSelector, path)...)
+	}
+	if c.LabelSelector == nil {
+		return errs
+	}
+	for i, key := range c.MatchLabelKeys {
+		_, inLabels := c.LabelSelector.MatchLabels[key]
+		inRequirements := slices.ContainsFunc(c.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+		if inLabels || inRequirements {
+			errs = append(errs, field.Invalid(keys.Index(i), key, "is in labelSelector too"))
+		}
+	}
+	return errs
+}
+
+func validateSchedulingGroup(group *corev1.PodSchedulingGroup, path *field.Path) field.ErrorList {
+	if group == nil {
+		return nil
+	}
+	at := path.Child("podGroupName")
+	if group.PodGroupName == nil {
+		return field.ErrorList{field.Invalid(at, "", "name the group")}
+	}
+	return messages(at, *group.PodGroupName, apivalidation.NameIsDNSSubdomain(*group.PodGroupName, false))
+}
+
+// ValidateTolerations checks a list of tolerations, such as a runtime class adds to pods.
+func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Options) field.ErrorList {
+	var errs field.ErrorList
+	for i, t := range list {
+		at := path.Index(i)
+		if t.Key != "" {
+			errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
+		} else if t.Operator != corev1.TolerationOpExists {
+			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "must be Exists to tolerate all keys"))
+		}
+		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "must be NoExecute for tolerationSeconds to mean anything"))
+		}
+		switch t.Operator {
+		case corev1.TolerationOpEqual, "":
+			errs = append(errs, messages(at.Child("operator"), t.Value, validation.IsValidLabelValue(t.Value))...)
+		case corev1.TolerationOpExists:
+			if t.Value != "" {
+				errs = append(errs, field.Invalid(at.Child("operator"), t.Value, "Exists takes no value"))
+			}
+		case corev1.TolerationOpLt, corev1.TolerationOpGt:
+			// An alpha feature of 1.35, off by default (KEP-5471).
+			if !opts.comparedTaints {
+				errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			} else if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
+				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "Lt and Gt compare whole numbers"))
+			}
+		default:
+			errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+		}
+		if t.Effect != "" {
+			errs = append(errs, oneOf(at.Child("effect"), t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
+		}
+	}
+	return errs
+}
+
+// validateDeletionCost checks the annotation by which replica sets choose what to delete first.
+func validateDeletionCost(annotations map[string]string, path *field.Path) field.ErrorList {
+	value, ok := annotations[corev1.PodDeletionCost]
+	if !ok {
+		return nil
+	}
+	cost, err := strconv.ParseInt(value, 10, 64)
+	plain := value == strconv.FormatInt(cost, 10)
+	if err != nil || !plain || cost < math.MinInt32 || cost > math.MaxInt32 {
+		return field.ErrorList{field.Invalid(path.Key(corev1.PodDeletionCost), value, "must be a number of 32 bits")}
+	}
+	return nil
+}

@@ -1,0 +1,360 @@
+package podspec
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
+	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
+)
+
+// TemplateWarnings are about what is allowed in a template at path but unwise. The old template does not matter so far.
+func TemplateWarnings(path *field.Path, tmpl, _ *corev1.PodTemplateSpec) []string {
+	w := &warner{spec: &tmpl.Spec, annotations: tmpl.Annotations, path: path.Child("spec"), meta: path.Child("metadata")}
+	return w.all()
+}
+
+// PodWarnings are about what is allowed in a new pod but unwise. Nobody is warned of an update: pods are rarely changed by hand.
+func PodWarnings(pod *corev1.Pod) []string {
+	w := &warner{spec: &pod.Spec, annotations: pod.Annotations, path: field.NewPath("spec"), meta: field.NewPath("metadata"), pod: true}
+	if len(validation.IsDNS1123Label(pod.Name)) > 0 {
+		w.warn(field.NewPath("metadata", "name"), "is the pod's hostname too: a DNS label avoids surprises")
+	}
+	return w.all()
+}
+
+// warner collects the warnings about one spec.
+type warner struct {
+	spec        *corev1.PodSpec
+	annotations map[string]string
+	path, meta  *field.Path
+	pod         bool
+	warnings    []string
+}
+
+func (w *warner) warn(path *field.Path, format string, args ...any) {
+	w.warnings = append(w.warnings, path.String()+": "+fmt.Sprintf(format, args...))
+}
+
+func (w *warner) all() []string {
+	w.nodes()
+	w.selectors()
+	w.hostAliases()
+	w.volumes()
+	w.pullSecrets()
+	w.profileAnnotations()
+	if s := w.spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
+		w.warn(w.path.Child("terminationGracePeriodSeconds"), "must not be negative; 1 is used")
+	}
+	w.wholeBytes(w.spec.Overhead, w.path.Child("overhead"))
+	w.dns()
+	w.containers()
+	w.ports()
+	return w.warnings
+}
+
+func (w *warner) nodes() {
+	for _, key := range sets.List(sets.KeySet(w.spec.NodeSelector)) {
+		if advice, ok := nodeselectors.DeprecatedLabel(key); ok {
+			w.warn(w.path.Child("nodeSelector").Key(key), "%s", advice)
+		}
+	}
+	a := w.spec.Affinity
+	if a == nil || a.NodeAffinity == nil {
+		return
+	}
+	at := w.path.Child("affinity", "nodeAffinity")
+	if required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		terms := at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+		for i := range required.NodeSelectorTerms {
+			w.warnings = append(w.warnings, nodeselectors.TermWarnings(&required.NodeSelectorTerms[i], false, terms.Index(i))...)
+		}
+	}
+	preferred := a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	for i := range preferred {
+		p := at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference")
+		w.warnings = append(w.warnings, nodeselectors.TermWarnings(&preferred[i].Preference, true, p)...)
+	}
+}
+
+// selectors warns of selectors that match no pod because they are null.
+func (w *warner) selectors() {
+	const matchesNothing = "a null selector matches no pod"
+	for i, c := range w.spec.TopologySpreadConstraints {
+		at := w.path.Child("topologySpreadConstraints").Index(i)
+		if advice, ok := nodeselectors.DeprecatedLabel(c.TopologyKey); ok {
+			w.warn(at.Child("topologyKey"), "%s: %s", c.TopologyKey, advice)
+		}
+		if c.LabelSelector == nil {
+			w.warn(at.Child("labelSelector"), matchesNothing)
+		}
+	}
+	null := func(selector *metav1.LabelSelector, at *field.Path) {
+		if selector == nil {
+			w.warn(at.Child("labelSelector"), matchesNothing)
+		}
+	}
+	terms := func(at *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+		for i, t := range required {
+			null(t.LabelSelector, at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))
+		}
+		for i, t := range preferred {
+			null(t.PodAffinityTerm.LabelSelector, at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm"))
+		}
+	}
+	if a := w.spec.Affinity; a != nil {
+		if p := a.PodAffinity; p != nil {
+			terms(w.path.Child("affinity", "podAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if p := a.PodAntiAffinity; p != nil {
+			terms(w.path.Child("affinity", "podAntiAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+	}
+}
+
+func (w *warner) hostAliases() {
+	seen := sets.Set[string]{}
+	for i, alias := range w.spec.HostAliases {
+		at := w.path.Child("hostAliases").Index(i).Child("ip")
+		if seen.Has(alias.IP) {
+			w.warn(at, "%q is there twice: clients that merge lists by address lose one", alias.IP)
+		}
+		seen.Insert(alias.IP)
+		w.warnings = append(w.warnings, validation.GetWarningsForIP(at, alias.IP)...)
+	}
+}
+
+func (w *warner) dns() {
+	if w.spec.DNSConfig == nil {
+		return
+	}
+	at := w.path.Child("dnsConfig")
+	for i, server := range w.spec.DNSConfig.Nameservers {
+		w.warnings = append(w.warnings, validation.GetWarningsForIP(at.Child("nameservers").Index(i), server)...)
+	}
+}
+
+func (w *warner) pullSecrets() {
+	seen := sets.Set[string]{}
+	for i, ref := range w.spec.ImagePullSecrets {
+		at := w.path.Child("imagePullSecrets").Index(i).Child("name")
+		if ref.Name == "" {
+			w.warn(at, "names no secret")
+		}
+		if seen.Has(ref.Name) {
+			w.warn(at, "%q is there twice", ref.Name)
+		}
+		seen.Insert(ref.Name)
+	}
+}
+
+func (w *warner) volumes() {
+	for i, v := range w.spec.Volumes {
+		at := w.path.Child("volumes").Index(i)
+		gone := func(set bool, name string) {
+			if set {
+				w.warn(at.Child(name), "this type of volume is deprecated and served by no kubelet any more")
+			}
+		}
+		gone(v.PhotonPersistentDisk != nil, "photonPersistentDisk")
+		gone(v.GitRepo != nil, "gitRepo")
+		gone(v.ScaleIO != nil, "scaleIO")
+		gone(v.Flocker != nil, "flocker")
+		gone(v.StorageOS != nil, "storageOS")
+		gone(v.Quobyte != nil, "quobyte")
+		gone(v.Glusterfs != nil, "glusterfs")
+		gone(v.CephFS != nil, "cephfs")
+		gone(v.RBD != nil, "rbd")
+		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
+			w.warnings = append(w.warnings, claims.Warnings(at.Child("ephemeral", "volumeClaimTemplate", "spec"), &v.Ephemeral.VolumeClaimTemplate.Spec)...)
+		}
+		w.overlaps(&v)
+	}
+}
+
+// file is where a volume puts one of its files, and what the file is of.
+type file struct{ path, source string }
+
+func keyFiles(items []corev1.KeyToPath, source string) []file {
+	files := make([]file, 0, len(items))
+	for _, item := range items {
+		files = append(files, file{item.Path, source})
+	}
+	return files
+}
+
+func downwardFiles(items []corev1.DownwardAPIVolumeFile, source string) []file {
+	files := make([]file, 0, len(items))
+	for _, item := range items {
+		files = append(files, file{item.Path, source})
+	}
+	return files
+}
+
+// overlaps warns of files that hide each other in one volume.
+func (w *warner) overlaps(v *corev1.Volume) {
+	switch {
+	case v.ConfigMap != nil:
+		w.clashes(v.Name, nil, keyFiles(v.ConfigMap.Items, "configMap"))
+	case v.Secret != nil:
+		w.clashes(v.Name, nil, keyFiles(v.Secret.Items, "secret"))
+	case v.DownwardAPI != nil:
+		w.clashes(v.Name, nil, downwardFiles(v.DownwardAPI.Items, "downwardAPI"))
+	case v.Projected != nil:
+		var before []file
+		for _, s := range v.Projected.Sources {
+			if s == (corev1.VolumeProjection{}) {
+				w.warnings = append(w.warnings, fmt.Sprintf("volume %q has a source that says nothing", v.Name))
+				continue
+			}
+			before = w.clashes(v.Name, before, projectedFiles(&s))
+		}
+	}
+}
+
+func projectedFiles(s *corev1.VolumeProjection) []file {
+	switch {
+	case s.ConfigMap != nil && s.ConfigMap.Items != nil:
+		return keyFiles(s.ConfigMap.Items, "configMap "+s.ConfigMap.Name)
+	case s.Secret != nil && s.Secret.Items != nil:
+		return keyFiles(s.Secret.Items, "secret "+s.Secret.Name)
+	case s.DownwardAPI != nil && s.DownwardAPI.Items != nil:
+		return downwardFiles(s.DownwardAPI.Items, "downwardAPI")
+	case s.ServiceAccountToken != nil:
+		return []file{{s.ServiceAccountToken.Path, "serviceAccountToken"}}
+	case s.ClusterTrustBundle != nil && s.ClusterTrustBundle.Name != nil:
+		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.Name}}
+	case s.ClusterTrustBundle != nil && s.ClusterTrustBundle.SignerName != nil:
+		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.SignerName}}
+	case s.PodCertificate != nil:
+		c := s.PodCertificate
+		return []file{
+			{c.CertificateChainPath, "certificate chain of podCertificate"},
+			{c.KeyPath, "key of podCertificate"},
+			{c.CredentialBundlePath, "credential bundle of podCertificate"},
+		}
+	}
+	return nil
+}
+
+// clashes warns of every pair of files of which one is, or is below, the other, and returns all files.
+func (w *warner) clashes(volume string, before, files []file) []file {
+	for _, f := range files {
+		f.path = strings.TrimRight(f.path, "/")
+		for _, other := range before {
+			if f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
+				w.warnings = append(w.warnings, fmt.Sprintf("volume %q: the files %q (%s) and %q (%s) overlap", volume, f.path, f.source, other.path, other.source))
+			}
+		}
+		before = append(before, f)
+	}
+	return before
+}
+
+// profileAnnotations warns of annotations that fields have replaced, where the field is not set. Pods get the field of AppArmor from it.
+func (w *warner) profileAnnotations() {
+	deprecated := func(key, advice string) {
+		if _, ok := w.annotations[key]; ok {
+			w.warn(w.meta.Child("annotations").Key(key), "%s", advice)
+		}
+	}
+	deprecated("scheduler.alpha.kubernetes.io/critical-pod", "does nothing since v1.16: use the field priorityClassName")
+	deprecated("security.alpha.kubernetes.io/sysctls", "does nothing since v1.11: use the field securityContext.sysctls")
+	deprecated("security.alpha.kubernetes.io/unsafe-sysctls", "does nothing since v1.11: use the field securityContext.sysctls")
+	const useSeccomp = "does nothing since v1.27: use the field securityContext.seccompProfile"
+	if w.spec.SecurityContext == nil || w.spec.SecurityContext.SeccompProfile == nil {
+		deprecated(seccompPodAnnotation, useSeccomp)
+	}
+	eachContainer(w.spec, func(c *corev1.Container, _ *field.Path) {
+		if c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil {
+			deprecated(seccompContainerAnnotation+c.Name, useSeccomp)
+		}
+		if !w.pod && AppArmorProfile(w.spec, c) == nil {
+			deprecated(apparmorAnnotation+c.Name, "is deprecated since v1.30: use the field securityContext.appArmorProfile")
+		}
+	})
+}
+
+func (w *warner) containers() {
+	eachContainer(w.spec, func(c *corev1.Container, p *field.Path) {
+		at := below(w.path, p)
+		w.wholeBytes(c.Resources.Limits, at.Child("resources", "limits"))
+		w.wholeBytes(c.Resources.Requests, at.Child("resources", "requests"))
+		w.duplicateEnv(c, at)
+	})
+}
+
+// wholeBytes warns of fractions of bytes, such as the 100m that somebody wrote for 100M.
+func (w *warner) wholeBytes(list corev1.ResourceList, at *field.Path) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if quantity, ok := list[name]; ok && quantity.MilliValue()%1000 != 0 {
+			w.warn(at.Key(string(name)), "%s is no whole number of bytes", quantity.String())
+		}
+	}
+}
+
+// duplicateEnv warns of variables that hide an earlier definition without adding to it.
+func (w *warner) duplicateEnv(c *corev1.Container, at *field.Path) {
+	defined := sets.Set[string]{}
+	for i, e := range c.Env {
+		reference := "$(" + e.Name + ")"
+		adds := e.ValueFrom == nil && e.Value != reference && strings.Contains(e.Value, reference)
+		if defined.Has(e.Name) && !adds {
+			w.warn(at.Child("env").Index(i), "hides the earlier definition of %q", e.Name)
+		}
+		defined.Insert(e.Name)
+	}
+}
+
+// ports warns of ports that cannot be told apart: by number or, for services and probes, by name.
+func (w *warner) ports() {
+	type port struct {
+		corev1.ContainerPort
+		at *field.Path
+	}
+	var before []port
+	names := map[string]*field.Path{}
+	eachContainer(w.spec, func(c *corev1.Container, p *field.Path) {
+		for i, is := range c.Ports {
+			at := below(w.path, p).Child("ports").Index(i)
+			if is.HostIP != "" && is.HostPort == 0 {
+				w.warn(at, "hostIP means nothing without hostPort")
+			}
+			for _, was := range before {
+				if overlap := overlap(&is, &was.ContainerPort); overlap != "" {
+					w.warn(at, "%s %s", overlap, was.at)
+				}
+			}
+			before = append(before, port{is, at})
+			if is.Name == "" {
+				continue
+			}
+			if other, taken := names[is.Name]; taken {
+				w.warn(at, "%q is the name of %s too, which is what services and probes use", is.Name, other)
+			} else {
+				names[is.Name] = at
+			}
+		}
+	})
+}
+
+// overlap says what a port has to do with another one of the same number, if anything.
+func overlap(p, other *corev1.ContainerPort) string {
+	switch {
+	case p.ContainerPort != other.ContainerPort || p.Protocol != other.Protocol:
+		return ""
+	case p.HostIP == other.HostIP && p.HostPort == other.HostPort:
+		return "is the same as"
+	case p.HostPort == 0 || other.HostPort == 0:
+		return "overlaps with"
+	case p.HostPort == other.HostPort && (p.HostIP == "") != (other.HostIP == ""):
+		return "could be meant as"
+	}
+	return ""
+}

@@ -1,0 +1,2 @@
+// Package signers validates names of signers of certificates.
+package signers

@@ -1,0 +1,44 @@
+package signers
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxSignerName leaves room for a DNS label and a separator beside two subdomains.
+const maxSignerName = 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2
+
+// ValidateName wants the name of a certificate signer such as "example.com/signer".
+func ValidateName(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	domain, path, found := strings.Cut(name, "/")
+	if !found || strings.Contains(path, "/") {
+		return field.ErrorList{field.Invalid(at, name, "must look like example.com/signer-name")}
+	}
+	var errs field.ErrorList
+	if len(domain) > validation.DNS1123SubdomainMaxLength {
+		errs = append(errs, field.TooLong(at, domain, validation.DNS1123SubdomainMaxLength))
+	}
+	if len(name) > maxSignerName {
+		errs = append(errs, field.TooLong(at, name, maxSignerName))
+	}
+	labels := strings.Split(domain, ".")
+	if len(labels) < 2 {
+		errs = append(errs, field.Invalid(at, domain, "must be a domain of two segments at least"))
+	}
+	for _, label := range labels {
+		for _, msg := range validation.IsDNS1123Label(label) {
+			errs = append(errs, field.Invalid(at, domain, msg))
+		}
+	}
+	for label := range strings.SplitSeq(path, ".") {
+		for _, msg := range validation.IsDNS1123Subdomain(label) {
+			errs = append(errs, field.Invalid(at, path, msg))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,2 @@
+// Package workloads validates what workloads have in common: pod templates, replica counts and percentages.
+package workloads

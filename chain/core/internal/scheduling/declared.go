@@ -1,0 +1,35 @@
+package scheduling
+
+import (
+	"context"
+
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// declared checks what k8s.io/api declares about a spec, with the validation that is generated from it. It is there for v1alpha3 alone,
+// whose fields are those of v1beta1. On create, old is nil. Rules that are alpha themselves are not enforced.
+func declared[T any](ctx context.Context, check func(context.Context, operation.Operation, *field.Path, *T, *T) field.ErrorList, spec, old *T) field.ErrorList {
+	op := operation.Operation{Type: operation.Create, Options: map[string]bool{
+		"CompositePodGroup":               true,
+		"PodGroupPreemptionPolicy":        false,
+		"TopologyAwareWorkloadScheduling": false,
+	}}
+	if old != nil {
+		op.Type = operation.Update
+	}
+	return validate.FilterEnforcedDeclarativeErrors(ctx, check(ctx, op, field.NewPath("spec"), spec, old), true)
+}
+
+// workloadSpec and podGroupSpec are those of v1alpha3, for declared.
+func workloadSpec(w kind.Object) *schedulingv1alpha3.WorkloadSpec {
+	return &kind.As[*schedulingv1alpha3.Workload](w).Spec
+}
+
+func podGroupSpec(g kind.Object) *schedulingv1alpha3.PodGroupSpec {
+	return &kind.As[*schedulingv1alpha3.PodGroup](g).Spec
+}

@@ -1,0 +1,147 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+const (
+	// Bounds of how long the tokens that a driver wants for pods live, in seconds.
+	minTokenSeconds = 600
+	maxTokenSeconds = 1 << 32
+	// minUpdateSeconds is how often, at most, a driver is asked for what a node can take.
+	minUpdateSeconds = 10
+)
+
+var (
+	lifecycleModes  = sets.New(storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral)
+	fsGroupPolicies = sets.New(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)
+)
+
+// CSIDrivers declares csidrivers.
+func CSIDrivers() kind.Declaration {
+	return &kind.Kind[*storagev1.CSIDriver]{
+		Plural:                 "csidrivers",
+		ClusterScoped:          true,
+		RequireResourceVersion: true,
+		ReturnDeleted:          true,
+		Default:                defaultCSIDriver,
+		PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+			// The generation of a new driver is 0, unlike that of other kinds.
+			if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
+				d.Generation = old.Generation + 1
+			}
+		},
+		Validate:       validateCSIDriver,
+		ValidateUpdate: validateCSIDriverUpdate,
+		Warnings: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
+			changed := old == nil || !equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests)
+			if !changed || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+				return nil
+			}
+			return []string{"spec.serviceAccountTokenInSecrets: unset, tokens go where drivers may log them; set it to true if the driver knows it"}
+		},
+		Table: kind.Table[*storagev1.CSIDriver]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "AttachRequired", Type: "boolean", Description: "Whether volumes are attached before they are mounted."},
+				{Name: "PodInfoOnMount", Type: "boolean", Description: "Whether the driver is told which pod a volume is mounted for."},
+				{Name: "StorageCapacity", Type: "boolean", Description: "Whether the scheduler heeds the driver's capacity."},
+				{Name: "TokenRequests", Description: "Audiences of the tokens that the driver is given."},
+				{Name: "RequiresRepublish", Type: "boolean", Description: "Whether the driver is called for mounted volumes again and again."},
+				{Name: "Modes", Description: "Lifecycles of the driver's volumes."},
+				kind.AgeColumn(),
+			},
+			Row: csiDriverRow,
+		},
+	}
+}
+
+func defaultCSIDriver(d *storagev1.CSIDriver) {
+	spec := &d.Spec
+	setIfNil(&spec.AttachRequired, true)
+	setIfNil(&spec.PodInfoOnMount, false)
+	setIfNil(&spec.StorageCapacity, false)
+	setIfNil(&spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	setIfNil(&spec.RequiresRepublish, false)
+	setIfNil(&spec.SELinuxMount, false)
+	if len(spec.VolumeLifecycleModes) == 0 {
+		spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+}
+
+func setIfNil[T any](to **T, value T) {
+	if *to == nil {
+		*to = &value
+	}
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func csiDriverRow(d *storagev1.CSIDriver) []any {
+	modes := make([]string, 0, len(d.Spec.VolumeLifecycleModes))
+	for _, m := range d.Spec.VolumeLifecycleModes {
+		modes = append(modes, string(m))
+	}
+	tokens := "<unset>"
+	if d.Spec.TokenRequests != nil {
+		audiences := make([]string, 0, len(d.Spec.TokenRequests))
+		for _, t := range d.Spec.TokenRequests {
+			audiences = append(audiences, t.Audience)
+		}
+		tokens = strings.Join(audiences, ",")
+	}
+	return []any{
+		d.Name, d.Spec.AttachRequired == nil || *d.Spec.AttachRequired, isTrue(d.Spec.PodInfoOnMount), isTrue(d.Spec.StorageCapacity),
+		tokens, isTrue(d.Spec.RequiresRepublish), strings.Join(modes, ","), kind.Age(d),
+	}
+}
+
+// validateCSIDriver checks what defaults do not settle.
+func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	if p := d.Spec.FSGroupPolicy; p != nil && !fsGroupPolicies.Has(*p) {
+		errs = append(errs, field.NotSupported(spec.Child("fsGroupPolicy"), *p, sets.List(fsGroupPolicies)))
+	}
+	for _, m := range d.Spec.VolumeLifecycleModes {
+		if !lifecycleModes.Has(m) {
+			errs = append(errs, field.NotSupported(spec.Child("volumeLifecycleModes"), m, sets.List(lifecycleModes)))
+		}
+	}
+	audiences := sets.New[string]()
+	for i, t := range d.Spec.TokenRequests {
+		at := spec.Child("tokenRequests").Index(i)
+		if audiences.Has(t.Audience) {
+			errs = append(errs, field.Duplicate(at.Child("audience"), t.Audience))
+			continue
+		}
+		audiences.Insert(t.Audience)
+		if s := t.ExpirationSeconds; s != nil && (*s < minTokenSeconds || *s > maxTokenSeconds) {
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be from %d to %d", minTokenSeconds, int64(maxTokenSeconds))))
+		}
+	}
+	if s := d.Spec.NodeAllocatableUpdatePeriodSeconds; s != nil && *s < minUpdateSeconds {
+		errs = append(errs, field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *s, fmt.Sprintf("must be %d at least", minUpdateSeconds)))
+	}
+	if in := d.Spec.ServiceAccountTokenInSecrets; in != nil && len(d.Spec.TokenRequests) == 0 {
+		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in, "is about tokens, of which tokenRequests has none"))
+	}
+	return errs
+}
+
+func validateCSIDriverUpdate(ctx context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
+	errs := validateCSIDriver(ctx, d)
+	spec := field.NewPath("spec")
+	errs = append(errs, apivalidation.ValidateImmutableField(d.Spec.AttachRequired, old.Spec.AttachRequired, spec.Child("attachedRequired"))...)
+	return append(errs, apivalidation.ValidateImmutableField(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, spec.Child("volumeLifecycleModes"))...)
+}

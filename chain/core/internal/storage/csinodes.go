@@ -1,0 +1,91 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// maxNodeID is how long a driver's name of a node may be, in bytes: what the CSI specification has.
+const maxNodeID = 256
+
+// CSINodes declares csinodes.
+func CSINodes() kind.Declaration {
+	return &kind.Kind[*csiNode]{
+		Plural:                 "csinodes",
+		ClusterScoped:          true,
+		RequireResourceVersion: true,
+		ReturnDeleted:          true,
+		NameOnUpdate:           true,
+		Validate:               validateCSINode,
+		ValidateUpdate:         validateCSINodeUpdate,
+		Table: kind.Table[*csiNode]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Drivers", Type: "integer", Description: "Number of drivers on the node."},
+				kind.AgeColumn(),
+			},
+			Row: func(n *csiNode) []any { return []any{n.Name, int64(len(n.Spec.Drivers)), kind.Age(n)} },
+		},
+	}
+}
+
+func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i, d := range n.Spec.Drivers {
+		at := field.NewPath("spec", "drivers").Index(i)
+		errs = append(errs, volumesources.ValidateCSIDriverName(d.Name, at.Child("name"))...)
+		switch {
+		case d.NodeID == "":
+			errs = append(errs, field.Required(at.Child("nodeID"), "say what the driver calls the node"))
+		case len(d.NodeID) > maxNodeID:
+			errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, fmt.Sprintf("has more than %d bytes", maxNodeID)))
+		}
+		if d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0 {
+			errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count, "cannot be negative"))
+		}
+		if names.Has(d.Name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
+		}
+		names.Insert(d.Name)
+		keys := sets.New[string]()
+		for _, key := range d.TopologyKeys {
+			if key == "" {
+				errs = append(errs, field.Required(at, "a topology key has a name"))
+			}
+			if keys.Has(key) {
+				errs = append(errs, field.Duplicate(at, key))
+			}
+			keys.Insert(key)
+			for _, msg := range validation.IsQualifiedName(key) {
+				errs = append(errs, field.Invalid(at, key, msg))
+			}
+		}
+	}
+	return errs
+}
+
+// validateCSINodeUpdate keeps drivers as they are, but for what the node can still take. A driver may go and come back as another.
+func validateCSINodeUpdate(ctx context.Context, n, old *csiNode) field.ErrorList {
+	errs := validateCSINode(ctx, n)
+	for _, was := range old.Spec.Drivers {
+		for _, is := range n.Spec.Drivers {
+			if is.Name != was.Name {
+				continue
+			}
+			was.Allocatable = is.Allocatable
+			if !equality.Semantic.DeepEqual(is, was) {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is, "a driver cannot be changed but for its allocatable"))
+			}
+		}
+	}
+	return errs
+}

@@ -1,0 +1,23 @@
+package storage
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+// Group is storage.k8s.io.
+func Group() kind.Group {
+	return kind.Group{
+		Name:     storagev1.GroupName,
+		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: addToScheme}},
+		Kinds: []kind.Declaration{
+			CSIDrivers(),
+			CSINodes(),
+			CSIStorageCapacities(),
+			StorageClasses(),
+			VolumeAttachments(),
+			VolumeAttributesClasses(),
+		},
+	}
+}

@@ -1,0 +1,183 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+const (
+	// defaultClassAnnotation marks the class of claims that name none; the beta one still counts.
+	defaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
+	betaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
+	// Bounds of the parameters of a class, in number and in bytes.
+	maxParameters     = 512
+	maxParametersSize = 256 << 10
+)
+
+var (
+	classReclaimPolicies = sets.New(corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)
+	bindingModes         = sets.New(storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)
+)
+
+// StorageClasses declares storageclasses.
+func StorageClasses() kind.Declaration {
+	return &kind.Kind[*storagev1.StorageClass]{
+		Plural:        "storageclasses",
+		ShortNames:    []string{"sc"},
+		ClusterScoped: true,
+		ReturnDeleted: true,
+		Default: func(c *storagev1.StorageClass) {
+			setIfNil(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+			setIfNil(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
+		},
+		NameOnUpdate:   true,
+		Validate:       validateStorageClass,
+		ValidateUpdate: validateStorageClassUpdate,
+		Warnings:       warnStorageClass,
+		Table: kind.Table[*storagev1.StorageClass]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Provisioner", Description: "Who makes the volumes of the class."},
+				{Name: "ReclaimPolicy", Description: "What becomes of a volume once its claim is gone."},
+				{Name: "VolumeBindingMode", Description: "When a claim gets its volume."},
+				{Name: "AllowVolumeExpansion", Description: "Whether volumes can grow."},
+				kind.AgeColumn(),
+			},
+			Row: storageClassRow,
+		},
+	}
+}
+
+func storageClassRow(c *storagev1.StorageClass) []any {
+	name := c.Name
+	if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
+		name += " (default)"
+	}
+	reclaim, binding := corev1.PersistentVolumeReclaimDelete, storagev1.VolumeBindingImmediate
+	if c.ReclaimPolicy != nil {
+		reclaim = *c.ReclaimPolicy
+	}
+	if c.VolumeBindingMode != nil {
+		binding = *c.VolumeBindingMode
+	}
+	return []any{name, c.Provisioner, string(reclaim), string(binding), isTrue(c.AllowVolumeExpansion), kind.Age(c)}
+}
+
+func validateStorageClass(_ context.Context, c *storagev1.StorageClass) field.ErrorList {
+	errs := validateProvisioner(c.Provisioner, field.NewPath("provisioner"))
+	errs = append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
+	if p := c.ReclaimPolicy; p != nil && *p != "" && !classReclaimPolicies.Has(*p) {
+		errs = append(errs, field.NotSupported(field.NewPath("reclaimPolicy"), *p, sets.List(classReclaimPolicies)))
+	}
+	if m := c.VolumeBindingMode; m == nil {
+		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), "say when claims get their volumes"))
+	} else if !bindingModes.Has(*m) {
+		errs = append(errs, field.NotSupported(field.NewPath("volumeBindingMode"), *m, sets.List(bindingModes)))
+	}
+	return append(errs, validateTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
+}
+
+// validateProvisioner checks the name of what makes volumes, or changes their attributes.
+func validateProvisioner(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "name the driver")}
+	}
+	var errs field.ErrorList
+	for _, msg := range validation.IsQualifiedName(strings.ToLower(name)) {
+		errs = append(errs, field.Invalid(at, name, msg))
+	}
+	return errs
+}
+
+func validateParameters(parameters map[string]string, at *field.Path) field.ErrorList {
+	if len(parameters) > maxParameters {
+		return field.ErrorList{field.TooLong(at, "" /* not the parameters */, maxParameters)}
+	}
+	var errs field.ErrorList
+	size := 0
+	for key, value := range parameters {
+		if key == "" {
+			errs = append(errs, field.Invalid(at, key, "a parameter has a name"))
+		}
+		size += len(key) + len(value)
+	}
+	if size > maxParametersSize {
+		errs = append(errs, field.TooLong(at, "" /* not the parameters */, maxParametersSize))
+	}
+	return errs
+}
+
+func validateTopologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	// A term that selects everything is as if there was no term, of which one is the first.
+	seen := []map[string]sets.Set[string]{{}}
+	for i, term := range terms {
+		path := at.Index(i).Child("matchLabelExpressions")
+		selected := map[string]sets.Set[string]{}
+		for j, r := range term.MatchLabelExpressions {
+			if _, dup := selected[r.Key]; dup {
+				errs = append(errs, field.Duplicate(path.Index(j).Child("key"), r.Key))
+			}
+			selected[r.Key] = sets.New[string]()
+			if len(r.Values) == 0 {
+				errs = append(errs, field.Required(path.Index(j).Child("values"), "name a value"))
+			}
+			for k, value := range r.Values {
+				if selected[r.Key].Has(value) {
+					errs = append(errs, field.Duplicate(path.Index(j).Child("values").Index(k), value))
+				}
+				selected[r.Key].Insert(value)
+			}
+			errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Index(j).Child("key"))...)
+		}
+		for _, other := range seen {
+			if equality.Semantic.DeepEqual(selected, other) {
+				errs = append(errs, field.Duplicate(path, ""))
+			}
+		}
+		seen = append(seen, selected)
+	}
+	return errs
+}
+
+func validateStorageClassUpdate(ctx context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+	errs := validateStorageClass(ctx, c)
+	for _, f := range []struct {
+		name       string
+		value, old any
+	}{
+		{"parameters", c.Parameters, old.Parameters},
+		{"provisioner", c.Provisioner, old.Provisioner},
+		{"reclaimPolicy", c.ReclaimPolicy, old.ReclaimPolicy},
+		{"volumeBindingMode", c.VolumeBindingMode, old.VolumeBindingMode},
+	} {
+		errs = append(errs, apivalidation.ValidateImmutableField(f.value, f.old, field.NewPath(f.name))...)
+	}
+	return errs
+}
+
+func warnStorageClass(_ context.Context, c, _ *storagev1.StorageClass) []string {
+	var warnings []string
+	for i, term := range c.AllowedTopologies {
+		for j, r := range term.MatchLabelExpressions {
+			if advice, ok := nodeselectors.DeprecatedLabel(r.Key); ok {
+				at := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key")
+				warnings = append(warnings, fmt.Sprintf("%s: %s: %s", at, r.Key, advice))
+			}
+		}
+	}
+	return warnings
+}

@@ -1,0 +1,97 @@
+// Package kindtest tests declarations of kinds, one's own as well as the built-in ones.
+package kindtest
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/diff"
+
+	"github.com/kinproc/kinproc/chain/kind"
+)
+
+const (
+	maxInput = 1 << 15
+	// maxTime is far more than any object of that size takes, on a machine that has other things to do.
+	maxTime = 10 * time.Second
+)
+
+// Fuzz sends a kind objects that are decoded from anything that looks like JSON. Whatever they hold, nothing may panic or take long,
+// defaults must be stable, and a valid object must stay valid when nothing in it changes. Seeds are objects in JSON.
+func Fuzz[T kind.Object](f *testing.F, declaration kind.Declaration, seeds ...string) {
+	k, ok := declaration.(*kind.Kind[T])
+	if !ok {
+		f.Fatalf("a %T declares no %s", declaration, reflect.TypeFor[T]())
+	}
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+		if len(data) > maxInput || json.Unmarshal(data, obj) != nil {
+			return
+		}
+		start := time.Now()
+		pass(t, k, obj)
+		if took := time.Since(start); took > maxTime {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// pass takes obj the way of a create and of an update.
+func pass[T kind.Object](t *testing.T, k *kind.Kind[T], obj T) {
+	t.Helper()
+	if k.Default != nil {
+		k.Default(obj)
+		again := clone(obj)
+		if k.Default(again); !equality.Semantic.DeepEqual(obj, again) {
+			t.Fatalf("defaults of defaults differ:\n%s", diff.Diff(obj, again))
+		}
+	}
+	if k.PrepareCreate != nil {
+		k.PrepareCreate(t.Context(), obj)
+	}
+	if validate(t, k, obj) {
+		var none T
+		if k.Warnings != nil {
+			k.Warnings(t.Context(), obj, none)
+		}
+		if k.Canonicalize != nil {
+			k.Canonicalize(obj)
+		}
+		if old := clone(obj); k.ValidateUpdate != nil {
+			if errs := k.ValidateUpdate(t.Context(), obj, old); len(errs) > 0 {
+				t.Errorf("it is valid until it is written again unchanged: %v", errs)
+			}
+		}
+	}
+	if k.Status != nil && k.Status.Validate != nil {
+		_ = k.Status.Validate(t.Context(), obj, clone(obj)).ToAggregate()
+	}
+	if k.Table.Row != nil {
+		if cells := k.Table.Row(obj); len(cells) != len(k.Table.Columns) {
+			t.Errorf("%d cells in %d columns", len(cells), len(k.Table.Columns))
+		}
+	}
+	for _, value := range k.Fields {
+		value(obj)
+	}
+}
+
+func validate[T kind.Object](t *testing.T, k *kind.Kind[T], obj T) bool {
+	if k.Validate == nil {
+		return true
+	}
+	errs := k.Validate(t.Context(), obj)
+	for _, err := range errs {
+		_ = err.Error()
+	}
+	return len(errs) == 0
+}
+
+func clone[T kind.Object](obj T) T { return runtime.Object(obj).DeepCopyObject().(T) }

@@ -1,6 +1,0 @@
-//go:build race
-
-package main
-
-// slowdown is by how much limits of time are more generous: the race detector makes everything slower.
-const slowdown = 5

@@ -1,0 +1,12 @@
+package server
+
+import (
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+
+	"github.com/kinproc/kinproc/server/internal/admission"
+)
+
+// NewAdmissionOptions are kube-apiserver's admission plugins, in its order and with its defaults. Change
+// them before they become [Options].Admission: EnablePlugins, DisablePlugins and ConfigFile are the
+// flags --enable-admission-plugins, --disable-admission-plugins and --admission-control-config-file.
+func NewAdmissionOptions() *genericoptions.AdmissionOptions { return admission.NewOptions() }

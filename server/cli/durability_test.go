@@ -1,0 +1,242 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+var killRounds = flag.Int("rounds", 5, "how often TestAcknowledgedWritesSurviveKill kills the program")
+
+const (
+	killWriters = 4
+	// killAfter is the most acknowledged writes in a round: few, for the moment of a kill is worth more than what came before it.
+	killAfter = 200
+	// killDuringStart is the longest time after which a start is killed, on every third round.
+	killDuringStart = 600 * time.Millisecond
+	roundLabel      = "round"
+	counterName     = "counter"
+)
+
+// acknowledged is what the server said it had written.
+type acknowledged struct {
+	mu      sync.Mutex
+	created map[string]int // name to round
+	counter int
+	writes  atomic.Int64
+}
+
+// TestAcknowledgedWritesSurviveKill kills the program as kill -9 does, while it starts and while clients write, and finds every write
+// that was acknowledged when it runs again.
+func TestAcknowledgedWritesSurviveKill(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	acked := &acknowledged{created: map[string]int{}}
+	for round := range *killRounds {
+		p := startProgram(t, dir)
+		if round%3 == 2 {
+			p.killAfter(rand.N(killDuringStart))
+			continue
+		}
+		client := p.client()
+		acked.check(t, client, round-2, round-1)
+		acked.write(t.Context(), client, round, rand.IntN(killAfter), p.kill)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	p := startProgram(t, dir)
+	acked.check(t, p.client())
+	p.kill()
+	t.Logf("%d rounds, %d writes acknowledged", *killRounds, acked.writes.Load())
+	if acked.writes.Load() < int64(*killRounds) {
+		t.Errorf("only %d writes were acknowledged", acked.writes.Load())
+	}
+}
+
+// write creates objects and counts in another until enough is acknowledged, then kills the server in the middle of it.
+func (a *acknowledged) write(ctx context.Context, client kubernetes.Interface, round, enough int, kill func()) {
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	var writers sync.WaitGroup
+	reached := make(chan struct{})
+	var once sync.Once
+	target := a.writes.Load() + int64(enough)
+	ack := func(note func()) {
+		a.mu.Lock()
+		note()
+		a.mu.Unlock()
+		if a.writes.Add(1) >= target {
+			once.Do(func() { close(reached) })
+		}
+	}
+	labels := map[string]string{roundLabel: strconv.Itoa(round)}
+	for writer := range killWriters {
+		writers.Go(func() {
+			for n := 0; ; n++ {
+				name := fmt.Sprintf("r%d-w%d-%d", round, writer, n)
+				object := &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+					Data:       map[string]string{"name": name},
+				}
+				if _, err := maps.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+					return
+				}
+				ack(func() { a.created[name] = round })
+			}
+		})
+	}
+	writers.Go(func() {
+		counter, err := maps.Get(ctx, counterName, metav1.GetOptions{})
+		if err != nil {
+			counter, err = maps.Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: counterName}, Data: map[string]string{"n": "0"},
+			}, metav1.CreateOptions{})
+		}
+		for err == nil {
+			n, _ := strconv.Atoi(counter.Data["n"])
+			counter.Data = map[string]string{"n": strconv.Itoa(n + 1)}
+			if counter, err = maps.Update(ctx, counter, metav1.UpdateOptions{}); err == nil {
+				ack(func() { a.counter = n + 1 })
+			}
+		}
+	})
+	// Writers end with the server; without it they might never get as far.
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		writers.Wait()
+	}()
+	select {
+	case <-reached:
+	case <-ended:
+	}
+	kill()
+	<-ended
+}
+
+// check looks for what was acknowledged in some rounds, or in all of them if none is given.
+func (a *acknowledged) check(t *testing.T, client kubernetes.Interface, rounds ...int) {
+	t.Helper()
+	options := metav1.ListOptions{}
+	if len(rounds) > 0 {
+		var values []string
+		for _, round := range rounds {
+			values = append(values, strconv.Itoa(max(round, 0)))
+		}
+		options.LabelSelector = fmt.Sprintf("%s in (%s)", roundLabel, strings.Join(values, ","))
+	}
+	list, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).List(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, object := range list.Items {
+		have[object.Name] = object.Data["name"] == object.Name
+	}
+	for name, in := range a.created {
+		if (len(rounds) == 0 || slices.Contains(rounds, in)) && !have[name] {
+			t.Errorf("%s was acknowledged in round %d and is lost", name, in)
+		}
+	}
+	if a.counter == 0 {
+		return
+	}
+	counter, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), counterName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One update more may have been written without its answer getting through.
+	if n, err := strconv.Atoi(counter.Data["n"]); err != nil || n < a.counter {
+		t.Errorf("the counter says %q, %d was acknowledged", counter.Data["n"], a.counter)
+	}
+}
+
+// program is a kinproc in a process of its own.
+type program struct {
+	t          testing.TB
+	cmd        *exec.Cmd
+	output     *strings.Builder
+	kubeconfig string
+	ended      chan struct{}
+}
+
+// startProgram starts kinproc on a directory and does not wait for it.
+func startProgram(t testing.TB, dir string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, output: &strings.Builder{}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), ended: make(chan struct{})}
+	p.cmd = exec.Command("kinproc", append([]string{
+		"start", "--secure-port=0", "--data-dir=" + dir, "--kubeconfig=" + p.kubeconfig,
+	}, args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// client waits until the server is ready, which is when its kubeconfig is there.
+func (p *program) client() kubernetes.Interface {
+	p.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(p.kubeconfig); err == nil {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			p.t.Fatalf("kinproc ended: %s", p.output)
+		}
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return client
+}
+
+func (p *program) kill() {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Error(err)
+	}
+	<-p.ended
+}
+
+func (p *program) killAfter(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ended:
+		p.t.Errorf("kinproc ended: %s", p.output)
+	}
+	p.kill()
+}

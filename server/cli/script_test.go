@@ -1,0 +1,198 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/kinproc/kinproc/server/cli"
+)
+
+// TestMain lets scripts, and tests that need a process of its own, run the program: the test binary is it.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kinproc": func() { os.Exit(cli.Main(os.Args[1:])) }})
+}
+
+// The commands of scripts, besides testscript's own.
+var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"await":        await,
+	"busyport":     busyPort,
+	"certificates": certificates,
+	"damage":       damage,
+	"etcd":         externalEtcd,
+	"eventually":   eventually,
+	"extension":    extension,
+	"interrupt":    interrupt,
+	"refuses":      refuses,
+	"request":      request,
+	"serverof":     serverOf,
+}
+
+// TestScripts runs testdata/script: a file for everything that a user can observe, its first line says what.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		Cmds:                scriptCommands,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		RequireExplicitExec: false,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home")) // kubectl keeps caches there
+			env.Setenv("GORACE", "atexit_sleep_ms=10")             // the race detector waits for a second at the end of a process
+			return nil
+		},
+	})
+}
+
+// patience bounds what a script waits for: much more than a loaded machine with the race detector needs.
+const patience = 60 * time.Second
+
+// until waits for a condition, of which it says the last state when it gives up.
+func until(ts *testscript.TestScript, condition func() (ok bool, state string)) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		ok, state := condition()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			ts.Fatalf("gave up: %s", state)
+		}
+	}
+}
+
+// await FILE [TEXT] waits until a file is there and contains a text. The kubeconfig is there when the server is ready.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: await file [text]")
+	}
+	text := ""
+	if len(args) == 2 {
+		text = args[1]
+	}
+	until(ts, func() (bool, string) {
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err != nil {
+			return false, err.Error()
+		}
+		return strings.Contains(string(data), text), args[0] + " holds " + string(data)
+	})
+}
+
+// eventually ARGS... runs kinproc until it succeeds, for what is right a moment later only.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: eventually arguments...")
+	}
+	until(ts, func() (bool, string) {
+		err := ts.Exec("kinproc", args...)
+		return err == nil, "kinproc " + strings.Join(args, " ") + ": " + ts.ReadFile("stderr")
+	})
+}
+
+// refusalLimit is how long a refusal may take.
+const refusalLimit = 5 * time.Second * slowdown
+
+// refuses CODE ARGS... runs kinproc, which must end with the exit code and one line on standard error.
+func refuses(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: refuses exitcode arguments...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	began := time.Now()
+	err = ts.Exec("kinproc", args[1:]...)
+	took := time.Since(began)
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != want {
+		ts.Fatalf("ended with %v, want exit code %d", err, want)
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("printed %q to standard output", out)
+	}
+	if line := ts.ReadFile("stderr"); !strings.HasPrefix(line, "kinproc: ") || strings.Count(line, "\n") != 1 {
+		ts.Fatalf("printed %q to standard error, want one line of kinproc", line)
+	}
+	ts.Logf("refused after %s", took)
+	if took > refusalLimit {
+		ts.Fatalf("took %s", took)
+	}
+}
+
+// stopLimit is how long the program may take to end after Ctrl-C.
+const stopLimit = time.Second * slowdown
+
+// interrupt [terminate|twice] interrupts the processes in the background as Ctrl-C does, or asks them to terminate, and waits until they have
+// ended, which must not take long. Use wait to see how they ended.
+func interrupt(ts *testscript.TestScript, neg bool, args []string) {
+	how := strings.Join(args, " ")
+	signal := os.Signal(os.Interrupt)
+	switch {
+	case neg || !slices.Contains([]string{"", "terminate", "twice"}, how):
+		ts.Fatalf("usage: interrupt [terminate|twice]")
+	case how == "terminate":
+		signal = syscall.SIGTERM
+	}
+	began := time.Now()
+	for _, cmd := range ts.BackgroundCmds() {
+		ts.Check(cmd.Process.Signal(signal))
+		if how != "twice" {
+			continue
+		}
+		// It may have ended by the first already.
+		if err := cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			ts.Fatalf("%v", err)
+		}
+	}
+	for _, cmd := range ts.BackgroundCmds() {
+		until(ts, func() (bool, string) {
+			return errors.Is(cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone), "it still runs"
+		})
+	}
+	took := time.Since(began)
+	ts.Logf("ended after %s", took)
+	if took > stopLimit {
+		ts.Fatalf("took %s to end", took)
+	}
+}
+
+// busyport sets $PORT to a port of 127.0.0.1 on which somebody listens until the script ends.
+func busyPort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: busyport")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { l.Close() })
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	ts.Check(err)
+	ts.Setenv("PORT", port)
+}
+
+// damage FILE overwrites the beginning of a file.
+func damage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: damage file")
+	}
+	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY, 0)
+	ts.Check(err)
+	_, err = f.Write(bytes.Repeat([]byte("garbage "), 2048))
+	ts.Check(errors.Join(err, f.Close()))
+}

@@ -1,0 +1,189 @@
+package admission_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiadmission "k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+
+	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/admission"
+)
+
+const (
+	smallMaps = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: small.static.k8s.io}
+spec:
+  matchConstraints:
+    resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
+  validations: [{expression: "!has(object.data)"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: small.static.k8s.io}
+spec: {policyName: small.static.k8s.io, validationActions: [Deny]}
+`
+	labelledMaps = `
+apiVersion: v1
+kind: List
+items:
+- apiVersion: admissionregistration.k8s.io/v1
+  kind: MutatingAdmissionPolicy
+  metadata: {name: label.static.k8s.io}
+  spec:
+    reinvocationPolicy: Never
+    matchConstraints:
+      resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
+    mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"by": "file"}}}'}}]
+- apiVersion: admissionregistration.k8s.io/v1
+  kind: MutatingAdmissionPolicyBinding
+  metadata: {name: label.static.k8s.io}
+  spec: {policyName: label.static.k8s.io}
+`
+	deadWebhook = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: %s
+metadata: {name: dead.static.k8s.io}
+webhooks:
+- name: dead.static.k8s.io
+  clientConfig: {url: "https://127.0.0.1:1/"}
+  rules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [secrets]}]
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`
+)
+
+// TestManifests starts with policies and webhooks from files: they are in force at once.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	write("small/a.yaml", smallMaps)
+	write("label/a.yaml", labelledMaps)
+	write("dead/a.yaml", fmt.Sprintf(deadWebhook, "ValidatingWebhookConfiguration"))
+	config := write("config.yaml", strings.ReplaceAll(`
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: ValidatingAdmissionPolicy
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: DIR/small}
+- name: MutatingAdmissionPolicy
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration, staticManifestsDir: DIR/label}
+- name: ValidatingAdmissionWebhook
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, staticManifestsDir: DIR/dead}
+`, "DIR", dir))
+	_, client := quiet(t, func(o *server.Options) {
+		o.Admission = admission.NewOptions()
+		o.Admission.ConfigFile = config
+	})
+
+	ctx := t.Context()
+	maps := client.CoreV1().ConfigMaps("default")
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"a": ""}}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("a policy from a file does not refuse: %v", err)
+	}
+	m := must(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
+	if m.Labels["by"] != "file" {
+		t.Errorf("a policy from a file does not change: %v", m.Labels)
+	}
+	_, err := client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	if !apierrors.IsInternalError(err) {
+		t.Errorf("a webhook from a file is not called: %v", err)
+	}
+	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "other.static.k8s.io"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "small.static.k8s.io", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+		},
+	}, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("a name of files is free: %v", err)
+	}
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "small.static.k8s.io", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a policy from a file can be read: %v", err)
+	}
+}
+
+// loaders catches what plugins get.
+type loaders struct {
+	apiadmission.Interface
+	*initializer.ManifestLoaders
+}
+
+func (l *loaders) SetManifestLoaders(given *initializer.ManifestLoaders) { l.ManifestLoaders = given }
+
+// TestManifestsRefused are files that the server does not start with.
+func TestManifestsRefused(t *testing.T) {
+	t.Parallel()
+	var l loaders
+	core.AdmissionInitializer().Initialize(&l)
+	for name, test := range map[string]struct {
+		content string
+		load    func(string) error
+		want    string // in the error; "" if there is none
+	}{
+		"policies":          {smallMaps, l.policies, ""},
+		"other policies":    {labelledMaps, l.policies, "MutatingAdmissionPolicy"},
+		"mutating policies": {labelledMaps, l.mutatingPolicies, ""},
+		"unknown field":     {strings.Replace(smallMaps, "validations", "validation", 1), l.policies, "validation"},
+		"wrong expression":  {strings.Replace(smallMaps, "!has(object.data)", "1 +", 1), l.policies, "spec.validations[0].expression"},
+		"wrong name":        {strings.ReplaceAll(smallMaps, ".static", ""), l.policies, ".static.k8s.io"},
+		"webhook":           {fmt.Sprintf(deadWebhook, "ValidatingWebhookConfiguration"), l.webhooks, ""},
+		"mutating webhook":  {fmt.Sprintf(deadWebhook, "MutatingWebhookConfiguration"), l.mutatingWebhooks, ""},
+		"other webhook":     {fmt.Sprintf(deadWebhook, "MutatingWebhookConfiguration"), l.webhooks, "MutatingWebhookConfiguration"},
+		"webhook of a list": {strings.Replace(fmt.Sprintf(deadWebhook, "ValidatingWebhookConfigurationList"), "webhooks:", "items: []\nwebhooks:", 1), l.webhooks, "webhooks"},
+		"wrong webhook":     {strings.Replace(fmt.Sprintf(deadWebhook, "ValidatingWebhookConfiguration"), "None", "Some", 1), l.webhooks, "webhooks[0].sideEffects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(test.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			err := test.load(dir)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func (l *loaders) policies(dir string) error {
+	_, _, _, err := l.LoadValidatingPolicyManifests(dir)
+	return err
+}
+
+func (l *loaders) mutatingPolicies(dir string) error {
+	_, _, _, err := l.LoadMutatingPolicyManifests(dir)
+	return err
+}
+
+func (l *loaders) webhooks(dir string) error {
+	_, _, err := l.LoadValidatingWebhookManifests(dir)
+	return err
+}
+
+func (l *loaders) mutatingWebhooks(dir string) error {
+	_, _, err := l.LoadMutatingWebhookManifests(dir)
+	return err
+}

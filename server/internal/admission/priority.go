@@ -1,0 +1,143 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/chain/core"
+)
+
+// priority (Priority) turns the name of the priority class of a pod, or of a group of pods, into a number, and lets only one class be the
+// default.
+type priority struct {
+	*admission.Handler
+	reader
+}
+
+func newPriority() admission.Interface {
+	return &priority{Handler: on(admission.Create, admission.Update)}
+}
+
+func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetOperation() == admission.Create && a.GetSubresource() == "" {
+		switch g := a.GetObject().(type) {
+		case *schedulingv1beta1.PodGroup:
+			_, err := p.resolve(ctx, a, &g.Spec.PriorityClassName, &g.Spec.Priority)
+			return err
+		case *schedulingv1alpha3.CompositePodGroup:
+			_, err := p.resolve(ctx, a, &g.Spec.PriorityClassName, &g.Spec.Priority)
+			return err
+		}
+	}
+	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	if !ok {
+		return err
+	}
+	if a.GetOperation() == admission.Update {
+		old, err := cast[*corev1.Pod](a.GetOldObject())
+		if err != nil {
+			return err
+		}
+		// Clients that do not know the fields must not remove them.
+		if pod.Spec.Priority == nil {
+			pod.Spec.Priority = old.Spec.Priority
+		}
+		if pod.Spec.PreemptionPolicy == nil {
+			pod.Spec.PreemptionPolicy = old.Spec.PreemptionPolicy
+		}
+		return nil
+	}
+	class, err := p.resolve(ctx, a, &pod.Spec.PriorityClassName, &pod.Spec.Priority)
+	if err != nil {
+		return err
+	}
+	policy := corev1.PreemptLowerPriority
+	if class.PreemptionPolicy != nil {
+		policy = *class.PreemptionPolicy
+	}
+	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
+		return forbid(a, "spec.preemptionPolicy is %s, but %s by the pod's priority class; leave it out", *pod.Spec.PreemptionPolicy, policy)
+	}
+	pod.Spec.PreemptionPolicy = &policy
+	return nil
+}
+
+// resolve fills in the class, the default one if none is named, and its number.
+func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *string, value **int32) (*schedulingv1.PriorityClass, error) {
+	class, err := p.of(ctx, a, *name)
+	if err != nil {
+		return nil, err
+	}
+	if *value != nil && **value != class.Value {
+		return nil, forbid(a, "spec.priority is %d, but %d by the priority class; leave it out", **value, class.Value)
+	}
+	*name, *value = class.Name, &class.Value
+	return class, nil
+}
+
+// of is the priority class with the name. Without one it is the default, or one of value 0.
+func (p *priority) of(ctx context.Context, a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
+	if name != "" {
+		class, err := p.client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, forbid(a, "spec.priorityClassName: there is no priority class %q", name)
+		}
+		if err != nil {
+			return nil, admission.NewForbidden(a, err)
+		}
+		return class, nil
+	}
+	list, err := p.client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, admission.NewForbidden(a, err)
+	}
+	chosen := &schedulingv1.PriorityClass{}
+	found := false
+	for i := range list.Items {
+		c := &list.Items[i]
+		if c.GlobalDefault && (!found || c.Value < chosen.Value) { // of two defaults made at the same time, the lower one
+			chosen, found = c, true
+		}
+	}
+	return chosen, nil
+}
+
+func (p *priority) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	class, ok, err := objectOf[*schedulingv1.PriorityClass](a, schedulingv1.Resource("priorityclasses"))
+	if !ok || !class.GlobalDefault {
+		return err
+	}
+	list, err := p.client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	for _, other := range list.Items {
+		if other.GlobalDefault && (a.GetOperation() == admission.Create || other.Name != class.Name) {
+			return forbid(a, "globalDefault: the priority class %q is the default already", other.Name)
+		}
+	}
+	return nil
+}
+
+// EnsureSystemPriorityClasses makes the priority classes that every cluster has.
+func EnsureSystemPriorityClasses(ctx context.Context, client kubernetes.Interface) error {
+	for _, class := range core.SystemPriorityClasses() {
+		_, err := client.SchedulingV1().PriorityClasses().Get(ctx, class.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{})
+		}
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("priority class %s: %w", class.Name, err)
+		}
+	}
+	return nil
+}

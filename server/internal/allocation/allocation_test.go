@@ -1,0 +1,241 @@
+package allocation_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/registry/generic"
+
+	"github.com/kinproc/kinproc/chain"
+	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/internal/allocation"
+)
+
+// cluster is an etcd and allocators on it.
+type cluster struct {
+	resources generic.RESTOptionsGetter
+}
+
+func newCluster(t testing.TB) *cluster {
+	t.Helper()
+	etcd, err := embed.Start(t.Context(), embed.Options{Ephemeral: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := etcd.Stop(context.Background()); err != nil { //nolint:forbidigo // the test's context has ended
+			t.Error(err)
+		}
+	})
+	backend := chain.NewStorage(etcd.Client(), "")
+	t.Cleanup(backend.Stop)
+	resources, err := core.RESTOptions(backend)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{resources: resources}
+}
+
+func (c *cluster) allocator(t testing.TB, options allocation.Options) *allocation.Allocator {
+	t.Helper()
+	a, err := allocation.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Connect(c.resources); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	if err := a.Bootstrap(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func service(name string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n"}}
+}
+
+// TestClusterIPs empties a block of 14 addresses from two allocators at once.
+func TestClusterIPs(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	options := allocation.Options{CIDRs: []string{"10.1.0.0/28"}}
+	allocators := []*allocation.Allocator{c.allocator(t, options), c.allocator(t, options)}
+	var mu sync.Mutex
+	got := sets.New[string]()
+	var running sync.WaitGroup
+	for i := range 14 {
+		running.Go(func() {
+			ip, err := allocators[i%2].AllocateIP(t.Context(), service(strconv.Itoa(i)), corev1.IPv4Protocol, "", false)
+			if err != nil {
+				t.Errorf("address %d: %v", i, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got.Insert(ip)
+		})
+	}
+	running.Wait()
+	if len(got) != 14 || got.Has("10.1.0.0") || got.Has("10.1.0.15") {
+		t.Fatalf("got %d addresses: %v", len(got), sets.List(got))
+	}
+	a := allocators[0]
+	if ip, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "", false); err == nil {
+		t.Errorf("a block that is used up gave %s", ip)
+	}
+	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
+		t.Errorf("an address in use: %v", err)
+	}
+	if err := a.ReleaseIP(t.Context(), service("stranger"), "10.1.0.3"); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
+		t.Errorf("a stranger's release had an effect: %v", err)
+	}
+	for _, outside := range []string{"10.1.0.0", "10.1.0.15", "10.2.0.1"} {
+		if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, outside, false); err == nil {
+			t.Errorf("got %s, which is no service's", outside)
+		}
+	}
+}
+
+func TestNodePorts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	options := allocation.Options{FirstNodePort: 30000, LastNodePort: 30019}
+	allocators := []*allocation.Allocator{c.allocator(t, options), c.allocator(t, options)}
+	a := allocators[0]
+	got := sets.New[int32]()
+	for i := range 20 {
+		port, err := allocators[i%2].AllocateNodePort(t.Context(), 0, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The first 16 are left to those who ask for one.
+		if i < 4 && port < 30016 {
+			t.Errorf("port %d of the static part before the others are used up", port)
+		}
+		got.Insert(port)
+	}
+	if len(got) != 20 {
+		t.Fatalf("got %v", sets.List(got))
+	}
+	if _, err := a.AllocateNodePort(t.Context(), 0, false); err == nil {
+		t.Error("a range that is used up gave a port")
+	}
+	if err := a.ReleaseNodePorts(t.Context(), 30007); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if port, err := a.AllocateNodePort(t.Context(), 0, true); err != nil || port != 30007 {
+			t.Errorf("dry run: %d, %v", port, err)
+		}
+	}
+	if _, err := a.AllocateNodePort(t.Context(), 30007, false); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.AllocateNodePort(t.Context(), 30007, false); !errors.Is(err, allocation.ErrTaken) {
+		t.Errorf("a port in use: %v", err)
+	}
+	if _, err := a.AllocateNodePort(t.Context(), 30020, false); err == nil {
+		t.Error("a port outside of the range was given")
+	}
+	// A server with another range keeps the reservations that are in both.
+	moved := c.allocator(t, allocation.Options{FirstNodePort: 30010, LastNodePort: 30029})
+	if _, err := moved.AllocateNodePort(t.Context(), 30010, false); !errors.Is(err, allocation.ErrTaken) {
+		t.Errorf("a port in use, after the range changed: %v", err)
+	}
+	if _, err := moved.AllocateNodePort(t.Context(), 30020, false); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.allocator(t, allocation.Options{})
+	ctx := t.Context()
+	// Two leaks, and a service whose reservations are missing.
+	if _, err := a.AllocateIP(ctx, service("gone"), corev1.IPv4Protocol, "10.0.0.20", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.AllocateNodePort(ctx, 30100, false); err != nil {
+		t.Fatal(err)
+	}
+	s := service("kept")
+	s.Spec = corev1.ServiceSpec{
+		Type: corev1.ServiceTypeNodePort, ClusterIP: "10.0.0.30", ClusterIPs: []string{"10.0.0.30"},
+		Ports: []corev1.ServicePort{{Port: 80, NodePort: 30200}},
+	}
+	options, err := c.resources.GetRESTOptions(corev1.Resource("services"), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, destroy, err := options.Decorator(options.StorageConfig, "/services/specs", nil, nil, nil, nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer destroy()
+	if err := services.Create(ctx, "/services/specs/n/kept", s, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	leaks, err := a.Repair(ctx, func(allocation.Leaks) allocation.Leaks { return allocation.Leaks{} })
+	if err != nil || !leaks.IPs.Equal(sets.New("10.0.0.20")) || !leaks.NodePorts.Equal(sets.New[int32](30100)) {
+		t.Fatalf("leaks %v, %v", leaks, err)
+	}
+	if leaks, err = a.Repair(ctx, func(l allocation.Leaks) allocation.Leaks { return l }); err != nil || !leaks.Empty() {
+		t.Fatalf("leaks are left: %v, %v", leaks, err)
+	}
+	for ip, want := range map[string]error{"10.0.0.20": nil, "10.0.0.30": allocation.ErrTaken} {
+		if _, err := a.AllocateIP(ctx, service("new"), corev1.IPv4Protocol, ip, false); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", ip, err, want)
+		}
+	}
+	for port, want := range map[int32]error{30100: nil, 30200: allocation.ErrTaken} {
+		if _, err := a.AllocateNodePort(ctx, port, true); !errors.Is(err, want) {
+			t.Errorf("%d: %v, want %v", port, err, want)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"10.0.0.0/33", "10.0.0.0/31", "fd00::/63", "10.0.0.0/24,10.1.0.0/24"} {
+		o, err := allocation.ParseOptions(bad, "")
+		if err == nil {
+			_, err = allocation.New(o)
+		}
+		if err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+	o, err := allocation.ParseOptions("fd00::/108,10.0.0.0/16", "31000+10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := allocation.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.FirstIP().String() != "fd00::1" || a.Families()[0] != corev1.IPv6Protocol || o.LastNodePort != 31010 {
+		t.Errorf("%v, %v, %v", a.FirstIP(), a.Families(), o)
+	}
+}
+
+func BenchmarkAllocateIP(b *testing.B) {
+	a := newCluster(b).allocator(b, allocation.Options{CIDRs: []string{"10.0.0.0/12"}})
+	for b.Loop() {
+		if _, err := a.AllocateIP(b.Context(), service("s"), corev1.IPv4Protocol, "", false); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

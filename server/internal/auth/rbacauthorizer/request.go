@@ -1,0 +1,63 @@
+package rbacauthorizer
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// request is what rules are compared with.
+type request struct {
+	verb string
+	// url is set for requests that are about no resource.
+	url string
+	// resource is with its subresource, such as "pods/log", anySubresource is "*/log".
+	group, resource, anySubresource, name string
+	onResource                            bool
+}
+
+func requestOf(a authorizer.Attributes) request {
+	r := request{verb: a.GetVerb(), onResource: a.IsResourceRequest()}
+	if !r.onResource {
+		r.url = a.GetPath()
+		return r
+	}
+	r.group, r.resource, r.name = a.GetAPIGroup(), a.GetResource(), a.GetName()
+	if sub := a.GetSubresource(); sub != "" {
+		r.resource += "/" + sub
+		r.anySubresource = "*/" + sub
+	}
+	return r
+}
+
+// Allows reports whether one of the rules allows a request.
+func Allows(a authorizer.Attributes, rules []rbacv1.PolicyRule) bool {
+	r := requestOf(a)
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return r.allowedBy(&rule) })
+}
+
+func (r *request) allowedBy(rule *rbacv1.PolicyRule) bool {
+	if !allOr(rule.Verbs, rbacv1.VerbAll, r.verb) {
+		return false
+	}
+	if !r.onResource {
+		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool {
+			prefix, open := strings.CutSuffix(pattern, "*")
+			return pattern == r.url || open && strings.HasPrefix(r.url, strings.TrimRight(prefix, "*"))
+		})
+	}
+	return allOr(rule.APIGroups, rbacv1.APIGroupAll, r.group) &&
+		(allOr(rule.Resources, rbacv1.ResourceAll, r.resource) || r.anySubresource != "" && slices.Contains(rule.Resources, r.anySubresource)) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.name))
+}
+
+func allOr(list []string, all, one string) bool {
+	for _, e := range list {
+		if e == one || e == all {
+			return true
+		}
+	}
+	return false
+}

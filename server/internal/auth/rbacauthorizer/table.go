@@ -1,0 +1,93 @@
+package rbacauthorizer
+
+import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Verbs that go together.
+const (
+	read      = "get list watch"
+	write     = "create delete deletecollection patch update"
+	readWrite = "create delete deletecollection get list patch update watch"
+)
+
+// rule is a rule as the tables write it: lists are words. The group "core" is the one whose name is empty.
+type rule struct {
+	verbs, groups, resources, names, urls string
+}
+
+// events lets a component report what it does.
+var events = rule{verbs: "create patch update", groups: "core events.k8s.io", resources: "events"}
+
+func (r rule) policyRule() rbacv1.PolicyRule {
+	p := rbacv1.PolicyRule{
+		Verbs: strings.Fields(r.verbs), APIGroups: words(r.groups), Resources: words(r.resources), ResourceNames: words(r.names),
+		NonResourceURLs: words(r.urls),
+	}
+	for i, group := range p.APIGroups {
+		if group == "core" {
+			p.APIGroups[i] = ""
+		}
+	}
+	return p
+}
+
+// words is nil for no words, as decoding leaves absent fields.
+func words(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Fields(s)
+}
+
+// role is a role, or a cluster role if it has no namespace.
+type role struct {
+	namespace, name string
+	rules           []rule
+}
+
+func (r role) policyRules() []rbacv1.PolicyRule {
+	rules := make([]rbacv1.PolicyRule, len(r.rules))
+	for i, rule := range r.rules {
+		rules[i] = rule.policyRule()
+	}
+	return rules
+}
+
+// binding is a role binding, or a cluster role binding if it has no namespace. Subjects are words: user:NAME, group:NAME or
+// account:NAMESPACE/NAME.
+type binding struct {
+	namespace, name string
+	// role defaults to the binding's name.
+	role     string
+	subjects string
+}
+
+func (b binding) roleRef() rbacv1.RoleRef {
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: b.role}
+	if b.namespace != "" {
+		ref.Kind = "Role"
+	}
+	if b.role == "" {
+		ref.Name = b.name
+	}
+	return ref
+}
+
+func (b binding) subjectList() []rbacv1.Subject {
+	var subjects []rbacv1.Subject
+	for _, word := range words(b.subjects) {
+		switch kind, name, _ := strings.Cut(word, ":"); kind {
+		case "user":
+			subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
+		case "group":
+			subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name})
+		case "account":
+			namespace, name, _ := strings.Cut(name, "/")
+			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name})
+		}
+	}
+	return subjects
+}

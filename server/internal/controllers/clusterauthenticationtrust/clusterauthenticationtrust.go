@@ -1,0 +1,107 @@
+package clusterauthenticationtrust
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
+)
+
+// ConfigMap is the name of the config map in the namespace kube-system.
+const ConfigMap = "extension-apiserver-authentication"
+
+// Controller is the control loop.
+type Controller struct {
+	client kubernetes.Interface
+	trust  Trust
+	shared bool
+	queue  *loop.Queue
+}
+
+// New makes a controller. Shared says that servers with other certificate authorities may use the same etcd: what they trust stays in the
+// config map. A server that is alone removes it.
+func New(client kubernetes.Interface, trust Trust, shared bool) *Controller {
+	return &Controller{client: client, trust: trust, shared: shared, queue: loop.New("cluster-authentication-trust-controller")}
+}
+
+// Enqueue says that the certificate authorities may have changed.
+func (c *Controller) Enqueue() { c.queue.Soon(ConfigMap) }
+
+// Run keeps the config map until ctx ends, and returns when nothing of the controller runs any more. The files of the certificate
+// authorities are watched by those who run their providers.
+func (c *Controller) Run(ctx context.Context) error {
+	informer := coreinformers.NewFilteredConfigMapInformer(c.client, metav1.NamespaceSystem, 0, cache.Indexers{}, pernamespace.Named(ConfigMap))
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { c.Enqueue() },
+		UpdateFunc: func(_, _ any) { c.Enqueue() },
+		DeleteFunc: func(any) { c.Enqueue() },
+	})
+	if err != nil {
+		return fmt.Errorf("config map %s: %w", ConfigMap, err)
+	}
+	c.trust.addListener(c)
+	c.Enqueue() // a config map that went before the informer lists is no event
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	defer running.Wait()
+	return c.queue.Run(ctx, 1, func(ctx context.Context, _ string) (time.Duration, error) { return 0, c.Ensure(ctx) }, handler.HasSyncedChecker())
+}
+
+// Ensure makes the config map what it should be, once. What is right already is not written.
+func (c *Controller) Ensure(ctx context.Context) error {
+	ours, err := c.trust.data()
+	if err != nil {
+		return err
+	}
+	configMaps := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	is, err := configMaps.Get(ctx, ConfigMap, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return c.create(ctx, ours)
+	}
+	if err != nil {
+		return fmt.Errorf("config map %s: %w", ConfigMap, err)
+	}
+	wanted := ours
+	if c.shared {
+		wanted = union(ours, is.Data)
+	}
+	if maps.Equal(is.Data, wanted) {
+		return nil
+	}
+	is.Data = wanted
+	if _, err := configMaps.Update(ctx, is, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("config map %s: %w", ConfigMap, err)
+	}
+	return nil
+}
+
+func (c *Controller) create(ctx context.Context, data map[string]string) error {
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ConfigMap}, Data: data}
+	create := func() error {
+		_, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, configMap, metav1.CreateOptions{})
+		return err
+	}
+	err := create()
+	if apierrors.IsNotFound(err) {
+		// The namespace is missing, as in an etcd that is new.
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+		if _, err = c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err == nil || apierrors.IsAlreadyExists(err) {
+			err = create()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("config map %s: %w", ConfigMap, err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package clusterroleaggregation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
+	rbacinformers "k8s.io/client-go/informers/rbac/v1"
+	"k8s.io/client-go/kubernetes"
+	rbaclisters "k8s.io/client-go/listers/rbac/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
+)
+
+// Name is the controller's name, and the field manager under which rules are applied: kube-controller-manager's.
+const Name = "clusterrole-aggregation-controller"
+
+// Controller is the control loop.
+type Controller struct {
+	client   kubernetes.Interface
+	informer cache.SharedIndexInformer
+	lister   rbaclisters.ClusterRoleLister
+	queue    workqueue.TypedRateLimitingInterface[string]
+}
+
+// New makes the controller. The caller starts the informer.
+func New(client kubernetes.Interface, roles rbacinformers.ClusterRoleInformer) *Controller {
+	return &Controller{client: client, informer: roles.Informer(), lister: roles.Lister()}
+}
+
+// Run keeps rules up to date until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	defer c.queue.ShutDown()
+	// Whatever changes, any aggregating role may have gained or lost something.
+	registration, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { c.enqueueAll(ctx) },
+		UpdateFunc: func(any, any) { c.enqueueAll(ctx) },
+		DeleteFunc: func(any) { c.enqueueAll(ctx) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch cluster roles: %w", err)
+	}
+	defer func() {
+		if err := c.informer.RemoveEventHandler(registration); err != nil {
+			klog.FromContext(ctx).Error(err, "Stop watching cluster roles")
+		}
+	}()
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return nil
+	}
+	// What was enqueued before the informer knew all roles was judged by a part of them.
+	c.enqueueAll(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for c.next(ctx) {
+		}
+	})
+	<-ctx.Done()
+	c.queue.ShutDown()
+	wg.Wait()
+	return nil
+}
+
+func (c *Controller) enqueueAll(ctx context.Context) {
+	all, err := c.lister.List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "List cluster roles")
+		return
+	}
+	for _, role := range all {
+		if role.AggregationRule != nil {
+			c.queue.Add(role.Name)
+		}
+	}
+}
+
+func (c *Controller) next(ctx context.Context) bool {
+	name, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(name)
+	if err := c.sync(ctx, name); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Aggregate a cluster role", "clusterRole", name)
+		c.queue.AddRateLimited(name)
+		return true
+	}
+	c.queue.Forget(name)
+	return true
+}
+
+func (c *Controller) sync(ctx context.Context, name string) error {
+	role, err := c.lister.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	if role.AggregationRule == nil {
+		return nil
+	}
+	all, err := c.lister.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	rules, err := rbacauthorizer.Aggregate(role, all)
+	if err != nil {
+		return fmt.Errorf("read the aggregation rule: %w", err)
+	}
+	if equality.Semantic.DeepEqual(rules, role.Rules) {
+		return nil
+	}
+	_, err = c.client.RbacV1().ClusterRoles().Apply(ctx, application(name, rules), metav1.ApplyOptions{FieldManager: Name, Force: true})
+	if err != nil {
+		return fmt.Errorf("apply %d rules: %w", len(rules), err)
+	}
+	return nil
+}
+
+func application(name string, rules []rbacv1.PolicyRule) *rbacapply.ClusterRoleApplyConfiguration {
+	role := rbacapply.ClusterRole(name)
+	// Not nil: without rules, those that were there have to go.
+	role.Rules = []rbacapply.PolicyRuleApplyConfiguration{}
+	for _, rule := range rules {
+		role.Rules = append(role.Rules, rbacapply.PolicyRuleApplyConfiguration{
+			Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
+			NonResourceURLs: rule.NonResourceURLs,
+		})
+	}
+	return role
+}

@@ -1,0 +1,158 @@
+// Package controllers lists the control loops and starts those that are wanted. Each has a folder and can be run alone.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
+	"github.com/kinproc/kinproc/server/internal/controllers/protection"
+	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/servicecidrs"
+	"github.com/kinproc/kinproc/server/internal/controllers/validatingadmissionpolicystatus"
+)
+
+// Dependencies are what controllers work with.
+type Dependencies struct {
+	// Config is an administrator's, for clients that are not Client.
+	Config    *rest.Config
+	Client    kubernetes.Interface
+	Informers informers.SharedInformerFactory
+	// CABundle verifies the API server; PEM.
+	CABundle []byte
+	// Appeared waits until there is an object of a resource, for those who need no more of it before. If nil, there may always be some.
+	Appeared func(ctx context.Context, resource schema.GroupResource) error
+}
+
+// Runner is a control loop: Run returns when ctx has ended and nothing of the loop runs any more.
+type Runner interface {
+	Run(ctx context.Context) error
+}
+
+// controller is an entry of the list.
+type controller struct {
+	// name and alias are those of kube-controller-manager's --controllers; alias is the one from before Kubernetes 1.28.
+	name, alias  string
+	offByDefault bool
+	new          func(Dependencies) (Runner, error)
+}
+
+func all() []controller {
+	return []controller{
+		{name: clusterroleaggregation.Name, alias: "clusterrole-aggregation", new: func(d Dependencies) (Runner, error) {
+			return clusterroleaggregation.New(d.Client, d.Informers.Rbac().V1().ClusterRoles()), nil
+		}},
+		{name: serviceaccounts.Name, alias: "serviceaccount", new: func(d Dependencies) (Runner, error) {
+			return serviceaccounts.New(d.Client, d.Informers.Core().V1().Namespaces()), nil
+		}},
+		{name: rootca.Name, alias: "root-ca-cert-publisher", new: func(d Dependencies) (Runner, error) {
+			return rootca.New(d.Client, d.Informers.Core().V1().Namespaces(), d.CABundle), nil
+		}},
+		{name: namespaces.Name, alias: "namespace", new: func(d Dependencies) (Runner, error) {
+			client, err := metadata.NewForConfig(d.Config)
+			if err != nil {
+				return nil, err
+			}
+			return namespaces.New(d.Client, client, d.Informers.Core().V1().Namespaces()), nil
+		}},
+		{name: servicecidrs.Name, alias: "servicecidr", new: func(d Dependencies) (Runner, error) {
+			return servicecidrs.New(d.Client, d.Informers.Networking().V1().ServiceCIDRs()), nil
+		}},
+		{name: validatingadmissionpolicystatus.Name, alias: "validatingadmissionpolicy-status", new: func(d Dependencies) (Runner, error) {
+			return validatingadmissionpolicystatus.New(d.Client, d.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()), nil
+		}},
+		{name: protection.ClaimsName, alias: "pvc-protection", new: protected(protection.Claims)},
+		{name: protection.VolumesName, alias: "pv-protection", new: protected(protection.Volumes)},
+		{name: protection.ClassesName, alias: "vac-protection", new: protected(protection.Classes)},
+	}
+}
+
+func protected[R Runner](new func(protection.Dependencies) R) func(Dependencies) (Runner, error) {
+	return func(d Dependencies) (Runner, error) {
+		client, err := metadata.NewForConfig(d.Config)
+		if err != nil {
+			return nil, err
+		}
+		return new(protection.Dependencies{Client: d.Client, Metadata: client, Informers: d.Informers, Appeared: d.Appeared}), nil
+	}
+}
+
+// Enabled are the names of the controllers that spec asks for, in kube-controller-manager's syntax: "*" stands for all that are on by
+// default, "name" for one of them, "-name" takes one out, and the first word about a controller counts. Beyond that syntax, "-*" stands
+// for none; an empty spec stands for "*".
+func Enabled(spec []string) ([]string, error) {
+	if len(spec) == 0 {
+		spec = []string{"*"}
+	}
+	list := all()
+	words := map[string]bool{}
+	for _, word := range spec {
+		name, off := strings.CutPrefix(word, "-")
+		if i := slices.IndexFunc(list, func(c controller) bool { return c.name == name || c.alias == name }); i >= 0 {
+			name = list[i].name
+		} else if name != "*" {
+			return nil, fmt.Errorf("no controller is called %q; there are %s", name, strings.Join(names(list), ", "))
+		}
+		if _, said := words[name]; !said {
+			words[name] = !off
+		}
+	}
+	var enabled []string
+	for _, c := range list {
+		on, said := words[c.name]
+		if !said {
+			on = words["*"] && !c.offByDefault
+		}
+		if on {
+			enabled = append(enabled, c.name)
+		}
+	}
+	return enabled, nil
+}
+
+func names(list []controller) []string {
+	var names []string
+	for _, c := range list {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Start starts the controllers that spec asks for, and the informers that they need. They end with ctx; wait returns when they have.
+func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err error) {
+	enabled, err := Enabled(spec)
+	if err != nil {
+		return nil, err
+	}
+	runners := map[string]Runner{}
+	for _, c := range all() {
+		if !slices.Contains(enabled, c.name) {
+			continue
+		}
+		if runners[c.name], err = c.new(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	d.Informers.Start(ctx.Done())
+	var running sync.WaitGroup
+	for name, r := range runners {
+		running.Go(func() {
+			if err := r.Run(ctx); err != nil {
+				utilruntime.HandleErrorWithContext(ctx, err, "Controller ended", "controller", name)
+			}
+		})
+	}
+	return running.Wait, nil
+}

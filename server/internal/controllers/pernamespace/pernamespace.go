@@ -1,0 +1,109 @@
+// Package pernamespace keeps one object of a fixed name in every namespace: what the service account "default" and the config map with
+// the root certificates have in common.
+package pernamespace
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+)
+
+// workers is how many namespaces are seen to at a time.
+const workers = 2
+
+// Keeper is a control loop. All fields are required.
+type Keeper struct {
+	// Controller is the loop's name.
+	Controller string
+	Namespaces coreinformers.NamespaceInformer
+	// Objects is an informer of nothing but the objects to keep, see [Named]. The keeper runs it.
+	Objects cache.SharedIndexInformer
+	// Ensure creates or repairs the object in a namespace; current is nil if it is missing.
+	Ensure func(ctx context.Context, namespace string, current any) error
+}
+
+// Named limits an informer to the objects of one name, so that the others take no memory.
+func Named(name string) internalinterfaces.TweakListOptionsFunc {
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+}
+
+// Run keeps the objects until ctx ends, and returns when nothing of it runs any more.
+func (k *Keeper) Run(ctx context.Context) error {
+	queue := loop.New(k.Controller)
+	namespaces := k.Namespaces.Informer()
+	ofNamespaces, err := namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },
+		UpdateFunc: func(_, obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.Controller, err)
+	}
+	defer func() { _ = namespaces.RemoveEventHandler(ofNamespaces) }() // fails only for a handler that is not ours
+	ofObjects, err := k.Objects.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, obj any) { add(queue, obj, namespaceOf) },
+		DeleteFunc: func(obj any) { add(queue, obj, namespaceOf) },
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.Controller, err)
+	}
+	var informer sync.WaitGroup
+	informer.Go(func() { k.Objects.RunWithContext(ctx) })
+	defer informer.Wait()
+	return queue.Run(ctx, workers, k.sync, ofNamespaces.HasSyncedChecker(), ofObjects.HasSyncedChecker())
+}
+
+func add(queue *loop.Queue, obj any, keyOf cache.KeyFunc) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	if key, err := keyOf(obj); err == nil { // all that informers hand out has metadata
+		queue.Soon(key)
+	}
+}
+
+func namespaceOf(obj any) (string, error) {
+	o, ok := obj.(metav1.Object)
+	if !ok {
+		return "", fmt.Errorf("%T has no metadata", obj)
+	}
+	return o.GetNamespace(), nil
+}
+
+func (k *Keeper) sync(ctx context.Context, namespace string) (time.Duration, error) {
+	ns, err := k.Namespaces.Lister().Get(namespace)
+	if apierrors.IsNotFound(err) || err == nil && ns.Status.Phase == corev1.NamespaceTerminating {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var current any
+	here, err := k.Objects.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	if err != nil {
+		return 0, err
+	}
+	if len(here) > 0 {
+		current = here[0]
+	}
+	err = k.Ensure(ctx, namespace, current)
+	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return 0, nil
+	}
+	if apierrors.IsNotFound(err) { // the namespace went away; if it was the object, its deletion will come as an event
+		return 0, nil
+	}
+	return 0, err
+}

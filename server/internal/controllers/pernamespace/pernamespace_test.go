@@ -1,0 +1,120 @@
+package pernamespace_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
+	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// await waits for an event whose object is as wanted.
+func await(t *testing.T, w watch.Interface, wanted func(watch.Event) bool) {
+	t.Helper()
+	defer w.Stop()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				t.Fatal("the watch ended")
+			}
+			if wanted(e) {
+				return
+			}
+		case <-timeout:
+			t.Fatal("nothing as wanted came")
+		}
+	}
+}
+
+// TestAlone runs the two controllers that this package is for by themselves, on a control plane that has no others.
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	client, err := kubernetes.NewForConfig(servertest.Run(t, servertest.WithoutControllers).RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	shared := informers.NewSharedInformerFactory(client, 0)
+	ended := make(chan error, 2)
+	accounts := serviceaccounts.New(client, shared.Core().V1().Namespaces())
+	certificates := rootca.New(client, shared.Core().V1().Namespaces(), []byte("certificates"))
+	shared.Start(ctx.Done())
+	go func() { ended <- accounts.Run(ctx) }()
+	go func() { ended <- certificates.Run(ctx) }()
+
+	ns, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named metav1.ListOptions
+	pernamespace.Named("default")(&named)
+	account := func() watch.Interface {
+		w, err := client.CoreV1().ServiceAccounts(ns.Name).Watch(ctx, named)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	var uid types.UID
+	await(t, account(), func(e watch.Event) bool {
+		if e.Type == watch.Added {
+			uid = e.Object.(*corev1.ServiceAccount).UID
+		}
+		return e.Type == watch.Added
+	})
+	again := account()
+	if err := client.CoreV1().ServiceAccounts(ns.Name).Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, again, func(e watch.Event) bool { return e.Type == watch.Added && e.Object.(*corev1.ServiceAccount).UID != uid })
+
+	pernamespace.Named(rootca.ConfigMap)(&named)
+	configMap := func() watch.Interface {
+		w, err := client.CoreV1().ConfigMaps(ns.Name).Watch(ctx, named)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	whole := func(e watch.Event) bool {
+		m, ok := e.Object.(*corev1.ConfigMap)
+		return ok && e.Type != watch.Deleted && m.Data["ca.crt"] == "certificates" && len(m.Data) == 1 && m.Annotations["kubernetes.io/description"] != ""
+	}
+	await(t, configMap(), whole)
+	repaired := configMap()
+	spoilt := []byte(`{"data":{"ca.crt":"others","more":""}}`)
+	if _, err := client.CoreV1().ConfigMaps(ns.Name).Patch(ctx, rootca.ConfigMap, types.MergePatchType, spoilt, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	seen := false
+	await(t, repaired, func(e watch.Event) bool {
+		seen = seen || !whole(e)
+		return seen && whole(e)
+	})
+
+	cancel()
+	shared.Shutdown()
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("a controller does not end")
+		}
+	}
+}
