@@ -9,33 +9,26 @@ import (
 
 	restful "github.com/emicklei/go-restful/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
-	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/extensions"
-	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 	"github.com/kinproc/kinproc/chain/kind"
-	"github.com/kinproc/kinproc/chain/trace"
 )
 
 var extensionsVersion = apiextensionsv1.SchemeGroupVersion
 
 // Config is what the chain is made of.
 type Config struct {
-	// Generic is shared by the three servers, each of which gets a copy. Its handler chain is the aggregator's: a request passes it once.
+	// Generic is shared by the three servers, each of which gets a copy. Only the aggregator's copy has
+	// the filters: a request passes them once.
 	Generic   *genericapiserver.Config
 	Informers informers.SharedInformerFactory
-	Backend   *etcdstore.Backend
+	Storage   *Storage
 	// Groups are the built-in kinds, as [core.Groups] returns them.
 	Groups []kind.Group
 	// WebServices are served by the core-like server beside its groups.
@@ -50,94 +43,74 @@ type Config struct {
 
 // Chain is the assembled chain, by link.
 type Chain struct {
-	Aggregator *aggregatorapiserver.APIAggregator
+	Aggregator *aggregator.Server
 	Core       *core.Server
-	Extensions *apiextensionsapiserver.CustomResourceDefinitions
+	Extensions *extensions.Server
 
 	informers informers.SharedInformerFactory
 }
 
-// Link is a server of the chain.
-type Link struct {
-	Name string
-	// New makes the server, which passes on to next what it does not serve.
-	New func(next genericapiserver.DelegationTarget) (genericapiserver.DelegationTarget, error)
-}
-
-// links are the servers in the order in which a request meets them. Each keeps what it makes in c.
-func links(config *Config, scheme *runtime.Scheme, c *Chain) []Link {
-	return []Link{
-		{aggregatorName, func(next genericapiserver.DelegationTarget) (_ genericapiserver.DelegationTarget, err error) {
-			c.Aggregator, err = aggregator.New(*config.Generic, aggregator.Config{
-				Backend:             config.Backend,
+// links make the servers, in the order in which a request meets them. Each server passes on to next what
+// it does not serve.
+func (c *Chain) links(config *Config) []func(next genericapiserver.DelegationTarget) (Link, error) {
+	generic := config.Generic
+	return []func(next genericapiserver.DelegationTarget) (Link, error){
+		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
+			c.Aggregator, err = aggregator.New(*generic, aggregator.Config{
+				Backend:             config.Storage,
 				Informers:           config.Informers,
 				ServiceResolver:     config.ServiceResolver,
 				ProxyClientCertFile: config.ProxyClientCertFile,
 				ProxyClientKeyFile:  config.ProxyClientKeyFile,
 			}, next)
-			if err != nil {
-				return nil, err
-			}
-			return c.Aggregator.GenericAPIServer, nil
-		}},
-		{coreName, func(next genericapiserver.DelegationTarget) (_ genericapiserver.DelegationTarget, err error) {
-			c.Core, err = core.New(behind(config.Generic), core.Config{
-				Backend:     config.Backend,
+			return c.Aggregator, err
+		},
+		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
+			c.Core, err = core.New(behind(generic), core.Config{
+				Backend:     config.Storage,
 				Informers:   config.Informers,
 				Groups:      config.Groups,
 				WebServices: config.WebServices,
 			}, next)
-			if err != nil {
-				return nil, err
-			}
-			return c.Core.GenericAPIServer, nil
-		}},
-		{extensionsName, func(next genericapiserver.DelegationTarget) (_ genericapiserver.DelegationTarget, err error) {
-			c.Extensions, err = extensions.New(behind(config.Generic), extensions.Config{
-				Backend:             config.Backend,
+			return c.Core, err
+		},
+		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
+			c.Extensions, err = extensions.New(behind(generic), extensions.Config{
+				Backend:             config.Storage,
 				Informers:           config.Informers,
 				ServiceResolver:     config.ServiceResolver,
 				AuthResolverWrapper: config.AuthResolverWrapper,
 			}, next)
-			if err != nil {
-				return nil, err
-			}
-			return c.Extensions.GenericAPIServer, nil
-		}},
-		{notFoundName, func(genericapiserver.DelegationTarget) (genericapiserver.DelegationTarget, error) {
-			handler := notfoundhandler.New(serializer.NewCodecFactory(scheme).WithoutConversion(), genericapifilters.NoMuxAndDiscoveryIncompleteKey)
-			return genericapiserver.NewEmptyDelegateWithCustomHandler(handler), nil
-		}},
+			return c.Extensions, err
+		},
+		func(genericapiserver.DelegationTarget) (Link, error) { return newNotFound(generic), nil },
 	}
 }
 
-// behind is the configuration of a server that requests reach through another one: they have passed the filters already.
+// behind is the configuration of a server that requests reach through another one, whose filters they
+// have passed.
 func behind(generic *genericapiserver.Config) genericapiserver.Config {
 	c := *generic
 	c.BuildHandlerChainFunc = func(handler http.Handler, _ *genericapiserver.Config) http.Handler { return handler }
-	// The aggregator takes these over from its delegates; here they would be registered twice.
+	// The aggregator takes hooks over from its delegates; here they would be registered twice.
 	c.PostStartHooks = nil
 	return c
 }
 
 // Assemble makes the servers from back to front: each is made with the one that it delegates to.
-func Assemble(config *Config) (*Chain, error) {
-	scheme, err := core.Scheme()
-	if err != nil {
-		return nil, fmt.Errorf("assemble the chain: %w", err)
-	}
+func Assemble(config Config) (*Chain, error) {
 	c := &Chain{informers: config.Informers}
-	config.Generic.BuildHandlerChainFunc = c.handlerChain
-	var next genericapiserver.DelegationTarget
-	links := links(config, scheme, c)
-	for i := len(links) - 1; i >= 0; i-- {
-		var err error
-		if next, err = links[i].New(next); err != nil {
+	generic := *config.Generic
+	generic.BuildHandlerChainFunc = c.filters
+	config.Generic = &generic
+	var next Link
+	var target genericapiserver.DelegationTarget
+	for _, newLink := range slices.Backward(c.links(&config)) {
+		link, err := newLink(target)
+		if err != nil {
 			return nil, fmt.Errorf("assemble the chain: %w", err)
 		}
-		if i > 0 {
-			next = c.traced(links, i, next)
-		}
+		target, next = traced(link, next), link
 	}
 	if err := c.Core.InstallOpenAPI(); err != nil {
 		return nil, fmt.Errorf("assemble the chain: %w", err)
@@ -152,16 +125,6 @@ func Assemble(config *Config) (*Chain, error) {
 // LocalGroupVersions are those that the chain serves itself from the start.
 func (c *Chain) LocalGroupVersions() []schema.GroupVersion {
 	return append(slices.Clone(c.Core.GroupVersions), extensionsVersion)
-}
-
-// handlerChain is kube-apiserver's filters in front of the first server.
-func (c *Chain) handlerChain(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	traced := *config
-	traced.Authentication.Authenticator = tracedAuthenticator{config.Authentication.Authenticator, config.Authorization.Authorizer}
-	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
-	traced.FlowControl = tracedFlowControl{config.FlowControl}
-	first := c.traceLink(aggregatorName, coreName, handler)
-	return trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced))
 }
 
 // informerFactory is what the generated factories of all API groups have in common.

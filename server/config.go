@@ -121,7 +121,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	return &chain.Config{
 		Generic:             generic,
 		Informers:           shared,
-		Backend:             s.backend,
+		Storage:             s.backend,
 		Groups:              s.groups,
 		WebServices:         keys,
 		ServiceResolver:     resolver,

@@ -178,7 +178,7 @@ func (s *Server) startChain(ctx, runCtx context.Context) error {
 		return err
 	}
 	s.timeline.phase("chain")
-	s.chain, err = chain.Assemble(config)
+	s.chain, err = chain.Assemble(*config)
 	if err != nil {
 		return err
 	}

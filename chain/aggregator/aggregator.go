@@ -40,8 +40,13 @@ func RESTOptions(backend *etcdstore.Backend) *etcdstore.Resources {
 	}
 }
 
+// Server is the aggregator.
+type Server struct {
+	*aggregatorapiserver.APIAggregator
+}
+
 // New makes the server. Generic is its own copy of the shared configuration.
-func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*aggregatorapiserver.APIAggregator, error) {
+func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
 	generic.RESTOptionsGetter = RESTOptions(config.Backend)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme, aggregatoropenapi.GetOpenAPIDefinitions)
 	// The aggregator serves the specs of all servers, merged, and not its own.
@@ -66,5 +71,5 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	if err := watchAvailability(s, config); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	return s, nil
+	return &Server{s}, nil
 }

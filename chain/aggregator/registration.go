@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
-	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 )
@@ -28,7 +27,7 @@ const (
 
 // AutoRegister keeps an APIService for every version that the process serves itself: the local ones, known from the start, and those
 // that custom resource definitions name.
-func AutoRegister(s *aggregatorapiserver.APIAggregator, local []schema.GroupVersion, crds crdinformers.CustomResourceDefinitionInformer) error {
+func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.CustomResourceDefinitionInformer) error {
 	client, err := aggregatorclientset.NewForConfig(s.GenericAPIServer.LoopbackClientConfig)
 	if err != nil {
 		return fmt.Errorf("auto-registration of APIServices: %w", err)

@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	apiextensionsinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
 	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,12 +31,19 @@ type Config struct {
 	AuthResolverWrapper webhook.AuthenticationInfoResolverWrapper
 }
 
+// Server is the server of custom resources.
+type Server struct {
+	*genericapiserver.GenericAPIServer
+	// Informers are those of custom resource definitions.
+	Informers apiextensionsinformers.SharedInformerFactory
+}
+
 // New makes the server. Generic is its own copy of the shared configuration.
 //
 // In its first two seconds a definition is older in the server's informer than in etcd: apiextensions-apiserver delays the first create
 // on a young definition, so that other API servers may hear of it, and looks at the informer for the age. Here there are no others
 // that a client could reach by the same address.
-func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*apiextensionsapiserver.CustomResourceDefinitions, error) {
+func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
 	generic.RESTOptionsGetter = &etcdstore.Resources{
 		Backend: config.Backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
@@ -72,7 +80,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	if err := informer.SetTransform(established); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	return s, nil
+	return &Server{GenericAPIServer: s.GenericAPIServer, Informers: s.Informers}, nil
 }
 
 func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }

@@ -1,0 +1,31 @@
+package core
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/kinproc/kinproc/chain/internal/routes"
+)
+
+// Name implements chain.Link.
+func (s *Server) Name() string { return "core" }
+
+// Target implements chain.Link.
+func (s *Server) Target() genericapiserver.DelegationTarget { return s.GenericAPIServer }
+
+// Delegated implements chain.Link.
+func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {
+	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+	return fmt.Sprintf("%s is no built-in group version", gv)
+}
+
+// Ended implements chain.Link.
+func (s *Server) Ended(info *genericapirequest.RequestInfo) (decision, reason string) {
+	if what := routes.Missing(s.GenericAPIServer, info); what != "" {
+		return "404", what
+	}
+	return "served", ""
+}

@@ -1,0 +1,34 @@
+package extensions
+
+import (
+	"fmt"
+
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/kinproc/kinproc/chain/internal/routes"
+)
+
+// Name implements chain.Link.
+func (s *Server) Name() string { return "extensions" }
+
+// Target implements chain.Link.
+func (s *Server) Target() genericapiserver.DelegationTarget { return s.GenericAPIServer }
+
+// Delegated implements chain.Link.
+func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {
+	name := info.Resource + "." + info.APIGroup
+	crd, err := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().Get(name)
+	if err != nil {
+		return fmt.Sprintf("no CustomResourceDefinition %s", name)
+	}
+	return fmt.Sprintf("CustomResourceDefinition %s does not serve version %s", crd.Name, info.APIVersion)
+}
+
+// Ended implements chain.Link.
+func (s *Server) Ended(info *genericapirequest.RequestInfo) (decision, reason string) {
+	if what := routes.Missing(s.GenericAPIServer, info); what != "" {
+		return "404", what
+	}
+	return "served", ""
+}

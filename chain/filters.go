@@ -1,0 +1,112 @@
+package chain
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+
+	"github.com/kinproc/kinproc/chain/trace"
+)
+
+// filters puts kube-apiserver's filters in front of the first link, which is being made.
+func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
+	first := traceLink(func() Link { return c.Aggregator }, c.Core, handler)
+	traced := *config
+	traced.Authentication.Authenticator = tracedAuthenticator{config.Authentication.Authenticator, config.Authorization.Authorizer}
+	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
+	traced.FlowControl = tracedFlowControl{config.FlowControl}
+	return trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced))
+}
+
+// tracedAuthenticator notes who a request was taken for, and lets that user see the trace who may get [trace.Path].
+type tracedAuthenticator struct {
+	authenticator.Request
+	authorizer authorizer.Authorizer
+}
+
+func (a tracedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+	t := trace.From(r.Context())
+	if t == nil {
+		return a.Request.AuthenticateRequest(r)
+	}
+	end := t.Begin("authentication")
+	resp, ok, err := a.Request.AuthenticateRequest(r)
+	switch {
+	case err != nil || !ok:
+		// There is nothing else in this trace, and whoever gets it knows as much by the answer. He is not told why.
+		end("refused", "no valid credentials")
+		t.ShowIf(func() bool { return true })
+	default:
+		end(resp.User.GetName(), strings.Join(resp.User.GetGroups(), ", "))
+		t.ShowIf(func() bool {
+			decision, _, _ := a.authorizer.Authorize(r.Context(), authorizer.AttributesRecord{User: resp.User, Verb: "get", Path: trace.Path})
+			return decision == authorizer.DecisionAllow
+		})
+	}
+	return resp, ok, err
+}
+
+// tracedAuthorizer notes whether a request was allowed, and why.
+type tracedAuthorizer struct{ authorizer.Authorizer }
+
+func (a tracedAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	t := trace.From(ctx)
+	if t == nil {
+		return a.Authorizer.Authorize(ctx, attributes)
+	}
+	end := t.Begin("authorization")
+	decision, reason, err := a.Authorizer.Authorize(ctx, attributes)
+	word := "refused"
+	if decision == authorizer.DecisionAllow {
+		word = "allowed"
+	}
+	if err != nil {
+		reason = err.Error()
+	}
+	what := fmt.Sprintf("%s as %s", attributes.GetVerb(), attributes.GetUser().GetName())
+	if reason != "" {
+		what += ": " + reason
+	}
+	end(word, what)
+	return decision, reason, err
+}
+
+// tracedFlowControl notes which priority level a request was given and whether it was let through.
+type tracedFlowControl struct{ utilflowcontrol.Interface }
+
+func (f tracedFlowControl) Handle(
+	ctx context.Context,
+	digest utilflowcontrol.RequestDigest,
+	classified func(*flowcontrolv1.FlowSchema, *flowcontrolv1.PriorityLevelConfiguration, string),
+	estimate func() flowcontrolrequest.WorkEstimate,
+	queued fairqueuing.QueueNoteFn,
+	execute func(),
+) {
+	t := trace.From(ctx)
+	if t == nil {
+		f.Interface.Handle(ctx, digest, classified, estimate, queued, execute)
+		return
+	}
+	end := t.Begin("flow control")
+	reason, admitted := "", false
+	f.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, flow string) {
+		reason = fmt.Sprintf("flow schema %s, priority level %s", schema.Name, level.Name)
+		classified(schema, level, flow)
+	}, estimate, queued, func() {
+		admitted = true
+		end("admitted", reason)
+		execute()
+	})
+	if !admitted {
+		end("refused", reason)
+	}
+}
