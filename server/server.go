@@ -179,8 +179,10 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		case <-late.Done():
 		}
 	})
-	err = s.startChain(late, runCtx)
-	return cmp.Or(s.Err(), err, context.Cause(ctx))
+	if err := s.startChain(late, runCtx); err != nil {
+		return s.nameDamage(ctx, cmp.Or(s.Err(), err))
+	}
+	return cmp.Or(s.Err(), context.Cause(ctx))
 }
 
 // startChain makes the API servers and waits until they are ready.
@@ -207,12 +209,14 @@ func (s *Server) startChain(ctx, runCtx context.Context) error {
 	s.timeline.phase("informers")
 	generic := s.chain.Aggregator.GenericAPIServer
 	generic.ShutdownTimeout = shutdownTimeout
-	if err := s.prepareAllocator(ctx, runCtx); err != nil {
+	reading, cancelReading := s.untilDamage(ctx)
+	defer cancelReading()
+	if err := s.prepareAllocator(reading, runCtx); err != nil {
 		return err
 	}
 	generic.Handler.FullHandlerChain = s.counted(generic.Handler.FullHandlerChain)
 	s.transport.Serve(generic.Handler)
-	if err := s.chain.StartInformers(ctx, runCtx); err != nil {
+	if err := s.chain.StartInformers(reading, runCtx); err != nil {
 		return err
 	}
 	if err := s.lateAdmission.Start(); err != nil {
@@ -287,6 +291,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	says := ""
+	undecodable, giveUp := s.backend.Undecodable(), (<-chan time.Time)(nil)
 	for {
 		ready, answer := s.askReady(ctx)
 		if ready {
@@ -298,6 +303,10 @@ func (s *Server) waitReady(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("not ready: %w; /readyz says:\n%s", context.Cause(ctx), says)
+		case <-undecodable:
+			undecodable, giveUp = nil, time.After(damageGrace)
+		case <-giveUp:
+			return errDamage
 		case <-tick.C:
 		}
 	}
