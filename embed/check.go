@@ -273,6 +273,12 @@ func explain(op string, err error) error {
 		e.Hint = "use a directory"
 	case errors.Is(err, syscall.ENOSPC):
 		e.Hint = "make room on the disk"
+	case errors.Is(err, syscall.EROFS):
+		e.Hint = "make the file system writable"
+	case errors.Is(err, syscall.EIO):
+		e.Hint = "look what is wrong with the disk"
+	case errors.Is(err, errRemoved):
+		e.Hint = "start again where it is now, or anew"
 	}
 	return e
 }

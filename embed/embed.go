@@ -11,7 +11,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -81,7 +80,7 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	if err := e.elect(ctx, committed); err != nil {
 		return explain("start etcd in "+e.dir, err)
 	}
-	e.client = v3client.New(e.server)
+	e.client = newClient(e.server, e.faults)
 	e.undo = append(e.undo, e.closeClient)
 	if opts.ListenClient {
 		var err error
@@ -89,6 +88,9 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 			return explain("listen in "+e.dir, err)
 		}
 		e.undo = append(e.undo, e.listener.close)
+	}
+	if !opts.Ephemeral {
+		e.watchFiles()
 	}
 	e.watchFaults()
 	return nil
@@ -106,8 +108,8 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 		select {
 		case <-e.server.ReadyNotify():
 			return nil
-		case err := <-e.faults.first:
-			return err
+		case <-e.faults.any:
+			return e.faults.err
 		case <-e.server.StopNotify():
 			return errors.New("etcd stopped by itself")
 		case <-ctx.Done():
@@ -193,18 +195,19 @@ func (e *Etcd) watchFaults() {
 	ended, wait := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(wait)
-		var err error
 		select {
-		case err = <-e.faults.first:
+		case <-e.faults.any:
 		case <-e.server.StopNotify():
-			err = errors.New("etcd stopped by itself")
+			e.faults.report(errors.New("etcd stopped by itself"))
 		case <-ended:
 			return
 		}
 		e.mu.Lock()
-		e.err = explain("run etcd in "+e.dir, err)
+		e.err = explain("run etcd in "+e.dir, e.faults.err)
 		e.mu.Unlock()
 		close(e.failed)
+		// Watches end, of which etcd may know nothing any more. What that returns is that they were cancelled.
+		_ = e.client.Watcher.Close()
 	}()
 	e.undo = append(e.undo, func() error { close(ended); <-wait; return nil })
 }

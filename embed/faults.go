@@ -14,12 +14,12 @@ import (
 // faults turns etcd's ways to end the process into errors. etcd calls its logger's Fatal and Panic when it can't go on,
 // often on goroutines that nobody can recover from: the entry becomes the first error, and only that goroutine ends.
 type faults struct {
-	first chan error    // holds the first until somebody reads it
-	any   chan struct{} // closed by the first
-	once  sync.Once
+	any  chan struct{} // closed by the first
+	err  error         // the first; readable when any is closed
+	once sync.Once
 }
 
-func newFaults() *faults { return &faults{first: make(chan error, 1), any: make(chan struct{})} }
+func newFaults() *faults { return &faults{any: make(chan struct{})} }
 
 // logger returns lg with the ends replaced. A nil lg logs nothing but ends nothing either.
 func (f *faults) logger(lg *zap.Logger) *zap.Logger {
@@ -38,7 +38,7 @@ func (f *faults) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 // report keeps the first: the others follow from it.
 func (f *faults) report(err error) {
 	f.once.Do(func() {
-		f.first <- err
+		f.err = err
 		close(f.any)
 	})
 }
@@ -81,8 +81,8 @@ func (f *faults) call(run func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case err := <-f.first:
-		return err
+	case <-f.any:
+		return f.err
 	}
 }
 

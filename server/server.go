@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,8 +51,11 @@ type Server struct {
 	started   chan struct{}           // closed when the start has ended, in whatever way; nil before it begins
 	interrupt context.CancelCauseFunc // ends the start
 	stopping  bool                    // nothing begins any more
-	stopOnce  sync.Once
-	stopErr   error
+
+	stopOnce   sync.Once
+	stopped    chan struct{} // closed when nothing is left
+	stopErr    error         // readable then
+	waitingFor atomic.Value  // what the stop waits for, a string
 
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -79,7 +84,7 @@ func New(options Options) (*Server, error) {
 	if err := setFeatureGates(options.FeatureGates); err != nil {
 		return nil, err
 	}
-	return &Server{options: options, failed: make(chan struct{})}, nil
+	return &Server{options: options, failed: make(chan struct{}), stopped: make(chan struct{})}, nil
 }
 
 // run runs f in a goroutine that Stop waits for, and reports whether it does: once Stop has begun, it does not.
@@ -123,7 +128,9 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	s.cancel = cancel
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.stop(context.WithoutCancel(ctx)))
+			undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+			defer cancel()
+			err = errors.Join(err, s.stop(undoing))
 		}
 	}()
 	defer s.timeline.phase("")
@@ -163,11 +170,18 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	}
 	// Much of what follows ends only after it has run, so an interrupted start goes on until it is ready.
 	late, cancelLate := outlive(ctx, lateness)
-	defer cancelLate()
+	defer cancelLate(nil)
+	s.run(func() {
+		select {
+		case <-s.failed:
+			cancelLate(s.err)
+		case <-late.Done():
+		}
+	})
 	if err := s.startChain(late, runCtx); err != nil {
-		return err
+		return s.nameDamage(ctx, cmp.Or(s.Err(), err))
 	}
-	return context.Cause(ctx)
+	return cmp.Or(s.Err(), context.Cause(ctx))
 }
 
 // startChain makes the API servers and waits until they are ready.
@@ -194,12 +208,14 @@ func (s *Server) startChain(ctx, runCtx context.Context) error {
 	s.timeline.phase("informers")
 	generic := s.chain.Aggregator.GenericAPIServer
 	generic.ShutdownTimeout = shutdownTimeout
-	if err := s.prepareAllocator(ctx, runCtx); err != nil {
+	reading, cancelReading := s.untilDamage(ctx)
+	defer cancelReading()
+	if err := s.prepareAllocator(reading, runCtx); err != nil {
 		return err
 	}
 	generic.Handler.FullHandlerChain = s.counted(generic.Handler.FullHandlerChain)
 	s.transport.Serve(generic.Handler)
-	if err := s.chain.StartInformers(ctx, runCtx); err != nil {
+	if err := s.chain.StartInformers(reading, runCtx); err != nil {
 		return err
 	}
 	if err := s.lateAdmission.Start(); err != nil {
@@ -221,12 +237,12 @@ func (s *Server) startChain(ctx, runCtx context.Context) error {
 const lateness = 10 * time.Second
 
 // outlive makes a context that ends some time after its parent does.
-func outlive(parent context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+func outlive(parent context.Context, by time.Duration) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
 		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
 	})
-	return ctx, func() { stop(); cancel(nil) }
+	return ctx, func(cause error) { stop(); cancel(cause) }
 }
 
 // shutdownTimeout is how long the HTTP server may wait for connections to become idle before they are closed.
@@ -274,6 +290,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	says := ""
+	undecodable, giveUp := s.backend.Undecodable(), (<-chan time.Time)(nil)
 	for {
 		ready, answer := s.askReady(ctx)
 		if ready {
@@ -285,8 +302,10 @@ func (s *Server) waitReady(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("not ready: %w; /readyz says:\n%s", context.Cause(ctx), says)
-		case <-s.failed:
-			return s.err
+		case <-undecodable:
+			undecodable, giveUp = nil, time.After(damageGrace)
+		case <-giveUp:
+			return errDamage
 		case <-tick.C:
 		}
 	}
@@ -306,59 +325,6 @@ func (s *Server) askReady(ctx context.Context) (ready bool, says string) {
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	return err == nil && answer.StatusCode == http.StatusOK, string(body)
-}
-
-// Stop ends the control plane and waits until nothing of it is left: first the API servers, then etcd, then temporary files. A start that
-// is under way is ended. The context bounds the wait. Further calls return what the first one did.
-func (s *Server) Stop(ctx context.Context) error {
-	s.mu.Lock()
-	started, interrupt := s.started, s.interrupt
-	s.mu.Unlock()
-	if started == nil {
-		return nil
-	}
-	interrupt(errStopped)
-	select {
-	case <-started:
-		return s.stop(ctx)
-	case <-ctx.Done():
-		return fmt.Errorf("stop: %w", context.Cause(ctx))
-	}
-}
-
-func (s *Server) stop(ctx context.Context) error {
-	s.stopOnce.Do(func() { s.stopErr = s.stopAll(ctx) })
-	return s.stopErr
-}
-
-func (s *Server) stopAll(ctx context.Context) error {
-	s.mu.Lock()
-	s.stopping = true
-	s.mu.Unlock()
-	s.stopServices()
-	if s.backend != nil {
-		s.backend.Hold()
-	}
-	s.cancel()
-	s.running.Wait()
-	if s.listener != nil {
-		s.listener.closeAll()
-	}
-	if s.transport != nil {
-		s.transport.Stop()
-	}
-	s.requests.Wait()
-	if s.backend != nil {
-		s.backend.Stop()
-	}
-	var errs []error
-	if s.etcd != nil {
-		errs = append(errs, s.etcd.stop(ctx))
-	}
-	if s.options.DataDir == "" && s.dir != "" {
-		errs = append(errs, os.RemoveAll(s.dir))
-	}
-	return errors.Join(errs...)
 }
 
 // Failed is closed when the control plane cannot go on by itself; Err says why.

@@ -31,6 +31,8 @@ const (
 	startTimeout = time.Minute
 	// stopTimeout bounds a clean end.
 	stopTimeout = 10 * time.Second
+	// brokenStopTimeout bounds the end after a failure.
+	brokenStopTimeout = 5 * time.Second
 )
 
 type startOptions struct {
@@ -100,9 +102,9 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		err = errors.Join(err, srv.Stop(ctx))
+		if stopErr := stopServer(ctx, srv); srv.Err() == nil { // else it only follows from the failure
+			err = errors.Join(err, stopErr)
+		}
 	}()
 	path := o.kubeconfig
 	if path == "" {
@@ -135,6 +137,17 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			return srv.Err()
 		}
 	}
+}
+
+// stopServer ends the server. What is broken is waited for less long, and until ctx ends at most, which is Ctrl-C.
+func stopServer(ctx context.Context, srv *server.Server) error {
+	timeout := brokenStopTimeout
+	if srv.Err() == nil {
+		ctx, timeout = context.WithoutCancel(ctx), stopTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return srv.Stop(ctx)
 }
 
 func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.Duration, kubeconfig string) {
