@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -46,10 +48,17 @@ func TestSystemObjectsComeBack(t *testing.T) {
 			if name == "controllers" { // without them no namespace ever goes
 				objects = append(objects, systemObject{"", "v1", "namespaces", "", corev1.NamespaceNodeLease})
 			}
+			// All of them are read before one goes: endpoints go with their service.
+			identities := map[systemObject]types.UID{}
 			for _, o := range objects {
+				if uid, ok := o.identity(t, client); ok {
+					identities[o] = uid
+				}
+			}
+			for o, uid := range identities {
 				t.Run(o.resource+" "+o.name, func(t *testing.T) {
 					t.Parallel()
-					o.deleteAndAwait(t, client)
+					o.deleteAndAwait(t, client, uid)
 				})
 			}
 		})
@@ -66,7 +75,9 @@ func TestServicesAfterTheServiceCIDRWent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := servertest.Run(t, configure)
-			systemObject{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"}.deleteAndAwait(t, dynamic.NewForConfigOrDie(s.RESTConfig()))
+			cidr, objects := systemObject{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"}, dynamic.NewForConfigOrDie(s.RESTConfig())
+			uid, _ := cidr.identity(t, objects)
+			cidr.deleteAndAwait(t, objects, uid)
 			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
 			client := kubernetes.NewForConfigOrDie(s.RESTConfig())
 			service, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service, metav1.CreateOptions{})
@@ -94,21 +105,29 @@ func TestNamespacesOfTheSystemStay(t *testing.T) {
 
 type systemObject struct{ group, version, resource, namespace, name string }
 
-// deleteAndAwait deletes the object and waits until there is another one, which is not being deleted. Endpoints are there only on a host
-// with an address that other hosts can reach.
-func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface) {
+func (o systemObject) client(client dynamic.Interface) dynamic.ResourceInterface {
+	return client.Resource(schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}).Namespace(o.namespace)
+}
+
+// identity is the object's UID. Endpoints are there only on a host with an address that other hosts can reach.
+func (o systemObject) identity(t *testing.T, client dynamic.Interface) (types.UID, bool) {
 	t.Helper()
-	gvr := schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}
-	objects := client.Resource(gvr).Namespace(o.namespace)
-	before, err := objects.Get(t.Context(), o.name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && (o.resource == "endpoints" || o.resource == "endpointslices") {
-		return
+	obj, err := o.client(client).Get(t.Context(), o.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && strings.HasPrefix(o.resource, "endpoint") {
+		return "", false
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return obj.GetUID(), true
+}
+
+// deleteAndAwait deletes the object and waits until there is another one, which is not being deleted.
+func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid types.UID) {
+	t.Helper()
+	objects := o.client(client)
 	began := time.Now()
-	if err := objects.Delete(t.Context(), o.name, metav1.DeleteOptions{}); err != nil {
+	if err := objects.Delete(t.Context(), o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), systemObjectBack, errors.New("the time is up"))
@@ -117,7 +136,7 @@ func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface) {
 	defer tick.Stop()
 	for {
 		after, err := objects.Get(ctx, o.name, metav1.GetOptions{})
-		if err == nil && after.GetUID() != before.GetUID() && after.GetDeletionTimestamp() == nil {
+		if err == nil && after.GetUID() != uid && after.GetDeletionTimestamp() == nil {
 			t.Logf("back after %v", time.Since(began).Round(time.Millisecond))
 			return
 		}

@@ -32,6 +32,9 @@ const (
 // Interval is how often Run reconciles: half of kube-apiserver's ten seconds, so that what was deleted is back before they are over.
 const Interval = 5 * time.Second
 
+// retryInterval is how soon Run tries again: while the ServiceCIDR is being deleted, no service can be made.
+const retryInterval = time.Second
+
 // Options say what the service leads to.
 type Options struct {
 	// Address is where other hosts reach this server; see [AdvertiseAddress]. Without one the service has no endpoints.
@@ -80,8 +83,8 @@ func AdvertiseAddress(bound net.IP) netip.Addr {
 
 // Run reconciles every [Interval] until ctx ends and then, where there are leases, removes this server from the endpoints.
 func (c *Controller) Run(ctx context.Context) error {
-	tick := time.NewTicker(Interval)
-	defer tick.Stop()
+	next := time.NewTimer(Interval)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,10 +92,13 @@ func (c *Controller) Run(ctx context.Context) error {
 				return nil
 			}
 			return c.leave(context.WithoutCancel(ctx))
-		case <-tick.C:
+		case <-next.C:
+			wait := Interval
 			if err := c.Reconcile(ctx); err != nil && ctx.Err() == nil {
 				utilruntime.HandleErrorWithContext(ctx, err, "keep the service default/kubernetes")
+				wait = retryInterval
 			}
+			next.Reset(wait)
 		}
 	}
 }
