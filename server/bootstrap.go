@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
@@ -24,22 +23,18 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 )
 
-// bootstrapHooks make the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
-func bootstrapHooks(client kubernetes.Interface) map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"start-system-namespaces-controller": func(ctx context.Context) error { return ensureNamespaces(ctx, client) },
+// addBootstrapHooks makes the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
+func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kubernetes.Interface, namespaces corelisters.NamespaceLister) error {
+	hooks := map[string]func(context.Context) error{
+		"start-system-namespaces-controller": func(ctx context.Context) error { return s.keepNamespaces(ctx, client, namespaces) },
 		"scheduling/bootstrap-system-priority-classes": func(ctx context.Context) error {
 			return admission.EnsureSystemPriorityClasses(ctx, client)
 		},
+		"bootstrap-controller":                         func(ctx context.Context) error { return s.keepKubernetesService(ctx, client) },
+		"start-cluster-authentication-info-controller": func(ctx context.Context) error { return s.keepTrust(ctx, client) },
+		"priority-and-fairness-config-producer":        func(ctx context.Context) error { return s.keepFlowControl(ctx, client) },
+		"rbac/bootstrap-roles":                         func(ctx context.Context) error { return s.ensureRoles(ctx, client) },
 	}
-}
-
-func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kubernetes.Interface) error {
-	hooks := bootstrapHooks(client)
-	hooks["bootstrap-controller"] = func(ctx context.Context) error { return s.keepKubernetesService(ctx, client) }
-	hooks["start-cluster-authentication-info-controller"] = func(ctx context.Context) error { return s.keepTrust(ctx, client) }
-	hooks["priority-and-fairness-config-producer"] = func(ctx context.Context) error { return s.keepFlowControl(ctx, client) }
-	hooks["rbac/bootstrap-roles"] = func(ctx context.Context) error { return s.ensureRoles(ctx, client) }
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
 			done := make(chan struct{})
@@ -138,21 +133,4 @@ func (s *Server) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
 		policy.Unaggregate()
 	}
 	return policy, nil
-}
-
-func systemNamespaces() []string {
-	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
-}
-
-func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
-	for _, name := range systemNamespaces() {
-		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("namespace %s: %w", name, err)
-		}
-	}
-	return nil
 }

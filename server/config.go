@@ -97,7 +97,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 	if err := s.options.Audit.ApplyTo(generic); err != nil {
 		return nil, fmt.Errorf("auditing: %w", err)
 	}
-	if err := s.addBootstrapHooks(generic, client); err != nil {
+	if err := s.addBootstrapHooks(generic, client, shared.Core().V1().Namespaces().Lister()); err != nil {
 		return nil, err
 	}
 	resolver, err := s.newResolver(shared)

@@ -20,10 +20,11 @@ func (s *Server) startControllers(ctx context.Context, shared informers.SharedIn
 		return err
 	}
 	wait, err := controllers.Start(ctx, s.options.Controllers, controllers.Dependencies{
-		Config:    s.loopback,
-		Client:    client,
-		Informers: shared,
-		CABundle:  s.access.pki.CA.Cert,
+		Config:       s.loopback,
+		Client:       client,
+		Informers:    shared,
+		CABundle:     s.access.pki.CA.Cert,
+		ServiceCIDRs: s.services.allocator.CIDRs(),
 		Appeared: func(ctx context.Context, resource schema.GroupResource) error {
 			return s.backend.Appeared(ctx, core.PathOf(resource))
 		},

@@ -22,7 +22,8 @@ type services struct {
 	allocator *allocation.Allocator
 	// leases are those of API servers that share an etcd; nil for an embedded one.
 	leases *kubernetesservice.StoredLeases
-	// leave ends the endpoint of this server and waits for that; nil if there is nothing to end. It needs the server's mutex.
+	// leave ends what keeps the service default/kubernetes, and the endpoint of this server where servers share an etcd, and waits for
+	// that; nil if nothing keeps it. It needs the server's mutex.
 	leave func()
 }
 
@@ -66,22 +67,23 @@ func (s *Server) prepareAllocator(ctx, runCtx context.Context) error {
 	return nil
 }
 
-// keepKubernetesService ensures the service default/kubernetes and, where API servers share an etcd, goes on in the background.
+// keepKubernetesService ensures the default ServiceCIDR and the service default/kubernetes, once and then in the background.
 func (s *Server) keepKubernetesService(ctx context.Context, client kubernetes.Interface) error {
 	address, ok := s.listener.Addr().(*net.TCPAddr)
 	if !ok {
 		return fmt.Errorf("a listener on %s has no port for the service default/kubernetes", s.listener.Addr())
 	}
 	options := kubernetesservice.Options{
-		Address:   kubernetesservice.AdvertiseAddress(address.IP),
-		Port:      int32(address.Port),
-		ServiceIP: s.services.allocator.FirstIP(),
+		Address:           kubernetesservice.AdvertiseAddress(address.IP),
+		Port:              int32(address.Port),
+		ServiceIP:         s.services.allocator.FirstIP(),
+		EnsureServiceCIDR: s.services.allocator.Bootstrap,
 	}
 	if s.services.leases != nil {
 		options.Leases = s.services.leases
 	}
 	controller := kubernetesservice.New(client, options)
-	if err := controller.Reconcile(ctx); err != nil || options.Leases == nil {
+	if err := controller.Reconcile(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -99,7 +101,7 @@ func (s *Server) keepKubernetesService(ctx context.Context, client kubernetes.In
 	return nil
 }
 
-// stopServices takes this server out of the service default/kubernetes, for which the API must still be served.
+// stopServices leaves the service default/kubernetes, for which the API must still be served.
 func (s *Server) stopServices() {
 	s.mu.Lock()
 	leave := s.services.leave
