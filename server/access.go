@@ -81,6 +81,9 @@ func (a *access) trust(o *Options) (err error) {
 	r := o.RequestHeader
 	if r.ClientCAFile != "" {
 		a.proxyCA, err = dynamiccertificates.NewDynamicCAContentFromFile("requestheader-client-ca-file", r.ClientCAFile)
+		if err == nil && len(r.AllowedNames) == 0 {
+			err = a.keepProxiesApart()
+		}
 	} else {
 		a.proxyCA, err = dynamiccertificates.NewStaticCAContent("requestheader-client-ca", a.pki.FrontProxyCA.Cert)
 		orDefault(&r.AllowedNames, pki.ProxyUser)
@@ -135,7 +138,7 @@ func (a *access) connect(o *Options, client kubernetes.Interface, roles func() r
 		TokenFile:       o.TokenAuthFile,
 		ServiceAccounts: tokens.Authenticator(serviceaccount.FromClient(client.CoreV1())),
 		Audiences:       tokens.Audiences(),
-		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: !o.DisableAnonymous},
+		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: o.anonymous()},
 	}.New()
 	if err != nil {
 		return err

@@ -55,7 +55,8 @@ type Options struct {
 	ClientCAFile string
 	// TokenAuthFile is a CSV file of static bearer tokens: token,user,uid,"group1,group2".
 	TokenAuthFile string
-	// DisableAnonymous refuses requests without credentials, which are otherwise those of system:anonymous.
+	// DisableAnonymous refuses requests without credentials, which are otherwise those of system:anonymous. With AlwaysAllow among the
+	// AuthorizationModes they are refused in any case; see [Options.Warnings].
 	DisableAnonymous bool
 	// APIAudiences are the audiences of tokens for this server. Default: the service account issuer.
 	APIAudiences []string
@@ -112,7 +113,8 @@ type Options struct {
 type RequestHeaderOptions struct {
 	// ClientCAFile holds the authorities of the proxies' certificates.
 	ClientCAFile string
-	// AllowedNames are the common names of those certificates; any if empty.
+	// AllowedNames are the common names of those certificates; any if empty, which is an error if one of the authorities signs client
+	// certificates too.
 	AllowedNames []string
 	// UsernameHeaders, UIDHeaders, GroupHeaders and ExtraHeaderPrefixes default to X-Remote-User, X-Remote-Uid, X-Remote-Group and
 	// X-Remote-Extra-.
@@ -195,11 +197,11 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 func (o *Options) addAuthFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "further certificate authorities whose client certificates are accepted")
 	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile, `CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
-	f.Var(negated{&o.DisableAnonymous}, "anonymous-auth", "take requests without credentials for those of system:anonymous")
+	f.Var(negated{&o.DisableAnonymous}, "anonymous-auth", "take requests without credentials for those of system:anonymous; never with AlwaysAllow")
 	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes, "authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
 	r := &o.RequestHeader
 	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile, "certificate authorities of proxies that may name users in headers")
-	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names of such proxies; any if empty")
+	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names of such proxies; any if empty, for authorities that sign no client certificates")
 	f.StringSliceVar(&r.UsernameHeaders, "requestheader-username-headers", r.UsernameHeaders, "headers with the user's name")
 	f.StringSliceVar(&r.UIDHeaders, "requestheader-uid-headers", r.UIDHeaders, "headers with the user's UID")
 	f.StringSliceVar(&r.GroupHeaders, "requestheader-group-headers", r.GroupHeaders, "headers with the user's groups")

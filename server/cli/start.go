@@ -80,6 +80,9 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if err := errors.Join(o.server.Validate()...); err != nil {
 		return usageError{err}
 	}
+	for _, warning := range o.server.Warnings() {
+		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
+	}
 	existing := clientcmdapi.NewConfig()
 	if o.kubeconfig != "" {
 		if existing, err = loadKubeconfig(o.kubeconfig); err != nil {
