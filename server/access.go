@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -15,9 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
@@ -40,19 +38,20 @@ type access struct {
 	authorizer    *auth.Authorizer
 }
 
-// newAccess makes the PKI for a server that listens at the given address and has the given service IP.
-func newAccess(o *Options, dir string, listen net.Addr, serviceIP netip.Addr) (*access, error) {
-	host, _, err := net.SplitHostPort(listen.String())
+// newAccess makes the certificates of a server that listens at the plane's address, and those who judge
+// requests.
+func newAccess(p *plane) (*access, error) {
+	host, _, err := net.SplitHostPort(p.listener.Addr().String())
 	if err != nil {
 		return nil, err
 	}
 	a := &access{}
-	po := pki.Options{Names: []string{host, serviceIP.String()}}
+	po := pki.Options{Names: []string{host, p.services.allocator.FirstIP().String()}}
 	if ip := net.ParseIP(host); ip.IsUnspecified() {
 		po.Names = append(po.Names, kubernetesservice.AdvertiseAddress(ip).String())
 	}
-	dir = filepath.Join(dir, pkiDir)
-	if o.DataDir == "" {
+	dir := filepath.Join(p.dir, pkiDir)
+	if p.options.DataDir == "" {
 		a.pki, err = pki.New(po)
 	} else {
 		a.pki, err = pki.Ensure(dir, po)
@@ -60,10 +59,13 @@ func newAccess(o *Options, dir string, listen net.Addr, serviceIP netip.Addr) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := a.trust(o); err != nil {
+	if err := a.trust(p.options); err != nil {
 		return nil, err
 	}
-	return a, a.identifyProxy(o, dir)
+	if err := a.identifyProxy(p.options, dir); err != nil {
+		return nil, err
+	}
+	return a, a.judge(p)
 }
 
 // trust makes the authorities whose certificates are accepted: those of clients, and those of proxies that name users in headers.
@@ -124,9 +126,10 @@ func (a *access) identifyProxy(o *Options, dir string) error {
 		os.WriteFile(a.proxyKeyFile, a.pki.Proxy.Key, 0o600))
 }
 
-// connect makes the parts that read objects through the server itself. Roles are watched from when somebody comes who is not a member of
-// system:masters.
-func (a *access) connect(o *Options, client kubernetes.Interface, roles func() rbacauthorizer.Source) error {
+// judge makes those who authenticate and authorize requests. They read objects through the API server
+// itself. Roles are watched from the first request of somebody who is not a member of system:masters.
+func (a *access) judge(p *plane) error {
+	o, client := p.options, p.self.client
 	tokens, err := a.newTokens(o)
 	if err != nil {
 		return err
@@ -145,7 +148,7 @@ func (a *access) connect(o *Options, client kubernetes.Interface, roles func() r
 	}
 	a.authorizer, err = auth.Authorization{
 		Modes:  o.AuthorizationModes,
-		Roles:  rbacauthorizer.Lazily(roles),
+		Roles:  rbacauthorizer.Lazily(func() rbacauthorizer.Source { return watchRoles(p.tasks, client) }),
 		Client: client,
 	}.New()
 	return err
@@ -190,29 +193,14 @@ func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error
 	return nil
 }
 
-// RESTConfig is a client configuration of an administrator, a member of system:masters, without client-side rate limit. The caller may
-// change it.
-func (s *Server) RESTConfig() *rest.Config { return s.restConfig(s.access.pki.Admin) }
-
-// Kubeconfig is RESTConfig as a kubeconfig.
-func (s *Server) Kubeconfig() *clientcmdapi.Config {
-	p := s.access.pki
-	return pki.Kubeconfig("kinproc", s.URL(), p.CA.Cert, pki.AdminUser, p.Admin.AuthInfo())
-}
-
-// User makes a client configuration for a user and its groups, who may do what RBAC lets them.
-func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
-	pair, err := s.access.pki.CA.Client(name, groups, 0)
-	if err != nil {
-		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
-	}
-	return s.restConfig(pair), nil
-}
-
-func (s *Server) restConfig(user pki.Pair) *rest.Config {
-	return &rest.Config{
-		Host:            s.URL(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: s.access.pki.CA.Cert, CertData: user.Cert, KeyData: user.Key},
-		QPS:             -1,
-	}
+// watchRoles keeps what authorization needs in memory until the tasks end.
+func watchRoles(t *tasks, client kubernetes.Interface) rbacauthorizer.Source {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))
+	factory.Start(t.ctx.Done())
+	t.run(func() {
+		<-t.ctx.Done()
+		factory.Shutdown()
+	})
+	return source
 }

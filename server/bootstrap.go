@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
@@ -24,21 +23,22 @@ import (
 )
 
 // addBootstrapHooks makes the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
-func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kubernetes.Interface, namespaces corelisters.NamespaceLister) error {
+func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
+	client, namespaces := p.self.client, p.informers.Core().V1().Namespaces().Lister()
 	hooks := map[string]func(context.Context) error{
-		"start-system-namespaces-controller": func(ctx context.Context) error { return s.keepNamespaces(ctx, client, namespaces) },
+		"start-system-namespaces-controller": func(ctx context.Context) error { return p.keepNamespaces(ctx, client, namespaces) },
 		"scheduling/bootstrap-system-priority-classes": func(ctx context.Context) error {
 			return admission.EnsureSystemPriorityClasses(ctx, client)
 		},
-		"bootstrap-controller":                         func(ctx context.Context) error { return s.keepKubernetesService(ctx, client) },
-		"start-cluster-authentication-info-controller": func(ctx context.Context) error { return s.keepTrust(ctx, client) },
-		"priority-and-fairness-config-producer":        func(ctx context.Context) error { return s.keepFlowControl(ctx, client) },
-		"rbac/bootstrap-roles":                         func(ctx context.Context) error { return s.ensureRoles(ctx, client) },
+		"bootstrap-controller":                         func(ctx context.Context) error { return p.keepKubernetesService(ctx, client) },
+		"start-cluster-authentication-info-controller": func(ctx context.Context) error { return p.keepTrust(ctx, client) },
+		"priority-and-fairness-config-producer":        func(ctx context.Context) error { return p.keepFlowControl(ctx, client) },
+		"rbac/bootstrap-roles":                         func(ctx context.Context) error { return p.ensureRoles(ctx, client) },
 	}
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
 			done := make(chan struct{})
-			if !s.run(func() { s.runHook(hc, name, hook); close(done) }) {
+			if !p.tasks.run(func() { p.runHook(hc, name, hook); close(done) }) {
 				return nil
 			}
 			<-done
@@ -54,15 +54,15 @@ func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kube
 // runHook lets an error of a hook end the start, with the hook red in /readyz: returned to the Kubernetes libraries it would end the process.
 // Refusals of policies, webhooks and quotas do not: whoever made those can take them away only from a server that runs. The hook is then
 // tried again in the background.
-func (s *Server) runHook(ctx context.Context, name string, hook func(context.Context) error) {
+func (p *plane) runHook(ctx context.Context, name string, hook func(context.Context) error) {
 	err := hook(ctx)
 	switch {
 	case err == nil:
 	case refused(err):
 		utilruntime.HandleErrorWithContext(ctx, err, "The server's own write is refused and will be tried again", "hook", name)
-		s.run(func() { retryRefused(ctx, hook) })
+		p.tasks.run(func() { retryRefused(ctx, hook) })
 	default:
-		s.fail(fmt.Errorf("%s: %w", name, err))
+		p.tasks.fail(fmt.Errorf("%s: %w", name, err))
 		<-ctx.Done()
 	}
 }
@@ -90,31 +90,31 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 }
 
 // keepTrust tells extension API servers whom to trust, once and then in the background.
-func (s *Server) keepTrust(ctx context.Context, client kubernetes.Interface) error {
-	trust := clusterauthenticationtrust.Trust{ClientCA: s.access.clientCA, RequestHeader: s.access.requestHeader}
-	controller := clusterauthenticationtrust.New(client, trust, len(s.options.EtcdServers) > 0)
+func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
+	trust := clusterauthenticationtrust.Trust{ClientCA: p.access.clientCA, RequestHeader: p.access.requestHeader}
+	controller := clusterauthenticationtrust.New(client, trust, len(p.options.EtcdServers) > 0)
 	if err := controller.Ensure(ctx); err != nil {
 		return err
 	}
-	s.run(func() {
+	p.tasks.run(func() {
 		if err := controller.Run(ctx); err != nil {
-			s.fail(err)
+			p.tasks.fail(err)
 		}
 	})
 	return nil
 }
 
 // keepFlowControl ensures the objects of API priority and fairness, once and then in the background.
-func (s *Server) keepFlowControl(ctx context.Context, client kubernetes.Interface) error {
+func (p *plane) keepFlowControl(ctx context.Context, client kubernetes.Interface) error {
 	if err := flowcontrolbootstrap.Ensure(ctx, client); err != nil {
 		return err
 	}
-	s.run(func() { flowcontrolbootstrap.Run(ctx, client) })
+	p.tasks.run(func() { flowcontrolbootstrap.Run(ctx, client) })
 	return nil
 }
 
-func (s *Server) ensureRoles(ctx context.Context, client kubernetes.Interface) error {
-	policy, err := s.bootstrapPolicy()
+func (p *plane) ensureRoles(ctx context.Context, client kubernetes.Interface) error {
+	policy, err := p.bootstrapPolicy()
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ func (s *Server) ensureRoles(ctx context.Context, client kubernetes.Interface) e
 
 // bootstrapPolicy is what roles and bindings there are from the start. The aggregated roles have their rules at once if there is a
 // controller that would fill them in.
-func (s *Server) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
+func (p *plane) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
 	policy := rbacauthorizer.Bootstrap()
-	enabled, err := controllers.Enabled(s.options.Controllers)
+	enabled, err := controllers.Enabled(p.options.Controllers)
 	if err != nil {
 		return nil, err
 	}

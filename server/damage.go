@@ -22,11 +22,11 @@ const (
 
 // untilDamage makes a context that also ends when an object is met that cannot be decoded. It is for what reads before anybody else does:
 // what it meets, the start needs, and would ask for again and again.
-func (s *Server) untilDamage(parent context.Context) (context.Context, context.CancelFunc) {
+func (p *plane) untilDamage(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
-	s.run(func() {
+	p.tasks.run(func() {
 		select {
-		case <-s.backend.Undecodable():
+		case <-p.storage.Undecodable():
 			cancel(errDamage)
 		case <-ctx.Done():
 		}
@@ -35,15 +35,15 @@ func (s *Server) untilDamage(parent context.Context) (context.Context, context.C
 }
 
 // nameDamage adds to the error of a start the keys of the objects that cannot be decoded, if there are any.
-func (s *Server) nameDamage(ctx context.Context, err error) error {
+func (p *plane) nameDamage(ctx context.Context, err error) error {
 	select {
-	case <-s.backend.Undecodable():
+	case <-p.storage.Undecodable():
 	default:
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), damageTimeout)
 	defer cancel()
-	damaged, findErr := s.backend.Damaged(ctx)
+	damaged, findErr := p.storage.Damaged(ctx)
 	if findErr != nil {
 		return errors.Join(err, findErr)
 	}

@@ -284,7 +284,7 @@ func (o *Options) Validate() []error {
 	}
 	if ranges, err := allocation.ParseOptions(o.ServiceClusterIPRange, o.ServiceNodePortRange); err != nil {
 		errs = append(errs, fmt.Errorf("--service-node-port-range: %w", err))
-	} else if _, err := allocation.New(ranges); err != nil {
+	} else if err := ranges.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("--service-cluster-ip-range or --service-node-port-range: %w", err))
 	}
 	errs = append(errs, o.validateRuntimeConfig()...)

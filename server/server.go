@@ -1,77 +1,25 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"os"
 	"sync"
-	"sync/atomic"
-	"time"
-
-	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-
-	"github.com/kinproc/kinproc/chain"
-	"github.com/kinproc/kinproc/chain/kind"
-	"github.com/kinproc/kinproc/server/internal/admission"
-	"github.com/kinproc/kinproc/server/internal/loopback"
-)
-
-// What a data directory holds.
-const (
-	etcdDir = "etcd"
-	pkiDir  = "pki"
 )
 
 // Server is a control plane.
 type Server struct {
-	options Options
-	dir     string // DataDir, or the temporary directory in its place
-
-	listener  *listener
-	etcd      *etcd
-	backend   *chain.Storage
-	transport *loopback.Transport
-	loopback  *rest.Config
-	chain     *chain.Chain
-	access    *access
-
-	timeline      timeline
-	lateAdmission admission.Deferred
-	services      services
-	groups        []kind.Group
+	options  Options
+	timeline timeline
+	undo     undo
+	failure  *failure
+	stopping stopping
 
 	mu        sync.Mutex
 	started   chan struct{}           // closed when the start has ended, in whatever way; nil before it begins
 	interrupt context.CancelCauseFunc // ends the start
-	stopping  bool                    // nothing begins any more
-
-	stopOnce   sync.Once
-	stopped    chan struct{} // closed when nothing is left
-	stopErr    error         // readable then
-	waitingFor atomic.Value  // what the stop waits for, a string
-
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	requests sync.WaitGroup // those that are served
-
-	failOnce sync.Once
-	failed   chan struct{} // closed when the control plane cannot go on
-	err      error         // why; read it after failed is closed
-}
-
-// fail notes the first reason why the control plane cannot go on.
-func (s *Server) fail(err error) {
-	s.failOnce.Do(func() {
-		s.err = err
-		close(s.failed)
-	})
+	plane     *plane                  // nil until the start has succeeded
 }
 
 // New makes a control plane, which [Server.Start] starts.
@@ -84,271 +32,38 @@ func New(options Options) (*Server, error) {
 	if err := setFeatureGates(options.FeatureGates); err != nil {
 		return nil, err
 	}
-	return &Server{options: options, failed: make(chan struct{}), stopped: make(chan struct{})}, nil
+	return &Server{options: options, failure: newFailure(), stopping: stopping{ended: make(chan struct{})}}, nil
 }
 
-// run runs f in a goroutine that Stop waits for, and reports whether it does: once Stop has begun, it does not.
-func (s *Server) run(f func()) bool {
+// up is what Start has made. Method is the method that needs it: before Start has returned without an
+// error, the method panics.
+func (s *Server) up(method string) *plane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.stopping {
-		s.running.Go(f)
+	if s.plane == nil {
+		panic("server: " + method + " needs a control plane that has been started")
 	}
-	return !s.stopping
+	return s.plane
 }
 
-var (
-	errStarted = errors.New("start: a control plane starts once, make another one")
-	errStopped = errors.New("stopped while it started")
-)
-
-// begin makes the context of the start, which Stop ends too, and the function to call at the end of the start.
-func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.started != nil {
-		return nil, nil, errStarted
-	}
-	ctx, s.interrupt = context.WithCancelCause(ctx)
-	s.started = make(chan struct{})
-	return ctx, func() {
-		s.interrupt(nil)
-		close(s.started)
-	}, nil
-}
-
-// Start returns when the control plane is ready, or after undoing everything. The context bounds the start only.
-func (s *Server) Start(ctx context.Context) (err error) {
-	ctx, end, err := s.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	runCtx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	defer func() {
-		if err != nil {
-			undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-			defer cancel()
-			err = errors.Join(err, s.stop(undoing))
-		}
-	}()
-	defer s.timeline.phase("")
-	s.timeline.phase("listen")
-	if err := s.listen(); err != nil {
-		return err
-	}
-	s.timeline.phase("etcd")
-	if err := s.makeDir(); err != nil {
-		return err
-	}
-	if s.etcd, err = s.startEtcd(ctx); err != nil {
-		return err
-	}
-	s.watchEtcd(runCtx)
-	s.backend = chain.NewStorage(s.etcd.client, s.options.EtcdPrefix)
-	s.transport = &loopback.Transport{}
-	s.loopback = &rest.Config{
-		Host:          "https://" + s.listener.Addr().String(),
-		Transport:     s.transport,
-		BearerToken:   uuid.NewString(),
-		QPS:           -1,
-		UserAgent:     "kube-apiserver/" + KubernetesVersion + " (kinproc)", // the field manager of what the server itself writes
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
-		// The server does not warn itself of what it serves.
-		WarningHandler: rest.NoWarnings{},
-	}
-	if err := s.newAllocator(); err != nil {
-		return err
-	}
-	s.timeline.phase("certificates")
-	if s.access, err = newAccess(&s.options, s.dir, s.listener.Addr(), s.services.allocator.FirstIP()); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	// Much of what follows ends only after it has run, so an interrupted start goes on until it is ready.
-	late, cancelLate := outlive(ctx, lateness)
-	defer cancelLate(nil)
-	s.run(func() {
-		select {
-		case <-s.failed:
-			cancelLate(s.err)
-		case <-late.Done():
-		}
-	})
-	if err := s.startChain(late, runCtx); err != nil {
-		return s.nameDamage(ctx, cmp.Or(s.Err(), err))
-	}
-	return cmp.Or(s.Err(), context.Cause(ctx))
-}
-
-// startChain makes the API servers and waits until they are ready.
-func (s *Server) startChain(ctx, runCtx context.Context) error {
-	s.timeline.phase("kinds")
-	config, err := s.config(runCtx)
-	if err != nil {
-		return err
-	}
-	s.timeline.phase("chain")
-	s.chain, err = chain.Assemble(*config)
-	if err != nil {
-		return err
-	}
-	s.timeline.phase("prepare")
-	prepared, err := s.chain.Aggregator.PrepareRun()
-	if err != nil {
-		return fmt.Errorf("prepare the chain: %w", err)
-	}
-	s.timeline.phase("first-objects")
-	if err := s.writeFirstObjects(ctx); err != nil {
-		return err
-	}
-	s.timeline.phase("informers")
-	generic := s.chain.Aggregator.GenericAPIServer
-	generic.ShutdownTimeout = shutdownTimeout
-	reading, cancelReading := s.untilDamage(ctx)
-	defer cancelReading()
-	if err := s.prepareAllocator(reading, runCtx); err != nil {
-		return err
-	}
-	generic.Handler.FullHandlerChain = s.counted(generic.Handler.FullHandlerChain)
-	s.transport.Serve(generic.Handler)
-	if err := s.chain.StartInformers(reading, runCtx); err != nil {
-		return err
-	}
-	if err := s.lateAdmission.Start(); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	s.timeline.phase("hooks")
-	s.run(func() {
-		if err := prepared.Run(runCtx); err != nil {
-			s.fail(fmt.Errorf("run the chain: %w", err))
-		}
-	})
-	if err := s.startControllers(runCtx, config.Informers); err != nil {
-		return err
-	}
-	return s.waitReady(ctx)
-}
-
-// lateness is how long an interrupted start may go on: far more than it takes.
-const lateness = 10 * time.Second
-
-// outlive makes a context that ends some time after its parent does.
-func outlive(parent context.Context, by time.Duration) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	stop := context.AfterFunc(parent, func() {
-		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
-	})
-	return ctx, func(cause error) { stop(); cancel(cause) }
-}
-
-// shutdownTimeout is how long the HTTP server may wait for connections to become idle before they are closed.
-const shutdownTimeout = 10 * time.Millisecond
-
-func (s *Server) makeDir() (err error) {
-	if s.dir = s.options.DataDir; s.dir != "" {
-		return ownDir(s.dir)
-	}
-	s.dir, err = os.MkdirTemp("", "kinproc-")
-	return err
-}
-
-// ownDir makes a data directory. One that holds other things, such as a home directory, is somebody else's.
-func ownDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("data directory: %w; name one that can be made or written to with --data-dir", err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	for _, e := range entries {
-		if e.Name() == etcdDir || e.Name() == pkiDir {
-			return nil
-		}
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("data directory %s: it was not made by kinproc, for it holds %q; name an empty one, or none, with --data-dir", dir, entries[0].Name())
-	}
-	return nil
-}
-
-// counted lets Stop wait for the requests that are served.
-func (s *Server) counted(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.requests.Add(1)
-		defer s.requests.Done()
-		handler.ServeHTTP(w, r)
-	})
-}
-
-// waitReady waits until /readyz says so.
-func (s *Server) waitReady(ctx context.Context) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	says := ""
-	undecodable, giveUp := s.backend.Undecodable(), (<-chan time.Time)(nil)
-	for {
-		ready, answer := s.askReady(ctx)
-		if ready {
-			return nil
-		}
-		if answer != "" {
-			says = answer
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w; /readyz says:\n%s", context.Cause(ctx), says)
-		case <-undecodable:
-			undecodable, giveUp = nil, time.After(damageGrace)
-		case <-giveUp:
-			return errDamage
-		case <-tick.C:
-		}
-	}
-}
-
-// askReady asks for /readyz in process. The transport stands between the start and the handler, which panics when ctx ends in between.
-func (s *Server) askReady(ctx context.Context) (ready bool, says string) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.loopback.Host+"/readyz?verbose", nil)
-	if err != nil {
-		return false, err.Error()
-	}
-	r.Header.Set("Authorization", "Bearer "+s.loopback.BearerToken) // anonymous requests may be refused
-	answer, err := s.transport.RoundTrip(r)
-	if err != nil {
-		return false, ""
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return err == nil && answer.StatusCode == http.StatusOK, string(body)
-}
-
-// Failed is closed when the control plane cannot go on by itself; Err says why.
-func (s *Server) Failed() <-chan struct{} { return s.failed }
+// Failed is closed when the control plane cannot go on by itself; [Server.Err] says why.
+func (s *Server) Failed() <-chan struct{} { return s.failure.happened }
 
 // Err is why the control plane failed, or nil.
-func (s *Server) Err() error {
-	select {
-	case <-s.failed:
-		return s.err
-	default:
-		return nil
-	}
-}
+func (s *Server) Err() error { return s.failure.get() }
 
 // Dir is where data, keys and certificates are: Options.DataDir, or the temporary directory in its place.
-func (s *Server) Dir() string { return s.dir }
+func (s *Server) Dir() string { return s.up("Dir").dir }
 
-// Kinds is the number of built-in kinds that are served, once it is started.
-func (s *Server) Kinds() int { return s.chain.Core.Kinds }
+// Kinds is the number of built-in kinds that are served.
+func (s *Server) Kinds() int { return s.up("Kinds").chain.Core.Kinds }
 
 // URL is where the API is served, for a client on this machine.
-func (s *Server) URL() string {
-	address := s.listener.Addr().String()
+func (s *Server) URL() string { return s.up("URL").url() }
+
+// url leads to an address at which a client on this machine reaches the listener.
+func (p *plane) url() string {
+	address := p.listener.Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
 		address = net.JoinHostPort(DefaultBindAddress, port)
 	}

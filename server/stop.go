@@ -2,18 +2,25 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
+	"sync"
 	"time"
 )
 
 // undoTimeout is how long a start that failed waits for the end of what it had begun.
 const undoTimeout = 5 * time.Second
 
-// Stop ends the control plane and waits until nothing of it is left: first the API servers, then etcd, then temporary files. A start that
-// is under way is ended. The context bounds the wait: when it ends early, the stop goes on in the background, and the error says what for.
-// Further calls wait for the first one's stop and return what it did.
+// stopping is the one stop of a control plane.
+type stopping struct {
+	once  sync.Once
+	ended chan struct{}
+	err   error // to be read after ended is closed
+}
+
+// Stop ends the control plane and waits until nothing of it is left: first the API servers, then etcd,
+// then temporary files. Stop ends a start that is under way, too. If ctx ends early, the stop goes on in
+// the background, and the error names what Stop waited for. Further calls wait for the same stop and
+// return its error.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	started, interrupt := s.started, s.interrupt
@@ -31,53 +38,16 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 func (s *Server) stop(ctx context.Context) error {
-	s.stopOnce.Do(func() {
-		s.waitingFor.Store("its beginning")
+	s.stopping.once.Do(func() {
 		go func() {
-			defer close(s.stopped)
-			s.stopErr = s.stopAll()
+			defer close(s.stopping.ended)
+			s.stopping.err = s.undo.run()
 		}()
 	})
 	select {
-	case <-s.stopped:
-		return s.stopErr
+	case <-s.stopping.ended:
+		return s.stopping.err
 	case <-ctx.Done():
-		return fmt.Errorf("stop: waiting for %s: %w", s.waitingFor.Load(), context.Cause(ctx))
+		return fmt.Errorf("stop: waiting for %s: %w", s.undo.running(), context.Cause(ctx))
 	}
-}
-
-// stopAll is the order in which things end: none before those that use it.
-func (s *Server) stopAll() error {
-	s.waitingFor.Store("the service default/kubernetes")
-	s.mu.Lock()
-	s.stopping = true
-	s.mu.Unlock()
-	s.stopServices()
-	if s.backend != nil {
-		s.backend.Hold()
-	}
-	s.cancel()
-	s.waitingFor.Store("the API servers and control loops")
-	s.running.Wait()
-	if s.listener != nil {
-		s.listener.closeAll()
-	}
-	s.waitingFor.Store("requests")
-	if s.transport != nil {
-		s.transport.Stop()
-	}
-	s.requests.Wait()
-	s.waitingFor.Store("watch caches")
-	if s.backend != nil {
-		s.backend.Stop()
-	}
-	s.waitingFor.Store("etcd")
-	var errs []error
-	if s.etcd != nil {
-		errs = append(errs, s.etcd.stop(context.Background()))
-	}
-	if s.options.DataDir == "" && s.dir != "" {
-		errs = append(errs, os.RemoveAll(s.dir))
-	}
-	return errors.Join(errs...)
 }

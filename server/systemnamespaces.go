@@ -22,7 +22,7 @@ func systemNamespaces() []string {
 const namespacesInterval = 5 * time.Second
 
 // keepNamespaces ensures the namespaces of the system, once and then in the background.
-func (s *Server) keepNamespaces(ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister) error {
+func (p *plane) keepNamespaces(ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister) error {
 	for _, name := range systemNamespaces() {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -32,7 +32,7 @@ func (s *Server) keepNamespaces(ctx context.Context, client kubernetes.Interface
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
 	}
-	s.run(func() {
+	p.tasks.run(func() {
 		tick := time.NewTicker(namespacesInterval)
 		defer tick.Stop()
 		for {

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"fmt"
+	"os"
+)
+
+// What a data directory holds.
+const (
+	etcdDir = "etcd"
+	pkiDir  = "pki"
+)
+
+// openDir returns the directory of a control plane: the data directory, or a temporary one in its place.
+func openDir(o *Options, u *undo) (string, error) {
+	if o.DataDir != "" {
+		return o.DataDir, ownDir(o.DataDir)
+	}
+	dir, err := os.MkdirTemp("", "kinproc-")
+	if err != nil {
+		return "", fmt.Errorf("temporary directory: %w", err)
+	}
+	u.push("temporary files", func() error { return os.RemoveAll(dir) })
+	return dir, nil
+}
+
+// ownDir makes a data directory. It refuses a directory that holds other things, such as a home directory.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w; name one that can be made or written to with --data-dir", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == etcdDir || e.Name() == pkiDir {
+			return nil
+		}
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("data directory %s: it was not made by kinproc, for it holds %q; name an empty one, or none, with --data-dir", dir, entries[0].Name())
+	}
+	return nil
+}
