@@ -149,6 +149,9 @@ func (e *Etcd) openDir(opts Options) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return explain("make "+dir, err)
 	}
+	if err := checkTypes(dir); err != nil {
+		return explain("open "+dir, err)
+	}
 	if err := checkOwn(dir); err != nil {
 		return explain("open "+dir, err)
 	}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"github.com/kinproc/kinproc/chain/loopback"
 	"github.com/kinproc/kinproc/chain/storage"
 	"github.com/kinproc/kinproc/server/admission"
+	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
 // What a data directory holds.
@@ -257,7 +260,8 @@ func (s *Server) makeDir() (err error) {
 	return err
 }
 
-// ownDir makes a data directory. One that holds other things, such as a home directory, is somebody else's.
+// ownDir makes a data directory, or makes sure that one which is there is the caller's alone: whoever can put keys or data there is its
+// administrator. One that holds other things, such as a home directory, is no data directory.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w; name one that can be made or written to with --data-dir", err)
@@ -266,13 +270,11 @@ func ownDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	for _, e := range entries {
-		if e.Name() == etcdDir || e.Name() == pkiDir {
-			return nil
-		}
-	}
-	if len(entries) > 0 {
+	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }) {
 		return fmt.Errorf("data directory %s: it was not made by kinproc, for it holds %q; name an empty one, or none, with --data-dir", dir, entries[0].Name())
+	}
+	if err := ownership.Claim(dir); err != nil {
+		return fmt.Errorf("data directory: %w, or name another one with --data-dir", err)
 	}
 	return nil
 }
