@@ -75,6 +75,24 @@ func check(dir string, lg *zap.Logger) (committed uint64, err error) {
 	return committed, nil
 }
 
+// checkTypes refuses what etcd would follow out of the directory, or wait for: links, named pipes and devices.
+func checkTypes(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another process uses the directory, which its lock will say
+		}
+		if err != nil || path == dir {
+			return err
+		}
+		switch d.Type() {
+		case 0, fs.ModeDir, fs.ModeSocket:
+			return nil
+		default:
+			return fmt.Errorf("%w: %s is neither a file nor a directory (mode %s)", ErrForeign, path, d.Type())
+		}
+	})
+}
+
 // checkOwn refuses a directory that is not empty and has no data of etcd either.
 func checkOwn(dir string) error {
 	if fileutil.Exist(datadir.ToMemberDir(dir)) {

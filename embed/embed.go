@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// abandonAfter is how long a member that a fault ended may take to stop.
+// abandonAfter is how long etcd may take to stop after a fault, or to return when its caller does not wait any more.
 const abandonAfter = time.Second
 
 // replayGrace is the time between applying the log's entries and asking for an election. etcd compacts its copy of the log as soon as
@@ -63,12 +63,12 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	lg := e.faults.logger(opts.Logger)
 	var committed uint64
 	if !opts.Ephemeral {
-		err := e.faults.call(func() (err error) { committed, err = check(e.dir, lg); return err })
+		err := e.faults.call(ctx, func() (err error) { committed, err = check(e.dir, lg); return err })
 		if err != nil {
 			return explain("open "+e.dir, err)
 		}
 	}
-	err := e.faults.call(func() (err error) {
+	err := e.faults.call(ctx, func() (err error) {
 		e.server, err = etcdserver.NewServer(serverConfig(e.dir, opts.Ephemeral, lg))
 		return err
 	})
@@ -148,6 +148,9 @@ func (e *Etcd) openDir(opts Options) error {
 	e.dir = dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return explain("make "+dir, err)
+	}
+	if err := checkTypes(dir); err != nil {
+		return explain("open "+dir, err)
 	}
 	if err := checkOwn(dir); err != nil {
 		return explain("open "+dir, err)

@@ -1,11 +1,13 @@
 package embed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -66,9 +68,10 @@ func entryError(message string, fields []zapcore.Field) error {
 	return errors.New("etcd: " + message)
 }
 
-// call runs f on a goroutine of its own, so that a Goexit ends no caller's, and returns its error or what ended it.
+// call runs run on a goroutine of its own, so that a Goexit ends no caller's, and returns its error or what ended it.
 // When etcd waits for ever on a goroutine that ended, so does this one: the fault comes back and it stays behind.
-func (f *faults) call(run func() error) error {
+// So it does when the disk does not answer and ctx has ended.
+func (f *faults) call(ctx context.Context, run func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -83,6 +86,17 @@ func (f *faults) call(run func() error) error {
 		return err
 	case <-f.any:
 		return f.err
+	case <-ctx.Done():
+	}
+	abandon := time.NewTimer(abandonAfter)
+	defer abandon.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-f.any:
+		return f.err
+	case <-abandon.C:
+		return context.Cause(ctx)
 	}
 }
 

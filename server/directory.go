@@ -2,7 +2,11 @@ package server
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
+
+	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
 // What a data directory holds.
@@ -24,7 +28,9 @@ func openDir(o *Options, u *undo) (string, error) {
 	return dir, nil
 }
 
-// ownDir makes a data directory. It refuses a directory that holds other things, such as a home directory.
+// ownDir makes a data directory, or makes sure that one which is there is the caller's alone: whoever can
+// put keys or data there is an administrator of the control plane. It refuses a directory that holds
+// other things, such as a home directory.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w; name one that can be made or written to with --data-dir", err)
@@ -33,13 +39,12 @@ func ownDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	for _, e := range entries {
-		if e.Name() == etcdDir || e.Name() == pkiDir {
-			return nil
-		}
-	}
-	if len(entries) > 0 {
+	ours := func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }
+	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
 		return fmt.Errorf("data directory %s: it was not made by kinproc, for it holds %q; name an empty one, or none, with --data-dir", dir, entries[0].Name())
+	}
+	if err := ownership.Claim(dir); err != nil {
+		return fmt.Errorf("data directory: %w, or name another one with --data-dir", err)
 	}
 	return nil
 }

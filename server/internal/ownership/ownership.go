@@ -1,6 +1,6 @@
-// Package owned makes sure that a directory, with all that is in it, is the caller's alone: what others could have put there is refused,
+// Package ownership makes sure that a directory, with all that is in it, is the caller's alone: what others could have put there is refused,
 // what others could merely read is closed to them.
-package owned
+package ownership
 
 import (
 	"fmt"
