@@ -18,7 +18,7 @@ import (
 var patchTypes = sets.New(admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch)
 
 // MutatingAdmissionPolicies declares mutatingadmissionpolicies. Unlike validating ones they have no status.
-func MutatingAdmissionPolicies(params ParamAccess) kind.Declaration {
+func MutatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.MutatingAdmissionPolicy] {
 	type T = *admissionv1.MutatingAdmissionPolicy
 	return &kind.Kind[T]{
 		Plural: "mutatingadmissionpolicies",

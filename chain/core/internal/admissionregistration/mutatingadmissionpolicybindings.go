@@ -12,7 +12,7 @@ import (
 )
 
 // MutatingAdmissionPolicyBindings declares mutatingadmissionpolicybindings.
-func MutatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
+func MutatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
 	type T = *admissionv1.MutatingAdmissionPolicyBinding
 	validate := func(ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool) field.ErrorList {
 		at := field.NewPath("spec")

@@ -11,7 +11,7 @@ import (
 )
 
 // MutatingWebhookConfigurations declares mutatingwebhookconfigurations.
-func MutatingWebhookConfigurations() kind.Declaration {
+func MutatingWebhookConfigurations() *kind.Kind[*admissionv1.MutatingWebhookConfiguration] {
 	type T = *admissionv1.MutatingWebhookConfiguration
 	return &kind.Kind[T]{
 		Plural:        "mutatingwebhookconfigurations",

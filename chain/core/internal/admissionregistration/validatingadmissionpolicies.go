@@ -29,7 +29,7 @@ const (
 var policyReasons = sets.New(metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge)
 
 // ValidatingAdmissionPolicies declares validatingadmissionpolicies.
-func ValidatingAdmissionPolicies(params ParamAccess) kind.Declaration {
+func ValidatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.ValidatingAdmissionPolicy] {
 	type T = *admissionv1.ValidatingAdmissionPolicy
 	return &kind.Kind[T]{
 		Plural:        "validatingadmissionpolicies",

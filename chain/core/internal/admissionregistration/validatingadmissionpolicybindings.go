@@ -14,7 +14,7 @@ import (
 var validationActions = sets.New(admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)
 
 // ValidatingAdmissionPolicyBindings declares validatingadmissionpolicybindings.
-func ValidatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
+func ValidatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
 	type T = *admissionv1.ValidatingAdmissionPolicyBinding
 	authorized := func(ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool) field.ErrorList {
 		return params.refChanged(ctx, b.Spec.ParamRef, old, samePolicy, paramKindOf(ctx, params.ValidatingParamKind, b.Spec.PolicyName))

@@ -11,7 +11,7 @@ import (
 )
 
 // ValidatingWebhookConfigurations declares validatingwebhookconfigurations.
-func ValidatingWebhookConfigurations() kind.Declaration {
+func ValidatingWebhookConfigurations() *kind.Kind[*admissionv1.ValidatingWebhookConfiguration] {
 	type T = *admissionv1.ValidatingWebhookConfiguration
 	return &kind.Kind[T]{
 		Plural:        "validatingwebhookconfigurations",

@@ -15,7 +15,7 @@ import (
 )
 
 // StorageVersions declares storageversions. A name is a group, a dot and a resource.
-func StorageVersions() kind.Declaration {
+func StorageVersions() *kind.Kind[*apiserverinternalv1alpha1.StorageVersion] {
 	type T = *apiserverinternalv1alpha1.StorageVersion
 	return &kind.Kind[T]{
 		Plural:                 "storageversions",

@@ -16,7 +16,7 @@ import (
 )
 
 // ControllerRevisions declares controllerrevisions: what stateful sets and daemon sets once were.
-func ControllerRevisions() kind.Declaration {
+func ControllerRevisions() *kind.Kind[*appsv1.ControllerRevision] {
 	return &kind.Kind[*appsv1.ControllerRevision]{
 		Plural:       "controllerrevisions",
 		NameOnUpdate: true,

@@ -19,7 +19,7 @@ import (
 
 // DaemonSets declares daemonsets. The annotation deprecated.daemonset.template.generation is the server's: it counts the changes of the
 // template, as the field templateGeneration of older versions did.
-func DaemonSets() kind.Declaration {
+func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 	return &kind.Kind[*appsv1.DaemonSet]{
 		Plural:     "daemonsets",
 		ShortNames: []string{"ds"},

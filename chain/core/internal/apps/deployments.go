@@ -18,7 +18,7 @@ import (
 )
 
 // Deployments declares deployments. The annotation deprecated.deployment.rollback.to was a field of older versions, and is judged like one.
-func Deployments() kind.Declaration {
+func Deployments() *kind.Kind[*appsv1.Deployment] {
 	return &kind.Kind[*appsv1.Deployment]{
 		Plural:     "deployments",
 		ShortNames: []string{"deploy"},

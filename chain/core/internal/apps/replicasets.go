@@ -13,7 +13,7 @@ import (
 )
 
 // ReplicaSets declares replicasets.
-func ReplicaSets() kind.Declaration {
+func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 	return &kind.Kind[*appsv1.ReplicaSet]{
 		Plural:     "replicasets",
 		ShortNames: []string{"rs"},

@@ -18,7 +18,7 @@ import (
 )
 
 // StatefulSets declares statefulsets.
-func StatefulSets() kind.Declaration {
+func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 	return &kind.Kind[*appsv1.StatefulSet]{
 		Plural:     "statefulsets",
 		ShortNames: []string{"sts"},

@@ -31,7 +31,7 @@ var (
 )
 
 // CronJobs declares cronjobs.
-func CronJobs() kind.Declaration {
+func CronJobs() *kind.Kind[*batchv1.CronJob] {
 	path := field.NewPath("spec", "jobTemplate", "spec")
 	return &kind.Kind[*batchv1.CronJob]{
 		Plural:     "cronjobs",

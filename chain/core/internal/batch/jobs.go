@@ -29,7 +29,7 @@ const (
 )
 
 // Jobs declares jobs.
-func Jobs() kind.Declaration {
+func Jobs() *kind.Kind[*batchv1.Job] {
 	path := field.NewPath("spec")
 	return &kind.Kind[*batchv1.Job]{
 		Plural:        "jobs",

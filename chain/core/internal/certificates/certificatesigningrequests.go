@@ -15,7 +15,7 @@ import (
 )
 
 // CertificateSigningRequests declares certificatesigningrequests.
-func CertificateSigningRequests() kind.Declaration {
+func CertificateSigningRequests() *kind.Kind[*certificatesv1.CertificateSigningRequest] {
 	type T = *certificatesv1.CertificateSigningRequest
 	return &kind.Kind[T]{
 		Plural:        "certificatesigningrequests",

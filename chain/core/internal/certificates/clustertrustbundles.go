@@ -18,7 +18,7 @@ import (
 const maxTrustBundle = 1 << 20
 
 // ClusterTrustBundles declares clustertrustbundles (KEP-3257). 1.37, where v1 is new, still keeps them as v1beta1.
-func ClusterTrustBundles() kind.Declaration {
+func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 	type T = *certificatesv1beta1.ClusterTrustBundle
 	return &kind.Kind[T]{
 		Plural:        "clustertrustbundles",

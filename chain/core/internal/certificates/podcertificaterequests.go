@@ -45,7 +45,7 @@ const (
 
 // PodCertificateRequests declares podcertificaterequests (KEP-4317). 1.37, where v1 is new, still keeps them as v1beta1. Who delivers or
 // refuses a certificate must be allowed to "sign" for the signer.
-func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) kind.Declaration {
+func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind.Kind[*certificatesv1beta1.PodCertificateRequest] {
 	type T = *certificatesv1beta1.PodCertificateRequest
 	return &kind.Kind[T]{
 		Plural: "podcertificaterequests",

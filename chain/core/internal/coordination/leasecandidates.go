@@ -15,7 +15,7 @@ import (
 )
 
 // LeaseCandidates declares leasecandidates of coordinated leader election (KEP-4355).
-func LeaseCandidates() kind.Declaration {
+func LeaseCandidates() *kind.Kind[*coordinationv1beta1.LeaseCandidate] {
 	return &kind.Kind[*coordinationv1beta1.LeaseCandidate]{
 		Plural:                 "leasecandidates",
 		Versions:               []kind.Version{kind.ServedAsSame[*coordinationv1alpha2.LeaseCandidate, *coordinationv1beta1.LeaseCandidate]()},

@@ -12,7 +12,7 @@ import (
 )
 
 // Leases declares leases. The fields strategy and preferredHolder of coordinated leader election (KEP-4355), which is off, are dropped.
-func Leases() kind.Declaration {
+func Leases() *kind.Kind[*coordinationv1.Lease] {
 	return &kind.Kind[*coordinationv1.Lease]{
 		Plural:                 "leases",
 		CreateOnUpdate:         true,

@@ -31,7 +31,7 @@ const (
 )
 
 // EndpointSlices declares endpointslices.
-func EndpointSlices() kind.Declaration {
+func EndpointSlices() *kind.Kind[*discoveryv1.EndpointSlice] {
 	return &kind.Kind[*discoveryv1.EndpointSlice]{
 		Plural:  "endpointslices",
 		Default: defaultEndpointSlice,

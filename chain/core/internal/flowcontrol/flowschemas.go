@@ -32,7 +32,7 @@ var (
 )
 
 // FlowSchemas declares flowschemas.
-func FlowSchemas() kind.Declaration {
+func FlowSchemas() *kind.Kind[*flowcontrolv1.FlowSchema] {
 	type T = *flowcontrolv1.FlowSchema
 	return &kind.Kind[T]{
 		Plural:        "flowschemas",

@@ -25,7 +25,7 @@ const (
 )
 
 // PriorityLevelConfigurations declares prioritylevelconfigurations.
-func PriorityLevelConfigurations() kind.Declaration {
+func PriorityLevelConfigurations() *kind.Kind[*flowcontrolv1.PriorityLevelConfiguration] {
 	type T = *flowcontrolv1.PriorityLevelConfiguration
 	return &kind.Kind[T]{
 		Plural:        "prioritylevelconfigurations",

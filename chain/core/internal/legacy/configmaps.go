@@ -14,7 +14,7 @@ import (
 const maxDataSize = 1 << 20
 
 // ConfigMaps declares configmaps.
-func ConfigMaps() kind.Declaration {
+func ConfigMaps() *kind.Kind[*corev1.ConfigMap] {
 	return &kind.Kind[*corev1.ConfigMap]{
 		Plural:     "configmaps",
 		ShortNames: []string{"cm"},

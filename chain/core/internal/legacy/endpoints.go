@@ -17,7 +17,7 @@ import (
 )
 
 // Endpoints declares endpoints, the deprecated forerunner of endpointslices. The API machinery says so in a warning by itself.
-func Endpoints() kind.Declaration {
+func Endpoints() *kind.Kind[*corev1.Endpoints] {
 	return &kind.Kind[*corev1.Endpoints]{
 		Plural:         "endpoints",
 		ShortNames:     []string{"ep"},

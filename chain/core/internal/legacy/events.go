@@ -30,7 +30,7 @@ const (
 )
 
 // Events declares events, served in the groups "" and events.k8s.io. What is written through the latter is held to stricter rules.
-func Events() kind.Declaration {
+func Events() *kind.Kind[*corev1.Event] {
 	return &kind.Kind[*corev1.Event]{
 		Plural:          "events",
 		ShortNames:      []string{"ev"},

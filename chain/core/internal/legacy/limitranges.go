@@ -19,7 +19,7 @@ import (
 var limitTypes = sets.New(corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim)
 
 // LimitRanges declares limitranges.
-func LimitRanges() kind.Declaration {
+func LimitRanges() *kind.Kind[*corev1.LimitRange] {
 	return &kind.Kind[*corev1.LimitRange]{
 		Plural:         "limitranges",
 		ShortNames:     []string{"limits"},

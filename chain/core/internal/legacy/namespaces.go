@@ -18,7 +18,7 @@ import (
 
 // Namespaces declares namespaces. A deleted one stays, Terminating, until its spec.finalizers are gone, which only namespaces/finalize
 // can remove: the namespace controller does so when the namespace is empty.
-func Namespaces() kind.Declaration {
+func Namespaces() *kind.Kind[*corev1.Namespace] {
 	return &kind.Kind[*corev1.Namespace]{
 		Plural:        "namespaces",
 		ShortNames:    []string{"ns"},

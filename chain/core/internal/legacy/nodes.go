@@ -22,7 +22,7 @@ const (
 )
 
 // Nodes declares nodes. They are kept where kube-apiserver keeps them, under the name that they had before they were nodes.
-func Nodes() kind.Declaration {
+func Nodes() *kind.Kind[*corev1.Node] {
 	return &kind.Kind[*corev1.Node]{
 		Plural:        "nodes",
 		ShortNames:    []string{"no"},

@@ -22,7 +22,7 @@ var claimResourceStatuses = sets.New(corev1.PersistentVolumeClaimControllerResiz
 	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible)
 
 // PersistentVolumeClaims declares persistentvolumeclaims.
-func PersistentVolumeClaims() kind.Declaration {
+func PersistentVolumeClaims() *kind.Kind[*corev1.PersistentVolumeClaim] {
 	return &kind.Kind[*corev1.PersistentVolumeClaim]{
 		Plural:        "persistentvolumeclaims",
 		ShortNames:    []string{"pvc"},

@@ -32,7 +32,7 @@ var topologySuccessors = map[string]string{
 }
 
 // PersistentVolumes declares persistentvolumes.
-func PersistentVolumes() kind.Declaration {
+func PersistentVolumes() *kind.Kind[*corev1.PersistentVolume] {
 	return &kind.Kind[*corev1.PersistentVolume]{
 		Plural:        "persistentvolumes",
 		ShortNames:    []string{"pv"},

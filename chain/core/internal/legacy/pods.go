@@ -18,16 +18,15 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Pods declares pods and, because they act on pods, bindings. Client asks for disruption budgets before an eviction and for the nodes
-// where kubelets would run; nil stands for none of either.
-func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
+// Pods declares pods. Binder, which [Bindings] shares, assigns pods to nodes. Client reads the
+// disruption budgets before an eviction, and the nodes where kubelets run; nil stands for none of either.
+func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.Pod] {
 	var budgets typedpolicyv1.PodDisruptionBudgetsGetter
 	var nodes typedcorev1.NodesGetter
 	if client != nil {
 		budgets, nodes = client.PolicyV1(), client.CoreV1()
 	}
-	binder := &bindingREST{}
-	pods = &kind.Kind[*corev1.Pod]{
+	return &kind.Kind[*corev1.Pod]{
 		Plural:         "pods",
 		ShortNames:     []string{"po"},
 		Categories:     []string{"all"},
@@ -74,7 +73,6 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 		GracePeriod:   podGracePeriod,
 		ReturnDeleted: true,
 	}
-	return pods, &kind.Virtual{Plural: "bindings", New: func() rest.Storage { return binder }}
 }
 
 func defaultPod(p *corev1.Pod) {

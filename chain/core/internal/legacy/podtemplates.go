@@ -13,7 +13,7 @@ import (
 )
 
 // PodTemplates declares podtemplates.
-func PodTemplates() kind.Declaration {
+func PodTemplates() *kind.Kind[*corev1.PodTemplate] {
 	return &kind.Kind[*corev1.PodTemplate]{
 		Plural:        "podtemplates",
 		ReturnDeleted: true,

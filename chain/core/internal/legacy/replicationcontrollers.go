@@ -16,7 +16,7 @@ import (
 )
 
 // ReplicationControllers declares replicationcontrollers.
-func ReplicationControllers() kind.Declaration {
+func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 	path := field.NewPath("spec", "template")
 	return &kind.Kind[*corev1.ReplicationController]{
 		Plural:     "replicationcontrollers",

@@ -29,7 +29,7 @@ var podResources = sets.New(corev1.ResourcePods, corev1.ResourceCPU, corev1.Reso
 	corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory)
 
 // ResourceQuotas declares resourcequotas.
-func ResourceQuotas() kind.Declaration {
+func ResourceQuotas() *kind.Kind[*corev1.ResourceQuota] {
 	return &kind.Kind[*corev1.ResourceQuota]{
 		Plural:        "resourcequotas",
 		ShortNames:    []string{"quota"},

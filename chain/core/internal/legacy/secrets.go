@@ -16,7 +16,7 @@ import (
 )
 
 // Secrets declares secrets.
-func Secrets() kind.Declaration {
+func Secrets() *kind.Kind[*corev1.Secret] {
 	return &kind.Kind[*corev1.Secret]{
 		Plural:         "secrets",
 		Default:        defaultSecret,

@@ -14,7 +14,7 @@ import (
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
 // ServiceAccounts declares serviceaccounts. Their tokens are signed by issuer and may be bound to objects.
-func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) kind.Declaration {
+func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) *kind.Kind[*corev1.ServiceAccount] {
 	return &kind.Kind[*corev1.ServiceAccount]{
 		Plural:        "serviceaccounts",
 		NameOnUpdate:  true,

@@ -23,7 +23,7 @@ import (
 // Services declares services. Allocator gives them cluster IPs and node ports; client, of this very server, finds the endpoints that
 // services/proxy connects to, and deletes the endpoints of a deleted service. Without an allocator services are refused, without a
 // client the proxy is.
-func Services(allocator ServiceAllocator, client kubernetes.Interface) kind.Declaration {
+func Services(allocator ServiceAllocator, client kubernetes.Interface) *kind.Kind[*corev1.Service] {
 	storage := serviceStorage{allocator: allocator, client: client}
 	return &kind.Kind[*corev1.Service]{
 		Plural:         "services",

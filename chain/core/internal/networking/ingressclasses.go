@@ -15,7 +15,7 @@ import (
 const maxControllerLength = 250
 
 // IngressClasses declares ingressclasses.
-func IngressClasses() kind.Declaration {
+func IngressClasses() *kind.Kind[*networkingv1.IngressClass] {
 	return &kind.Kind[*networkingv1.IngressClass]{
 		Plural:         "ingressclasses",
 		ClusterScoped:  true,

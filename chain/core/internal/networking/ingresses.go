@@ -20,7 +20,7 @@ import (
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // Ingresses declares ingresses.
-func Ingresses() kind.Declaration {
+func Ingresses() *kind.Kind[*networkingv1.Ingress] {
 	return &kind.Kind[*networkingv1.Ingress]{
 		Plural:         "ingresses",
 		ShortNames:     []string{"ing"},

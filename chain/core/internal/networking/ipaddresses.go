@@ -15,7 +15,7 @@ import (
 )
 
 // IPAddresses declares ipaddresses: one for each cluster IP in use, named after it, so that no address is given away twice (KEP-1880).
-func IPAddresses() kind.Declaration {
+func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 	return &kind.Kind[*networkingv1.IPAddress]{
 		Plural:         "ipaddresses",
 		ShortNames:     []string{"ip"},

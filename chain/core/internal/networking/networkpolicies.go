@@ -17,7 +17,7 @@ import (
 )
 
 // NetworkPolicies declares networkpolicies.
-func NetworkPolicies() kind.Declaration {
+func NetworkPolicies() *kind.Kind[*networkingv1.NetworkPolicy] {
 	return &kind.Kind[*networkingv1.NetworkPolicy]{
 		Plural:     "networkpolicies",
 		ShortNames: []string{"netpol"},

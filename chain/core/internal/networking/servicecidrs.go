@@ -15,7 +15,7 @@ import (
 )
 
 // ServiceCIDRs declares servicecidrs: the blocks from which cluster IPs are taken (KEP-1880).
-func ServiceCIDRs() kind.Declaration {
+func ServiceCIDRs() *kind.Kind[*networkingv1.ServiceCIDR] {
 	return &kind.Kind[*networkingv1.ServiceCIDR]{
 		Plural:         "servicecidrs",
 		ClusterScoped:  true,

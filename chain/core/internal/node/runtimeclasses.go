@@ -17,7 +17,7 @@ import (
 )
 
 // RuntimeClasses declares runtimeclasses.
-func RuntimeClasses() kind.Declaration {
+func RuntimeClasses() *kind.Kind[*nodev1.RuntimeClass] {
 	return &kind.Kind[*nodev1.RuntimeClass]{
 		Plural:                 "runtimeclasses",
 		ClusterScoped:          true,

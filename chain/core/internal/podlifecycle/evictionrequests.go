@@ -17,7 +17,7 @@ import (
 const maxConditions = 100
 
 // EvictionRequests declares evictionrequests.
-func EvictionRequests() kind.Declaration {
+func EvictionRequests() *kind.Kind[*lifecyclev1alpha1.EvictionRequest] {
 	type T = *lifecyclev1alpha1.EvictionRequest
 	return &kind.Kind[T]{
 		Plural:                 "evictionrequests",

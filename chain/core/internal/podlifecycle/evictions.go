@@ -21,7 +21,7 @@ const (
 )
 
 // Evictions declares evictions of lifecycle.k8s.io, which share no more than their name with the eviction subresource of pods.
-func Evictions() kind.Declaration {
+func Evictions() *kind.Kind[*lifecyclev1alpha1.Eviction] {
 	type T = *lifecyclev1alpha1.Eviction
 	return &kind.Kind[T]{
 		Plural:                 "evictions",

@@ -15,7 +15,7 @@ import (
 )
 
 // PodDisruptionBudgets declares poddisruptionbudgets.
-func PodDisruptionBudgets() kind.Declaration {
+func PodDisruptionBudgets() *kind.Kind[*policyv1.PodDisruptionBudget] {
 	return &kind.Kind[*policyv1.PodDisruptionBudget]{
 		Plural:                 "poddisruptionbudgets",
 		ShortNames:             []string{"pdb"},

@@ -13,7 +13,7 @@ import (
 )
 
 // ClusterRoleBindings declares clusterrolebindings.
-func ClusterRoleBindings(policy Policy) kind.Declaration {
+func ClusterRoleBindings(policy Policy) *kind.Kind[*rbacv1.ClusterRoleBinding] {
 	return &kind.Kind[*rbacv1.ClusterRoleBinding]{
 		Plural:        "clusterrolebindings",
 		ClusterScoped: true,

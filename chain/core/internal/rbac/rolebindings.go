@@ -13,7 +13,7 @@ import (
 )
 
 // RoleBindings declares rolebindings.
-func RoleBindings(policy Policy) kind.Declaration {
+func RoleBindings(policy Policy) *kind.Kind[*rbacv1.RoleBinding] {
 	return &kind.Kind[*rbacv1.RoleBinding]{
 		Plural:  "rolebindings",
 		Default: func(b *rbacv1.RoleBinding) { defaultBinding(b.Subjects, &b.RoleRef) },

@@ -13,7 +13,7 @@ import (
 )
 
 // DeviceClasses declares deviceclasses.
-func DeviceClasses() kind.Declaration {
+func DeviceClasses() *kind.Kind[*resourcev1.DeviceClass] {
 	type T = *resourcev1.DeviceClass
 	return &kind.Kind[T]{
 		Plural:        "deviceclasses",

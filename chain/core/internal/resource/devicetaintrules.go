@@ -16,7 +16,7 @@ import (
 )
 
 // DeviceTaintRules declares devicetaintrules (KEP-5055). 1.37, where v1 is new, still keeps them as v1beta2.
-func DeviceTaintRules() kind.Declaration {
+func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 	type T = *resourcev1beta2.DeviceTaintRule
 	return &kind.Kind[T]{
 		Plural: "devicetaintrules",

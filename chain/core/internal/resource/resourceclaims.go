@@ -25,7 +25,7 @@ import (
 const adminLabel = "resource.kubernetes.io/admin-access"
 
 // ResourceClaims declares resourceclaims. The authorizer says who may write which parts of their status; nil allows everything.
-func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) kind.Declaration {
+func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) *kind.Kind[*resourcev1.ResourceClaim] {
 	type T = *resourcev1.ResourceClaim
 	at := field.NewPath("spec")
 	return &kind.Kind[T]{

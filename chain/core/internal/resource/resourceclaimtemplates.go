@@ -12,7 +12,7 @@ import (
 )
 
 // ResourceClaimTemplates declares resourceclaimtemplates.
-func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
+func ResourceClaimTemplates(labels NamespaceLabels) *kind.Kind[*resourcev1.ResourceClaimTemplate] {
 	type T = *resourcev1.ResourceClaimTemplate
 	at := field.NewPath("spec")
 	validate := func(ctx context.Context, t T) field.ErrorList {

@@ -22,7 +22,7 @@ import (
 )
 
 // ResourceSlices declares resourceslices.
-func ResourceSlices() kind.Declaration {
+func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 	type T = *resourcev1.ResourceSlice
 	at := field.NewPath("spec")
 	nodeName := func(s T) string {

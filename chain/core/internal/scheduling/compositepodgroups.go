@@ -12,7 +12,7 @@ import (
 )
 
 // CompositePodGroups declares compositepodgroups.
-func CompositePodGroups() kind.Declaration {
+func CompositePodGroups() *kind.Kind[*schedulingv1alpha3.CompositePodGroup] {
 	type T = *schedulingv1alpha3.CompositePodGroup
 	return &kind.Kind[T]{
 		Plural:                 "compositepodgroups",

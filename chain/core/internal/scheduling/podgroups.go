@@ -14,7 +14,7 @@ import (
 )
 
 // PodGroups declares podgroups.
-func PodGroups() kind.Declaration {
+func PodGroups() *kind.Kind[*schedulingv1beta1.PodGroup] {
 	type T = *schedulingv1beta1.PodGroup
 	return &kind.Kind[T]{
 		Plural:   "podgroups",

@@ -39,7 +39,7 @@ func SystemClasses() []*schedulingv1.PriorityClass {
 }
 
 // PriorityClasses declares priorityclasses.
-func PriorityClasses() kind.Declaration {
+func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 	return &kind.Kind[*schedulingv1.PriorityClass]{
 		Plural:        "priorityclasses",
 		ShortNames:    []string{"pc"},

@@ -28,7 +28,7 @@ var (
 )
 
 // CSIDrivers declares csidrivers.
-func CSIDrivers() kind.Declaration {
+func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 	return &kind.Kind[*storagev1.CSIDriver]{
 		Plural:                 "csidrivers",
 		ClusterScoped:          true,

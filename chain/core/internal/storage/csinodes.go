@@ -17,7 +17,7 @@ import (
 const maxNodeID = 256
 
 // CSINodes declares csinodes.
-func CSINodes() kind.Declaration {
+func CSINodes() *kind.Kind[*csiNode] {
 	return &kind.Kind[*csiNode]{
 		Plural:                 "csinodes",
 		ClusterScoped:          true,

@@ -14,7 +14,7 @@ import (
 )
 
 // CSIStorageCapacities declares csistoragecapacities.
-func CSIStorageCapacities() kind.Declaration {
+func CSIStorageCapacities() *kind.Kind[*storagev1.CSIStorageCapacity] {
 	return &kind.Kind[*storagev1.CSIStorageCapacity]{
 		Plural:                 "csistoragecapacities",
 		RequireResourceVersion: true,

@@ -33,7 +33,7 @@ var (
 )
 
 // StorageClasses declares storageclasses.
-func StorageClasses() kind.Declaration {
+func StorageClasses() *kind.Kind[*storagev1.StorageClass] {
 	return &kind.Kind[*storagev1.StorageClass]{
 		Plural:        "storageclasses",
 		ShortNames:    []string{"sc"},

@@ -18,7 +18,7 @@ import (
 const maxErrorSize = 1024
 
 // VolumeAttachments declares volumeattachments.
-func VolumeAttachments() kind.Declaration {
+func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 	return &kind.Kind[*storagev1.VolumeAttachment]{
 		Plural:                 "volumeattachments",
 		ClusterScoped:          true,

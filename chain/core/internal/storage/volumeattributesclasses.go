@@ -11,7 +11,7 @@ import (
 )
 
 // VolumeAttributesClasses declares volumeattributesclasses.
-func VolumeAttributesClasses() kind.Declaration {
+func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 	return &kind.Kind[*storagev1.VolumeAttributesClass]{
 		Plural:        "volumeattributesclasses",
 		ShortNames:    []string{"vac"},

@@ -17,7 +17,7 @@ import (
 )
 
 // StorageVersionMigrations declares storageversionmigrations (KEP-4192). 1.37, where v1 is new, still keeps them as v1beta1.
-func StorageVersionMigrations() kind.Declaration {
+func StorageVersionMigrations() *kind.Kind[*storagemigrationv1beta1.StorageVersionMigration] {
 	type T = *storagemigrationv1beta1.StorageVersionMigration
 	return &kind.Kind[T]{
 		Plural:                 "storageversionmigrations",

@@ -24,7 +24,7 @@ const (
 
 // ResourcePoolStatusRequests declares resourcepoolstatusrequests (KEP-5749): a question about pools of devices that is answered once, in
 // the status. No built-in control loop answers.
-func ResourcePoolStatusRequests() kind.Declaration {
+func ResourcePoolStatusRequests() *kind.Kind[*resourcev1alpha3.ResourcePoolStatusRequest] {
 	type T = *resourcev1alpha3.ResourcePoolStatusRequest
 	return &kind.Kind[T]{
 		Plural:                 "resourcepoolstatusrequests",
