@@ -46,12 +46,10 @@ func EndpointSlices() *kind.Kind[*discoveryv1.EndpointSlice] {
 			}
 			dropTopology(s, old)
 		},
-		NameOnUpdate: true,
 		Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
 			return validateEndpointSlice(s, nil)
 		},
 		ValidateUpdate: validateEndpointSliceUpdate,
-		Warnings:       warnEndpointSlice,
 		Table: kind.Table[*discoveryv1.EndpointSlice]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -77,6 +75,8 @@ func EndpointSlices() *kind.Kind[*discoveryv1.EndpointSlice] {
 				return []any{s.Name, string(s.AddressType), firstFew(ports), firstFew(addresses), kind.Age(s)}
 			},
 		},
+		Warnings: warnEndpointSlice,
+		Quirks:   kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -23,7 +23,6 @@ func ConfigMaps() *kind.Kind[*corev1.ConfigMap] {
 				c.Data = map[string]string{}
 			}
 		},
-		NameOnUpdate:   true,
 		Validate:       validateConfigMap,
 		ValidateUpdate: validateConfigMapUpdate,
 		Table: kind.Table[*corev1.ConfigMap]{
@@ -36,6 +35,7 @@ func ConfigMaps() *kind.Kind[*corev1.ConfigMap] {
 				return []any{c.Name, int64(len(c.Data) + len(c.BinaryData)), kind.Age(c)}
 			},
 		},
+		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -33,11 +33,28 @@ func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.P
 		Default:        defaultPod,
 		PrepareCreate:  preparePod,
 		PrepareUpdate:  preparePodUpdate,
-		NameOnUpdate:   true,
 		Validate:       validatePod,
 		ValidateUpdate: validatePodUpdate,
+		Table:          kind.Table[*corev1.Pod]{Columns: podColumns(), Row: podRow, Conditions: podRowConditions},
 		Warnings:       podWarnings,
-		Generation:     true,
+		Status: &kind.Status[*corev1.Pod]{
+			Prepare:     preparePodStatus,
+			Validate:    validatePodStatus,
+			Warnings:    podStatusWarnings,
+			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
+		},
+		Subresources: []kind.Subresource[*corev1.Pod]{
+			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
+			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
+			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
+			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
+			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
+			{Name: "exec", New: func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) }},
+			{Name: "attach", New: func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) }},
+			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage { return newPortForwardREST(kubelets{s, nodes}) }},
+			{Name: "proxy", New: func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) }},
+		},
+		Generation: true,
 		Fields: map[string]func(*corev1.Pod) string{
 			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
 			"spec.host":                func(p *corev1.Pod) string { return p.Spec.NodeName }, // its name before v1
@@ -51,27 +68,12 @@ func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.P
 			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 		},
 		IndexedField: "spec.nodeName",
-		Table:        kind.Table[*corev1.Pod]{Columns: podColumns(), Row: podRow, Conditions: podRowConditions},
-		Status: &kind.Status[*corev1.Pod]{
-			Prepare:     preparePodStatus,
-			Validate:    validatePodStatus,
-			Warnings:    podStatusWarnings,
-			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
-			SetOnCreate: true, // but for nothing more than the quality of service
+		GracePeriod:  podGracePeriod,
+		Quirks: kind.Quirks{
+			NameOnUpdate:   true,
+			StatusOnCreate: true, // but for nothing more than the quality of service
+			ReturnDeleted:  true,
 		},
-		Subresources: []kind.Subresource[*corev1.Pod]{
-			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
-			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
-			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
-			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
-			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
-			{Name: "exec", New: func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) }},
-			{Name: "attach", New: func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) }},
-			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage { return newPortForwardREST(kubelets{s, nodes}) }},
-			{Name: "proxy", New: func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) }},
-		},
-		GracePeriod:   podGracePeriod,
-		ReturnDeleted: true,
 	}
 }
 

@@ -29,30 +29,11 @@ func Services(allocator ServiceAllocator, client kubernetes.Interface) *kind.Kin
 		Plural:         "services",
 		ShortNames:     []string{"svc"},
 		Categories:     []string{"all"},
-		StoragePath:    "services/specs",
-		CreateOnUpdate: true,
-		ReturnDeleted:  true,
 		Name:           apivalidation.NameIsDNSLabel,
 		Default:        defaultService,
 		PrepareUpdate:  func(_ context.Context, s, old *corev1.Service) { dropWhatTypeForbids(s, old) },
 		Validate:       func(_ context.Context, s *corev1.Service) field.ErrorList { return validateService(s, nil) },
 		ValidateUpdate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceUpdate(s, old) },
-		Warnings:       func(_ context.Context, s, _ *corev1.Service) []string { return warnService(s) },
-		Fields: map[string]func(*corev1.Service) string{
-			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
-			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
-		},
-		Status: &kind.Status[*corev1.Service]{
-			Validate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceStatus(s, old) },
-			Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnServiceStatus(s) },
-		},
-		Subresources: []kind.Subresource[*corev1.Service]{{
-			Name: "proxy",
-			New: func(store *genericregistry.Store) rest.Storage {
-				return &serviceProxy{services: store, client: client}
-			},
-		}},
-		Adjust: storage.adjust,
 		Table: kind.Table[*corev1.Service]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -71,6 +52,24 @@ func Services(allocator ServiceAllocator, client kubernetes.Interface) *kind.Kin
 				return []any{s.Name, string(s.Spec.Type), clusterIP, externalIP(s), portCell(s.Spec.Ports), kind.Age(s), labels.FormatLabels(s.Spec.Selector)}
 			},
 		},
+		Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnService(s) },
+		Status: &kind.Status[*corev1.Service]{
+			Validate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceStatus(s, old) },
+			Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnServiceStatus(s) },
+		},
+		Subresources: []kind.Subresource[*corev1.Service]{{
+			Name: "proxy",
+			New: func(store *genericregistry.Store) rest.Storage {
+				return &serviceProxy{services: store, client: client}
+			},
+		}},
+		Fields: map[string]func(*corev1.Service) string{
+			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
+			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
+		},
+		CreateOnUpdate: true,
+		Adjust:         storage.adjust,
+		Quirks:         kind.Quirks{StoragePath: "services/specs", ReturnDeleted: true},
 	}
 }
 

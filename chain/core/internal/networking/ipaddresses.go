@@ -21,7 +21,6 @@ func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 		ShortNames:     []string{"ip"},
 		ClusterScoped:  true,
 		Name:           ipAddressName,
-		NameOnUpdate:   true,
 		Validate:       validateIPAddress,
 		ValidateUpdate: validateIPAddressUpdate,
 		Table: kind.Table[*networkingv1.IPAddress]{
@@ -32,6 +31,7 @@ func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 			},
 			Row: func(a *networkingv1.IPAddress) []any { return []any{a.Name, parent(a.Spec.ParentRef), kind.Age(a)} },
 		},
+		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
 }
 
