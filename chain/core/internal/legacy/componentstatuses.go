@@ -26,7 +26,7 @@ type Component struct {
 
 // ComponentStatuses declares componentstatuses, a deprecated view of the control plane's health. kube-apiserver probes etcd, scheduler
 // and controller manager at fixed ports; here it is what the server says it has.
-func ComponentStatuses(components []Component) kind.Declaration {
+func ComponentStatuses(components []Component) *kind.Virtual {
 	return &kind.Virtual{
 		Plural: "componentstatuses",
 		New:    func() rest.Storage { return componentStatuses(components) },

@@ -25,11 +25,11 @@ type Dependencies struct {
 
 // Group is the core group, whose name is empty.
 func Group(d Dependencies) kind.Group {
-	pods, bindings := Pods(d.Client)
+	binder := &bindingREST{}
 	return kind.Group{
 		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: addToScheme}},
 		Kinds: []kind.Declaration{
-			bindings,
+			Bindings(binder),
 			ComponentStatuses(d.Components),
 			ConfigMaps(),
 			Endpoints(),
@@ -39,7 +39,7 @@ func Group(d Dependencies) kind.Group {
 			Nodes(),
 			PersistentVolumeClaims(),
 			PersistentVolumes(),
-			pods,
+			Pods(binder, d.Client),
 			PodTemplates(),
 			ReplicationControllers(),
 			ResourceQuotas(),
