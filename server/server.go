@@ -19,6 +19,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/kind"
 	"github.com/kinproc/kinproc/chain/loopback"
 	"github.com/kinproc/kinproc/chain/storage"
+	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/admission"
 )
 
@@ -30,8 +31,9 @@ const (
 
 // Server is a control plane.
 type Server struct {
-	options Options
-	dir     string // DataDir, or the temporary directory in its place
+	options   Options
+	dir       string       // DataDir, or the temporary directory in its place
+	removeDir func() error // nil for DataDir
 
 	listener  *listener
 	etcd      *etcd
@@ -237,7 +239,7 @@ func (s *Server) makeDir() (err error) {
 	if s.dir = s.options.DataDir; s.dir != "" {
 		return ownDir(s.dir)
 	}
-	s.dir, err = os.MkdirTemp("", "kinproc-")
+	s.dir, s.removeDir, err = embed.TempDir("")
 	return err
 }
 
@@ -356,8 +358,8 @@ func (s *Server) stopAll(ctx context.Context) error {
 	if s.etcd != nil {
 		errs = append(errs, s.etcd.stop(ctx))
 	}
-	if s.options.DataDir == "" && s.dir != "" {
-		errs = append(errs, os.RemoveAll(s.dir))
+	if s.removeDir != nil {
+		errs = append(errs, s.removeDir())
 	}
 	return errors.Join(errs...)
 }
