@@ -3,6 +3,7 @@ package embed
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +97,9 @@ func sweepTempDir(dir string) {
 // removeTempDir removes the lock last: a process that dies meanwhile leaves a directory that is swept like any other.
 func removeTempDir(dir string, lock *dirLock) error {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lock.file.Close()
+	}
 	errs := []error{err}
 	for _, e := range entries {
 		if e.Name() != tempLockName {

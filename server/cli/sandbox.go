@@ -32,7 +32,8 @@ func findSandboxOf(user int, dir string) (*sandbox, error) {
 		return nil, err
 	}
 	if err := s.read(user, dir); err != nil {
-		return nil, fmt.Errorf("%s is not trusted: %w; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
+		// Not wrapped: that a file of certificates is missing does not mean that there is no sandbox.
+		return nil, fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
 	}
 	return s, nil
 }
@@ -47,11 +48,7 @@ func (s *sandbox) read(user int, dir string) error {
 	if err != nil {
 		return err
 	}
-	var written clientcmdv1.Config
-	if err := yaml.UnmarshalStrict(data, &written); err != nil {
-		return fmt.Errorf("it is no kubeconfig as kinproc writes it: %w", err)
-	}
-	s.config, err = judge(&written, func(path string) ([]byte, error) {
+	s.config, err = decode(data, func(path string) ([]byte, error) {
 		name, err := private.within(path)
 		if err != nil {
 			return nil, err
@@ -61,4 +58,13 @@ func (s *sandbox) read(user int, dir string) error {
 		return data, err
 	})
 	return err
+}
+
+// decode makes a configuration of a kubeconfig, if it passes judgement.
+func decode(data []byte, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
+	var written clientcmdv1.Config
+	if err := yaml.UnmarshalStrict(data, &written); err != nil {
+		return nil, fmt.Errorf("it is no kubeconfig as kinproc writes it: %w", err)
+	}
+	return judge(&written, read)
 }
