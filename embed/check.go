@@ -88,9 +88,22 @@ func checkTypes(dir string) error {
 		case 0, fs.ModeDir, fs.ModeSocket:
 			return nil
 		default:
-			return fmt.Errorf("%w: %s is neither a file nor a directory (mode %s)", ErrForeign, path, d.Type())
+			return fmt.Errorf("%w: %s is %s, not a file", ErrCorrupt, path, typeName(d.Type()))
 		}
 	})
+}
+
+func typeName(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	default:
+		return "something special"
+	}
 }
 
 // checkOwn refuses a directory that is not empty and has no data of etcd either.

@@ -133,12 +133,12 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 
 func (e *Etcd) openDir(opts Options) error {
 	if opts.Ephemeral {
-		dir, err := os.MkdirTemp(opts.Dir, "kinproc-etcd-")
+		dir, remove, err := TempDir(opts.Dir)
 		if err != nil {
-			return explain("make a temporary directory", err)
+			return err
 		}
 		e.dir = dir
-		e.undo = append(e.undo, func() error { return os.RemoveAll(dir) })
+		e.undo = append(e.undo, remove)
 		return nil
 	}
 	dir, err := filepath.Abs(opts.Dir)

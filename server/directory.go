@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
@@ -20,11 +21,11 @@ func openDir(o *Options, u *undo) (string, error) {
 	if o.DataDir != "" {
 		return o.DataDir, ownDir(o.DataDir)
 	}
-	dir, err := os.MkdirTemp("", "kinproc-")
+	dir, remove, err := embed.TempDir("")
 	if err != nil {
-		return "", fmt.Errorf("temporary directory: %w", err)
+		return "", err
 	}
-	u.push("temporary files", func() error { return os.RemoveAll(dir) })
+	u.push("temporary files", remove)
 	return dir, nil
 }
 

@@ -44,9 +44,15 @@ func Main(args []string) int {
 	return exitFailed
 }
 
-// untilInterrupted is a context that the first interrupt ends. The second one ends the process.
+// untilInterrupted is a context that the first interrupt ends. The second one ends the process. That the terminal hangs up counts as the
+// first, unless the process is to survive it, as below nohup; it never counts as the second, for it often comes twice.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // keeps it from ending the process, whatever else becomes of it
+	}
+	ctx, stop := signal.NotifyContext(parent, signals...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/term"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
 // The sandbox of the working directory.
@@ -33,6 +34,8 @@ const (
 	stopTimeout = 10 * time.Second
 	// brokenStopTimeout bounds the end after a failure.
 	brokenStopTimeout = 5 * time.Second
+	// startGrace is how long an interrupted start may take to end. What it leaves behind is what a crash leaves: the next start copes.
+	startGrace = 2 * time.Second
 )
 
 type startOptions struct {
@@ -83,25 +86,20 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	for _, warning := range o.server.Warnings() {
 		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
 	}
-	existing := clientcmdapi.NewConfig()
 	if o.kubeconfig != "" {
-		if existing, err = loadKubeconfig(o.kubeconfig); err != nil {
+		// Before the start, which is for nothing if the file cannot be added to.
+		if _, err := loadKubeconfig(o.kubeconfig); err != nil {
 			return err
 		}
 	}
-	ctx, stop := untilInterrupted(ctx)
-	defer stop()
 	began := time.Now()
 	srv, err := server.New(o.server)
 	if err != nil {
 		return err
 	}
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := srv.Start(starting); err != nil {
-		if ctx.Err() != nil {
-			return errors.New("interrupted before it was ready")
-		}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	if err := startUntilReady(ctx, srv); err != nil {
 		return err
 	}
 	defer func() {
@@ -109,14 +107,8 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			err = errors.Join(err, stopErr)
 		}
 	}()
-	path := o.kubeconfig
-	if path == "" {
-		path = filepath.Join(srv.Dir(), kubeconfigName)
-	}
-	if err := writeKubeconfig(path, existing, srv.Kubeconfig()); err != nil {
-		return err
-	}
-	if path, err = filepath.Abs(path); err != nil {
+	path, err := o.writeKubeconfig(srv)
+	if err != nil {
 		return err
 	}
 	o.printScreen(s.out, srv, time.Since(began), path)
@@ -151,6 +143,45 @@ func stopServer(ctx context.Context, srv *server.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return srv.Stop(ctx)
+}
+
+// startUntilReady starts the control plane. When an interrupted start hangs, in a file system that does not answer or in a named pipe that
+// a flag names, it is left behind: the program ends then.
+func startUntilReady(ctx context.Context, srv *server.Server) error {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- srv.Start(starting) }()
+	var err error
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		select {
+		case err = <-started:
+		case <-time.After(startGrace):
+			return errors.New("interrupted while the start hung; is a file that it reads a named pipe, or on a disk that does not answer?")
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted before it was ready")
+	}
+	return err
+}
+
+// writeKubeconfig returns the absolute path of the kubeconfig. The one in the data directory holds nothing else.
+func (o *startOptions) writeKubeconfig(srv *server.Server) (path string, err error) {
+	if path = o.kubeconfig; path != "" {
+		err = addToKubeconfig(path, srv.Kubeconfig())
+	} else {
+		path = filepath.Join(srv.Dir(), kubeconfigName)
+		config := clientcmdapi.NewConfig()
+		addEntries(config, srv.Kubeconfig())
+		err = pki.WriteKubeconfig(path, config)
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
 }
 
 func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.Duration, kubeconfig string) {

@@ -56,6 +56,8 @@ func (t tree) claim(name string, info fs.FileInfo) error {
 	case 0, fs.ModeDir, fs.ModeSocket:
 	case fs.ModeSymlink:
 		return fmt.Errorf("%s is a symbolic link, which is not followed: remove it", path)
+	case fs.ModeNamedPipe:
+		return fmt.Errorf("%s is a named pipe, not a file: remove it", path)
 	default:
 		return fmt.Errorf("%s is neither a file nor a directory (mode %s): remove it", path, info.Mode())
 	}

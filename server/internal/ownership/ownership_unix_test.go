@@ -91,7 +91,7 @@ func TestClaimRefuses(t *testing.T) {
 		"named pipe": {func(t *testing.T, dir string) {
 			must(t, os.Remove(filepath.Join(dir, "lock")))
 			must(t, syscall.Mkfifo(filepath.Join(dir, "lock"), 0o600))
-		}, "lock", "neither a file nor a directory"},
+		}, "lock", "is a named pipe"},
 		"key that the group can write to":  {open("pki/ca.key", 0o620), "pki/ca.key", "can be written to by other users (mode 0620)"},
 		"file that all can write to":       {open("lock", 0o606), "lock", "can be written to by other users (mode 0606)"},
 		"keys in a directory for all":      {open("pki", 0o777), "pki", "can be written to by other users (mode 0777)"},

@@ -1,0 +1,114 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+)
+
+const (
+	// tempPrefix begins the name of every temporary directory.
+	tempPrefix = "kinproc-"
+	// tempLockName is the file that marks a temporary directory, and that its process holds locked. Data directories that are to be
+	// kept never have it.
+	tempLockName = "kinproc-temporary.lock"
+)
+
+// TempDir makes a temporary directory below parent, or below the system's if parent is empty, and returns a function that
+// removes it. If the process dies before it calls that function, the next call for the same parent by the same user removes
+// the directory. That goes on in the background until the returned function is called.
+func TempDir(parent string) (dir string, remove func() error, err error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
+	if dir, err = os.MkdirTemp(parent, tempPrefix); err != nil {
+		return "", nil, explain("make a temporary directory", err)
+	}
+	lock, err := lockFile(filepath.Join(dir, tempLockName))
+	if err != nil {
+		return "", nil, explain("make a temporary directory", errors.Join(err, os.RemoveAll(dir)))
+	}
+	stop, swept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(swept)
+		sweepTempDirs(parent, stop)
+	}()
+	return dir, sync.OnceValue(func() error {
+		close(stop)
+		<-swept
+		if err := removeTempDir(dir, lock); err != nil {
+			return fmt.Errorf("remove the temporary directory: %w", err)
+		}
+		return nil
+	}), nil
+}
+
+// sweepTempDirs removes the directories of dead processes. What cannot be removed is left for another time.
+func sweepTempDirs(parent string, stop <-chan struct{}) {
+	f, err := os.Open(parent)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(100) // the system's directory may hold very many
+		for _, name := range names {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if strings.HasPrefix(name, tempPrefix) {
+				sweepTempDir(filepath.Join(parent, name))
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sweepTempDir removes a directory if it is this user's, and was made by TempDir in a process that is dead.
+func sweepTempDir(dir string) {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() || !privateToUser(info) {
+		return
+	}
+	path := filepath.Join(dir, tempLockName)
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return
+	}
+	// The number is written under the lock. Without it the directory is being made, and whoever makes it must find the lock free.
+	if readPID(path) == 0 {
+		return
+	}
+	lock, err := fileutil.TryLockFile(path, os.O_RDWR, 0o600)
+	if err != nil {
+		return
+	}
+	_ = removeTempDir(dir, &dirLock{lock})
+}
+
+// removeTempDir removes the lock last: a process that dies meanwhile leaves a directory that is swept like any other.
+func removeTempDir(dir string, lock *dirLock) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lock.file.Close()
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if e.Name() != tempLockName {
+			errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(err, lock.file.Close())
+	}
+	// Windows removes no file that is open. Another process may take the lock now; it would do the same.
+	return errors.Join(lock.file.Close(), os.RemoveAll(dir))
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// sandbox is a kubeconfig that was found in a data directory, not named by the caller. The directory may have come with a cloned
+// repository, or lie where others write too. So it must be the caller's own, and the kubeconfig may hold only what kinproc writes.
+type sandbox struct {
+	// kubeconfig is the file's path.
+	kubeconfig string
+	// config is what it holds, with all certificates in it.
+	config *clientcmdapi.Config
+	// files are the files of certificates that it names, by their absolute paths.
+	files map[string][]byte
+}
+
+// findSandbox reads the kubeconfig in a data directory. The error is fs.ErrNotExist if there is none, and says why if it is not trusted.
+func findSandbox(dir string) (*sandbox, error) { return findSandboxOf(os.Geteuid(), dir) }
+
+func findSandboxOf(user int, dir string) (*sandbox, error) {
+	s := &sandbox{kubeconfig: filepath.Join(dir, kubeconfigName), files: map[string][]byte{}}
+	if _, err := os.Lstat(s.kubeconfig); errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err := s.read(user, dir); err != nil {
+		// Not wrapped: that a file of certificates is missing does not mean that there is no sandbox.
+		return nil, fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
+	}
+	return s, nil
+}
+
+func (s *sandbox) read(user int, dir string) error {
+	private, err := openPrivate(dir, user)
+	if err != nil {
+		return err
+	}
+	defer private.close()
+	data, err := private.read(kubeconfigName)
+	if err != nil {
+		return err
+	}
+	s.config, err = decode(data, func(path string) ([]byte, error) {
+		name, err := private.within(path)
+		if err != nil {
+			return nil, err
+		}
+		data, err := private.read(name)
+		s.files[filepath.Join(private.path, name)] = data
+		return data, err
+	})
+	return err
+}
+
+// decode makes a configuration of a kubeconfig, if it passes judgement.
+func decode(data []byte, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
+	var written clientcmdv1.Config
+	if err := yaml.UnmarshalStrict(data, &written); err != nil {
+		return nil, fmt.Errorf("it is no kubeconfig as kinproc writes it: %w", err)
+	}
+	return judge(&written, read)
+}
