@@ -10,8 +10,9 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 )
 
-// checkTypes refuses what is neither a file nor a directory in the directories that etcd uses, before anything there is opened: to open
-// a named pipe may wait for ever, and to read a device may never end.
+// checkTypes refuses what is neither a file nor a directory in the directories that etcd uses,
+// before anything there is opened: opening a named pipe may block for ever, and a device may have
+// no end.
 func checkTypes(dir string) error {
 	for _, d := range []string{dir, datadir.ToMemberDir(dir), datadir.ToSnapDir(dir), datadir.ToWALDir(dir)} {
 		entries, err := os.ReadDir(d)

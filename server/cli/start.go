@@ -32,7 +32,8 @@ const (
 	startTimeout = time.Minute
 	// stopTimeout bounds a clean end.
 	stopTimeout = 10 * time.Second
-	// startGrace is how long an interrupted start may take to end. What it leaves behind is what a crash leaves: the next start copes.
+	// startGrace is how long an interrupted start may take to end. A start that is left behind
+	// leaves what a crash leaves, which the next start can handle.
 	startGrace = 2 * time.Second
 )
 
@@ -82,7 +83,7 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		return usageError{err}
 	}
 	if o.kubeconfig != "" {
-		// Before the start, which is for nothing if the file cannot be added to.
+		// Before the start, so that a file that cannot be added to is refused at once.
 		if _, err := loadKubeconfig(o.kubeconfig); err != nil {
 			return err
 		}
@@ -129,8 +130,9 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	}
 }
 
-// startUntilReady starts the control plane. When an interrupted start hangs, in a file system that does not answer or in a named pipe that
-// a flag names, it is left behind: the program ends then.
+// startUntilReady starts the control plane. It does not wait long for an interrupted start that
+// hangs, say in a named pipe that a flag names or on a disk that does not answer: the program ends,
+// and the goroutine with it.
 func startUntilReady(ctx context.Context, srv *server.Server) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
