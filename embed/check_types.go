@@ -15,10 +15,10 @@ import (
 // no end.
 func checkTypes(dir string) error {
 	for _, d := range []string{dir, datadir.ToMemberDir(dir), datadir.ToSnapDir(dir), datadir.ToWALDir(dir)} {
-		entries, err := os.ReadDir(d)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if info, err := os.Stat(d); err != nil || !info.IsDir() {
+			continue // check says what is wrong with it
 		}
+		entries, err := os.ReadDir(d)
 		if err != nil {
 			return err
 		}
