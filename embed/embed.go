@@ -160,6 +160,8 @@ func (e *Etcd) openDir(opts Options) error {
 		return explain("lock "+dir, err)
 	}
 	e.undo = append(e.undo, lock.release)
+	endSweep := startSweep(os.TempDir())
+	e.undo = append(e.undo, func() error { endSweep(); return nil })
 	return nil
 }
 

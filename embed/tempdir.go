@@ -15,14 +15,15 @@ import (
 const (
 	// tempPrefix begins the name of every temporary directory.
 	tempPrefix = "kinproc-"
-	// tempLockName is the file that marks a temporary directory, and that its process holds locked. Data directories that are to be
-	// kept never have it.
+	// tempLockName is the file that marks a temporary directory. The process that made the
+	// directory holds it locked. A data directory that is kept never has it.
 	tempLockName = "kinproc-temporary.lock"
 )
 
-// TempDir makes a temporary directory below parent, or below the system's if parent is empty, and returns a function that
-// removes it. If the process dies before it calls that function, the next call for the same parent by the same user removes
-// the directory. That goes on in the background until the returned function is called.
+// TempDir makes a temporary directory below parent, or below [os.TempDir] if parent is empty, and
+// returns a function that removes it. If the process dies before it calls that function, the
+// directory is removed when the same user next calls TempDir with that parent. [Start] looks
+// below os.TempDir as well. That happens in the background; the returned function waits for it.
 func TempDir(parent string) (dir string, remove func() error, err error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -34,14 +35,9 @@ func TempDir(parent string) (dir string, remove func() error, err error) {
 	if err != nil {
 		return "", nil, explain("make a temporary directory", errors.Join(err, os.RemoveAll(dir)))
 	}
-	stop, swept := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(swept)
-		sweepTempDirs(parent, stop)
-	}()
+	endSweep := startSweep(parent)
 	return dir, sync.OnceValue(func() error {
-		close(stop)
-		<-swept
+		endSweep()
 		if err := removeTempDir(dir, lock); err != nil {
 			return fmt.Errorf("remove the temporary directory: %w", err)
 		}
@@ -49,7 +45,21 @@ func TempDir(parent string) (dir string, remove func() error, err error) {
 	}), nil
 }
 
-// sweepTempDirs removes the directories of dead processes. What cannot be removed is left for another time.
+// startSweep removes the directories of dead processes in the background. The function that it
+// returns ends that early and waits for the end.
+func startSweep(parent string) (end func()) {
+	stop, swept := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(swept)
+		sweepTempDirs(parent, stop)
+	}()
+	return func() {
+		close(stop)
+		<-swept
+	}
+}
+
+// sweepTempDirs removes the directories of dead processes. One that resists stays for another time.
 func sweepTempDirs(parent string, stop <-chan struct{}) {
 	f, err := os.Open(parent)
 	if err != nil {
@@ -74,7 +84,7 @@ func sweepTempDirs(parent string, stop <-chan struct{}) {
 	}
 }
 
-// sweepTempDir removes a directory if it is this user's, and was made by TempDir in a process that is dead.
+// sweepTempDir removes a directory if it is this user's and TempDir made it in a process that died.
 func sweepTempDir(dir string) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() || !privateToUser(info) {
 		return
@@ -83,7 +93,8 @@ func sweepTempDir(dir string) {
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 		return
 	}
-	// The number is written under the lock. Without it the directory is being made, and whoever makes it must find the lock free.
+	// The process writes its number once it holds the lock. Without a number the directory is being
+	// made, and the process that makes it must find the lock free.
 	if readPID(path) == 0 {
 		return
 	}
@@ -94,7 +105,8 @@ func sweepTempDir(dir string) {
 	_ = removeTempDir(dir, &dirLock{lock})
 }
 
-// removeTempDir removes the lock last: a process that dies meanwhile leaves a directory that is swept like any other.
+// removeTempDir removes the lock last, so that what a process leaves that dies meanwhile is swept
+// like any other directory.
 func removeTempDir(dir string, lock *dirLock) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -109,6 +121,6 @@ func removeTempDir(dir string, lock *dirLock) error {
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(err, lock.file.Close())
 	}
-	// Windows removes no file that is open. Another process may take the lock now; it would do the same.
+	// Windows removes no open file. Another process that takes the lock now removes the rest too.
 	return errors.Join(lock.file.Close(), os.RemoveAll(dir))
 }

@@ -44,13 +44,15 @@ func Main(args []string) int {
 	return exitFailed
 }
 
-// untilInterrupted is a context that the first interrupt ends. The second one ends the process. That the terminal hangs up counts as the
-// first, unless the process is to survive it, as below nohup; it never counts as the second, for it often comes twice.
+// untilInterrupted is a context that the first interrupt ends. The second one ends the process.
+// SIGHUP, unless nohup or the like has it ignored, counts as the first interrupt but never as the
+// second: when a terminal closes, both the kernel and the shell send it.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // keeps it from ending the process, whatever else becomes of it
+		// Nobody reads this channel. While it is there, the signal's default action is off.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(parent, signals...)
 	context.AfterFunc(ctx, stop)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// kubeconfigEntry is the name of the administrator's cluster, user and context in a kubeconfig that may hold others.
+	// kubeconfigEntry names the administrator's cluster, user and context in a kubeconfig.
 	kubeconfigEntry = "kinproc"
 	// kubeconfigMark is the name of the extension by which kinproc knows the entries that it wrote.
 	kubeconfigMark = "kinproc"
@@ -51,8 +51,9 @@ func othersEntry(config *clientcmdapi.Config) (kind string) {
 	return ""
 }
 
-// addToKubeconfig adds the current context of ours, with its cluster and user, to the file at path and makes it the current one there.
-// What else the file holds stays, and so does a symbolic link to it.
+// addToKubeconfig adds the current context of ours, with its cluster and user, to the file at path
+// and makes it the current context there. What else the file holds stays, and a symbolic link to
+// the file stays a link.
 func addToKubeconfig(path string, ours *clientcmdapi.Config) error {
 	config, err := loadKubeconfig(path)
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// maxPrivateFile is far more than a kubeconfig or a certificate has.
+// maxPrivateFile, in bytes, is far more than a kubeconfig or a certificate has.
 const maxPrivateFile = 1 << 20
 
-// privateDir is a directory that belongs to a user and that nobody else may write to. The same is asked of what is read in it.
+// privateDir is a directory that belongs to a user and that nobody else may write to. Files in it
+// are read under the same conditions.
 type privateDir struct {
 	root *os.Root
 	path string // absolute
@@ -41,7 +42,7 @@ func openPrivate(dir string, user int) (*privateDir, error) {
 		return nil, err
 	}
 	d := &privateDir{root: root, path: path, user: user}
-	// From here on the directory may be renamed, but it stays the same.
+	// From here on it is the same directory, whatever is renamed.
 	if after, err := root.Stat("."); err != nil || !os.SameFile(before, after) {
 		return nil, errors.Join(fmt.Errorf("%s was replaced while it was read", dir), root.Close())
 	}
@@ -62,7 +63,7 @@ func (d *privateDir) within(path string) (name string, err error) {
 	return name, nil
 }
 
-// read reads a file below the directory. Neither the file nor what leads to it may be a link.
+// read reads a file below the directory. Neither the file nor a directory on the way may be a link.
 func (d *privateDir) read(name string) ([]byte, error) {
 	var info fs.FileInfo
 	for i := range len(name) + 1 {

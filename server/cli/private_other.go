@@ -4,6 +4,6 @@ package cli
 
 import "io/fs"
 
-// checkPrivate lets everything pass: permission bits say nothing here, and who may write is said by access control lists, which Go does
-// not read. What a file may hold is judged nevertheless.
+// checkPrivate accepts everything. On Windows, access control lists say who may write, and Go's
+// standard library does not read them. What a file holds is judged all the same.
 func checkPrivate(fs.FileInfo, int) error { return nil }

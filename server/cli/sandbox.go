@@ -12,18 +12,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// sandbox is a kubeconfig that was found in a data directory, not named by the caller. The directory may have come with a cloned
-// repository, or lie where others write too. So it must be the caller's own, and the kubeconfig may hold only what kinproc writes.
+// sandbox is a kubeconfig that was found in a data directory rather than named by the caller. The
+// directory may have come with a cloned repository, or lie where others write too. So it must be
+// the caller's own, and its kubeconfig may hold only what kinproc writes.
 type sandbox struct {
 	// kubeconfig is the file's path.
 	kubeconfig string
-	// config is what it holds, with all certificates in it.
+	// config is what the file holds, with the content of certificate files in place of their paths.
 	config *clientcmdapi.Config
-	// files are the files of certificates that it names, by their absolute paths.
+	// files is the content of those certificate files by absolute path.
 	files map[string][]byte
 }
 
-// findSandbox reads the kubeconfig in a data directory. The error is fs.ErrNotExist if there is none, and says why if it is not trusted.
+// findSandbox reads the kubeconfig in a data directory. The error is fs.ErrNotExist if there is no
+// kubeconfig, and otherwise says why it is not trusted.
 func findSandbox(dir string) (*sandbox, error) { return findSandboxOf(os.Geteuid(), dir) }
 
 func findSandboxOf(user int, dir string) (*sandbox, error) {
@@ -32,7 +34,7 @@ func findSandboxOf(user int, dir string) (*sandbox, error) {
 		return nil, err
 	}
 	if err := s.read(user, dir); err != nil {
-		// Not wrapped: that a file of certificates is missing does not mean that there is no sandbox.
+		// Not wrapped: a missing certificate file does not make it a missing sandbox.
 		return nil, fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
 	}
 	return s, nil
@@ -60,7 +62,7 @@ func (s *sandbox) read(user int, dir string) error {
 	return err
 }
 
-// decode makes a configuration of a kubeconfig, if it passes judgement.
+// decode turns a kubeconfig that passes judgement into a configuration.
 func decode(data []byte, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
 	var written clientcmdv1.Config
 	if err := yaml.UnmarshalStrict(data, &written); err != nil {

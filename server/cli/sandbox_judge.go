@@ -12,9 +12,9 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
 
-// judge makes a configuration of what kinproc itself writes into a kubeconfig: servers at loopback addresses, certificates, and contexts.
-// It refuses everything else by name. Extensions are left out: they mean nothing without what is refused. read reads a file of
-// certificates.
+// judge makes a configuration of what kinproc itself writes into a kubeconfig: servers at loopback
+// addresses, certificates and contexts. It refuses everything else by name. Extensions are allowed
+// and dropped: only exec plugins read them. read returns the content of a certificate file.
 func judge(written *clientcmdv1.Config, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
 	j := judgement{read: read}
 	j.only("it", *written, "kind", "apiVersion", "clusters", "users", "contexts", "current-context", "extensions")
@@ -66,7 +66,8 @@ func (j *judgement) refuse(format string, args ...any) {
 	}
 }
 
-// only refuses fields that are set and not among those expected. Fields that a later release of the library brings are refused too.
+// only refuses fields that are set and not among those expected, which covers the fields that later
+// releases of the library add.
 func (j *judgement) only(who string, object any, expected ...string) {
 	v := reflect.ValueOf(object)
 	for i := range v.NumField() {
@@ -100,7 +101,8 @@ func (j *judgement) loopback(who, server string) {
 	}
 }
 
-// pem is the content of a file if it is named, and the data beside it otherwise. Of both, the library would take the data.
+// pem returns the data if there is any, as the library does, and else the content of the file. The
+// file is judged in either case.
 func (j *judgement) pem(who, field, path string, data []byte) []byte {
 	if path == "" || j.err != nil {
 		return append([]byte(nil), data...)

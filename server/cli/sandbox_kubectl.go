@@ -18,14 +18,16 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
 
-// sandboxForKubectl is the sandbox in a data directory for kubectl with these arguments, of which some commands need none.
+// sandboxForKubectl finds the sandbox in a data directory. Without one it returns an empty
+// configuration, because not every command of kubectl needs a server.
 func sandboxForKubectl(dir string, args []string) (*sandbox, error) {
 	s, err := findSandbox(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &sandbox{kubeconfig: filepath.Join(dir, kubeconfigName), config: clientcmdapi.NewConfig()}, nil
 	}
 	if err != nil && namesKubeconfig(args) {
-		return &sandbox{kubeconfig: os.DevNull, config: clientcmdapi.NewConfig()}, nil // an empty one
+		// The caller's choice counts. Nothing, not even the environment, leads kubectl to the other.
+		return &sandbox{kubeconfig: os.DevNull, config: clientcmdapi.NewConfig()}, nil
 	}
 	return s, err
 }
@@ -38,8 +40,8 @@ func namesKubeconfig(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") })
 }
 
-// guard makes kubectl use what was judged and nothing else. It reads the file again, by its path, and others may have put another
-// directory there: then every request fails.
+// guard makes kubectl use what was judged and nothing else. kubectl takes a path, so it reads the
+// file again, and somebody may have put another directory in its place: then every request fails.
 func (s *sandbox) guard(flags *genericclioptions.ConfigFlags) {
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		if path := *flags.KubeConfig; path != "" && path != s.kubeconfig {

@@ -34,7 +34,8 @@ const (
 	stopTimeout = 10 * time.Second
 	// brokenStopTimeout bounds the end after a failure.
 	brokenStopTimeout = 5 * time.Second
-	// startGrace is how long an interrupted start may take to end. What it leaves behind is what a crash leaves: the next start copes.
+	// startGrace is how long an interrupted start may take to end. A start that is left behind
+	// leaves what a crash leaves, which the next start can handle.
 	startGrace = 2 * time.Second
 )
 
@@ -87,7 +88,7 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
 	}
 	if o.kubeconfig != "" {
-		// Before the start, which is for nothing if the file cannot be added to.
+		// Before the start, so that a file that cannot be added to is refused at once.
 		if _, err := loadKubeconfig(o.kubeconfig); err != nil {
 			return err
 		}
@@ -145,8 +146,9 @@ func stopServer(ctx context.Context, srv *server.Server) error {
 	return srv.Stop(ctx)
 }
 
-// startUntilReady starts the control plane. When an interrupted start hangs, in a file system that does not answer or in a named pipe that
-// a flag names, it is left behind: the program ends then.
+// startUntilReady starts the control plane. It does not wait long for an interrupted start that
+// hangs, say in a named pipe that a flag names or on a disk that does not answer: the program ends,
+// and the goroutine with it.
 func startUntilReady(ctx context.Context, srv *server.Server) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
