@@ -8,6 +8,7 @@ each = for module in $(MODULES); do (cd "$$module" && $(1)); done
 
 FUZZTIME ?= 30s
 ROUNDS ?= 200
+VULNDB ?= https://vuln.go.dev
 BENCHTIME ?= 2s
 
 .PHONY: help
@@ -37,6 +38,14 @@ vet: ## Run go vet, and fail on files that gofmt would change.
 .PHONY: lint
 lint: ## Run staticcheck.
 	@tools=$(CURDIR)/tools/go.mod; $(call each,go tool -modfile="$$tools" staticcheck ./...)
+
+# govulncheck ends with 3 when it found something. A database that is out of reach says nothing about the code.
+.PHONY: vulncheck
+vulncheck: ## Fail on known vulnerabilities that the code can reach, if the database VULNDB can be reached.
+	@tools=$(CURDIR)/tools/go.mod; said=$$(mktemp); trap 'rm -f "$$said"' EXIT; \
+	$(call each,go tool -modfile="$$tools" govulncheck -db $(VULNDB) ./... 2>"$$said" || { code=$$?; cat "$$said" >&2; \
+		grep -q 'fetching vulnerabilities' "$$said" || exit $$code; \
+		echo "vulncheck: $$module was not checked: $(VULNDB) cannot be reached" >&2; })
 
 .PHONY: bench
 bench: ## Print the time to ready, of first objects and of the stop, requests per second, and memory.
