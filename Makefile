@@ -10,10 +10,12 @@ FUZZTIME ?= 30s
 ROUNDS ?= 200
 VULNDB ?= https://vuln.go.dev
 BENCHTIME ?= 2s
+SEED ?= 1
+SECOND ?=
 
 .PHONY: help
 help: ## Print this help.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Compile everything, and the program into bin/.
@@ -66,6 +68,10 @@ soak: ## Kill the program ROUNDS (200) times while it writes, and look for every
 .PHONY: conformance
 conformance: ## Compare with answers recorded from a real kube-apiserver.
 	go test -v -run TestAnswersAsKubeAPIServer ./conformance
+
+.PHONY: conformance-fuzz
+conformance-fuzz: ## Compare the answers to ROUNDS (200) cases of odd requests, by SEED (1), with the server of the kubeconfig SECOND.
+	go test -v -timeout 24h -run TestAnswersOddRequestsAsAnother ./conformance -rounds $(ROUNDS) -seed $(SEED) -second "$(abspath $(SECOND))"
 
 .PHONY: cross
 cross: ## Compile for all platforms.
