@@ -163,7 +163,8 @@ func (c *Chain) handlerChain(handler http.Handler, config *genericapiserver.Conf
 	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
 	traced.FlowControl = tracedFlowControl{config.FlowControl}
 	first := c.traceLink(aggregatorName, coreName, handler)
-	return trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced))
+	first = answerPanics(c.checkBodies(first, config.MaxRequestBodyBytes), config.Serializer)
+	return refuseUnread(trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
 }
 
 // informerFactory is what the generated factories of all API groups have in common.

@@ -59,6 +59,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 		policy:        s.access.authorizer.Roles,
 		tokens:        s.access.tokens,
 		allocator:     s.services.allocator,
+		localProxy:    s.options.ProxyAllowLocalAddresses,
 	})
 	scheme, err := kind.NewScheme(s.groups...)
 	if err != nil {

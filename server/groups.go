@@ -47,6 +47,7 @@ type dependencies struct {
 	allocator     core.ServiceAllocator
 	policy        rbac.Policy
 	tokens        core.TokenIssuer
+	localProxy    bool
 }
 
 // groups are the API groups of the core-like server.
@@ -57,6 +58,8 @@ func groups(d dependencies) []kind.Group {
 			Objects:   d.client.CoreV1(),
 			Allocator: d.allocator,
 			Client:    d.client,
+
+			ProxyAllowLocalAddresses: d.localProxy,
 			Components: []core.Component{{Name: "etcd-0", Check: func(ctx context.Context) error {
 				// Reading the newest version asks etcd.
 				_, err := d.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
