@@ -42,14 +42,15 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	}
 	client := p.self.client
 	groups := core.Groups(core.Dependencies{
-		Client:        client,
-		Authenticator: union.New(p.ownAuthenticator(), p.access.authenticator),
-		Audiences:     p.access.tokens.Audiences(),
-		Authorizer:    p.access.authorizer,
-		Rules:         p.access.authorizer,
-		Roles:         p.access.authorizer.Roles,
-		Tokens:        p.access.tokens,
-		Services:      p.services.allocator,
+		Client:          client,
+		Authenticator:   union.New(p.ownAuthenticator(), p.access.authenticator),
+		Audiences:       p.access.tokens.Audiences(),
+		Authorizer:      p.access.authorizer,
+		Rules:           p.access.authorizer,
+		Roles:           p.access.authorizer.Roles,
+		Tokens:          p.access.tokens,
+		Services:        p.services.allocator,
+		AllowLocalProxy: p.options.ProxyAllowLocalAddresses,
 	})
 	scheme, err := core.Scheme()
 	if err != nil {

@@ -98,6 +98,10 @@ type Options struct {
 	// EnableAggregatorRouting never sends requests for extension API servers and webhooks to the cluster IPs of their services. Default:
 	// only if a service has no endpoint slices.
 	EnableAggregatorRouting bool
+	// ProxyAllowLocalAddresses lets the proxies to services, pods and nodes connect to loopback, link-local, multicast and unspecified
+	// addresses. Whoever may use such a proxy and write endpoints then reaches every port of the machine that the server runs on. It
+	// does not matter to extension API servers and webhooks, which may always be on loopback addresses. Default: refused.
+	ProxyAllowLocalAddresses bool
 	// MaxRequestsInFlight bounds the requests that are served at a time, watches aside. Default: 600.
 	MaxRequestsInFlight int
 
@@ -225,6 +229,7 @@ func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "where cluster IPs are taken from: a CIDR, or two of both IP families")
 	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "where node ports are taken from")
 	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers to endpoints and never to cluster IPs")
+	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses, "let the proxies to services, pods and nodes reach loopback and link-local addresses, such as the ports of this machine")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "control loops to run: '*' for all, 'name' for one, '-name' for all but one, '-*' for none")
 }
 

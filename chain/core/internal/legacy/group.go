@@ -21,6 +21,8 @@ type Dependencies struct {
 	Components []Component
 	// Client is a client of the server itself. Nil refuses services/proxy, and evictions ask no disruption budgets.
 	Client kubernetes.Interface
+	// ProxyAllowLocalAddresses lets services/proxy connect to loopback, link-local and unspecified addresses.
+	ProxyAllowLocalAddresses bool
 }
 
 // Group is the core group, whose name is empty.
@@ -45,7 +47,7 @@ func Group(d Dependencies) kind.Group {
 			ResourceQuotas(),
 			Secrets(),
 			ServiceAccounts(d.Tokens, d.Objects),
-			Services(d.Allocator, d.Client),
+			Services(d.Allocator, d.Client, d.ProxyAllowLocalAddresses),
 		},
 	}
 }

@@ -22,8 +22,8 @@ import (
 
 // Services declares services. Allocator gives them cluster IPs and node ports; client, of this very server, finds the endpoints that
 // services/proxy connects to, and deletes the endpoints of a deleted service. Without an allocator services are refused, without a
-// client the proxy is.
-func Services(allocator ServiceAllocator, client kubernetes.Interface) *kind.Kind[*corev1.Service] {
+// client the proxy is. Local allows the proxy local addresses.
+func Services(allocator ServiceAllocator, client kubernetes.Interface, local bool) *kind.Kind[*corev1.Service] {
 	storage := serviceStorage{allocator: allocator, client: client}
 	return &kind.Kind[*corev1.Service]{
 		Plural:         "services",
@@ -60,7 +60,7 @@ func Services(allocator ServiceAllocator, client kubernetes.Interface) *kind.Kin
 		Subresources: []kind.Subresource[*corev1.Service]{{
 			Name: "proxy",
 			New: func(store *genericregistry.Store) rest.Storage {
-				return &serviceProxy{services: store, client: client}
+				return &serviceProxy{services: store, client: client, dialer: proxyDialer{local: local}}
 			},
 		}},
 		Fields: map[string]func(*corev1.Service) string{
