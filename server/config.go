@@ -56,7 +56,7 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 		audiences:     s.access.tokens.Audiences(),
 		authorizer:    s.access.authorizer,
 		rules:         s.access.authorizer,
-		policy:        s.access.authorizer.Roles,
+		policy:        s.access.authorizer,
 		tokens:        s.access.tokens,
 		allocator:     s.services.allocator,
 	})
