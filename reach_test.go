@@ -188,6 +188,7 @@ var withoutReach = map[string]string{
 	"enable-admission-":  "plugins may only refuse",
 	"etcd-":              "who may talk to etcd is for etcd to say",
 	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers", "requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
+	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
 	"secure-port":                          "every start here has one",
 	"service-account-max-token-expiration": "it bounds",
 	"service-cluster-ip-range":             "addresses",
