@@ -23,7 +23,7 @@ const (
 	namespaces  = "/api/v1/namespaces"
 	configMaps  = "/api/v1/namespaces/default/configmaps"
 	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	widgets     = "/apis/bodies.example/v1/namespaces/default/widgets"
+	widgetsPath = "/apis/bodies.example/v1/namespaces/default/widgets"
 
 	asYAML  = "application/yaml"
 	asApply = "application/apply-patch+yaml"
@@ -94,12 +94,12 @@ func TestOddBodies(t *testing.T) {
 		{"YAML of an eviction", http.MethodPost, "/api/v1/namespaces/default/pods/p/eviction", asYAML, bomb("kind: Eviction"), tooLarge, ""},
 		{"YAML of a definition", http.MethodPost, definitions, asYAML, bomb("kind: CustomResourceDefinition"), tooLarge, ""},
 		{"YAML of an APIService", http.MethodPost, "/apis/apiregistration.k8s.io/v1/apiservices", asYAML, bomb("kind: APIService"), tooLarge, ""},
-		{"YAML of a custom resource", http.MethodPost, widgets, asYAML, bomb(widget), tooLarge, ""},
+		{"YAML of a custom resource", http.MethodPost, widgetsPath, asYAML, bomb(widget), tooLarge, ""},
 		{"apply", http.MethodPatch, configMaps + "/a?fieldManager=f", asApply, bomb(configMap), tooLarge, ""},
-		{"apply a custom resource", http.MethodPatch, widgets + "/a?fieldManager=f", asApply, bomb(widget), tooLarge, ""},
+		{"apply a custom resource", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, bomb(widget), tooLarge, ""},
 		{"apply a definition", http.MethodPatch, definitions + "/a?fieldManager=f", asApply, bomb("kind: CustomResourceDefinition"), tooLarge, ""},
 		{"deep YAML", http.MethodPost, configMaps, asYAML, deep(configMap), wrong, ""},
-		{"deep apply", http.MethodPatch, widgets + "/a?fieldManager=f", asApply, deep(widget), wrong, ""},
+		{"deep apply", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, deep(widget), wrong, ""},
 		{"too much YAML", http.MethodPost, configMaps, asYAML, "a: &a " + strings.Repeat("*", 4<<20), tooLarge, ""},
 		{"YAML to nowhere", http.MethodPost, "/apis/nowhere.example/v1/things", asYAML, bomb(widget), http.StatusNotFound, ""},
 
@@ -136,7 +136,7 @@ func TestOddBodies(t *testing.T) {
 	for _, test := range []struct{ method, path, contentType, body string }{
 		{http.MethodPost, configMaps, asYAML, configMap + "\ndata:\n  x: &x some text\n  y: *x\n  z: \"*x\"\n"},
 		{http.MethodPatch, configMaps + "/b?fieldManager=f", asApply, strings.ReplaceAll(configMap, "name: a", "name: b") + "\ndata: &data {x: y}\n"},
-		{http.MethodPatch, widgets + "/a?fieldManager=f", asApply, widget + "\nspec: &spec {x: [1, 2]}\nstatus: {<<: *spec}\n"},
+		{http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, widget + "\nspec: &spec {x: [1, 2]}\nstatus: {<<: *spec}\n"},
 		{http.MethodPatch, "/api/v1/nodes/n/status", asMerge, `{"status":{"addresses":[{"type":"Hostname","address":"y"}]}}`},
 		{http.MethodDelete, configMaps + "/a", asYAML, "kind: DeleteOptions\napiVersion: v1\ndryRun: &all [All]\n"},
 	} {

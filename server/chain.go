@@ -47,7 +47,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Audiences:       p.access.tokens.Audiences(),
 		Authorizer:      p.access.authorizer,
 		Rules:           p.access.authorizer,
-		Roles:           p.access.authorizer.Roles,
+		Roles:           p.access.authorizer,
 		Tokens:          p.access.tokens,
 		Services:        p.services.allocator,
 		AllowLocalProxy: p.options.ProxyAllowLocalAddresses,
