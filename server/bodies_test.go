@@ -1,7 +1,7 @@
 package server_test
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,34 +9,23 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-const (
-	namespaces  = "/api/v1/namespaces"
-	configMaps  = "/api/v1/namespaces/default/configmaps"
-	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	widgetsPath = "/apis/bodies.example/v1/namespaces/default/widgets"
-
-	asYAML  = "application/yaml"
-	asApply = "application/apply-patch+yaml"
-	asMerge = "application/strategic-merge-patch+json"
-	asJSON  = "application/json"
-)
+const asYAML = "application/yaml"
 
 // widgetDefinition is as a client writes it, with room for more of its one version.
 const widgetDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.bodies.example"},
 	"spec":{"group":"bodies.example","scope":"Namespaced","names":{"plural":"%[1]s","kind":"K%[1]s"},"versions":[{"name":"v1","served":true,"storage":true,%s}]}}`
 
-// bomb is an object whose text takes half a megabyte, and gigabytes without the aliases in it.
-func bomb(header string) string {
+// aliasBomb is an object whose text takes half a megabyte, and gigabytes without the aliases in it.
+func aliasBomb(header string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\ndata:\n  text: &text %s\n", header, strings.Repeat("x", 100<<10))
 	for i := range 30000 {
@@ -45,8 +34,8 @@ func bomb(header string) string {
 	return b.String()
 }
 
-// deep is an object that nests values deeper than any decoder goes, by aliases of nested values.
-func deep(header string) string {
+// deepAliases is an object that nests values deeper than any decoder goes, by aliases of nested values.
+func deepAliases(header string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\ndata:\n  a0: &a0 x\n", header)
 	for i := range 12 {
@@ -57,6 +46,15 @@ func deep(header string) string {
 
 func TestOddBodies(t *testing.T) {
 	t.Parallel()
+	const (
+		configMaps  = "/api/v1/namespaces/default/configmaps"
+		definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+		widgets     = "/apis/bodies.example/v1/namespaces/default/widgets"
+
+		asApply = "application/apply-patch+yaml"
+		asMerge = "application/strategic-merge-patch+json"
+		asJSON  = "application/json"
+	)
 	s := servertest.Run(t, servertest.WithoutControllers)
 	client, err := rest.HTTPClientFor(s.RESTConfig())
 	if err != nil {
@@ -64,13 +62,13 @@ func TestOddBodies(t *testing.T) {
 	}
 	do := func(method, path, contentType, body string) (metav1.Status, http.Header) {
 		t.Helper()
-		return send(t, client, method, s.URL()+path, contentType, body)
+		return sendBody(t, client, method, s.URL()+path, contentType, body)
 	}
 	for path, object := range map[string]string{
-		"/api/v1/nodes": `{"metadata":{"name":"n"},"status":{"addresses":[{"type":"Hostname","address":"x"}]}}`,
-		configMaps:      `{"metadata":{"name":"m","finalizers":["a.example/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`,
-		namespaces:      `{"metadata":{"name":"patched"}}`,
-		definitions:     fmt.Sprintf(widgetDefinition, "widgets", `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`),
+		"/api/v1/nodes":      `{"metadata":{"name":"n"},"status":{"addresses":[{"type":"Hostname","address":"x"}]}}`,
+		configMaps:           `{"metadata":{"name":"m","finalizers":["a.example/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`,
+		"/api/v1/namespaces": `{"metadata":{"name":"patched"}}`,
+		definitions:          fmt.Sprintf(widgetDefinition, "widgets", `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`),
 		"/apis/apps/v1/namespaces/default/deployments": `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 	} {
 		if status, _ := do(http.MethodPost, path, asJSON, object); status.Status == metav1.StatusFailure {
@@ -84,24 +82,24 @@ func TestOddBodies(t *testing.T) {
 		code                                  int
 		field                                 string // of a cause
 	}{
-		{"YAML", http.MethodPost, configMaps, asYAML, bomb(configMap), tooLarge, ""},
-		{"YAML with parameters", http.MethodPost, configMaps, "Application/YAML; charset=utf-8", bomb(configMap), tooLarge, ""},
-		{"YAML of an update", http.MethodPut, configMaps + "/m", asYAML, bomb(configMap), tooLarge, ""},
-		{"YAML of a deletion", http.MethodDelete, configMaps + "/m", asYAML, bomb("kind: DeleteOptions"), tooLarge, ""},
-		{"YAML of many deletions", http.MethodDelete, configMaps, asYAML, bomb("kind: DeleteOptions"), tooLarge, ""},
-		{"YAML of a review", http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asYAML, bomb("kind: SelfSubjectAccessReview"), tooLarge, ""},
-		{"YAML of a token", http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token", asYAML, bomb("kind: TokenRequest"), tooLarge, ""},
-		{"YAML of an eviction", http.MethodPost, "/api/v1/namespaces/default/pods/p/eviction", asYAML, bomb("kind: Eviction"), tooLarge, ""},
-		{"YAML of a definition", http.MethodPost, definitions, asYAML, bomb("kind: CustomResourceDefinition"), tooLarge, ""},
-		{"YAML of an APIService", http.MethodPost, "/apis/apiregistration.k8s.io/v1/apiservices", asYAML, bomb("kind: APIService"), tooLarge, ""},
-		{"YAML of a custom resource", http.MethodPost, widgetsPath, asYAML, bomb(widget), tooLarge, ""},
-		{"apply", http.MethodPatch, configMaps + "/a?fieldManager=f", asApply, bomb(configMap), tooLarge, ""},
-		{"apply a custom resource", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, bomb(widget), tooLarge, ""},
-		{"apply a definition", http.MethodPatch, definitions + "/a?fieldManager=f", asApply, bomb("kind: CustomResourceDefinition"), tooLarge, ""},
-		{"deep YAML", http.MethodPost, configMaps, asYAML, deep(configMap), wrong, ""},
-		{"deep apply", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, deep(widget), wrong, ""},
+		{"YAML", http.MethodPost, configMaps, asYAML, aliasBomb(configMap), tooLarge, ""},
+		{"YAML with parameters", http.MethodPost, configMaps, "Application/YAML; charset=utf-8", aliasBomb(configMap), tooLarge, ""},
+		{"YAML of an update", http.MethodPut, configMaps + "/m", asYAML, aliasBomb(configMap), tooLarge, ""},
+		{"YAML of a deletion", http.MethodDelete, configMaps + "/m", asYAML, aliasBomb("kind: DeleteOptions"), tooLarge, ""},
+		{"YAML of many deletions", http.MethodDelete, configMaps, asYAML, aliasBomb("kind: DeleteOptions"), tooLarge, ""},
+		{"YAML of a review", http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asYAML, aliasBomb("kind: SelfSubjectAccessReview"), tooLarge, ""},
+		{"YAML of a token", http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token", asYAML, aliasBomb("kind: TokenRequest"), tooLarge, ""},
+		{"YAML of an eviction", http.MethodPost, "/api/v1/namespaces/default/pods/p/eviction", asYAML, aliasBomb("kind: Eviction"), tooLarge, ""},
+		{"YAML of a definition", http.MethodPost, definitions, asYAML, aliasBomb("kind: CustomResourceDefinition"), tooLarge, ""},
+		{"YAML of an APIService", http.MethodPost, "/apis/apiregistration.k8s.io/v1/apiservices", asYAML, aliasBomb("kind: APIService"), tooLarge, ""},
+		{"YAML of a custom resource", http.MethodPost, widgetsPath, asYAML, aliasBomb(widget), tooLarge, ""},
+		{"apply", http.MethodPatch, configMaps + "/a?fieldManager=f", asApply, aliasBomb(configMap), tooLarge, ""},
+		{"apply a custom resource", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, aliasBomb(widget), tooLarge, ""},
+		{"apply a definition", http.MethodPatch, definitions + "/a?fieldManager=f", asApply, aliasBomb("kind: CustomResourceDefinition"), tooLarge, ""},
+		{"deep YAML", http.MethodPost, configMaps, asYAML, deepAliases(configMap), wrong, ""},
+		{"deep apply", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, deepAliases(widget), wrong, ""},
 		{"too much YAML", http.MethodPost, configMaps, asYAML, "a: &a " + strings.Repeat("*", 4<<20), tooLarge, ""},
-		{"YAML to nowhere", http.MethodPost, "/apis/nowhere.example/v1/things", asYAML, bomb(widget), http.StatusNotFound, ""},
+		{"YAML to nowhere", http.MethodPost, "/apis/nowhere.example/v1/things", asYAML, aliasBomb(widget), http.StatusNotFound, ""},
 
 		{"type of an address", http.MethodPatch, "/api/v1/nodes/n/status", asMerge, `{"status":{"addresses":[{"type":{},"address":"x"}]}}`, invalid, "status.addresses[0].type"},
 		{"name of a container", http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/d", asMerge, `{"spec":{"template":{"spec":{"containers":[{"name":["c"]}]}}}}`, invalid, "spec.template.spec.containers[0].name"},
@@ -109,7 +107,7 @@ func TestOddBodies(t *testing.T) {
 		{"uid of an owner", http.MethodPatch, configMaps + "/m", asMerge, `{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "metadata.ownerReferences[0].uid"},
 		{"finalizer", http.MethodPatch, configMaps + "/m", asMerge, `{"metadata":{"finalizers":[null]}}`, invalid, "metadata.finalizers[0]"},
 		{"retained keys", http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/d", asMerge, `{"spec":{"strategy":{"$retainKeys":[{}]}}}`, invalid, "spec.strategy.$retainKeys[0]"},
-		{"status of a namespace", http.MethodPatch, namespaces + "/patched/status", asMerge, `{"status":{"conditions":[{"type":{}}]}}`, invalid, "status.conditions[0].type"},
+		{"status of a namespace", http.MethodPatch, "/api/v1/namespaces/patched/status", asMerge, `{"status":{"conditions":[{"type":{}}]}}`, invalid, "status.conditions[0].type"},
 		{"owner of a definition", http.MethodPatch, definitions + "/widgets.bodies.example", asMerge, `{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "metadata.ownerReferences[0].uid"},
 		{"condition of an APIService", http.MethodPatch, "/apis/apiregistration.k8s.io/v1/apiservices/v1.apps/status", asMerge, `{"status":{"conditions":[{"type":{}}]}}`, invalid, "status.conditions[0].type"},
 
@@ -134,8 +132,8 @@ func TestOddBodies(t *testing.T) {
 
 	// What is not odd is decoded as ever.
 	for _, test := range []struct{ method, path, contentType, body string }{
-		{http.MethodPost, configMaps, asYAML, configMap + "\ndata:\n  x: &x some text\n  y: *x\n  z: \"*x\"\n"},
-		{http.MethodPatch, configMaps + "/b?fieldManager=f", asApply, strings.ReplaceAll(configMap, "name: a", "name: b") + "\ndata: &data {x: y}\n"},
+		{http.MethodPost, configMaps, asYAML, configMap + "\ndata:\n  a: &a some text\n  b: *a\n  c: \"*a\"\n"},
+		{http.MethodPatch, configMaps + "/b?fieldManager=f", asApply, strings.ReplaceAll(configMap, "name: a", "name: b") + "\ndata: &data {a: b}\n"},
 		{http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, widget + "\nspec: &spec {x: [1, 2]}\nstatus: {<<: *spec}\n"},
 		{http.MethodPatch, "/api/v1/nodes/n/status", asMerge, `{"status":{"addresses":[{"type":"Hostname","address":"y"}]}}`},
 		{http.MethodDelete, configMaps + "/a", asYAML, "kind: DeleteOptions\napiVersion: v1\ndryRun: &all [All]\n"},
@@ -149,19 +147,20 @@ func TestOddBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, err := typed.CoreV1().ConfigMaps("default").Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil || stored.Data["y"] != "some text" || stored.Data["z"] != "*x" {
+	if err != nil || stored.Data["b"] != "some text" || stored.Data["c"] != "*a" {
 		t.Errorf("with aliases: %+v, %v", stored, err)
 	}
 }
 
-// send returns the Status that a request is answered with, or one that says that it is no failure.
-func send(t *testing.T, client *http.Client, method, url, contentType, body string) (metav1.Status, http.Header) {
+// sendBody returns the Status that a request is answered with, or one that says that it is no failure, with the answer as its message.
+func sendBody(t *testing.T, client *http.Client, method, url, contentType, body string) (metav1.Status, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", contentType)
+	r.Header.Set("Accept", "application/json")
 	response, err := client.Do(r)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, url, err)
@@ -171,11 +170,10 @@ func send(t *testing.T, client *http.Client, method, url, contentType, body stri
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, url, err)
 	}
-	status := metav1.Status{Status: metav1.StatusSuccess}
+	status := metav1.Status{Status: metav1.StatusSuccess, Message: string(answer)}
 	if response.StatusCode >= http.StatusBadRequest {
-		if err := yaml.Unmarshal(answer, &status); err != nil { // JSON or YAML
-			t.Fatalf("%s %s: %s", method, url, bytes.TrimSpace(answer))
-		}
+		status.Status, status.Code = metav1.StatusFailure, int32(response.StatusCode)
+		_ = json.Unmarshal(answer, &status) // else the message is what was answered
 	}
 	return status, response.Header
 }
@@ -183,20 +181,23 @@ func send(t *testing.T, client *http.Client, method, url, contentType, body stri
 // TestYAMLForOthers has the proxy to a service pass on what would be refused here.
 func TestYAMLForOthers(t *testing.T) {
 	t.Parallel()
-	body := bomb("kind: Any")
-	port := listen(t, func(w http.ResponseWriter, r *http.Request) {
+	body := aliasBomb("kind: Any")
+	port := listenLocally(t, func(w http.ResponseWriter, r *http.Request) {
 		got, err := io.ReadAll(r.Body)
 		fmt.Fprint(w, string(got) == body, err)
 	})
 	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.ProxyAllowLocalAddresses = true })
-	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	typed, err := kubernetes.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, client, "other", "IPv4", "127.0.0.1", port)
-	answer, err := client.CoreV1().RESTClient().Post().Namespace(corev1.NamespaceDefault).Resource("services").Name("other:80").SubResource("proxy").
-		SetHeader("Content-Type", asYAML).Body([]byte(body)).DoRaw(t.Context())
-	if string(answer) != "true <nil>" {
-		t.Errorf("%q, %v", answer, err)
+	client, err := rest.HTTPClientFor(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveAt(t, typed, "other", discoveryv1.AddressTypeIPv4, "127.0.0.1", port)
+	status, _ := sendBody(t, client, http.MethodPost, s.URL()+"/api/v1/namespaces/default/services/other:80/proxy/", asYAML, body)
+	if status.Message != "true <nil>" {
+		t.Errorf("%d: %s", status.Code, status.Message)
 	}
 }
