@@ -92,12 +92,12 @@ func TestOddBodies(t *testing.T) {
 		{"YAML of an eviction", http.MethodPost, "/api/v1/namespaces/default/pods/p/eviction", asYAML, aliasBomb("kind: Eviction"), tooLarge, ""},
 		{"YAML of a definition", http.MethodPost, definitions, asYAML, aliasBomb("kind: CustomResourceDefinition"), tooLarge, ""},
 		{"YAML of an APIService", http.MethodPost, "/apis/apiregistration.k8s.io/v1/apiservices", asYAML, aliasBomb("kind: APIService"), tooLarge, ""},
-		{"YAML of a custom resource", http.MethodPost, widgetsPath, asYAML, aliasBomb(widget), tooLarge, ""},
+		{"YAML of a custom resource", http.MethodPost, widgets, asYAML, aliasBomb(widget), tooLarge, ""},
 		{"apply", http.MethodPatch, configMaps + "/a?fieldManager=f", asApply, aliasBomb(configMap), tooLarge, ""},
-		{"apply a custom resource", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, aliasBomb(widget), tooLarge, ""},
+		{"apply a custom resource", http.MethodPatch, widgets + "/a?fieldManager=f", asApply, aliasBomb(widget), tooLarge, ""},
 		{"apply a definition", http.MethodPatch, definitions + "/a?fieldManager=f", asApply, aliasBomb("kind: CustomResourceDefinition"), tooLarge, ""},
 		{"deep YAML", http.MethodPost, configMaps, asYAML, deepAliases(configMap), wrong, ""},
-		{"deep apply", http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, deepAliases(widget), wrong, ""},
+		{"deep apply", http.MethodPatch, widgets + "/a?fieldManager=f", asApply, deepAliases(widget), wrong, ""},
 		{"too much YAML", http.MethodPost, configMaps, asYAML, "a: &a " + strings.Repeat("*", 4<<20), tooLarge, ""},
 		{"YAML to nowhere", http.MethodPost, "/apis/nowhere.example/v1/things", asYAML, aliasBomb(widget), http.StatusNotFound, ""},
 
@@ -134,7 +134,7 @@ func TestOddBodies(t *testing.T) {
 	for _, test := range []struct{ method, path, contentType, body string }{
 		{http.MethodPost, configMaps, asYAML, configMap + "\ndata:\n  a: &a some text\n  b: *a\n  c: \"*a\"\n"},
 		{http.MethodPatch, configMaps + "/b?fieldManager=f", asApply, strings.ReplaceAll(configMap, "name: a", "name: b") + "\ndata: &data {a: b}\n"},
-		{http.MethodPatch, widgetsPath + "/a?fieldManager=f", asApply, widget + "\nspec: &spec {x: [1, 2]}\nstatus: {<<: *spec}\n"},
+		{http.MethodPatch, widgets + "/a?fieldManager=f", asApply, widget + "\nspec: &spec {x: [1, 2]}\nstatus: {<<: *spec}\n"},
 		{http.MethodPatch, "/api/v1/nodes/n/status", asMerge, `{"status":{"addresses":[{"type":"Hostname","address":"y"}]}}`},
 		{http.MethodDelete, configMaps + "/a", asYAML, "kind: DeleteOptions\napiVersion: v1\ndryRun: &all [All]\n"},
 	} {
