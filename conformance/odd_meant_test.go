@@ -15,16 +15,40 @@ var meantOdd = []struct {
 		"1.37 (k8s.io/apiserver) refuses a patch that is no JSON before it looks for the object",
 	},
 	{
-		regexp.MustCompile(`status: want 200, got 422; .*"field":"ignoreStoreReadErrorWithClusterBreakingPotential"`),
+		regexp.MustCompile(`status: want \d+, got 422; .*ignoreStoreReadErrorWithClusterBreakingPotential`),
 		"1.37 has the deletion of objects that cannot be read switched on, and so its option is validated",
 	},
 	{
-		regexp.MustCompile(`validatingadmissionpolicies/status, .*: status: want (422|500), got 404`),
+		regexp.MustCompile(`validatingadmissionpolicies/.*: status: want (201|422|500), got 404; .*\n.*/status\?`),
 		"the status of a policy that is not there can be applied in 1.36, as a policy without a specification",
 	},
 	{
 		regexp.MustCompile(`example\.com\..*: status: want (429|503), got`),
 		"a custom resource is served as soon as it is established",
+	},
+	{
+		regexp.MustCompile(`customresourcedefinitions.*: body/.*body/status/(acceptedNames|conditions)`),
+		"the names of a definition are accepted sooner",
+	},
+	{
+		regexp.MustCompile(`causes: want metadata\.ownerReferences\.\w+ FieldValueInvalid`),
+		"1.37 (k8s.io/apimachinery) names the place of an owner reference, and says of what is missing that it is required",
+	},
+	{
+		regexp.MustCompile(`apiextensions.*: body/columnDefinitions`),
+		"1.37 (k8s.io/apiextensions-apiserver) prints more columns of a definition",
+	},
+	{
+		regexp.MustCompile(`#\d+, [^:]*: body/details~1name: want "[^"]*", got "[^"]*"\n.*-X 'DELETE'`),
+		"of several objects that cannot be deleted any one may be named",
+	},
+	{
+		regexp.MustCompile(`status: want 410, got 200; .*\n.*resourceVersion=1&`),
+		"a server compacts its history five minutes after it began",
+	},
+	{
+		regexp.MustCompile(`(?s)example\.com\..*: (answer: |status: want \d+, got 415; ).*application/vnd\.kubernetes\.protobuf`),
+		"kube-apiserver panics on custom resources in protobuf, or reads on",
 	},
 	{
 		regexp.MustCompile(`core\.v1\.services/.*causes: want spec.clusterIPs FieldValueInvalid; causes: unwanted metadata.name FieldValueRequired`),
@@ -43,7 +67,8 @@ var serverErrors = regexp.MustCompile(strings.Join([]string{
 	`Too large resource version`,
 	`resourceVersion: Invalid value`, // of a read
 	`strconv.ParseUint: parsing`,     // of a write
-	`invalid resource name`,
+	`invalid resource name|invalid key:`,
+	`does not contain declared merge key`,
 	`target.(kind: Unsupported value|name: Required value)`, // of a binding
 }, "|"))
 

@@ -160,7 +160,7 @@ func (o *oddRun) run(t *testing.T, seed, from, rounds uint64) {
 			if !f.fatal && !slices.ContainsFunc(again, same) {
 				continue
 			}
-			if isMeant(f) {
+			if !f.fatal && isMeant(f) {
 				o.meant++
 				continue
 			}
