@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// The test binary runs itself as another process that uses the directory named here; if ephemeralEnv is set, for an ephemeral member.
+// The test binary runs itself as another process that uses the directory named here. With
+// ephemeralEnv its member is ephemeral.
 const (
 	childEnv     = "KINPROC_EMBED_TEST_DIR"
 	ephemeralEnv = "KINPROC_EMBED_TEST_EPHEMERAL"
@@ -49,8 +50,8 @@ func settled(before int) bool {
 	return true
 }
 
-// child writes numbered keys from the first that is free until it is killed, and prints each number once it is acknowledged. Before that
-// it prints an ephemeral member's directory.
+// child writes numbered keys from the first that is free until it is killed, and prints each number
+// once it is acknowledged. It first prints the directory of an ephemeral member.
 func child(dir string) int {
 	ctx := context.Background()
 	e, err := embed.Start(ctx, embed.Options{Dir: dir, Ephemeral: os.Getenv(ephemeralEnv) != ""})

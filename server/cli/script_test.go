@@ -153,8 +153,9 @@ func refuses(ts *testscript.TestScript, neg bool, args []string) {
 // stopLimit is how long the program may take to end after Ctrl-C.
 const stopLimit = time.Second * slowdown
 
-// interrupt [terminate|twice|hangup] interrupts the processes in the background as Ctrl-C does, or asks them to terminate, or tells them twice
-// that the terminal has hung up, and waits until they have ended, which must not take long. Use wait to see how they ended.
+// interrupt [terminate|twice|hangup] interrupts the processes in the background as Ctrl-C does, asks
+// them to terminate, or tells them twice that the terminal is gone. It waits until they have ended,
+// which must not take long. Use wait to see how they ended.
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	how := strings.Join(args, " ")
 	signal := os.Signal(os.Interrupt)
