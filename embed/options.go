@@ -8,8 +8,8 @@ import (
 
 // Options say where the data is and how much it is worth. The zero value is not usable: it has no directory.
 type Options struct {
-	// Dir is the data directory, made when absent (mode 0700). With Ephemeral it is where the temporary directory is made:
-	// empty means the system's.
+	// Dir is the data directory, made when absent (mode 0700). Links in it are refused; that nobody else can write to it is the caller's
+	// to make sure. With Ephemeral it is where the temporary directory is made: empty means the system's.
 	Dir string
 
 	// Ephemeral keeps the data in a temporary directory that Stop removes, and never waits for the disk. If the process is killed, the

@@ -33,8 +33,9 @@ const (
 // Options say what a control plane is like. The zero value is one for tests: nothing is kept, and it listens on a free port of 127.0.0.1.
 // Where a field has a counterpart among kube-apiserver's flags, it means the same.
 type Options struct {
-	// DataDir is where etcd's data, keys and certificates are kept. If empty, they are in a temporary directory that Stop removes, and
-	// etcd does not wait for the disk.
+	// DataDir is where etcd's data, keys and certificates are kept. It must be the caller's alone: Start refuses what others own or could
+	// have written there, and closes the rest to them. If empty, all is in a temporary directory that Stop removes, and etcd does not wait
+	// for the disk.
 	DataDir string
 
 	// BindAddress is the address to listen on. Default: 127.0.0.1.

@@ -40,7 +40,7 @@ func (p *program) fails(reason string) {
 // were acknowledged. After each, it calls written with their number.
 func load(ctx context.Context, t *testing.T, client kubernetes.Interface, size int, written func(n int)) (acked []string) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	changes, err := maps.Watch(ctx, metav1.ListOptions{})
@@ -69,6 +69,7 @@ func load(ctx context.Context, t *testing.T, client kubernetes.Interface, size i
 		acked = append(acked, object.Name)
 		written(len(acked))
 	}
+	cancel()
 	for _, failed := range reads {
 		<-failed
 	}
