@@ -187,13 +187,14 @@ func (b *Backend) newStore(
 	if err != nil {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
+	cached := ownStream{Interface: store, name: config.GroupResource.String()}
 	s := &cachedOnWatch{
 		Interface: store,
 		close:     store.Close,
 		// Events are many, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
-			Storage:             store,
+			Storage:             cached,
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
@@ -341,20 +342,21 @@ func (s *cachedOnWatch) Watch(ctx context.Context, key string, opts apistorage.L
 }
 
 // A cache is told how far etcd is while a watch waits for it: soon again at first, for an answer takes a fraction of firstHurry, then more
-// and more seldom, for each answer goes to all caches, and a machine that is busy gets no faster by it.
+// and more seldom, for a machine that is busy gets no faster by it.
 const (
 	firstHurry = 2 * time.Millisecond
 	lastHurry  = 100 * time.Millisecond
 )
 
 // hurry brings the cache up to date until stop is called. A watch that begins at the present waits until the cache knows that it has
-// seen everything, about which a cache asks etcd every tenth of a second.
+// seen everything, about which a cache asks etcd every tenth of a second. The wait does not end with ctx, so neither does hurry: a server
+// that stops waits for the watch.
 func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(cacheContext(ctx))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		for pause := firstHurry; ; pause = min(2*pause, lastHurry) {
-			if err := s.RequestWatchProgress(ctx); err != nil {
+			if err := s.config.Storage.RequestWatchProgress(ctx); err != nil {
 				return // then the cache's own question has to do
 			}
 			select {
@@ -367,9 +369,25 @@ func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 	return func() { cancel(); asking.Wait() }
 }
 
-// cacheContext marks the requests of a watch cache as k8s.io/apiserver does: etcd answers on the stream of the mark.
-func cacheContext(ctx context.Context) context.Context {
-	return metadata.NewOutgoingContext(ctx, metadata.Pairs("source", "cache"))
+// ownStream is the store as a watch cache uses it, on a watch stream of etcd that no other cache shares. Etcd says on a stream how far it
+// is once it has come to where each watch of the stream begins. A cache's watch begins after the last change, so until the next change a
+// cache that has just started would keep the others from learning that they have seen everything, and watches wait for that for seconds.
+// kube-apiserver has a client of etcd for each resource.
+type ownStream struct {
+	apistorage.Interface
+	name string
+}
+
+func (s ownStream) on(ctx context.Context) context.Context {
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", s.name))
+}
+
+func (s ownStream) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
+	return s.Interface.Watch(s.on(ctx), key, opts)
+}
+
+func (s ownStream) RequestWatchProgress(ctx context.Context) error {
+	return s.Interface.RequestWatchProgress(s.on(ctx))
 }
 
 // Get and GetList answer as a watch cache does where that shows: an unreadable resource version is an internal error, and a list at

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// stopLimit is far more than a stop takes on a busy machine, and less than the three seconds that a watch cache lets a watch wait: a stop
+// used to wait for the watches that the first anonymous request begins.
+const stopLimit = 2 * time.Second
+
+// anonymously asks once over HTTP/1.1, as curl and Python's urllib do, with no credentials. The connection stays open. It returns when
+// the watches of roles that the request begins are under way.
+func anonymously(t testing.TB, s *Server, path string) {
+	t.Helper()
+	config, err := rest.TLSConfigFor(rest.AnonymousClientConfig(s.RESTConfig()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A map that is not nil switches HTTP/2 off.
+	transport := &http.Transport{TLSClientConfig: config, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	t.Cleanup(transport.CloseIdleConnections)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.ProtoMajor != 1 || answer.StatusCode != http.StatusOK || string(body) != "ok" {
+		t.Fatalf("%s %s: %s", answer.Proto, answer.Status, body)
+	}
+	bindings := schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		return slices.Contains(s.backend.Cached(), bindings), nil
+	})
+	if err != nil {
+		t.Fatalf("wait for the watch of %s: %v", bindings, err)
+	}
+}
+
+// startIdle starts a control plane in which nothing changes any more, with the watch cache of cluster roles older than the last change
+// and another one younger than it.
+func startIdle(t testing.TB) *Server {
+	t.Helper()
+	s, err := New(Options{Controllers: []string{"-*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	older, err := client.RbacV1().ClusterRoles().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer older.Stop()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	younger, err := client.CoreV1().ReplicationControllers("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer younger.Stop()
+	return s
+}
+
+// A script that asks whether the server is ready and then stops it does not wait.
+func TestStopAfterAnonymousRequest(t *testing.T) {
+	t.Parallel()
+	s := startIdle(t)
+	anonymously(t, s, "/readyz")
+	began := time.Now()
+	if err := s.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > stopLimit {
+		t.Errorf("the stop took %v", took)
+	}
+}
+
+// BenchmarkStopAfterAnonymousRequest is a stop after a single request of a client such as curl. Its figure is a mean.
+func BenchmarkStopAfterAnonymousRequest(b *testing.B) {
+	var stop time.Duration
+	for b.Loop() {
+		s := startIdle(b)
+		anonymously(b, s, "/readyz")
+		began := time.Now()
+		if err := s.Stop(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		stop += time.Since(began)
+	}
+	b.ReportMetric(float64(stop.Microseconds())/1000/float64(b.N), "stop-ms")
+}

@@ -1,0 +1,52 @@
+package server_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// Informers list with a watch that begins at the present. It must not wait for the next change of anything: a watch cache that started
+// after the last change once kept all the others from learning that they were up to date. Such a watch then failed after three seconds.
+func TestWatchBeginsThoughNothingChanges(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	core := client.CoreV1()
+	first, err := core.LimitRanges("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Stop()
+	// The cache of limit ranges hears nothing of this change.
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	if _, err := core.ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The cache of replication controllers begins after it.
+	last, err := core.ReplicationControllers("").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Stop()
+
+	yes := true
+	list, err := core.LimitRanges("").Watch(t.Context(), metav1.ListOptions{
+		SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Stop()
+	if event := <-list.ResultChan(); event.Type != watch.Bookmark {
+		t.Errorf("the first event is %s: %v", event.Type, event.Object)
+	}
+}
