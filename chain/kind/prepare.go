@@ -42,7 +42,7 @@ func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key
 		for _, k := range g.Kinds {
 			if c := k.creation(p.scheme, obj); c != nil {
 				if key, value, err = p.prepare(ctx, obj, manager, c); err != nil {
-					err = fmt.Errorf("prepare %s %q: %w", c.resource(), obj.GetName(), err)
+					err = fmt.Errorf("prepare %s %q: %w", c.resource, obj.GetName(), err)
 				}
 				return key, value, err
 			}
@@ -51,25 +51,44 @@ func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key
 	return "", nil, fmt.Errorf("prepare %q: no kind is declared for %T", obj.GetName(), obj)
 }
 
-// creation is what the preparation of a new object asks of its kind.
-type creation interface {
+// creation is how a kind makes new objects.
+type creation struct {
 	rest.RESTCreateStrategy
-	// resource is the plural name.
-	resource() string
-	// path is where the objects are kept instead of the resource; it may be empty.
-	path() string
-	// resetFields are the fields that a client of the version cannot set.
-	resetFields(version string) *fieldpath.Set
+	// resource is the plural name, path what replaces it in keys.
+	resource, path string
+	// resetFields are the fields that clients cannot set.
+	resetFields []string
 	// refuse checks the object as it is.
-	refuse(ctx context.Context, obj Object) error
+	refuse func(ctx context.Context, obj Object) error
 }
 
-func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c creation) (key string, value []byte, err error) {
+func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
+	if _, ok := obj.(T); !ok {
+		return nil
+	}
+	return &creation{
+		RESTCreateStrategy: strategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, k: k},
+		resource:           k.Plural,
+		path:               k.Quirks.StoragePath,
+		resetFields:        k.mainResetFields(),
+		refuse: func(ctx context.Context, obj Object) error {
+			if k.Refuse == nil {
+				return nil
+			}
+			return k.Refuse(ctx, obj.(T))
+		},
+	}
+}
+
+// creation is nil: a virtual resource has no objects.
+func (v *Virtual) creation(*runtime.Scheme, Object) *creation { return nil }
+
+func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *creation) (key string, value []byte, err error) {
 	gvk, err := externalKind(p.scheme, obj)
 	if err != nil {
 		return "", nil, err
 	}
-	resource := schema.GroupResource{Group: gvk.Group, Resource: c.resource()}
+	resource := schema.GroupResource{Group: gvk.Group, Resource: c.resource}
 	ctx = request.WithNamespace(ctx, obj.GetNamespace())
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
 		IsResourceRequest: true, Verb: "create",
@@ -81,7 +100,7 @@ func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c cr
 	p.scheme.Default(obj)
 	rest.FillObjectMetaSystemFields(obj)
 	version := gvk.GroupVersion().String()
-	entry, err := newManagedFields(obj, manager, version, c.resetFields(version))
+	entry, err := newManagedFields(obj, manager, version, resetFields(c.resetFields, []string{version})[fieldpath.APIVersion(version)])
 	if err != nil {
 		return "", nil, err
 	}
@@ -89,42 +108,14 @@ func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c cr
 	if err := c.refuse(ctx, obj); err != nil {
 		return "", nil, err
 	}
-	if err := rest.BeforeCreate(c, ctx, obj); err != nil {
+	if err := rest.BeforeCreate(c.RESTCreateStrategy, ctx, obj); err != nil {
 		return "", nil, err
 	}
 
-	options, err := storagePath{p.options, c.path()}.GetRESTOptions(resource, obj)
+	options, err := storagePath{p.options, c.path}.GetRESTOptions(resource, obj)
 	if err != nil {
 		return "", nil, err
 	}
 	value, err = runtime.Encode(options.StorageConfig.Codec, obj)
 	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix, obj.GetNamespace(), obj.GetName()), value, err
 }
-
-// kindCreation is the creation of a kind's objects.
-type kindCreation[T Object] struct{ strategy[T] }
-
-func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) creation {
-	if _, ok := obj.(T); !ok {
-		return nil
-	}
-	return kindCreation[T]{strategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, k: k}}
-}
-
-func (c kindCreation[T]) resource() string { return c.k.Plural }
-
-func (c kindCreation[T]) path() string { return c.k.Quirks.StoragePath }
-
-func (c kindCreation[T]) resetFields(version string) *fieldpath.Set {
-	return resetFields(c.k.mainResetFields(), []string{version})[fieldpath.APIVersion(version)]
-}
-
-func (c kindCreation[T]) refuse(ctx context.Context, obj Object) error {
-	if c.k.Refuse == nil {
-		return nil
-	}
-	return c.k.Refuse(ctx, obj.(T))
-}
-
-// creation is nil: there are no objects.
-func (v *Virtual) creation(*runtime.Scheme, Object) creation { return nil }
