@@ -7,10 +7,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+
+	"github.com/kinproc/kinproc/chain/core"
 )
 
 // TestFirstObjectsAreAsCreated holds what a first start writes to etcd against what the API makes of a create request.
@@ -36,7 +42,7 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 	config.ContentConfig = rest.ContentConfig{}
 	client := dynamic.NewForConfigOrDie(config)
 	for _, o := range objects {
-		gvr := o.resource.WithVersion("v1")
+		gvr := resourceOf(t, o.object)
 		c := client.Resource(gvr).Namespace(o.object.GetNamespace())
 		name := o.object.GetName()
 		stored, err := c.Get(t.Context(), name, metav1.GetOptions{})
@@ -44,7 +50,7 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 			t.Fatal(err)
 		}
 		request := withoutServerFields(stored)
-		copied, ok := copyName(o.resource.Resource, name)
+		copied, ok := copyName(gvr.Resource, name)
 		if !ok {
 			continue
 		}
@@ -59,6 +65,23 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 			t.Errorf("%s %s, created (-) and stored (+):\n%s", gvr.Resource, name, diff)
 		}
 	}
+}
+
+func resourceOf(t *testing.T, obj runtime.Object) schema.GroupVersionResource {
+	t.Helper()
+	types, err := core.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []*runtime.Scheme{types, aggregatorscheme.Scheme} {
+		if kinds, _, err := scheme.ObjectKinds(obj); err == nil {
+			gvr, _ := meta.UnsafeGuessKindToResource(kinds[0])
+			gvr.Version = "v1"
+			return gvr
+		}
+	}
+	t.Fatalf("no server has %T", obj)
+	return schema.GroupVersionResource{}
 }
 
 // copyName is a name that is free and fits the kind; there is none where the name decides what else is valid.

@@ -50,7 +50,7 @@ func anonymously(t testing.TB, s *Server, path string) {
 	}
 	bindings := schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}
 	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return slices.Contains(s.backend.Cached(), bindings), nil
+		return slices.Contains(s.plane.storage.Cached(), bindings), nil
 	})
 	if err != nil {
 		t.Fatalf("wait for the watch of %s: %v", bindings, err)

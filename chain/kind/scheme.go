@@ -18,6 +18,8 @@ import (
 type declaration interface {
 	// check finds combinations of fields that cannot work. The scheme knows all types of the groups.
 	check(scheme *runtime.Scheme) (name, plural string, errs field.ErrorList)
+	// creation is what a new object needs; nil if obj is not of the kind.
+	creation(scheme *runtime.Scheme, obj Object) *creation
 	// register makes the kind's types known: the hub version, field labels, defaults and conversions.
 	register(scheme *runtime.Scheme) error
 	// resources makes the storage of the resource and its subresources, by group version.

@@ -128,10 +128,6 @@ func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []s
 	if singular == "" {
 		singular = strings.ToLower(gvk.Kind)
 	}
-	reset := k.ResetFields
-	if reset == nil && k.Status != nil {
-		reset = []string{"status"}
-	}
 	s := strategy[T]{ObjectTyper: b.scheme, NameGenerator: names.SimpleNameGenerator, k: k}
 	listKind := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 	if !b.scheme.Recognizes(listKind) {
@@ -148,7 +144,7 @@ func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []s
 		CreateStrategy:            s,
 		UpdateStrategy:            s,
 		DeleteStrategy:            s,
-		ResetFieldsStrategy:       resetFieldsStrategy(resetFields(reset, versions)),
+		ResetFieldsStrategy:       resetFieldsStrategy(resetFields(k.mainResetFields(), versions)),
 		TableConvertor:            k.tableConvertor(resource),
 		ReturnDeletedObject:       k.Quirks.ReturnDeleted,
 	}
@@ -175,6 +171,14 @@ func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []s
 		k.Adjust(store)
 	}
 	return store, store.CompleteWithOptions(options)
+}
+
+// mainResetFields are the fields that clients cannot set through the main resource.
+func (k *Kind[T]) mainResetFields() []string {
+	if k.ResetFields == nil && k.Status != nil {
+		return []string{"status"}
+	}
+	return k.ResetFields
 }
 
 // attributes are what label and field selectors look at.

@@ -1,0 +1,121 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// Preparer prepares objects as create requests would leave them in the storage. A server that writes
+// its first objects with it needs to serve nothing yet, and spares the OpenAPI definitions from which
+// requests compute managed fields.
+type Preparer struct {
+	scheme  *runtime.Scheme
+	options generic.RESTOptionsGetter
+	groups  []Group
+}
+
+// NewPreparer prepares objects of the kinds of groups. The scheme knows their types; options give
+// the codec, the prefix and the path of a resource.
+func NewPreparer(scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group) *Preparer {
+	return &Preparer{scheme, options, groups}
+}
+
+// Prepare turns obj into what a create request by the given field manager would make of it, and
+// returns it encoded, with its key in the storage. Defaults, managed fields, the system's metadata,
+// preparation and validation are those of a request. Admission, and what a kind does in
+// [Kind.Adjust] and [Kind.Wrap], are left out.
+//
+// The managed fields are found without the OpenAPI definitions, which suffices for kinds whose lists
+// are atomic. A list that is merged by key is an error.
+func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key string, value []byte, err error) {
+	for _, g := range p.groups {
+		for _, k := range g.Kinds {
+			if c := k.creation(p.scheme, obj); c != nil {
+				if key, value, err = p.prepare(ctx, obj, manager, c); err != nil {
+					err = fmt.Errorf("prepare %s %q: %w", c.resource, obj.GetName(), err)
+				}
+				return key, value, err
+			}
+		}
+	}
+	return "", nil, fmt.Errorf("prepare %q: no kind is declared for %T", obj.GetName(), obj)
+}
+
+// creation is how a kind makes new objects.
+type creation struct {
+	rest.RESTCreateStrategy
+	// resource is the plural name, path what replaces it in keys.
+	resource, path string
+	// resetFields are the fields that clients cannot set.
+	resetFields []string
+	// refuse checks the object as it is.
+	refuse func(ctx context.Context, obj Object) error
+}
+
+func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
+	if _, ok := obj.(T); !ok {
+		return nil
+	}
+	return &creation{
+		RESTCreateStrategy: strategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, k: k},
+		resource:           k.Plural,
+		path:               k.Quirks.StoragePath,
+		resetFields:        k.mainResetFields(),
+		refuse: func(ctx context.Context, obj Object) error {
+			if k.Refuse == nil {
+				return nil
+			}
+			return k.Refuse(ctx, obj.(T))
+		},
+	}
+}
+
+// creation is nil: a virtual resource has no objects.
+func (v *Virtual) creation(*runtime.Scheme, Object) *creation { return nil }
+
+func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *creation) (key string, value []byte, err error) {
+	gvk, err := externalKind(p.scheme, obj)
+	if err != nil {
+		return "", nil, err
+	}
+	resource := schema.GroupResource{Group: gvk.Group, Resource: c.resource}
+	ctx = request.WithNamespace(ctx, obj.GetNamespace())
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, Verb: "create",
+		APIGroup: gvk.Group, APIVersion: gvk.Version, Resource: resource.Resource, Namespace: obj.GetNamespace(),
+	})
+
+	// The order is that of a request: the client owns what it sent and the defaults, not what the
+	// strategy adds.
+	p.scheme.Default(obj)
+	rest.FillObjectMetaSystemFields(obj)
+	version := gvk.GroupVersion().String()
+	entry, err := newManagedFields(obj, manager, version, resetFields(c.resetFields, []string{version})[fieldpath.APIVersion(version)])
+	if err != nil {
+		return "", nil, err
+	}
+	obj.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
+	if err := c.refuse(ctx, obj); err != nil {
+		return "", nil, err
+	}
+	if err := rest.BeforeCreate(c.RESTCreateStrategy, ctx, obj); err != nil {
+		return "", nil, err
+	}
+
+	options, err := storagePath{p.options, c.path}.GetRESTOptions(resource, obj)
+	if err != nil {
+		return "", nil, err
+	}
+	value, err = runtime.Encode(options.StorageConfig.Codec, obj)
+	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix, obj.GetNamespace(), obj.GetName()), value, err
+}
