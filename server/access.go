@@ -74,7 +74,7 @@ func (a *access) trust(o *Options) (err error) {
 	if o.ClientCAFile != "" {
 		further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", o.ClientCAFile)
 		if err != nil {
-			return fmt.Errorf("--client-ca-file: %w", err)
+			return o.wrong("ClientCAFile", "client-ca-file", "%w", err)
 		}
 		a.clientCA = dynamiccertificates.NewUnionCAContentProvider(a.clientCA, further)
 	}
@@ -86,7 +86,7 @@ func (a *access) trust(o *Options) (err error) {
 		orDefault(&r.AllowedNames, pki.ProxyUser)
 	}
 	if err != nil {
-		return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		return o.wrong("RequestHeader.ClientCAFile", "requestheader-client-ca-file", "%w", err)
 	}
 	a.requestHeader = &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   a.proxyCA,
@@ -104,7 +104,7 @@ func (a *access) trust(o *Options) (err error) {
 func (a *access) identifyProxy(o *Options, dir string) error {
 	if o.ProxyClientCertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.ProxyClientCertFile, o.ProxyClientKeyFile); err != nil {
-			return fmt.Errorf("--proxy-client-cert-file, --proxy-client-key-file: %w", err)
+			return o.wrong("ProxyClientCertFile", "proxy-client-cert-file", "%w", err)
 		}
 		a.proxyCertFile, a.proxyKeyFile = o.ProxyClientCertFile, o.ProxyClientKeyFile
 		return nil

@@ -151,7 +151,7 @@ func (s *Server) ownWebhookConfig() *rest.Config {
 func (s *Server) watchRoles(ctx context.Context, client kubernetes.Interface) rbacauthorizer.Source {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))
-	factory.Start(ctx.Done())
+	factory.StartWithContext(ctx)
 	s.run(func() {
 		<-ctx.Done()
 		factory.Shutdown()

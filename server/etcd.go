@@ -37,7 +37,7 @@ func (s *Server) startEtcd(ctx context.Context) (*etcd, error) {
 	if len(s.options.EtcdServers) > 0 {
 		return dialEtcd(ctx, &s.options)
 	}
-	o := embed.Options{Dir: filepath.Join(s.dir, etcdDir), Ephemeral: s.options.DataDir == "", Logger: etcdLogger(s.options.Verbosity)}
+	o := embed.Options{Dir: filepath.Join(s.dir, etcdDir), Ephemeral: s.options.DataDir == "", Logger: etcdLogger(s.options.Log)}
 	if o.Ephemeral {
 		o.Dir = s.dir
 	}
@@ -49,7 +49,7 @@ func (s *Server) startEtcd(ctx context.Context) (*etcd, error) {
 }
 
 func dialEtcd(ctx context.Context, o *Options) (*etcd, error) {
-	config := clientv3.Config{Endpoints: o.EtcdServers, DialTimeout: externalTimeout, Logger: etcdLogger(o.Verbosity)}
+	config := clientv3.Config{Endpoints: o.EtcdServers, DialTimeout: externalTimeout, Logger: etcdLogger(o.Log)}
 	if o.EtcdCAFile != "" || o.EtcdCertFile != "" {
 		tlsConfig, err := transport.TLSInfo{TrustedCAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}.ClientConfig()
 		if err != nil {
@@ -64,7 +64,8 @@ func dialEtcd(ctx context.Context, o *Options) (*etcd, error) {
 	if err := probeEtcd(ctx, client, config.TLS); ctx.Err() != nil {
 		return nil, errors.Join(context.Cause(ctx), client.Close())
 	} else if err != nil {
-		err = fmt.Errorf("etcd at %s does not answer: %w; is it running, and are --etcd-servers and the --etcd-*file flags right?",
+		err = o.wrong("EtcdServers", "etcd-servers",
+			"etcd at %s does not answer: %w; is it running, and are the certificates for it right?",
 			strings.Join(o.EtcdServers, ", "), err)
 		return nil, errors.Join(err, client.Close())
 	}

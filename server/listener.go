@@ -14,16 +14,17 @@ func (s *Server) listen() error {
 		var err error
 		if l, err = net.Listen("tcp", address); err != nil {
 			if op := new(net.OpError); errors.As(err, &op) {
-				err = op.Err // without the address, which comes first here
+				err = op.Err // without the address, which the message names first
 			}
-			return fmt.Errorf("listen on %s: %w; use another --secure-port, or 0 for any that is free", address, err)
+			return s.options.wrong("SecurePort", "secure-port", "listen on %s: %w; name another port, or 0 for any that is free", address, err)
 		}
 	}
 	s.listener = &listener{Listener: l, open: map[net.Conn]struct{}{}}
 	return nil
 }
 
-// listener closes the connections that it accepted: an HTTP/2 server keeps idle ones open for a second after Shutdown.
+// listener closes the connections that it accepted: after Shutdown, an HTTP/2 server keeps idle
+// ones open for another second.
 type listener struct {
 	net.Listener
 	mu     sync.Mutex

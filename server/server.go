@@ -72,12 +72,11 @@ func (s *Server) fail(err error) {
 // New makes a control plane, which [Server.Start] starts.
 func New(options Options) (*Server, error) {
 	options.complete()
-	if err := errors.Join(options.Validate()...); err != nil {
-		return nil, fmt.Errorf("invalid options: %w", err)
-	}
-	setLogging(options.Verbosity)
-	if err := setFeatureGates(options.FeatureGates); err != nil {
+	if err := errors.Join(options.validate()...); err != nil {
 		return nil, err
+	}
+	if err := setFeatureGates(options.FeatureGates); err != nil {
+		return nil, options.wrong("FeatureGates", "feature-gates", "%w", err)
 	}
 	return &Server{options: options, failed: make(chan struct{})}, nil
 }
@@ -119,7 +118,8 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		return err
 	}
 	defer end()
-	runCtx, cancel := context.WithCancel(context.Background())
+	ctx = s.options.withLog(ctx)
+	runCtx, cancel := context.WithCancel(s.options.withLog(context.Background()))
 	s.cancel = cancel
 	defer func() {
 		if err != nil {
@@ -234,20 +234,24 @@ const shutdownTimeout = 10 * time.Millisecond
 
 func (s *Server) makeDir() (err error) {
 	if s.dir = s.options.DataDir; s.dir != "" {
-		return ownDir(s.dir)
+		if err := ownDir(s.dir); err != nil {
+			return s.options.wrong("DataDir", "data-dir", "%w", err)
+		}
+		return nil
 	}
 	s.dir, err = os.MkdirTemp("", "kinproc-")
 	return err
 }
 
-// ownDir makes a data directory. One that holds other things, such as a home directory, is somebody else's.
+// ownDir creates a data directory. It refuses one that holds something else, such as a home
+// directory.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("data directory: %w; name one that can be made or written to with --data-dir", err)
+		return fmt.Errorf("%w; name a directory that can be created or written to", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
+		return err
 	}
 	for _, e := range entries {
 		if e.Name() == etcdDir || e.Name() == pkiDir {
@@ -255,17 +259,17 @@ func ownDir(dir string) error {
 		}
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("data directory %s: it was not made by kinproc, for it holds %q; name an empty one, or none, with --data-dir", dir, entries[0].Name())
+		return fmt.Errorf("%s was not made by kinproc, it holds %q; name an empty directory or a new one", dir, entries[0].Name())
 	}
 	return nil
 }
 
-// counted lets Stop wait for the requests that are served.
+// counted lets Stop wait for the requests that are served, and gives them a logger.
 func (s *Server) counted(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
 		defer s.requests.Done()
-		handler.ServeHTTP(w, r)
+		handler.ServeHTTP(w, r.WithContext(s.options.withLog(r.Context())))
 	})
 }
 
