@@ -187,18 +187,27 @@ func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error
 	return nil
 }
 
-// RESTConfig is a client configuration of an administrator, a member of system:masters, without client-side rate limit. The caller may
-// change it.
-func (s *Server) RESTConfig() *rest.Config { return s.restConfig(s.access.pki.Admin) }
+// RESTConfig returns a client configuration for an administrator, a member of system:masters, with
+// no client-side rate limit. The caller may change it. RESTConfig panics if Start has not succeeded.
+func (s *Server) RESTConfig() *rest.Config {
+	s.mustBeStarted("RESTConfig")
+	return s.restConfig(s.access.pki.Admin)
+}
 
-// Kubeconfig is RESTConfig as a kubeconfig.
+// Kubeconfig returns what RESTConfig returns, as a kubeconfig. It panics if Start has not
+// succeeded.
 func (s *Server) Kubeconfig() *clientcmdapi.Config {
+	s.mustBeStarted("Kubeconfig")
 	p := s.access.pki
 	return pki.Kubeconfig("kinproc", s.URL(), p.CA.Cert, pki.AdminUser, p.Admin.AuthInfo())
 }
 
-// User makes a client configuration for a user and its groups, who may do what RBAC lets them.
+// User returns a client configuration for the named user, a member of groups. RBAC says what the
+// user may do. User returns an error if Start has not succeeded.
 func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
+	if !s.ready.Load() {
+		return nil, errors.New(beforeStart("User"))
+	}
 	pair, err := s.access.pki.CA.Client(name, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", name, err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,6 +46,7 @@ type Server struct {
 	services      services
 	groups        []kind.Group
 
+	ready     atomic.Bool // Start has succeeded
 	mu        sync.Mutex
 	started   chan struct{}           // closed when the start has ended, in whatever way; nil before it begins
 	interrupt context.CancelCauseFunc // ends the start
@@ -167,7 +169,12 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	if err := s.startChain(late, runCtx); err != nil {
 		return err
 	}
-	return context.Cause(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.timeline.phase("") // the timeline is complete once others may read it
+	s.ready.Store(true)
+	return nil
 }
 
 // startChain makes the API servers and waits until they are ready.
@@ -365,10 +372,11 @@ func (s *Server) stopAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Failed is closed when the control plane cannot go on by itself; Err says why.
+// Failed returns a channel that is closed when the control plane fails while it runs. [Server.Err]
+// then says why. It may be called before Start.
 func (s *Server) Failed() <-chan struct{} { return s.failed }
 
-// Err is why the control plane failed, or nil.
+// Err returns why the control plane failed, or nil if it has not.
 func (s *Server) Err() error {
 	select {
 	case <-s.failed:
@@ -378,14 +386,33 @@ func (s *Server) Err() error {
 	}
 }
 
-// Dir is where data, keys and certificates are: Options.DataDir, or the temporary directory in its place.
-func (s *Server) Dir() string { return s.dir }
+// mustBeStarted panics unless Start has succeeded, on behalf of a method that is of no use before.
+func (s *Server) mustBeStarted(method string) {
+	if !s.ready.Load() {
+		panic(beforeStart(method))
+	}
+}
 
-// Kinds is the number of built-in kinds that are served, once it is started.
-func (s *Server) Kinds() int { return s.chain.Core.Kinds }
+func beforeStart(method string) string { return "server: " + method + " called before Start succeeded" }
 
-// URL is where the API is served, for a client on this machine.
+// Dir returns the directory of data, keys and certificates: Options.DataDir, or the temporary
+// directory in its place. It panics if Start has not succeeded.
+func (s *Server) Dir() string {
+	s.mustBeStarted("Dir")
+	return s.dir
+}
+
+// Kinds returns the number of built-in kinds that the control plane serves. It panics if Start has
+// not succeeded.
+func (s *Server) Kinds() int {
+	s.mustBeStarted("Kinds")
+	return s.chain.Core.Kinds
+}
+
+// URL returns the address of the API for a client on this machine. It panics if Start has not
+// succeeded.
 func (s *Server) URL() string {
+	s.mustBeStarted("URL")
 	address := s.listener.Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
 		address = net.JoinHostPort(DefaultBindAddress, port)
