@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,16 +68,6 @@ func (s *Server) runHook(ctx context.Context, name string, hook func(context.Con
 		s.fail(fmt.Errorf("%s: %w", name, err))
 		<-ctx.Done()
 	}
-}
-
-// refused reports whether an error is what users have set up, not one of the server.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	message := status.Status().Message
-	return apierrors.IsForbidden(err) || strings.Contains(message, "denied request") || strings.Contains(message, "webhook")
 }
 
 const refusedInterval = 10 * time.Second

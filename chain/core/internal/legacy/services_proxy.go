@@ -105,7 +105,7 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 	if len(addresses) == 0 {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoint of service %q is ready", id))
 	}
-	address := addresses[rand.IntN(len(addresses))] //nolint:gosec // to spread load
+	address := addresses[rand.IntN(len(addresses))] // to spread load
 	return &url.URL{Scheme: scheme, Host: address}, nil
 }
 
