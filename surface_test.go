@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"flag"
 	"go/ast"
 	"go/format"
@@ -9,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,43 +50,67 @@ func TestSurface(t *testing.T) {
 // surface has a line for every exported name of the packages that others can import.
 func surface(t *testing.T) string {
 	t.Helper()
-	packages := map[string][]*ast.File{}
+	all := map[string][]string{} // by package
 	goFiles(t, func(file string, parsed *ast.File) {
-		if !strings.HasSuffix(file, "_test.go") && parsed.Name.Name != "main" {
-			ast.FileExports(parsed)
-			packages[path.Dir(file)] = append(packages[path.Dir(file)], parsed)
+		if strings.HasSuffix(file, "_test.go") || parsed.Name.Name == "main" {
+			return
+		}
+		ast.FileExports(parsed)
+		for _, decl := range parsed.Decls {
+			all[path.Dir(file)] = append(all[path.Dir(file)], describe(decl)...)
 		}
 	})
-	var lines []string
-	for _, dir := range slices.Sorted(maps.Keys(packages)) {
-		if strings.Contains("/"+dir+"/", "/internal/") {
+	var b strings.Builder
+	for _, dir := range slices.Sorted(maps.Keys(all)) {
+		if isInternal(dir) {
 			continue
 		}
-		var names []string
-		for _, file := range packages[dir] {
-			for _, decl := range file.Decls {
-				names = append(names, describe(decl)...)
-			}
-			for alias, target := range internalAliases(file) {
-				names = append(names, aliased(alias, target, packages)...)
-			}
+		names := slices.Clone(all[dir])
+		for _, line := range all[dir] {
+			names = append(names, aliased(line, all)...)
 		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
-			lines = append(lines, "pkg "+dir+", "+name+"\n")
+			b.WriteString("pkg " + dir + ", " + name + "\n")
 		}
 	}
-	return strings.Join(lines, "")
+	return b.String()
+}
+
+func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/internal/") }
+
+var alias = regexp.MustCompile(`^type \w+ = (\w+)\.(\w+)$`)
+
+// aliased returns the fields and methods of the internal type that a line makes public, if it does.
+func aliased(line string, all map[string][]string) []string {
+	match := alias.FindStringSubmatch(line)
+	if match == nil {
+		return nil
+	}
+	var lines []string
+	member := regexp.MustCompile(`^func \(\w+ \*?` + match[2] + `\)|^type ` + match[2] + ` \w+, `)
+	for dir, names := range all {
+		if isInternal(dir) && path.Base(dir) == match[1] {
+			for _, name := range names {
+				if member.MatchString(name) {
+					lines = append(lines, line+": "+name)
+				}
+			}
+		}
+	}
+	return lines
 }
 
 // describe describes what a declaration exports, in the manner of the Go project's own api files.
 func describe(decl ast.Decl) []string {
+	var lines []string
 	switch decl := decl.(type) {
 	case *ast.FuncDecl:
 		decl.Doc, decl.Body = nil, nil
-		return []string{source(decl)}
+		if line := source(decl); !unexportedReceiver.MatchString(line) {
+			lines = append(lines, line)
+		}
 	case *ast.GenDecl:
-		var lines []string
 		for _, spec := range decl.Specs {
 			switch spec := spec.(type) {
 			case *ast.TypeSpec:
@@ -101,72 +125,31 @@ func describe(decl ast.Decl) []string {
 				}
 			}
 		}
-		return lines
-	}
-	return nil
-}
-
-func describeType(spec *ast.TypeSpec) []string {
-	var members *ast.FieldList
-	var what string
-	switch t := spec.Type.(type) {
-	case *ast.StructType:
-		members, what = t.Fields, " struct"
-	case *ast.InterfaceType:
-		members, what = t.Methods, " interface"
-	}
-	name := "type " + spec.Name.Name
-	if members == nil {
-		return []string{"type " + source(&ast.TypeSpec{Name: spec.Name, TypeParams: spec.TypeParams, Assign: spec.Assign, Type: spec.Type})}
-	}
-	lines := []string{name + what}
-	for _, m := range members.List {
-		if len(m.Names) == 0 {
-			lines = append(lines, name+what+", embeds "+source(m.Type))
-		}
-		for _, n := range m.Names {
-			lines = append(lines, name+what+", "+n.Name+" "+source(m.Type))
-		}
 	}
 	return lines
 }
 
-// internalAliases finds the types of a file that stand for types of internal packages of this module.
-func internalAliases(file *ast.File) map[string]string {
-	imports := map[string]string{} // by name
-	for _, spec := range file.Imports {
-		if dir, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ok && strings.Contains(dir, "internal/") {
-			imports[path.Base(dir)] = dir
-		}
+var unexportedReceiver = regexp.MustCompile(`^func \((\w+ )?\*?\p{Ll}\w*[\[)]`)
+
+func describeType(spec *ast.TypeSpec) []string {
+	switch t := spec.Type.(type) {
+	case *ast.StructType:
+		return members("type "+spec.Name.Name+" struct", t.Fields)
+	case *ast.InterfaceType:
+		return members("type "+spec.Name.Name+" interface", t.Methods)
 	}
-	aliases := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.TypeSpec); ok && spec.Assign.IsValid() {
-			if target, ok := spec.Type.(*ast.SelectorExpr); ok {
-				if dir := imports[source(target.X)]; dir != "" {
-					aliases[spec.Name.Name] = dir + "." + target.Sel.Name
-				}
-			}
-		}
-		return true
-	})
-	return aliases
+	spec.Doc, spec.Comment = nil, nil
+	return []string{"type " + source(spec)}
 }
 
-// aliased describes what an alias exports: the fields and methods of the type that it stands for.
-func aliased(alias, target string, packages map[string][]*ast.File) []string {
-	dir, name := path.Split(target)
-	name, typ, _ := strings.Cut(name, ".")
-	var lines []string
-	for _, file := range packages[dir+name] {
-		for _, decl := range file.Decls {
-			for _, line := range describe(decl) {
-				fields := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,()*", r) })
-				method := strings.HasPrefix(line, "func (") && slices.Contains(fields[:3], typ)
-				if method || strings.HasPrefix(line, "type "+typ+" ") && strings.Contains(line, ", ") {
-					lines = append(lines, alias+": "+line)
-				}
-			}
+func members(of string, list *ast.FieldList) []string {
+	lines := []string{of}
+	for _, m := range list.List {
+		if len(m.Names) == 0 {
+			lines = append(lines, of+", "+source(m.Type))
+		}
+		for _, n := range m.Names {
+			lines = append(lines, of+", "+n.Name+" "+source(m.Type))
 		}
 	}
 	return lines
@@ -174,13 +157,7 @@ func aliased(alias, target string, packages map[string][]*ast.File) []string {
 
 // source returns the source of a node in one line.
 func source(node ast.Node) string {
-	ast.Inspect(node, func(n ast.Node) bool {
-		if f, ok := n.(*ast.Field); ok {
-			f.Doc, f.Comment = nil, nil
-		}
-		return true
-	})
-	var b bytes.Buffer
+	var b strings.Builder
 	if err := format.Node(&b, token.NewFileSet(), node); err != nil {
 		return err.Error()
 	}
