@@ -8,11 +8,14 @@ each = for module in $(MODULES); do (cd "$$module" && $(1)); done
 
 FUZZTIME ?= 30s
 ROUNDS ?= 200
+VULNDB ?= https://vuln.go.dev
 BENCHTIME ?= 2s
+SEED ?= 1
+SECOND ?=
 
 .PHONY: help
 help: ## Print this help.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Compile everything, and the program into bin/.
@@ -38,6 +41,14 @@ vet: ## Run go vet, and fail on files that gofmt would change.
 lint: ## Run staticcheck.
 	@tools=$(CURDIR)/tools/go.mod; $(call each,go tool -modfile="$$tools" staticcheck ./...)
 
+# govulncheck ends with 3 when it found something. A database that is out of reach says nothing about the code.
+.PHONY: vulncheck
+vulncheck: ## Fail on known vulnerabilities that the code can reach, if the database VULNDB can be reached.
+	@tools=$(CURDIR)/tools/go.mod; said=$$(mktemp); trap 'rm -f "$$said"' EXIT; \
+	$(call each,go tool -modfile="$$tools" govulncheck -db $(VULNDB) ./... 2>"$$said" || { code=$$?; cat "$$said" >&2; \
+		grep -q 'fetching vulnerabilities' "$$said" || exit $$code; \
+		echo "vulncheck: $$module was not checked: $(VULNDB) cannot be reached" >&2; })
+
 .PHONY: bench
 bench: ## Print the time to ready, of first objects and of the stop, requests per second, and memory.
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) ./embed ./server/...
@@ -57,6 +68,10 @@ soak: ## Kill the program ROUNDS (200) times while it writes, and look for every
 .PHONY: conformance
 conformance: ## Compare with answers recorded from a real kube-apiserver.
 	go test -v -run TestAnswersAsKubeAPIServer ./conformance
+
+.PHONY: conformance-fuzz
+conformance-fuzz: ## Compare the answers to ROUNDS (200) cases of odd requests, by SEED (1), with the server of the kubeconfig SECOND.
+	go test -v -timeout 24h -run TestAnswersOddRequestsAsAnother ./conformance -rounds $(ROUNDS) -seed $(SEED) -second "$(abspath $(SECOND))"
 
 .PHONY: cross
 cross: ## Compile for all platforms.
@@ -102,6 +117,7 @@ generate: ## Write the generated files again.
 		--output-dir $(dir $(OPENAPI)) --output-file $(notdir $(OPENAPI)) --report-filename /dev/null \
 		--output-model-name-file zz_generated.model_name.go $(addprefix --readonly-pkg=,$(OPENAPI_PACKAGES)) \
 		$(OPENAPI_PACKAGES)
+	@go test -count=1 -run '^TestSurface$$' . -update
 
 .PHONY: verify
 verify: ## Fail when a generated file is not what make generate writes.

@@ -24,7 +24,8 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	traced.Authentication.Authenticator = tracedAuthenticator{config.Authentication.Authenticator, config.Authorization.Authorizer}
 	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
 	traced.FlowControl = tracedFlowControl{config.FlowControl}
-	return trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced))
+	first = answerPanics(c.checkBodies(first, config.MaxRequestBodyBytes), config.Serializer)
+	return refuseUnread(trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
 }
 
 // tracedAuthenticator notes who a request was taken for, and lets that user see the trace who may get [trace.Path].

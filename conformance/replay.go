@@ -47,9 +47,7 @@ const (
 // Replay sends a recording's requests, case by case, and returns what differs and how many exchanges there were.
 // The error is the connection's.
 func (r *Recording) Replay(ctx context.Context, target Target) (differences []*Difference, exchanges int, err error) {
-	client := *target.Client
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	target.Client = &client
+	target = target.withoutRedirects()
 	for i := range r.Cases {
 		c := &replay{target: target, names: normaliser{revisions: map[string]string{}}}
 		found, err := c.run(ctx, &r.Cases[i])

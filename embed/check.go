@@ -75,6 +75,37 @@ func check(dir string, lg *zap.Logger) (committed uint64, err error) {
 	return committed, nil
 }
 
+// checkTypes refuses what etcd would follow out of the directory, or wait for: links, named pipes and devices.
+func checkTypes(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another process uses the directory, which its lock will say
+		}
+		if err != nil || path == dir {
+			return err
+		}
+		switch d.Type() {
+		case 0, fs.ModeDir, fs.ModeSocket:
+			return nil
+		default:
+			return fmt.Errorf("%w: %s is %s, not a file", ErrCorrupt, path, typeName(d.Type()))
+		}
+	})
+}
+
+func typeName(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	default:
+		return "something special"
+	}
+}
+
 // checkOwn refuses a directory that is not empty and has no data of etcd either.
 func checkOwn(dir string) error {
 	if fileutil.Exist(datadir.ToMemberDir(dir)) {
@@ -273,6 +304,12 @@ func explain(op string, err error) error {
 		e.Hint = "use a directory"
 	case errors.Is(err, syscall.ENOSPC):
 		e.Hint = "make room on the disk"
+	case errors.Is(err, syscall.EROFS):
+		e.Hint = "make the file system writable"
+	case errors.Is(err, syscall.EIO):
+		e.Hint = "look what is wrong with the disk"
+	case errors.Is(err, errRemoved):
+		e.Hint = "start again where it is now, or anew"
 	}
 	return e
 }

@@ -11,11 +11,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// abandonAfter is how long a member that a fault ended may take to stop.
+// abandonAfter is how long etcd may take to stop after a fault, or to return when its caller does not wait any more.
 const abandonAfter = time.Second
 
 // replayGrace is the time between applying the log's entries and asking for an election. etcd compacts its copy of the log as soon as
@@ -64,12 +63,12 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	lg := e.faults.logger(opts.Logger)
 	var committed uint64
 	if !opts.Ephemeral {
-		err := e.faults.call(func() (err error) { committed, err = check(e.dir, lg); return err })
+		err := e.faults.call(ctx, func() (err error) { committed, err = check(e.dir, lg); return err })
 		if err != nil {
 			return explain("open "+e.dir, err)
 		}
 	}
-	err := e.faults.call(func() (err error) {
+	err := e.faults.call(ctx, func() (err error) {
 		e.server, err = etcdserver.NewServer(serverConfig(e.dir, opts.Ephemeral, lg))
 		return err
 	})
@@ -81,7 +80,7 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	if err := e.elect(ctx, committed); err != nil {
 		return explain("start etcd in "+e.dir, err)
 	}
-	e.client = v3client.New(e.server)
+	e.client = newClient(e.server, e.faults)
 	e.undo = append(e.undo, e.closeClient)
 	if opts.ListenClient {
 		var err error
@@ -89,6 +88,9 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 			return explain("listen in "+e.dir, err)
 		}
 		e.undo = append(e.undo, e.listener.close)
+	}
+	if !opts.Ephemeral {
+		e.watchFiles()
 	}
 	e.watchFaults()
 	return nil
@@ -106,8 +108,8 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 		select {
 		case <-e.server.ReadyNotify():
 			return nil
-		case err := <-e.faults.first:
-			return err
+		case <-e.faults.any:
+			return e.faults.err
 		case <-e.server.StopNotify():
 			return errors.New("etcd stopped by itself")
 		case <-ctx.Done():
@@ -131,12 +133,12 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 
 func (e *Etcd) openDir(opts Options) error {
 	if opts.Ephemeral {
-		dir, err := os.MkdirTemp(opts.Dir, "kinproc-etcd-")
+		dir, remove, err := TempDir(opts.Dir)
 		if err != nil {
-			return explain("make a temporary directory", err)
+			return err
 		}
 		e.dir = dir
-		e.undo = append(e.undo, func() error { return os.RemoveAll(dir) })
+		e.undo = append(e.undo, remove)
 		return nil
 	}
 	dir, err := filepath.Abs(opts.Dir)
@@ -147,6 +149,9 @@ func (e *Etcd) openDir(opts Options) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return explain("make "+dir, err)
 	}
+	if err := checkTypes(dir); err != nil {
+		return explain("open "+dir, err)
+	}
 	if err := checkOwn(dir); err != nil {
 		return explain("open "+dir, err)
 	}
@@ -155,6 +160,8 @@ func (e *Etcd) openDir(opts Options) error {
 		return explain("lock "+dir, err)
 	}
 	e.undo = append(e.undo, lock.release)
+	endSweep := startSweep(os.TempDir())
+	e.undo = append(e.undo, func() error { endSweep(); return nil })
 	return nil
 }
 
@@ -193,18 +200,19 @@ func (e *Etcd) watchFaults() {
 	ended, wait := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(wait)
-		var err error
 		select {
-		case err = <-e.faults.first:
+		case <-e.faults.any:
 		case <-e.server.StopNotify():
-			err = errors.New("etcd stopped by itself")
+			e.faults.report(errors.New("etcd stopped by itself"))
 		case <-ended:
 			return
 		}
 		e.mu.Lock()
-		e.err = explain("run etcd in "+e.dir, err)
+		e.err = explain("run etcd in "+e.dir, e.faults.err)
 		e.mu.Unlock()
 		close(e.failed)
+		// Watches end, of which etcd may know nothing any more. What that returns is that they were cancelled.
+		_ = e.client.Watcher.Close()
 	}()
 	e.undo = append(e.undo, func() error { close(ended); <-wait; return nil })
 }

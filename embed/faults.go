@@ -1,11 +1,13 @@
 package embed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -14,12 +16,12 @@ import (
 // faults turns etcd's ways to end the process into errors. etcd calls its logger's Fatal and Panic when it can't go on,
 // often on goroutines that nobody can recover from: the entry becomes the first error, and only that goroutine ends.
 type faults struct {
-	first chan error    // holds the first until somebody reads it
-	any   chan struct{} // closed by the first
-	once  sync.Once
+	any  chan struct{} // closed by the first
+	err  error         // the first; readable when any is closed
+	once sync.Once
 }
 
-func newFaults() *faults { return &faults{first: make(chan error, 1), any: make(chan struct{})} }
+func newFaults() *faults { return &faults{any: make(chan struct{})} }
 
 // logger returns lg with the ends replaced. A nil lg logs nothing but ends nothing either.
 func (f *faults) logger(lg *zap.Logger) *zap.Logger {
@@ -38,7 +40,7 @@ func (f *faults) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 // report keeps the first: the others follow from it.
 func (f *faults) report(err error) {
 	f.once.Do(func() {
-		f.first <- err
+		f.err = err
 		close(f.any)
 	})
 }
@@ -66,9 +68,10 @@ func entryError(message string, fields []zapcore.Field) error {
 	return errors.New("etcd: " + message)
 }
 
-// call runs f on a goroutine of its own, so that a Goexit ends no caller's, and returns its error or what ended it.
+// call runs run on a goroutine of its own, so that a Goexit ends no caller's, and returns its error or what ended it.
 // When etcd waits for ever on a goroutine that ended, so does this one: the fault comes back and it stays behind.
-func (f *faults) call(run func() error) error {
+// So it does when the disk does not answer and ctx has ended.
+func (f *faults) call(ctx context.Context, run func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -81,8 +84,19 @@ func (f *faults) call(run func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case err := <-f.first:
+	case <-f.any:
+		return f.err
+	case <-ctx.Done():
+	}
+	abandon := time.NewTimer(abandonAfter)
+	defer abandon.Stop()
+	select {
+	case err := <-done:
 		return err
+	case <-f.any:
+		return f.err
+	case <-abandon.C:
+		return context.Cause(ctx)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,14 +36,14 @@ func countKeys(ctx context.Context, e *embed.Etcd) int {
 }
 
 // spawn runs child on dir and returns the lines that it prints.
-func spawn(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
+func spawn(t *testing.T, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), childEnv+"="+dir)
+	cmd.Env = slices.Concat(os.Environ(), []string{childEnv + "=" + dir}, env)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

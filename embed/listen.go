@@ -22,20 +22,20 @@ const (
 )
 
 type listener struct {
-	path    string
-	tempDir string // removed at the end, when the data directory's path was too long
-	server  *grpc.Server
-	done    chan error
+	path       string
+	removeTemp func() error // if the data directory's path was too long, and the socket is in a temporary one
+	server     *grpc.Server
+	done       chan error
 }
 
 func listen(dir string, server *etcdserver.EtcdServer) (*listener, error) {
 	l := &listener{path: filepath.Join(dir, socketName), done: make(chan error, 1)}
 	if len(l.path) > maxSocketPath {
-		var err error
-		if l.tempDir, err = os.MkdirTemp("", "kinproc-"); err != nil {
+		temp, remove, err := TempDir("")
+		if err != nil {
 			return nil, err
 		}
-		l.path = filepath.Join(l.tempDir, socketName)
+		l.path, l.removeTemp = filepath.Join(temp, socketName), remove
 	}
 	// A socket that a killed process left; the directory's lock says that nobody listens on it.
 	if err := os.Remove(l.path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -62,8 +62,8 @@ func (l *listener) close() error {
 }
 
 func (l *listener) cleanup() error {
-	if l.tempDir == "" {
+	if l.removeTemp == nil {
 		return nil
 	}
-	return os.RemoveAll(l.tempDir)
+	return l.removeTemp()
 }

@@ -23,9 +23,11 @@ type dirLock struct {
 }
 
 // lockDir locks a data directory for this process, or says which process holds it.
+func lockDir(dir string) (*dirLock, error) { return lockFile(filepath.Join(dir, lockName)) }
+
+// lockFile makes and locks a file, which names the process from then on.
 // Locks belong to the open file: a second one in the same process is refused as well.
-func lockDir(dir string) (*dirLock, error) {
-	path := filepath.Join(dir, lockName)
+func lockFile(path string) (*dirLock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

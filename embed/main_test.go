@@ -13,8 +13,11 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// The test binary runs itself as another process that uses the directory named here.
-const childEnv = "KINPROC_EMBED_TEST_DIR"
+// The test binary runs itself as another process that uses the directory named here; if ephemeralEnv is set, for an ephemeral member.
+const (
+	childEnv     = "KINPROC_EMBED_TEST_DIR"
+	ephemeralEnv = "KINPROC_EMBED_TEST_EPHEMERAL"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childEnv); dir != "" {
@@ -46,13 +49,17 @@ func settled(before int) bool {
 	return true
 }
 
-// child writes numbered keys from the first that is free until it is killed, and prints each number once it is acknowledged.
+// child writes numbered keys from the first that is free until it is killed, and prints each number once it is acknowledged. Before that
+// it prints an ephemeral member's directory.
 func child(dir string) int {
 	ctx := context.Background()
-	e, err := embed.Start(ctx, embed.Options{Dir: dir})
+	e, err := embed.Start(ctx, embed.Options{Dir: dir, Ephemeral: os.Getenv(ephemeralEnv) != ""})
 	if err != nil {
 		fmt.Println(err)
 		return 1
+	}
+	if os.Getenv(ephemeralEnv) != "" {
+		fmt.Println(e.Dir())
 	}
 	first := countKeys(ctx, e)
 	var wg sync.WaitGroup

@@ -12,7 +12,8 @@ type Options struct {
 	// empty means the system's.
 	Dir string
 
-	// Ephemeral keeps the data in a temporary directory that Stop removes, and never waits for the disk.
+	// Ephemeral keeps the data in a temporary directory that Stop removes, and never waits for the disk. If the process is killed, the
+	// directory stays until a process of the same user next starts a member or calls [TempDir].
 	Ephemeral bool
 
 	// ListenClient opens a unix socket, readable to the owner alone, for clients outside of the process such as etcdctl.

@@ -50,6 +50,9 @@ func restore(dir string, r io.Reader) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	if err := checkTypes(dir); err != nil {
+		return err
+	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return err

@@ -3,9 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -15,9 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
@@ -40,19 +37,20 @@ type access struct {
 	authorizer    *auth.Authorizer
 }
 
-// newAccess makes the PKI for a server that listens at the given address and has the given service IP.
-func newAccess(o *Options, dir string, listen net.Addr, serviceIP netip.Addr) (*access, error) {
-	host, _, err := net.SplitHostPort(listen.String())
+// newAccess makes the certificates of a server that listens at the plane's address, and those who judge
+// requests.
+func newAccess(p *plane) (*access, error) {
+	host, _, err := net.SplitHostPort(p.listener.Addr().String())
 	if err != nil {
 		return nil, err
 	}
 	a := &access{}
-	po := pki.Options{Names: []string{host, serviceIP.String()}}
+	po := pki.Options{Names: []string{host, p.services.allocator.FirstIP().String()}}
 	if ip := net.ParseIP(host); ip.IsUnspecified() {
 		po.Names = append(po.Names, kubernetesservice.AdvertiseAddress(ip).String())
 	}
-	dir = filepath.Join(dir, pkiDir)
-	if o.DataDir == "" {
+	dir := filepath.Join(p.dir, pkiDir)
+	if p.options.DataDir == "" {
 		a.pki, err = pki.New(po)
 	} else {
 		a.pki, err = pki.Ensure(dir, po)
@@ -60,10 +58,13 @@ func newAccess(o *Options, dir string, listen net.Addr, serviceIP netip.Addr) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := a.trust(o); err != nil {
+	if err := a.trust(p.options); err != nil {
 		return nil, err
 	}
-	return a, a.identifyProxy(o, dir)
+	if err := a.identifyProxy(p.options, dir); err != nil {
+		return nil, err
+	}
+	return a, a.judge(p)
 }
 
 // trust makes the authorities whose certificates are accepted: those of clients, and those of proxies that name users in headers.
@@ -81,6 +82,9 @@ func (a *access) trust(o *Options) (err error) {
 	r := o.RequestHeader
 	if r.ClientCAFile != "" {
 		a.proxyCA, err = dynamiccertificates.NewDynamicCAContentFromFile("requestheader-client-ca-file", r.ClientCAFile)
+		if err == nil && len(r.AllowedNames) == 0 {
+			err = a.keepProxiesApart(o)
+		}
 	} else {
 		a.proxyCA, err = dynamiccertificates.NewStaticCAContent("requestheader-client-ca", a.pki.FrontProxyCA.Cert)
 		orDefault(&r.AllowedNames, pki.ProxyUser)
@@ -121,9 +125,10 @@ func (a *access) identifyProxy(o *Options, dir string) error {
 		os.WriteFile(a.proxyKeyFile, a.pki.Proxy.Key, 0o600))
 }
 
-// connect makes the parts that read objects through the server itself. Roles are watched from when somebody comes who is not a member of
-// system:masters.
-func (a *access) connect(o *Options, client kubernetes.Interface, roles func() rbacauthorizer.Source) error {
+// judge makes those who authenticate and authorize requests. They read objects through the API server
+// itself. Roles are watched from the first request of somebody who is not a member of system:masters.
+func (a *access) judge(p *plane) error {
+	o, client := p.options, p.self.client
 	tokens, err := a.newTokens(o)
 	if err != nil {
 		return err
@@ -135,14 +140,14 @@ func (a *access) connect(o *Options, client kubernetes.Interface, roles func() r
 		TokenFile:       o.TokenAuthFile,
 		ServiceAccounts: tokens.Authenticator(serviceaccount.FromClient(client.CoreV1())),
 		Audiences:       tokens.Audiences(),
-		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: !o.DisableAnonymous},
+		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: o.anonymous()},
 	}.New()
 	if err != nil {
 		return err
 	}
 	a.authorizer, err = auth.Authorization{
 		Modes:  o.AuthorizationModes,
-		Roles:  rbacauthorizer.Lazily(roles),
+		Roles:  rbacauthorizer.Lazily(func() rbacauthorizer.Source { return watchRoles(p.tasks, client) }),
 		Client: client,
 	}.New()
 	return err
@@ -187,38 +192,14 @@ func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error
 	return nil
 }
 
-// RESTConfig returns a client configuration for an administrator, a member of system:masters, with
-// no client-side rate limit. The caller may change it. RESTConfig panics if Start has not succeeded.
-func (s *Server) RESTConfig() *rest.Config {
-	s.mustBeStarted("RESTConfig")
-	return s.restConfig(s.access.pki.Admin)
-}
-
-// Kubeconfig returns what RESTConfig returns, as a kubeconfig. It panics if Start has not
-// succeeded.
-func (s *Server) Kubeconfig() *clientcmdapi.Config {
-	s.mustBeStarted("Kubeconfig")
-	p := s.access.pki
-	return pki.Kubeconfig("kinproc", s.URL(), p.CA.Cert, pki.AdminUser, p.Admin.AuthInfo())
-}
-
-// User returns a client configuration for the named user, a member of groups. RBAC says what the
-// user may do. User returns an error if Start has not succeeded.
-func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
-	if !s.ready.Load() {
-		return nil, errors.New(beforeStart("User"))
-	}
-	pair, err := s.access.pki.CA.Client(name, groups, 0)
-	if err != nil {
-		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
-	}
-	return s.restConfig(pair), nil
-}
-
-func (s *Server) restConfig(user pki.Pair) *rest.Config {
-	return &rest.Config{
-		Host:            s.URL(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: s.access.pki.CA.Cert, CertData: user.Cert, KeyData: user.Key},
-		QPS:             -1,
-	}
+// watchRoles keeps what authorization needs in memory until the tasks end.
+func watchRoles(t *tasks, client kubernetes.Interface) rbacauthorizer.Source {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))
+	factory.StartWithContext(t.ctx)
+	t.run(func() {
+		<-t.ctx.Done()
+		factory.Shutdown()
+	})
+	return source
 }

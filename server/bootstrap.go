@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -22,26 +20,23 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 )
 
-// bootstrapHooks make the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
-func bootstrapHooks(client kubernetes.Interface) map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"start-system-namespaces-controller": func(ctx context.Context) error { return ensureNamespaces(ctx, client) },
+// addBootstrapHooks makes the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
+func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
+	client, namespaces := p.self.client, p.informers.Core().V1().Namespaces().Lister()
+	hooks := map[string]func(context.Context) error{
+		"start-system-namespaces-controller": func(ctx context.Context) error { return p.keepNamespaces(ctx, client, namespaces) },
 		"scheduling/bootstrap-system-priority-classes": func(ctx context.Context) error {
 			return admission.EnsureSystemPriorityClasses(ctx, client)
 		},
+		"bootstrap-controller":                         func(ctx context.Context) error { return p.keepKubernetesService(ctx, client) },
+		"start-cluster-authentication-info-controller": func(ctx context.Context) error { return p.keepTrust(ctx, client) },
+		"priority-and-fairness-config-producer":        func(ctx context.Context) error { return p.keepFlowControl(ctx, client) },
+		"rbac/bootstrap-roles":                         func(ctx context.Context) error { return p.ensureRoles(ctx, client) },
 	}
-}
-
-func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kubernetes.Interface) error {
-	hooks := bootstrapHooks(client)
-	hooks["bootstrap-controller"] = func(ctx context.Context) error { return s.keepKubernetesService(ctx, client) }
-	hooks["start-cluster-authentication-info-controller"] = func(ctx context.Context) error { return s.keepTrust(ctx, client) }
-	hooks["priority-and-fairness-config-producer"] = func(ctx context.Context) error { return s.keepFlowControl(ctx, client) }
-	hooks["rbac/bootstrap-roles"] = func(ctx context.Context) error { return s.ensureRoles(ctx, client) }
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
 			done := make(chan struct{})
-			if !s.run(func() { s.runHook(hc, name, hook); close(done) }) {
+			if !p.tasks.run(func() { p.runHook(hc, name, hook); close(done) }) {
 				return nil
 			}
 			<-done
@@ -57,15 +52,15 @@ func (s *Server) addBootstrapHooks(generic *genericapiserver.Config, client kube
 // runHook lets an error of a hook end the start, with the hook red in /readyz: returned to the Kubernetes libraries it would end the process.
 // Refusals of policies, webhooks and quotas do not: whoever made those can take them away only from a server that runs. The hook is then
 // tried again in the background.
-func (s *Server) runHook(ctx context.Context, name string, hook func(context.Context) error) {
+func (p *plane) runHook(ctx context.Context, name string, hook func(context.Context) error) {
 	err := hook(ctx)
 	switch {
 	case err == nil:
 	case refused(err):
 		utilruntime.HandleErrorWithContext(ctx, err, "The server's own write is refused and will be tried again", "hook", name)
-		s.run(func() { retryRefused(ctx, hook) })
+		p.tasks.run(func() { retryRefused(ctx, hook) })
 	default:
-		s.fail(fmt.Errorf("%s: %w", name, err))
+		p.tasks.fail(fmt.Errorf("%s: %w", name, err))
 		<-ctx.Done()
 	}
 }
@@ -83,31 +78,31 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 }
 
 // keepTrust tells extension API servers whom to trust, once and then in the background.
-func (s *Server) keepTrust(ctx context.Context, client kubernetes.Interface) error {
-	trust := clusterauthenticationtrust.Trust{ClientCA: s.access.clientCA, RequestHeader: s.access.requestHeader}
-	controller := clusterauthenticationtrust.New(client, trust, len(s.options.EtcdServers) > 0)
+func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
+	trust := clusterauthenticationtrust.Trust{ClientCA: p.access.clientCA, RequestHeader: p.access.requestHeader}
+	controller := clusterauthenticationtrust.New(client, trust, len(p.options.EtcdServers) > 0)
 	if err := controller.Ensure(ctx); err != nil {
 		return err
 	}
-	s.run(func() {
+	p.tasks.run(func() {
 		if err := controller.Run(ctx); err != nil {
-			s.fail(err)
+			p.tasks.fail(err)
 		}
 	})
 	return nil
 }
 
 // keepFlowControl ensures the objects of API priority and fairness, once and then in the background.
-func (s *Server) keepFlowControl(ctx context.Context, client kubernetes.Interface) error {
+func (p *plane) keepFlowControl(ctx context.Context, client kubernetes.Interface) error {
 	if err := flowcontrolbootstrap.Ensure(ctx, client); err != nil {
 		return err
 	}
-	s.run(func() { flowcontrolbootstrap.Run(ctx, client) })
+	p.tasks.run(func() { flowcontrolbootstrap.Run(ctx, client) })
 	return nil
 }
 
-func (s *Server) ensureRoles(ctx context.Context, client kubernetes.Interface) error {
-	policy, err := s.bootstrapPolicy()
+func (p *plane) ensureRoles(ctx context.Context, client kubernetes.Interface) error {
+	policy, err := p.bootstrapPolicy()
 	if err != nil {
 		return err
 	}
@@ -116,9 +111,9 @@ func (s *Server) ensureRoles(ctx context.Context, client kubernetes.Interface) e
 
 // bootstrapPolicy is what roles and bindings there are from the start. The aggregated roles have their rules at once if there is a
 // controller that would fill them in.
-func (s *Server) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
+func (p *plane) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
 	policy := rbacauthorizer.Bootstrap()
-	enabled, err := controllers.Enabled(s.options.Controllers)
+	enabled, err := controllers.Enabled(p.options.Controllers)
 	if err != nil {
 		return nil, err
 	}
@@ -126,21 +121,4 @@ func (s *Server) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
 		policy.Unaggregate()
 	}
 	return policy, nil
-}
-
-func systemNamespaces() []string {
-	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
-}
-
-func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
-	for _, name := range systemNamespaces() {
-		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		}
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("namespace %s: %w", name, err)
-		}
-	}
-	return nil
 }

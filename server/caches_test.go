@@ -27,7 +27,7 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	})
 	cached := func() []string {
 		var names []string
-		for _, resource := range s.backend.Cached() {
+		for _, resource := range s.plane.storage.Cached() {
 			names = append(names, resource.String())
 		}
 		slices.Sort(names)

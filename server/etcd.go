@@ -15,17 +15,12 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
 )
 
-// etcd is the embedded etcd or a client of an external one.
-type etcd struct {
-	client *clientv3.Client
-	// failed is closed when the embedded etcd dies by itself; it is nil for an external one.
-	failed <-chan struct{}
-	err    func() error
-	stop   func(context.Context) error
-}
+// etcd is a client of the embedded etcd or of an external one.
+type etcd struct{ client *clientv3.Client }
 
 // externalTimeout is how long an external etcd has to answer before the start is given up.
 const externalTimeout = 3 * time.Second
@@ -33,22 +28,35 @@ const externalTimeout = 3 * time.Second
 // diagnosisTimeout bounds the search for the reason.
 const diagnosisTimeout = 500 * time.Millisecond
 
-func (s *Server) startEtcd(ctx context.Context) (*etcd, error) {
-	if len(s.options.EtcdServers) > 0 {
-		return dialEtcd(ctx, &s.options)
+// startEtcd starts the embedded etcd in dir, or connects to the external one. When the embedded etcd
+// fails by itself, it calls fail.
+func startEtcd(ctx context.Context, options *Options, dir string, fail func(error), u *undo) (*etcd, error) {
+	if len(options.EtcdServers) > 0 {
+		return dialEtcd(ctx, options, u)
 	}
-	o := embed.Options{Dir: filepath.Join(s.dir, etcdDir), Ephemeral: s.options.DataDir == "", Logger: etcdLogger(s.options.Log)}
+	o := embed.Options{Dir: filepath.Join(dir, etcdDir), Ephemeral: options.DataDir == "", Logger: etcdLogger(options.Log)}
 	if o.Ephemeral {
-		o.Dir = s.dir
+		o.Dir = dir
 	}
 	e, err := embed.Start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	return &etcd{client: e.Client(), failed: e.Failed(), err: e.Err, stop: e.Stop}, nil
+	u.push("etcd", func() error { return e.Stop(context.Background()) })
+	ended, waiting := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(waiting)
+		select {
+		case <-e.Failed():
+			fail(e.Err())
+		case <-ended:
+		}
+	}()
+	u.push("etcd", func() error { close(ended); <-waiting; return nil })
+	return &etcd{e.Client()}, nil
 }
 
-func dialEtcd(ctx context.Context, o *Options) (*etcd, error) {
+func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 	config := clientv3.Config{Endpoints: o.EtcdServers, DialTimeout: externalTimeout, Logger: etcdLogger(o.Log)}
 	if o.EtcdCAFile != "" || o.EtcdCertFile != "" {
 		tlsConfig, err := transport.TLSInfo{TrustedCAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}.ClientConfig()
@@ -69,7 +77,8 @@ func dialEtcd(ctx context.Context, o *Options) (*etcd, error) {
 			strings.Join(o.EtcdServers, ", "), err)
 		return nil, errors.Join(err, client.Close())
 	}
-	return &etcd{client: client, stop: func(context.Context) error { return client.Close() }}, nil
+	u.push("the client of etcd", client.Close)
+	return &etcd{client}, nil
 }
 
 // probeEtcd waits until etcd answers. If it does not, the client only knows that time is up, so the cause is looked for.
@@ -122,26 +131,19 @@ func greet(ctx context.Context, endpoint string, config *tls.Config) error {
 // healthTimeout is kube-apiserver's --etcd-healthcheck-timeout.
 const healthTimeout = 2 * time.Second
 
-// checkEtcd is the check "etcd" of /livez and /readyz.
-func (s *Server) checkEtcd(r *http.Request) error {
+// check is the check "etcd" of /livez and /readyz.
+func (e *etcd) check(r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
-	if _, err := s.etcd.client.Get(ctx, "health"); err != nil {
+	if _, err := e.client.Get(ctx, "health"); err != nil {
 		return fmt.Errorf("read from etcd: %w", err)
 	}
 	return nil
 }
 
-// watchEtcd fails the control plane when its etcd dies by itself.
-func (s *Server) watchEtcd(ctx context.Context) {
-	if s.etcd.failed == nil {
-		return
-	}
-	s.run(func() {
-		select {
-		case <-s.etcd.failed:
-			s.fail(s.etcd.err())
-		case <-ctx.Done():
-		}
-	})
+// newStorage makes the storage of all objects.
+func newStorage(e *etcd, o *Options, u *undo) *chain.Storage {
+	storage := chain.NewStorage(e.client, o.EtcdPrefix)
+	u.push("watch caches", func() error { storage.Stop(); return nil })
+	return storage
 }

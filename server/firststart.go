@@ -41,7 +41,7 @@ type firstObject struct {
 // fieldManager is the manager of what the API server writes.
 const fieldManager = "kube-apiserver"
 
-func (s *Server) firstObjects() ([]firstObject, error) {
+func (p *plane) firstObjects() ([]firstObject, error) {
 	var all []firstObject
 	add := func(group, resource, manager string, object kind.Object) {
 		all = append(all, firstObject{schema.GroupResource{Group: group, Resource: resource}, object, manager})
@@ -49,7 +49,7 @@ func (s *Server) firstObjects() ([]firstObject, error) {
 	for _, name := range systemNamespaces() {
 		add("", "namespaces", fieldManager, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	policy, err := s.bootstrapPolicy()
+	policy, err := p.bootstrapPolicy()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Server) firstObjects() ([]firstObject, error) {
 	for _, o := range slices.Concat(bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations) {
 		add(flowGroup, "prioritylevelconfigurations", flowcontrolbootstrap.FieldManager, o.DeepCopy())
 	}
-	for _, o := range aggregator.LocalAPIServices(s.chain.LocalGroupVersions()) {
+	for _, o := range aggregator.LocalAPIServices(p.chain.LocalGroupVersions()) {
 		add(apiregistrationv1.GroupName, "apiservices", fieldManager, o)
 	}
 	return all, nil
@@ -86,8 +86,8 @@ func (s *Server) firstObjects() ([]firstObject, error) {
 const maxOps = 128
 
 // writeFirstObjects writes the objects, each transaction only if none of its objects is there.
-func (s *Server) writeFirstObjects(ctx context.Context) error {
-	objects, err := s.firstObjects()
+func (p *plane) writeFirstObjects(ctx context.Context) error {
+	objects, err := p.firstObjects()
 	if err != nil {
 		return err
 	}
@@ -95,18 +95,18 @@ func (s *Server) writeFirstObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	builtIn, err := core.RESTOptions(s.backend)
+	builtIn, err := core.RESTOptions(p.storage)
 	if err != nil {
 		return err
 	}
-	apiServices := aggregator.RESTOptions(s.backend)
+	apiServices := aggregator.RESTOptions(p.storage)
 	var ifs []clientv3.Cmp
 	var puts []clientv3.Op
 	commit := func() error {
 		if len(puts) == 0 {
 			return nil
 		}
-		_, err := s.etcd.client.Txn(ctx).If(ifs...).Then(puts...).Commit()
+		_, err := p.etcd.client.Txn(ctx).If(ifs...).Then(puts...).Commit()
 		ifs, puts = nil, nil
 		return err
 	}

@@ -28,11 +28,11 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	objects, err := s.firstObjects()
+	objects, err := s.plane.firstObjects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(s.loopback)
+	config := rest.CopyConfig(s.plane.self.config)
 	config.ContentConfig = rest.ContentConfig{}
 	client := dynamic.NewForConfigOrDie(config)
 	for _, o := range objects {

@@ -7,20 +7,22 @@ import (
 	"sync"
 )
 
-func (s *Server) listen() error {
-	address := net.JoinHostPort(s.options.BindAddress, fmt.Sprint(s.options.SecurePort))
-	l := s.options.Listener
+// listen opens the port, or takes the listener of the options.
+func listen(o *Options, u *undo) (*listener, error) {
+	address := net.JoinHostPort(o.BindAddress, fmt.Sprint(o.SecurePort))
+	l := o.Listener
 	if l == nil {
 		var err error
 		if l, err = net.Listen("tcp", address); err != nil {
 			if op := new(net.OpError); errors.As(err, &op) {
 				err = op.Err // without the address, which the message names first
 			}
-			return s.options.wrong("SecurePort", "secure-port", "listen on %s: %w; name another port, or 0 for any that is free", address, err)
+			return nil, o.wrong("SecurePort", "secure-port", "listen on %s: %w; name another port, or 0 for any that is free", address, err)
 		}
 	}
-	s.listener = &listener{Listener: l, open: map[net.Conn]struct{}{}}
-	return nil
+	tracked := &listener{Listener: l, open: map[net.Conn]struct{}{}}
+	u.push("connections", func() error { tracked.closeAll(); return nil })
+	return tracked, nil
 }
 
 // listener closes the connections that it accepted: after Shutdown, an HTTP/2 server keeps idle

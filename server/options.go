@@ -26,10 +26,10 @@ import (
 
 // Defaults of [Options]. Where kube-apiserver has the same setting, so is its default.
 const (
-	DefaultBindAddress           = "127.0.0.1"
-	DefaultServiceClusterIPRange = "10.0.0.0/24"
-	DefaultServiceNodePortRange  = "30000-32767"
-	DefaultServiceAccountIssuer  = "https://kubernetes.default.svc"
+	defaultBindAddress           = "127.0.0.1"
+	defaultServiceClusterIPRange = "10.0.0.0/24"
+	defaultServiceNodePortRange  = "30000-32767"
+	defaultServiceAccountIssuer  = "https://kubernetes.default.svc"
 )
 
 // Options configure a control plane. The zero value suits tests: the control plane keeps nothing
@@ -58,7 +58,9 @@ type Options struct {
 	ClientCAFile string
 	// TokenAuthFile is a CSV file of static bearer tokens: token,user,uid,"group1,group2".
 	TokenAuthFile string
-	// DisableAnonymous refuses requests without credentials, which are otherwise those of system:anonymous.
+	// DisableAnonymous refuses requests without credentials, which are otherwise accepted as those of
+	// system:anonymous. With AlwaysAllow among AuthorizationModes they are refused in any case; see
+	// [Options.Warnings].
 	DisableAnonymous bool
 	// APIAudiences are the audiences of tokens for this server. Default: the service account issuer.
 	APIAudiences []string
@@ -105,6 +107,11 @@ type Options struct {
 	// EnableAggregatorRouting never sends requests for extension API servers and webhooks to the
 	// cluster IPs of their services. By default they go there if a service has no endpoint slices.
 	EnableAggregatorRouting bool
+	// ProxyAllowLocalAddresses lets the proxies to services, pods and nodes connect to loopback,
+	// link-local, multicast and unspecified addresses. Whoever may use such a proxy and write
+	// endpoints then reaches every port of the machine. Extension API servers and webhooks may be on
+	// loopback addresses in any case. Default: refused.
+	ProxyAllowLocalAddresses bool
 	// MaxRequestsInFlight limits the requests that are served at the same time, other than watches.
 	// Default: 600.
 	MaxRequestsInFlight int
@@ -128,7 +135,8 @@ type Options struct {
 type RequestHeaderOptions struct {
 	// ClientCAFile holds the authorities of the proxies' certificates.
 	ClientCAFile string
-	// AllowedNames are the common names of those certificates; any if empty.
+	// AllowedNames are the common names of those certificates. If empty, any name is accepted, which
+	// is an error if one of the authorities signs client certificates too.
 	AllowedNames []string
 	// UsernameHeaders, UIDHeaders, GroupHeaders and ExtraHeaderPrefixes default to X-Remote-User,
 	// X-Remote-Uid, X-Remote-Group and X-Remote-Extra-.
@@ -148,10 +156,10 @@ func (o *Options) complete() {
 			*value = to
 		}
 	}
-	set(&o.BindAddress, DefaultBindAddress)
-	set(&o.ServiceClusterIPRange, DefaultServiceClusterIPRange)
-	set(&o.ServiceNodePortRange, DefaultServiceNodePortRange)
-	orDefault(&o.ServiceAccountIssuer, DefaultServiceAccountIssuer)
+	set(&o.BindAddress, defaultBindAddress)
+	set(&o.ServiceClusterIPRange, defaultServiceClusterIPRange)
+	set(&o.ServiceNodePortRange, defaultServiceNodePortRange)
+	orDefault(&o.ServiceAccountIssuer, defaultServiceAccountIssuer)
 	orDefault(&o.AuthorizationModes, "RBAC")
 	orDefault(&o.Controllers, "*")
 	orDefault(&o.RequestHeader.UsernameHeaders, "X-Remote-User")
@@ -212,11 +220,11 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 func (o *Options) addAuthFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "further certificate authorities whose client certificates are accepted")
 	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile, `CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
-	f.Var(negated{&o.DisableAnonymous}, "anonymous-auth", "take requests without credentials for those of system:anonymous")
+	f.Var(negated{&o.DisableAnonymous}, "anonymous-auth", "take requests without credentials for those of system:anonymous; never with AlwaysAllow")
 	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes, "authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
 	r := &o.RequestHeader
 	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile, "certificate authorities of proxies that may name users in headers")
-	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names of such proxies; any if empty")
+	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names of such proxies; any if empty, for authorities that sign no client certificates")
 	f.StringSliceVar(&r.UsernameHeaders, "requestheader-username-headers", r.UsernameHeaders, "headers with the user's name")
 	f.StringSliceVar(&r.UIDHeaders, "requestheader-uid-headers", r.UIDHeaders, "headers with the user's UID")
 	f.StringSliceVar(&r.GroupHeaders, "requestheader-group-headers", r.GroupHeaders, "headers with the user's groups")
@@ -240,6 +248,7 @@ func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "where cluster IPs are taken from: a CIDR, or two of both IP families")
 	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "where node ports are taken from")
 	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers to endpoints and never to cluster IPs")
+	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses, "let the proxies to services, pods and nodes reach loopback and link-local addresses, such as the ports of this machine")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "control loops to run: '*' for all, 'name' for one, '-name' for all but one, '-*' for none")
 }
 
@@ -272,14 +281,18 @@ func (n negated) Set(s string) error {
 func (n negated) Type() string     { return "bool" }
 func (n negated) IsBoolFlag() bool { return true }
 
-// wrong returns an error that names an option: its flag if the options are bound to flags,
+// name returns the name of an option in messages: its flag if the options are bound to flags,
 // otherwise its field.
-func (o *Options) wrong(field, flag, format string, args ...any) error {
-	name := "Options." + field
+func (o *Options) name(field, flag string) string {
 	if o.flags {
-		name = "--" + flag
+		return "--" + flag
 	}
-	return fmt.Errorf("%s: %w", name, fmt.Errorf(format, args...))
+	return "Options." + field
+}
+
+// wrong returns an error that names an option.
+func (o *Options) wrong(field, flag, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", o.name(field, flag), fmt.Errorf(format, args...))
 }
 
 // Validate returns everything that is wrong with the options, such as
@@ -366,8 +379,7 @@ func checkRanges(clusterIPs, nodePorts string) error {
 	if err != nil {
 		return err
 	}
-	_, err = allocation.New(ranges)
-	return err
+	return ranges.Validate()
 }
 
 // validateRuntimeConfig finds API groups and versions that Kubernetes never had. Versions that are

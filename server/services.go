@@ -17,100 +17,78 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/serviceips"
 )
 
-// services is what the API services of kind Service need of the server.
+// services are what the kind Service needs of the server.
 type services struct {
 	allocator *allocation.Allocator
 	// leases are those of API servers that share an etcd; nil for an embedded one.
 	leases *kubernetesservice.StoredLeases
-	// leave ends the endpoint of this server and waits for that; nil if there is nothing to end. It needs the server's mutex.
-	leave func()
 }
 
-// newAllocator makes the allocator that connectAllocator connects, once the kinds are known.
-func (s *Server) newAllocator() error {
-	options, err := allocation.ParseOptions(s.options.ServiceClusterIPRange, s.options.ServiceNodePortRange)
+// newServices makes the allocator, and repairs what it keeps.
+func newServices(ctx context.Context, p *plane) (*services, error) {
+	options, err := allocation.ParseOptions(p.options.ServiceClusterIPRange, p.options.ServiceNodePortRange)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.services.allocator, err = allocation.New(options)
-	return err
-}
-
-func (s *Server) connectAllocator() error {
-	getter, err := core.RESTOptions(s.backend)
+	getter, err := core.RESTOptions(p.storage)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(s.options.EtcdServers) > 0 {
-		if s.services.leases, err = kubernetesservice.NewLeases(getter); err != nil {
-			return err
-		}
+	s := &services{}
+	if s.allocator, err = allocation.New(ctx, options, getter); err != nil {
+		return nil, err
 	}
-	return s.services.allocator.Connect(getter)
-}
-
-// prepareAllocator is to be called before anything is served.
-func (s *Server) prepareAllocator(ctx, runCtx context.Context) error {
-	if err := s.services.allocator.Bootstrap(ctx); err != nil {
-		return err
+	if len(p.options.EtcdServers) == 0 {
+		return s, serviceips.New(s.allocator, 0).Run(ctx)
 	}
-	if s.services.leases == nil {
-		return serviceips.New(s.services.allocator, 0).Run(ctx)
+	if s.leases, err = kubernetesservice.NewLeases(getter); err != nil {
+		return nil, err
 	}
-	repair := serviceips.New(s.services.allocator, serviceips.Grace)
-	s.run(func() {
-		if err := repair.Run(runCtx); err != nil && runCtx.Err() == nil {
-			s.fail(err)
+	repair := serviceips.New(s.allocator, serviceips.Grace)
+	p.tasks.run(func() {
+		if err := repair.Run(p.tasks.ctx); err != nil && p.tasks.ctx.Err() == nil {
+			p.tasks.fail(err)
 		}
 	})
-	return nil
+	return s, nil
 }
 
-// keepKubernetesService ensures the service default/kubernetes and, where API servers share an etcd, goes on in the background.
-func (s *Server) keepKubernetesService(ctx context.Context, client kubernetes.Interface) error {
-	address, ok := s.listener.Addr().(*net.TCPAddr)
+// keepKubernetesService ensures the default ServiceCIDR and the service default/kubernetes, once and then in the background.
+func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Interface) error {
+	address, ok := p.listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return fmt.Errorf("a listener on %s has no port for the service default/kubernetes", s.listener.Addr())
+		return fmt.Errorf("a listener on %s has no port for the service default/kubernetes", p.listener.Addr())
 	}
 	options := kubernetesservice.Options{
-		Address:   kubernetesservice.AdvertiseAddress(address.IP),
-		Port:      int32(address.Port),
-		ServiceIP: s.services.allocator.FirstIP(),
+		Address:           kubernetesservice.AdvertiseAddress(address.IP),
+		Port:              int32(address.Port),
+		ServiceIP:         p.services.allocator.FirstIP(),
+		EnsureServiceCIDR: p.services.allocator.EnsureServiceCIDR,
 	}
-	if s.services.leases != nil {
-		options.Leases = s.services.leases
+	if p.services.leases != nil {
+		options.Leases = p.services.leases
 	}
 	controller := kubernetesservice.New(client, options)
-	if err := controller.Reconcile(ctx); err != nil || options.Leases == nil {
+	if err := controller.Reconcile(ctx); err != nil {
 		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping {
-		return nil // nobody would end it
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
-	go func() { done <- controller.Run(run) }()
-	s.services.leave = func() {
+	leave := func() error {
 		cancel()
-		<-done
+		return <-done
 	}
+	// The API must still be served when this server leaves the service.
+	if !p.undo.push("the service default/kubernetes", leave) {
+		cancel() // the stop has begun
+		return nil
+	}
+	go func() { done <- controller.Run(run) }()
 	return nil
 }
 
-// stopServices takes this server out of the service default/kubernetes, for which the API must still be served.
-func (s *Server) stopServices() {
-	s.mu.Lock()
-	leave := s.services.leave
-	s.mu.Unlock()
-	if leave != nil {
-		leave()
-	}
-}
-
 // newResolver finds the servers that others run: extension API servers and webhooks.
-func (s *Server) newResolver(shared informers.SharedInformerFactory) (*aggregator.Resolver, error) {
+func (p *plane) newResolver(shared informers.SharedInformerFactory) (*aggregator.Resolver, error) {
 	slices, err := proxy.NewEndpointSliceIndexerGetter(shared.Discovery().V1().EndpointSlices())
 	if err != nil {
 		return nil, fmt.Errorf("resolve services: %w", err)
@@ -118,7 +96,7 @@ func (s *Server) newResolver(shared informers.SharedInformerFactory) (*aggregato
 	return &aggregator.Resolver{
 		Services:       shared.Core().V1().Services().Lister(),
 		EndpointSlices: slices,
-		EndpointsOnly:  s.options.EnableAggregatorRouting,
-		Self:           &url.URL{Scheme: "https", Host: s.listener.Addr().String()},
+		EndpointsOnly:  p.options.EnableAggregatorRouting,
+		Self:           &url.URL{Scheme: "https", Host: p.listener.Addr().String()},
 	}, nil
 }

@@ -32,9 +32,8 @@ func (t *timeline) phase(name string) {
 	}
 }
 
-// Timeline returns the phases of the start in order, to show where its time went. It panics if Start
-// has not succeeded.
+// Timeline returns the phases of the start in order, to show where its time went.
 func (s *Server) Timeline() []Phase {
-	s.mustBeStarted("Timeline")
+	s.up("Timeline")
 	return s.timeline.phases
 }

@@ -32,14 +32,21 @@ func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.Cust
 	if err != nil {
 		return fmt.Errorf("auto-registration of APIServices: %w", err)
 	}
-	registry := autoregister.NewAutoRegisterController(s.APIRegistrationInformers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
+	services := s.APIRegistrationInformers.Apiregistration().V1().APIServices()
+	registry := autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())
+	wanted := map[string]*apiregistrationv1.APIService{}
 	for _, gv := range local {
 		group, version := priorities(gv)
-		registry.AddAPIServiceToSyncOnStart(newAPIService(gv, group, version))
+		service := newAPIService(gv, group, version)
+		registry.AddAPIServiceToSyncOnStart(service)
+		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
+		wanted[service.Name] = service
 	}
+	deleted := newDeletedServices(services, client.ApiregistrationV1().APIServices(), wanted)
 	definitions := newDefinitionWatcher(crds, registry)
 	return s.GenericAPIServer.AddPostStartHook("apiservices-registered", func(hook genericapiserver.PostStartHookContext) error {
 		go definitions.run(hook)
+		go deleted.run(hook)
 		go func() {
 			// The versions of the definitions that are there already belong to the first synchronisation.
 			select {
@@ -51,6 +58,9 @@ func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.Cust
 		return nil
 	})
 }
+
+// managedOnStart is the label's value of an APIService that is brought up to date at a start only.
+const managedOnStart = "onstart"
 
 func newAPIService(gv schema.GroupVersion, group, version int32) *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
@@ -70,7 +80,7 @@ func LocalAPIServices(local []schema.GroupVersion) []*apiregistrationv1.APIServi
 	for _, gv := range local {
 		group, version := priorities(gv)
 		service := newAPIService(gv, group, version)
-		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: "onstart"}
+		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
 		apiregistrationv1helper.SetAPIServiceCondition(service, apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
 		services = append(services, service)
 	}

@@ -54,6 +54,8 @@ type Dependencies struct {
 	Tokens TokenIssuer
 	// Services allocates the addresses and node ports of services.
 	Services ServiceAllocator
+	// AllowLocalProxy lets the proxy to services connect to loopback, link-local and unspecified addresses.
+	AllowLocalProxy bool
 }
 
 // What the kinds of some groups ask of the server around them.
@@ -77,11 +79,13 @@ func Groups(d Dependencies) []kind.Group {
 	}
 	return []kind.Group{
 		legacy.Group(legacy.Dependencies{
-			Tokens:     d.Tokens,
-			Objects:    bound,
-			Allocator:  d.Services,
-			Client:     d.Client,
-			Components: []legacy.Component{{Name: "etcd-0", Check: readNewest(d.Client)}},
+			Tokens:    d.Tokens,
+			Objects:   bound,
+			Allocator: d.Services,
+			Client:    d.Client,
+
+			ProxyAllowLocalAddresses: d.AllowLocalProxy,
+			Components:               []legacy.Component{{Name: "etcd-0", Check: readNewest(d.Client)}},
 		}),
 		admissionregistration.Group(paramAccess(d.Client, d.Authorizer)),
 		apiserverinternal.Group(),

@@ -4,12 +4,14 @@ package core
 
 import (
 	"fmt"
+	"path"
 	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapi "k8s.io/apiserver/pkg/endpoints"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -40,6 +42,8 @@ type Server struct {
 	// Kinds is the number of kinds that it serves.
 	Kinds int
 
+	scheme    *runtime.Scheme
+	groups    []*genericapiserver.APIGroupInfo
 	openAPI   *openapicommon.Config
 	openAPIV3 *openapicommon.OpenAPIV3Config
 	building  sync.Mutex // held while documents are made of openAPIV3
@@ -52,6 +56,29 @@ func (s *Server) InstallOpenAPI() error {
 		return fmt.Errorf("core: %w", err)
 	}
 	specs.install(s.Handler.NonGoRestfulMux)
+	return nil
+}
+
+// Object is a new object of the kind that a resource or a subresource of it is, and says which kind that is. It is nil if the server
+// does not serve the resource.
+func (s *Server) Object(resource schema.GroupVersionResource, subresource string) runtime.Object {
+	name := path.Join(resource.Resource, subresource)
+	for _, g := range s.groups {
+		storage := g.VersionedResourcesStorageMap[resource.Version][name]
+		if g.PrioritizedVersions[0].Group != resource.Group || storage == nil {
+			continue
+		}
+		gvk, err := genericapi.GetResourceKind(resource.GroupVersion(), storage, s.scheme)
+		if err != nil {
+			return nil
+		}
+		object, err := s.scheme.New(gvk)
+		if err != nil {
+			return nil
+		}
+		object.GetObjectKind().SetGroupVersionKind(gvk)
+		return object
+	}
 	return nil
 }
 
@@ -77,7 +104,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	}
 	server := &Server{
 		GenericAPIServer: s, GroupVersions: kind.GroupVersions(infos), Kinds: kind.Served(infos).Len(),
-		openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
+		scheme: scheme, groups: infos, openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
 	}
 	for _, service := range config.WebServices {
 		s.Handler.GoRestfulContainer.Add(service)
@@ -88,8 +115,10 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	return server, nil
 }
 
-// Scheme knows the Go types of all built-in kinds. It is made once and must not be changed.
-var Scheme = sync.OnceValues(func() (*runtime.Scheme, error) { return kind.NewScheme(Groups(Dependencies{})...) })
+// Scheme knows the Go types of all built-in kinds. The process has one, which must not be changed.
+func Scheme() (*runtime.Scheme, error) { return scheme() }
+
+var scheme = sync.OnceValues(func() (*runtime.Scheme, error) { return kind.NewScheme(Groups(Dependencies{})...) })
 
 // RESTOptions keeps built-in kinds where kube-apiserver keeps them, as protobuf of the hub version.
 func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
@@ -55,6 +56,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme, apiextensionsopenapi.GetOpenAPIDefinitions)
 	generic.Serializer = apiextensionsapiserver.Codecs
+	generic.AdmissionControl = admission.NewChainHandler(definitions{}, generic.AdmissionControl)
 
 	c := apiextensionsapiserver.Config{
 		GenericConfig: &genericapiserver.RecommendedConfig{Config: generic, SharedInformerFactory: config.Informers},

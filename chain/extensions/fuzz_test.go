@@ -1,4 +1,4 @@
-package extensions_test
+package extensions
 
 import (
 	"testing"
@@ -21,6 +21,16 @@ func FuzzCustomResourceDefinition(f *testing.F) {
 	} {
 		f.Add([]byte(head + schema + `},"additionalPrinterColumns":[{"name":"N","type":"integer","jsonPath":".spec.n"}],"subresources":{"status":{},"scale":{"specReplicasPath":".spec.n","statusReplicasPath":".status.n"}}}]}}`))
 	}
+	for _, version := range []string{
+		`"schema":{},"selectableFields":[{"jsonPath":".a"}]`,
+		`"schema":{"openAPIV3Schema":{"type":"object","definitions":{"a":{}}}},"selectableFields":[{"jsonPath":".a"}]`,
+		`"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"array","items":{"type":"string"}}}}},"selectableFields":[{"jsonPath":".a"},{"jsonPath":".b[0]"},{"jsonPath":" "}]`,
+	} {
+		const start = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.b.example"},
+			"spec":{"group":"b.example","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,`
+		f.Add([]byte(start + version + `}]}}`))
+		f.Add([]byte(start + version + `},{"name":"v2","served":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`))
+	}
 	decoder := apiextensionsapiserver.Codecs.UniversalDecoder()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<14 {
@@ -29,7 +39,7 @@ func FuzzCustomResourceDefinition(f *testing.F) {
 		start := time.Now()
 		obj, _, err := decoder.Decode(data, nil, nil)
 		definition, ok := obj.(*apiextensions.CustomResourceDefinition)
-		if err != nil || !ok {
+		if err != nil || !ok || len(checkSelectableFields(&definition.Spec)) > 0 {
 			return
 		}
 		if errs := validation.ValidateCustomResourceDefinition(t.Context(), definition); len(errs) == 0 {

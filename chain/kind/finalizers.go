@@ -9,14 +9,14 @@ import (
 
 // validateFinalizers is stricter for most built-in kinds than for custom resources.
 func (k *Kind[T]) validateFinalizers(obj metav1.Object) field.ErrorList {
-	if k.AnyFinalizers {
+	if k.Quirks.AnyFinalizers {
 		return nil
 	}
 	return ValidateFinalizers(obj)
 }
 
 // ValidateFinalizers checks that finalizers without a domain are Kubernetes' own, where it depends on the request whether they must be
-// (see [Kind.AnyFinalizers]).
+// (see [Quirks.AnyFinalizers]).
 func ValidateFinalizers(obj metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {

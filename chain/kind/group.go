@@ -1,6 +1,8 @@
 package kind
 
 import (
+	"reflect"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -32,9 +34,11 @@ func (v GroupVersion) GroupVersion(group string) schema.GroupVersion {
 
 // Version is a version of a kind other than its hub version. Make one with [ServedAs].
 type Version struct {
-	example runtime.Object
-	fields  map[string]string
-	install func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error
+	example  runtime.Object
+	hub      reflect.Type
+	converts bool // both functions are there
+	fields   map[string]string
+	install  func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error
 }
 
 // ServedAs declares that the kind of type H is served as type V too: a version of the same or of another group, between which and the hub

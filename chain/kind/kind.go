@@ -16,172 +16,162 @@ type Object interface {
 	metav1.Object
 }
 
-// Declaration is a [Kind] of some type or a [Virtual] one: what a [Group] lists.
+// Declaration is what a [Group] lists: a *[Kind] of some type, or a *[Virtual].
 type Declaration interface {
 	declaration
 }
 
-// Kind declares one kind: all that the API server knows about it. T is the type of the hub version, which is also the storage version;
-// the group, version and kind names are those under which the group's scheme knows T. Only Plural is required.
+// Kind declares one kind: everything that the API server knows about it. T is the type of the hub
+// version, which is also the version in the storage. The names of the group, version and kind are
+// those under which the group's scheme knows T.
+//
+// Only Plural is required. The fields come in the order in which they are best read: what every
+// kind has, what some kinds have, hooks into the storage, and quirks.
 type Kind[T Object] struct {
 	// Plural is the resource name in URLs, such as "configmaps".
 	Plural string
 	// Singular defaults to the kind in lower case.
 	Singular string
-	// ShortNames are what kubectl takes for the plural, such as "cm".
+	// ShortNames are the abbreviations that kubectl accepts, such as "cm".
 	ShortNames []string
-	// Categories are the groups of resources that kubectl takes, such as "all".
+	// Categories are the sets of resources that kubectl lists together, such as "all".
 	Categories []string
 	// ClusterScoped kinds live in no namespace.
 	ClusterScoped bool
-	// StoragePath is the place below the etcd prefix (/registry) where objects are kept; it defaults to Plural.
-	StoragePath string
-	// Versions are further versions, in this group or in another one, in which the same objects are served.
+	// Versions are further versions, of this group or of another, in which the same objects are
+	// served. Make one with [ServedAs] or [ServedAsSame].
 	Versions []Version
 
-	// Default fills in what the client left out. It runs on every decoded object, from clients and from etcd alike, and must be idempotent.
+	// Name checks metadata.name, and with prefix set a metadata.generateName. It returns what is
+	// wrong. Nil stands for a DNS-1123 subdomain.
+	Name func(name string, prefix bool) []string
+	// Default fills in what the client left out. It runs on every decoded object, whether the object
+	// comes from a client or from the storage, and must be idempotent.
 	Default func(obj T)
-	// PrepareCreate runs after the engine has reset the status and set the generation, before validation.
+	// PrepareCreate runs before validation, after the engine has reset the status and set the
+	// generation.
 	PrepareCreate func(ctx context.Context, obj T)
-	// PrepareUpdate runs after the engine has restored the old status, before validation and before the generation is worked out.
+	// PrepareUpdate runs before validation, after the engine has restored the old status and before
+	// it computes the generation.
 	PrepareUpdate func(ctx context.Context, obj, old T)
 	// Canonicalize runs after validation, on create and update.
 	Canonicalize func(obj T)
-
-	// Name validates metadata.name; nil stands for a DNS-1123 subdomain. With prefix, name is a generateName.
-	Name func(name string, prefix bool) []string
-	// NameOnUpdate has Name judge the generateName of updates too, which else may become what no new object could have.
-	NameOnUpdate bool
-	// AnyFinalizers lets finalizers without a domain be others than Kubernetes' own, as custom resources may have them.
-	AnyFinalizers bool
-	// Refuse judges an object as it is sent, before all else and whatever the subresource. Its error is the answer; see [Malformed].
-	Refuse func(ctx context.Context, obj T) error
-	// LooseMetadata leaves the metadata to the registry, which looks at a new object's only when nothing else is wrong with it.
-	LooseMetadata bool
-	// Validate checks a new object but for its metadata, which the engine checks.
+	// Validate checks a new object. The engine checks the metadata itself.
 	Validate func(ctx context.Context, obj T) field.ErrorList
-	// ValidateUpdate checks a changed object but for its metadata. It is the whole check: unset, Validate judges the new object as if it
-	// was created.
+	// ValidateUpdate checks a changed object, except for the metadata. It replaces Validate on
+	// update; if it is nil, Validate checks the changed object as if it were new.
 	ValidateUpdate func(ctx context.Context, obj, old T) field.ErrorList
-	// Warnings are sent to the client with a successful create (old is nil) or update.
-	Warnings func(ctx context.Context, obj, old T) []string
-
-	// Generation makes metadata.generation count the changes of the object. The default comparison is of the field Spec; SameGeneration
-	// overrides it.
-	Generation bool
-	// SameGeneration reports whether obj means the same as old, so that the generation stays. Setting it implies Generation.
-	SameGeneration func(obj, old T) bool
-
-	// Fields are the field selectors beside metadata.name and metadata.namespace.
-	Fields map[string]func(obj T) string
-	// IndexedField is the one of Fields by which the watch cache is indexed, such as spec.nodeName.
-	IndexedField string
-	// Table is what kubectl get prints; without columns it is Name and Created At.
+	// Table is what kubectl get prints: Name and Created At unless it has columns.
 	Table Table[T]
 
-	// Status is the status subresource. With it the main resource ignores what clients write into the field Status.
+	// Warnings are sent to the client with a successful create (old is nil) or update.
+	Warnings func(ctx context.Context, obj, old T) []string
+	// Status is the status subresource. A kind that has one ignores the field Status in writes to
+	// the main resource.
 	Status *Status[T]
 	// Scale is the scale subresource.
 	Scale *Scale[T]
-	// Subresources are the others.
+	// Subresources are all other subresources.
 	Subresources []Subresource[T]
-	// ResetFields are the fields, such as "status", that the main resource does not let clients set, for server-side apply's sake.
-	// It defaults to "status" when there is a status subresource.
+	// ResetFields are the fields, such as "status", that clients cannot set through the main
+	// resource. Server-side apply asks for them. The default is "status" for a kind that has a
+	// status subresource.
 	ResetFields []string
-
-	// CreateOnUpdate lets PUT create an object that is not there.
+	// Generation makes metadata.generation count the changes of the field Spec.
+	Generation bool
+	// SameGeneration replaces the comparison of Spec: it reports whether obj means the same as old,
+	// so that the generation stays. Setting it implies Generation.
+	SameGeneration func(obj, old T) bool
+	// Fields are the field selectors besides metadata.name and metadata.namespace.
+	Fields map[string]func(obj T) string
+	// IndexedField is the one of Fields by which the watch cache is indexed, such as spec.nodeName.
+	IndexedField string
+	// CreateOnUpdate lets PUT create an object that does not exist.
 	CreateOnUpdate bool
-	// RequireResourceVersion refuses updates that do not say which version they change.
+	// RequireResourceVersion refuses updates without a metadata.resourceVersion.
 	RequireResourceVersion bool
-	// UnconditionalVersions are those whose clients RequireResourceVersion lets off.
-	UnconditionalVersions []string
-	// DefaultDeletion says what becomes of dependants if the client does not say; nil stands for rest.DeleteDependents.
-	DefaultDeletion func(ctx context.Context) rest.GarbageCollectionPolicy
-	// GracePeriod makes deletion graceful: it may fill in options.GracePeriodSeconds (from the object, say) and reports whether
-	// deletion waits at all. See rest.RESTGracefulDeleteStrategy.CheckGracefulDelete.
+	// GracePeriod makes deletion graceful: it reports whether deletion waits at all, and may fill in
+	// options.GracePeriodSeconds. See rest.RESTGracefulDeleteStrategy.
 	GracePeriod func(ctx context.Context, obj T, options *metav1.DeleteOptions) bool
-	// ReturnDeleted answers a deletion with the object and not with a Status.
-	ReturnDeleted bool
+	// Refuse checks an object as the client sent it, before anything else and in subresources too.
+	// The client gets its error as it is; see [Malformed].
+	Refuse func(ctx context.Context, obj T) error
 
-	// Adjust changes the store before it is completed, where a kind really behaves: TTLFunc, BeginCreate, AfterDelete and so on.
+	// Adjust changes the store of a kind that behaves in its own way: TTLFunc, BeginCreate,
+	// AfterDelete and so on. It runs before the store is completed.
 	Adjust func(store *genericregistry.Store)
-	// Wrap replaces the main resource's storage, to refuse or extend requests. What it returns usually embeds *Storage.
+	// Wrap replaces the storage of the main resource, to refuse or extend requests. What it returns
+	// usually embeds *Storage.
 	Wrap func(storage *Storage) rest.Storage
+
+	// Quirks are oddities of kube-apiserver. A new kind has none.
+	Quirks Quirks
 }
 
-// Status declares a status subresource: all but the field Status and what Prepare allows is taken from the stored object.
+// Status declares a status subresource. A write to it changes the field Status, labels, annotations
+// and finalizers; the engine takes everything else from the stored object.
 type Status[T Object] struct {
-	// SetOnCreate keeps the status that a new object comes with, as nodes do.
-	SetOnCreate bool
-	// Prepare runs after the engine has restored the spec (labels, annotations and finalizers stay as the client sent them).
+	// Prepare runs after the engine has restored what is not the status.
 	Prepare func(ctx context.Context, obj, old T)
-	// Validate checks the new status against the old one.
+	// Validate checks the new status.
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
 	// Warnings are sent to the client with a successful update.
 	Warnings func(ctx context.Context, obj, old T) []string
-	// ResetFields are the fields that cannot be set through status; it defaults to "spec".
+	// ResetFields are the fields that clients cannot set through the status. The default is "spec".
 	ResetFields []string
-	// NameOnUpdate and AnyFinalizers are those of Kind for updates of the status.
-	NameOnUpdate, AnyFinalizers bool
-	// NoTable refuses to answer with a table.
-	NoTable bool
 }
 
-// Scale declares a scale subresource, served as autoscaling/v1 Scale.
+// Scale declares a scale subresource, served as an autoscaling/v1 Scale. All fields are required.
 type Scale[T Object] struct {
+	// Replicas and SetReplicas read and write the number of replicas wanted.
 	Replicas    func(obj T) int32
 	SetReplicas func(obj T, replicas int32)
 	// StatusReplicas is the number of replicas observed.
 	StatusReplicas func(obj T) int32
-	// Selector is the label selector in its string form.
+	// Selector is the label selector of the replicas, as a string.
 	Selector func(obj T) (string, error)
 }
 
-// Subresource declares a subresource. Either New makes its storage, or it is a view of the whole object that is read with GET and
-// changed with PUT and PATCH by the rules of Prepare and Validate.
+// Subresource declares a subresource. Either New makes its storage, or the subresource is a view of
+// the whole object: GET reads the object, PUT and PATCH change it by the rules of Prepare and
+// Validate.
 type Subresource[T Object] struct {
 	// Name is the part of the path after the object's name, such as "approval".
 	Name string
-	// New makes a subresource that behaves; store is the kind's.
+
+	// New makes the storage of a subresource that behaves in its own way. Store is the kind's.
 	New func(store *genericregistry.Store) rest.Storage
 
-	// Prepare restores from old all that the subresource may not change.
+	// Prepare restores from old everything that the subresource may not change. A view needs it.
 	Prepare func(ctx context.Context, obj, old T)
 	// Validate checks the change.
 	Validate func(ctx context.Context, obj, old T) field.ErrorList
 	// Warnings are sent to the client with a successful update.
 	Warnings func(ctx context.Context, obj, old T) []string
-	// ResetFields are the fields that cannot be set through the subresource, for server-side apply's sake.
+	// ResetFields are the fields that clients cannot set through the subresource.
 	ResetFields []string
-	// UpdateOnly subresources have no GET and no PATCH, such as namespaces/finalize.
+	// UpdateOnly views have no GET and no PATCH, as namespaces/finalize.
 	UpdateOnly bool
-
-	nameOnUpdate, anyFinalizers bool
-	// tables are answered by the status alone.
-	tables bool
 }
 
 // Table declares what kubectl get prints.
 type Table[T Object] struct {
 	Columns []Column
-	// Row has a cell for each column: a string, an integer, a bool or nil.
+	// Row returns a cell for each column: a string, an integer, a bool or nil.
 	Row func(obj T) []any
-	// HiddenAnnotations are left out of the metadata that the rows come with: kube-apiserver has fields for them in its internal version.
-	HiddenAnnotations []string
 	// Conditions are those of the row, such as Completed. Few kinds have any.
 	Conditions func(obj T) []metav1.TableRowCondition
 }
 
-// Column is a column of a [Table]. Columns of a priority above 0 are printed by kubectl get -o wide only. Type defaults to "string".
+// Column is a column of a [Table]. Type defaults to "string". Only kubectl get -o wide prints columns
+// of a priority above 0.
 type Column = metav1.TableColumnDefinition
 
-// Virtual declares a resource that is not stored, such as tokenreviews: a request to it is an act.
+// Virtual declares a resource that keeps no objects, such as tokenreviews. [Act] is a storage for it.
 type Virtual struct {
 	// Plural is the resource name in URLs, such as "tokenreviews".
 	Plural string
-	// New makes the storage; its New method decides the kind. Scope and singular name are the storage's own to say (rest.Scoper,
-	// rest.SingularNameProvider).
+	// New makes the storage. Its method New decides the kind, rest.Scoper the scope, and
+	// rest.SingularNameProvider the singular name.
 	New func() rest.Storage
-	// Versions are further versions in which the resource is served.
-	Versions []Version
 }

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -10,10 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // declaration is what the engine asks of a declared kind.
 type declaration interface {
+	// check finds combinations of fields that cannot work. The scheme knows all types of the groups.
+	check(scheme *runtime.Scheme) (name, plural string, errs field.ErrorList)
 	// register makes the kind's types known: the hub version, field labels, defaults and conversions.
 	register(scheme *runtime.Scheme) error
 	// resources makes the storage of the resource and its subresources, by group version.
@@ -45,6 +49,13 @@ func NewScheme(groups ...Group) (*runtime.Scheme, error) {
 	}
 	scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: runtime.APIVersionInternal}, &autoscalingv1.Scale{})
 
+	var errs []error
+	for _, g := range groups {
+		errs = append(errs, checkGroup(scheme, g))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
 	for _, g := range groups {
 		for _, k := range g.Kinds {
 			if err := k.register(scheme); err != nil {
@@ -144,7 +155,9 @@ func externalKind(scheme *runtime.Scheme, obj runtime.Object) (schema.GroupVersi
 
 func newVersion[V, H Object](toHub func(V, H) error, fromHub func(H, V) error, defaults func(V)) Version {
 	return Version{
-		example: newObject[V](),
+		example:  newObject[V](),
+		hub:      reflect.TypeFor[H](),
+		converts: toHub != nil && fromHub != nil,
 		install: func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error {
 			v, h := newObject[V](), newObject[H]()
 			if err := scheme.AddConversionFunc(v, h, func(in, out any, _ conversion.Scope) error { return toHub(in.(V), out.(H)) }); err != nil {

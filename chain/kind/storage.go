@@ -1,11 +1,9 @@
 package kind
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,13 +38,21 @@ type builder struct {
 	resources Resources
 }
 
-func (b *builder) add(gvs []schema.GroupVersion, path string, s rest.Storage) {
+// add serves s as the resource or subresource path of all gvs.
+func (b *builder) add(gvs []schema.GroupVersion, path string, s rest.Storage) error {
+	if s == nil {
+		return fmt.Errorf("%s: the declaration makes no storage", path)
+	}
 	for _, gv := range gvs {
 		if b.resources[gv] == nil {
 			b.resources[gv] = map[string]rest.Storage{}
 		}
+		if _, taken := b.resources[gv][path]; taken {
+			return fmt.Errorf("%s: two kinds are served as %s", path, gv)
+		}
 		b.resources[gv][path] = s
 	}
+	return nil
 }
 
 // Storage is the main resource of a kind: the registry's store with the names that discovery shows.
@@ -93,22 +99,25 @@ func (k *Kind[T]) resources(b *builder) error {
 		return fmt.Errorf("%s: %w", k.Plural, err)
 	}
 
-	main := &Storage{Store: store, shortNames: k.ShortNames, categories: k.Categories}
+	main := rest.Storage(&Storage{Store: store, shortNames: k.ShortNames, categories: k.Categories})
 	if k.Wrap != nil {
-		b.add(gvs, k.Plural, k.Wrap(main))
-	} else {
-		b.add(gvs, k.Plural, main)
+		main = k.Wrap(main.(*Storage))
 	}
-
-	subresources := k.Subresources
+	if err := b.add(gvs, k.Plural, main); err != nil {
+		return err
+	}
 	if k.Status != nil {
-		subresources = append([]Subresource[T]{k.Status.asSubresource()}, subresources...)
+		if err := b.add(gvs, k.Plural+"/status", k.newStatus(store, versions)); err != nil {
+			return err
+		}
 	}
-	for _, sub := range subresources {
-		b.add(gvs, k.Plural+"/"+sub.Name, k.newSubresource(store, sub, versions))
+	for _, sub := range k.Subresources {
+		if err := b.add(gvs, k.Plural+"/"+sub.Name, k.newSubresource(store, sub, versions)); err != nil {
+			return err
+		}
 	}
 	if k.Scale != nil {
-		b.add(gvs, k.Plural+"/scale", newScaleREST(store, k.Scale, versions))
+		return b.add(gvs, k.Plural+"/scale", newScaleREST(store, k.Scale, versions))
 	}
 	return nil
 }
@@ -141,12 +150,12 @@ func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []s
 		DeleteStrategy:            s,
 		ResetFieldsStrategy:       resetFieldsStrategy(resetFields(reset, versions)),
 		TableConvertor:            k.tableConvertor(resource),
-		ReturnDeletedObject:       k.ReturnDeleted,
+		ReturnDeletedObject:       k.Quirks.ReturnDeleted,
 	}
 	if k.GracePeriod != nil {
 		store.DeleteStrategy = gracefulStrategy[T]{s}
 	}
-	options := &generic.StoreOptions{RESTOptions: storagePath{b.options, k.StoragePath}, AttrFunc: k.attributes}
+	options := &generic.StoreOptions{RESTOptions: storagePath{b.options, k.Quirks.StoragePath}, AttrFunc: k.attributes}
 	store.PredicateFunc = func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
 		p := storage.SelectionPredicate{Label: label, Field: field, GetAttrs: k.attributes}
 		if k.IndexedField != "" {
@@ -202,77 +211,3 @@ func (p storagePath) GetRESTOptions(resource schema.GroupResource, example runti
 type resetFieldsStrategy map[fieldpath.APIVersion]*fieldpath.Set
 
 func (r resetFieldsStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return r }
-
-func (k *Kind[T]) newSubresource(store *genericregistry.Store, sub Subresource[T], versions []string) rest.Storage {
-	if sub.New != nil {
-		return sub.New(store)
-	}
-	s := store.UpdateStrategy.(strategy[T])
-	view := *store
-	// What a request reserves (see Kind.Adjust) is decided by the main resource alone.
-	view.BeginCreate, view.BeginUpdate = nil, nil
-	if k.Refuse != nil {
-		view.BeginUpdate = k.refuseUpdate
-	}
-	view.UpdateStrategy = subresourceStrategy[T]{
-		strategy: s, prepare: sub.Prepare, validate: sub.Validate, warnings: sub.Warnings,
-		nameOnUpdate: sub.nameOnUpdate, anyFinalizers: sub.anyFinalizers,
-	}
-	view.ResetFieldsStrategy = resetFieldsStrategy(resetFields(sub.ResetFields, versions))
-	switch {
-	case sub.UpdateOnly:
-		return &updateREST{store: &view}
-	case sub.tables:
-		return &tableREST{viewREST{updateREST{store: &view}}}
-	}
-	return &viewREST{updateREST{store: &view}}
-}
-
-// updateREST is a subresource that is a view of the whole object and can only be replaced.
-type updateREST struct{ store *genericregistry.Store }
-
-func (r *updateREST) New() runtime.Object { return r.store.New() }
-
-// Destroy leaves the store to the main resource.
-func (r *updateREST) Destroy() {}
-
-func (r *updateREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	// A subresource never creates its object.
-	return r.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
-}
-
-func (r *updateREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
-}
-
-// viewREST adds reading, and with it patching.
-type viewREST struct{ updateREST }
-
-func (r *viewREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return r.store.Get(ctx, name, options)
-}
-
-// tableREST adds tables.
-type tableREST struct{ viewREST }
-
-func (r *tableREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, obj, options)
-}
-
-func (v *Virtual) register(scheme *runtime.Scheme) error {
-	gvk, err := externalKind(scheme, v.New().New())
-	if err != nil {
-		return err
-	}
-	return registerHub(scheme, gvk, gvk.Group)
-}
-
-func (v *Virtual) resources(b *builder) error {
-	s := v.New()
-	gvk, err := externalKind(b.scheme, s.New())
-	if err != nil {
-		return err
-	}
-	b.add([]schema.GroupVersion{gvk.GroupVersion()}, v.Plural, s)
-	return nil
-}

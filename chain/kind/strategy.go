@@ -31,7 +31,7 @@ func (s strategy[T]) AllowUnconditionalUpdate(ctx context.Context) bool {
 		return true
 	}
 	info, ok := request.RequestInfoFrom(ctx)
-	return ok && slices.Contains(s.k.UnconditionalVersions, info.APIVersion)
+	return ok && slices.Contains(s.k.Quirks.UnconditionalVersions, info.APIVersion)
 }
 
 func (s strategy[T]) Canonicalize(obj runtime.Object) {
@@ -42,7 +42,7 @@ func (s strategy[T]) Canonicalize(obj runtime.Object) {
 
 func (s strategy[T]) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	t := obj.(T)
-	if s.k.Status != nil && !s.k.Status.SetOnCreate {
+	if s.k.Status != nil && !s.k.Quirks.StatusOnCreate {
 		partOf(t, "Status").SetZero()
 	}
 	if s.k.tracksGeneration() {
@@ -67,7 +67,7 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	t := obj.(T)
 	var errs field.ErrorList
-	if !s.k.LooseMetadata {
+	if !s.k.Quirks.LooseMetadata {
 		errs = apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName, field.NewPath("metadata"))
 		errs = append(errs, s.k.validateFinalizers(t)...)
 	}
@@ -80,7 +80,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 // ValidateUpdate leaves the metadata but for generateName and finalizers to rest.ValidateUpdate, which checks it for every kind.
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.k.validateFinalizers(obj.(T))
-	if s.k.NameOnUpdate {
+	if s.k.Quirks.NameOnUpdate {
 		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
 	}
 	switch {
@@ -135,10 +135,10 @@ func (s strategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Obje
 }
 
 func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.GarbageCollectionPolicy {
-	if s.k.DefaultDeletion == nil {
+	if s.k.Quirks.DefaultDeletion == nil {
 		return rest.DeleteDependents
 	}
-	return s.k.DefaultDeletion(ctx)
+	return s.k.Quirks.DefaultDeletion(ctx)
 }
 
 // gracefulStrategy is the delete strategy of kinds with a grace period; the registry asks for it by type.
@@ -146,67 +146,6 @@ type gracefulStrategy[T Object] struct{ strategy[T] }
 
 func (s gracefulStrategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
 	return s.k.GracePeriod(ctx, obj.(T), options)
-}
-
-// subresourceStrategy is the update strategy of a subresource that is a view of the whole object.
-type subresourceStrategy[T Object] struct {
-	strategy[T]
-	prepare  func(ctx context.Context, obj, old T)
-	validate func(ctx context.Context, obj, old T) field.ErrorList
-	warnings func(ctx context.Context, obj, old T) []string
-
-	nameOnUpdate, anyFinalizers bool
-}
-
-func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	if s.prepare != nil {
-		s.prepare(ctx, obj.(T), old.(T))
-	}
-}
-
-func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	var errs field.ErrorList
-	if !s.anyFinalizers {
-		errs = s.k.validateFinalizers(obj.(T))
-	}
-	if s.nameOnUpdate {
-		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
-	}
-	if s.validate != nil {
-		errs = append(errs, s.validate(ctx, obj.(T), old.(T))...)
-	}
-	return errs
-}
-
-func (s subresourceStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
-	if s.warnings == nil {
-		return nil
-	}
-	return s.warnings(ctx, obj.(T), old.(T))
-}
-
-// asSubresource makes the status subresource one like the others.
-func (s *Status[T]) asSubresource() Subresource[T] {
-	reset := s.ResetFields
-	if reset == nil {
-		reset = []string{"spec"}
-	}
-	return Subresource[T]{
-		Name: "status",
-		Prepare: func(ctx context.Context, obj, old T) {
-			restoreAllButStatus(obj, old)
-			if s.Prepare != nil {
-				s.Prepare(ctx, obj, old)
-			}
-		},
-		Validate:    s.Validate,
-		Warnings:    s.Warnings,
-		ResetFields: reset,
-
-		nameOnUpdate:  s.NameOnUpdate,
-		anyFinalizers: s.AnyFinalizers,
-		tables:        !s.NoTable,
-	}
 }
 
 func (k *Kind[T]) tracksGeneration() bool { return k.Generation || k.SameGeneration != nil }
@@ -230,18 +169,6 @@ func (k *Kind[T]) countGeneration(obj, old T) {
 // that declares a status subresource has the latter.
 func partOf[T Object](obj T, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
-}
-
-// restoreAllButStatus copies every top-level field but the metadata and the status from old.
-func restoreAllButStatus[T Object](obj, old T) {
-	to, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
-	for i := range to.NumField() {
-		switch to.Type().Field(i).Name {
-		case "TypeMeta", "ObjectMeta", "Status":
-		default:
-			to.Field(i).Set(from.Field(i))
-		}
-	}
 }
 
 func newObject[T Object]() T {

@@ -51,7 +51,7 @@ func (k *Kind[T]) tableConvertor(resource schema.GroupResource) rest.TableConver
 		}
 		columns[i] = c
 	}
-	return tableConvertor[T]{columns: columns, row: k.Table.Row, conditions: k.Table.Conditions, hidden: k.Table.HiddenAnnotations}
+	return tableConvertor[T]{columns: columns, row: k.Table.Row, conditions: k.Table.Conditions, hidden: k.Quirks.HiddenAnnotations}
 }
 
 type tableConvertor[T Object] struct {

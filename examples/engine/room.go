@@ -17,8 +17,7 @@ func chat() kind.Group {
 		Name:     groupVersion.Group,
 		Versions: []kind.GroupVersion{{Version: groupVersion.Version, AddToScheme: addToScheme}},
 		Kinds: []kind.Declaration{&kind.Kind[*Room]{
-			Plural:     "rooms",
-			Generation: true,
+			Plural: "rooms",
 			Default: func(r *Room) {
 				if r.Spec.Seats == 0 {
 					r.Spec.Seats = 10
@@ -30,22 +29,23 @@ func chat() kind.Group {
 				}
 				return nil
 			},
+			Table: kind.Table[*Room]{
+				Columns: []kind.Column{kind.NameColumn(), {Name: "Topic"}, {Name: "Seats", Type: "integer"}, kind.AgeColumn()},
+				Row:     func(r *Room) []any { return []any{r.Name, r.Spec.Topic, int64(r.Spec.Seats), kind.Age(r)} },
+			},
 			Warnings: func(_ context.Context, r, _ *Room) []string {
 				if r.Spec.Topic == "" {
 					return []string{fmt.Sprintf("room %s has no topic", r.Name)}
 				}
 				return nil
 			},
-			Fields: map[string]func(*Room) string{"spec.topic": func(r *Room) string { return r.Spec.Topic }},
-			Table: kind.Table[*Room]{
-				Columns: []kind.Column{kind.NameColumn(), {Name: "Topic"}, {Name: "Seats", Type: "integer"}, kind.AgeColumn()},
-				Row:     func(r *Room) []any { return []any{r.Name, r.Spec.Topic, int64(r.Spec.Seats), kind.Age(r)} },
-			},
 			Subresources: []kind.Subresource[*Room]{
 				{Name: "talk", New: func(store *genericregistry.Store) rest.Storage {
 					return &talk{rooms: store, present: map[string]map[*guest]bool{}}
 				}},
 			},
+			Generation: true,
+			Fields:     map[string]func(*Room) string{"spec.topic": func(r *Room) string { return r.Spec.Topic }},
 		}},
 	}
 }

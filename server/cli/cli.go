@@ -45,8 +45,16 @@ func Main(args []string) int {
 }
 
 // untilInterrupted is a context that the first interrupt ends. The second one ends the process.
+// SIGHUP, unless nohup or the like has it ignored, counts as the first interrupt but never as the
+// second: when a terminal closes, both the kernel and the shell send it.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+		// Nobody reads this channel. While it is there, the signal's default action is off.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(parent, signals...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

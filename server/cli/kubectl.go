@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -30,8 +29,9 @@ func newKubectlCmd(s streams) *cobra.Command {
 		Short: "Run kubectl, by default against the sandbox of the working directory",
 		Long: `Run kubectl: the real one, which is part of this program.
 
-It talks to the sandbox of the working directory, unless --kubeconfig or KUBECONFIG says otherwise. The configuration in the home
-directory, which may be that of a real cluster, counts only if it is named.`,
+It talks to the sandbox of the working directory, unless --kubeconfig or KUBECONFIG says otherwise. A sandbox that belongs to somebody
+else, or whose kubeconfig holds more than kinproc writes, is refused. The configuration in the home directory, which may be that of a real
+cluster, counts only if it is named.`,
 		DisableFlagParsing: true, // they are kubectl's
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := newRealKubectl(s, args)
@@ -50,13 +50,18 @@ func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
 	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
 	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
 		WithWarningPrinter(io)
-	if path := sandboxKubeconfig(); path != "" {
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		sandbox, err := sandboxForKubectl(defaultDataDir, args)
+		if err != nil {
+			return nil, err
+		}
+		sandbox.guard(config)
 		// A file that is named and not there is an error, unless it would only have said which server.
 		if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s") }) {
-			*config.KubeConfig = path
+			*config.KubeConfig = sandbox.kubeconfig
 		}
 		// kubectl config and plugins look there only.
-		if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, path); err != nil {
+		if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, sandbox.kubeconfig); err != nil {
 			return nil, err
 		}
 	}
@@ -113,13 +118,4 @@ func printKubectlVersion(cmd *cobra.Command, config *genericclioptions.ConfigFla
 		return err
 	}
 	return serverErr
-}
-
-// sandboxKubeconfig is the kubeconfig of the working directory's sandbox, whether there is one or not. It is empty, which stands for
-// what KUBECONFIG names, if that is set.
-func sandboxKubeconfig() string {
-	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
-		return ""
-	}
-	return filepath.Join(defaultDataDir, kubeconfigName)
 }

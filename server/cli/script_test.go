@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -37,6 +38,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"refuses":      refuses,
 	"request":      request,
 	"serverof":     serverOf,
+	"temporary":    temporary,
 }
 
 // TestScripts runs testdata/script: a file for everything that a user can observe, its first line says what.
@@ -96,6 +98,18 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
+// temporary COUNT waits until the directory for temporary files has that many entries.
+func temporary(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: temporary count")
+	}
+	until(ts, func() (bool, string) {
+		entries, err := os.ReadDir(ts.Getenv("TMPDIR"))
+		ts.Check(err)
+		return strconv.Itoa(len(entries)) == args[0], fmt.Sprintf("there are %v", entries)
+	})
+}
+
 // eventually ARGS... runs kinproc until it succeeds, for what is right a moment later only.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
@@ -139,21 +153,23 @@ func refuses(ts *testscript.TestScript, neg bool, args []string) {
 // stopLimit is how long the program may take to end after Ctrl-C.
 const stopLimit = time.Second * slowdown
 
-// interrupt [terminate|twice] interrupts the processes in the background as Ctrl-C does, or asks them to terminate, and waits until they have
-// ended, which must not take long. Use wait to see how they ended.
+// interrupt [terminate|twice|hangup] interrupts the processes in the background as Ctrl-C does, or asks them to terminate, or tells them twice
+// that the terminal has hung up, and waits until they have ended, which must not take long. Use wait to see how they ended.
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	how := strings.Join(args, " ")
 	signal := os.Signal(os.Interrupt)
 	switch {
-	case neg || !slices.Contains([]string{"", "terminate", "twice"}, how):
-		ts.Fatalf("usage: interrupt [terminate|twice]")
+	case neg || !slices.Contains([]string{"", "terminate", "twice", "hangup"}, how):
+		ts.Fatalf("usage: interrupt [terminate|twice|hangup]")
 	case how == "terminate":
 		signal = syscall.SIGTERM
+	case how == "hangup":
+		signal = syscall.SIGHUP
 	}
 	began := time.Now()
 	for _, cmd := range ts.BackgroundCmds() {
 		ts.Check(cmd.Process.Signal(signal))
-		if how != "twice" {
+		if how != "twice" && how != "hangup" {
 			continue
 		}
 		// It may have ended by the first already.

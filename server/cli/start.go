@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/term"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
 // The sandbox of the working directory.
@@ -31,6 +32,11 @@ const (
 	startTimeout = time.Minute
 	// stopTimeout bounds a clean end.
 	stopTimeout = 10 * time.Second
+	// brokenStopTimeout bounds the end after a failure.
+	brokenStopTimeout = 5 * time.Second
+	// startGrace is how long an interrupted start may take to end. A start that is left behind
+	// leaves what a crash leaves, which the next start can handle.
+	startGrace = 2 * time.Second
 )
 
 type startOptions struct {
@@ -80,41 +86,33 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if err := errors.Join(o.server.Validate()...); err != nil {
 		return usageError{err}
 	}
-	existing := clientcmdapi.NewConfig()
+	for _, warning := range o.server.Warnings() {
+		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
+	}
 	if o.kubeconfig != "" {
-		if existing, err = loadKubeconfig(o.kubeconfig); err != nil {
+		// Before the start, so that a file that cannot be added to is refused at once.
+		if _, err := loadKubeconfig(o.kubeconfig); err != nil {
 			return err
 		}
 	}
-	ctx, stop := untilInterrupted(ctx)
-	defer stop()
 	o.server.Log = setLogging(o.verbosity)
 	began := time.Now()
 	srv, err := server.New(o.server)
 	if err != nil {
 		return err
 	}
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := srv.Start(starting); err != nil {
-		if ctx.Err() != nil {
-			return errors.New("interrupted before it was ready")
-		}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	if err := startUntilReady(ctx, srv); err != nil {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		err = errors.Join(err, srv.Stop(ctx))
+		if stopErr := stopServer(ctx, srv); srv.Err() == nil { // else it only follows from the failure
+			err = errors.Join(err, stopErr)
+		}
 	}()
-	path := o.kubeconfig
-	if path == "" {
-		path = filepath.Join(srv.Dir(), kubeconfigName)
-	}
-	if err := writeKubeconfig(path, existing, srv.Kubeconfig()); err != nil {
-		return err
-	}
-	if path, err = filepath.Abs(path); err != nil {
+	path, err := o.writeKubeconfig(srv)
+	if err != nil {
 		return err
 	}
 	o.printScreen(s.out, srv, time.Since(began), path)
@@ -138,6 +136,57 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			return srv.Err()
 		}
 	}
+}
+
+// stopServer ends the server. What is broken is waited for less long, and until ctx ends at most, which is Ctrl-C.
+func stopServer(ctx context.Context, srv *server.Server) error {
+	timeout := brokenStopTimeout
+	if srv.Err() == nil {
+		ctx, timeout = context.WithoutCancel(ctx), stopTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return srv.Stop(ctx)
+}
+
+// startUntilReady starts the control plane. It does not wait long for an interrupted start that
+// hangs, say in a named pipe that a flag names or on a disk that does not answer: the program ends,
+// and the goroutine with it.
+func startUntilReady(ctx context.Context, srv *server.Server) error {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- srv.Start(starting) }()
+	var err error
+	select {
+	case err = <-started:
+	case <-ctx.Done():
+		select {
+		case err = <-started:
+		case <-time.After(startGrace):
+			return errors.New("interrupted while the start hung; is a file that it reads a named pipe, or on a disk that does not answer?")
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted before it was ready")
+	}
+	return err
+}
+
+// writeKubeconfig returns the absolute path of the kubeconfig. The one in the data directory holds nothing else.
+func (o *startOptions) writeKubeconfig(srv *server.Server) (path string, err error) {
+	if path = o.kubeconfig; path != "" {
+		err = addToKubeconfig(path, srv.Kubeconfig())
+	} else {
+		path = filepath.Join(srv.Dir(), kubeconfigName)
+		config := clientcmdapi.NewConfig()
+		addEntries(config, srv.Kubeconfig())
+		err = pki.WriteKubeconfig(path, config)
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
 }
 
 func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.Duration, kubeconfig string) {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -37,13 +39,9 @@ func newTraceCmd(s streams) *cobra.Command {
 			if len(args) == 2 {
 				method = strings.ToUpper(args[0])
 			}
-			rules := clientcmd.NewDefaultClientConfigLoadingRules()
-			if rules.ExplicitPath = kubeconfig; kubeconfig == "" {
-				rules.ExplicitPath = sandboxKubeconfig()
-			}
-			config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+			config, err := traceConfig(kubeconfig)
 			if err != nil {
-				return fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
+				return err
 			}
 			config.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: groups}
 			client, err := rest.HTTPClientFor(config)
@@ -63,6 +61,28 @@ func newTraceCmd(s streams) *cobra.Command {
 	cmd.Flags().StringVar(&as, "as", "", "user to impersonate")
 	cmd.Flags().StringSliceVar(&groups, "as-group", nil, "groups to impersonate")
 	return cmd
+}
+
+// traceConfig reads the kubeconfig that is named, or else that of the working directory's sandbox.
+func traceConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	source := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	if kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		sandbox, err := findSandbox(defaultDataDir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		source = clientcmd.NewDefaultClientConfig(*sandbox.config, nil)
+	}
+	config, err := source.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
+	}
+	return config, nil
 }
 
 func sendTraced(w io.Writer, client *http.Client, req *http.Request) error {

@@ -23,8 +23,12 @@ func (b *Backend) Appeared(ctx context.Context, path string) error {
 			return nil
 		}
 		changes := b.client.Watcher.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(found.Header.Revision+1), clientv3.WithFilterDelete(), clientv3.WithKeysOnly())
-		if change, ok := <-changes; ok && change.Err() == nil {
-			return nil
+		select {
+		case change, ok := <-changes:
+			if ok && change.Err() == nil {
+				return nil
+			}
+		case <-ctx.Done(): // which closes changes too, unless etcd is in trouble
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -51,6 +51,9 @@ type Backend struct {
 	caches  map[*cachedOnWatch]struct{}
 	held    bool
 	stopped bool
+	damaged []*reader // those that met an object that cannot be decoded
+
+	undecodable chan struct{} // closed when damaged is not empty
 }
 
 // New makes a backend on client, which stays the caller's to close. An empty prefix stands for [DefaultPrefix].
@@ -71,7 +74,7 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	}
 	return &Backend{
 		client: kc, prefix: prefix, compactor: etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
-		caches: map[*cachedOnWatch]struct{}{},
+		caches: map[*cachedOnWatch]struct{}{}, undecodable: make(chan struct{}),
 	}
 }
 
@@ -178,8 +181,9 @@ func (b *Backend) newStore(
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	store, err := etcd3.New(b.client, b.compactor, config.Codec, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
-		transformer, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	r := &reader{config.Codec, transformer, below(config.Prefix, resourcePrefix), newFunc, b.note}
+	store, err := etcd3.New(b.client, b.compactor, r, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
+		r, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(r, versioner), versioner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}

@@ -35,10 +35,7 @@ var errStop = errors.New("found")
 
 // AllocateIP reserves ip for the service, or some address of the family if ip is empty. With dryRun it only says which.
 func (a *Allocator) AllocateIP(ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool) (string, error) {
-	store, err := a.connected()
-	if err != nil {
-		return "", err
-	}
+	store := a.store
 	blocks, err := store.blocks(ctx, family)
 	if err != nil {
 		return "", err
@@ -215,10 +212,7 @@ func (s *stores) check(ctx context.Context, addr netip.Addr) error {
 
 // ReleaseIP frees an address, if it is the service's.
 func (a *Allocator) ReleaseIP(ctx context.Context, s *corev1.Service, ip string) error {
-	store, err := a.connected()
-	if err != nil {
-		return err
-	}
+	store := a.store
 	parent := parentOf(s)
 	return store.remove(ctx, parseAddress(ip).String(), func(a *networkingv1.IPAddress) bool {
 		return a.Spec.ParentRef != nil && *a.Spec.ParentRef == parent

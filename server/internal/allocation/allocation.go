@@ -59,17 +59,17 @@ func ParseOptions(clusterIPRange, nodePortRange string) (Options, error) {
 // ErrTaken says that an address or a port is somebody else's.
 var ErrTaken = errors.New("is allocated already")
 
-// ErrNotConnected says that the storage is not there yet.
-var ErrNotConnected = errors.New("allocation is not connected to its storage yet")
-
-// Allocator allocates once it is connected.
+// Allocator gives services their addresses and node ports. Several allocators may share an etcd.
 type Allocator struct {
+	ranges
+	store *stores
+}
+
+// ranges are what there is to allocate.
+type ranges struct {
 	cidrs    []string
 	families []corev1.IPFamily
 	ports    portRange
-
-	mu    sync.Mutex
-	store *stores
 }
 
 // stores are what the allocator reads and writes.
@@ -83,26 +83,49 @@ type stores struct {
 	lastRange *corev1.RangeAllocation
 }
 
-// New makes an allocator. It fails if the options make no sense.
-func New(options Options) (*Allocator, error) {
-	if len(options.CIDRs) == 0 {
-		options.CIDRs = []string{DefaultServiceCIDR}
+// New makes an allocator on the storage that getter gives it, and the default ServiceCIDR if there is none.
+func New(ctx context.Context, options Options, getter generic.RESTOptionsGetter) (*Allocator, error) {
+	r, err := options.ranges()
+	if err != nil {
+		return nil, err
 	}
-	if options.FirstNodePort == 0 && options.LastNodePort == 0 {
-		options.FirstNodePort, options.LastNodePort = DefaultFirstNodePort, DefaultLastNodePort
+	store, err := openStores(getter)
+	if err != nil {
+		return nil, err
 	}
-	a := &Allocator{cidrs: options.CIDRs, ports: portRange{options.FirstNodePort, options.LastNodePort}}
+	a := &Allocator{ranges: *r, store: store}
+	if err := a.EnsureServiceCIDR(ctx); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Validate returns why an allocator cannot be made with the options.
+func (o Options) Validate() error {
+	_, err := o.ranges()
+	return err
+}
+
+func (o Options) ranges() (*ranges, error) {
+	if len(o.CIDRs) == 0 {
+		o.CIDRs = []string{DefaultServiceCIDR}
+	}
+	if o.FirstNodePort == 0 && o.LastNodePort == 0 {
+		o.FirstNodePort, o.LastNodePort = DefaultFirstNodePort, DefaultLastNodePort
+	}
+	a := &ranges{cidrs: o.CIDRs, ports: portRange{o.FirstNodePort, o.LastNodePort}}
 	if a.ports.first < 1 || a.ports.last > 65535 || a.ports.first > a.ports.last {
 		return nil, fmt.Errorf("node ports %s: not a range of ports", a.ports)
 	}
-	for _, cidr := range options.CIDRs {
+	for _, cidr := range o.CIDRs {
 		block, err := parseBlock(cidr)
 		if err != nil {
 			return nil, fmt.Errorf("service cluster IP range %q: %w", cidr, err)
 		}
 		for _, f := range a.families {
 			if f == block.family() {
-				return nil, fmt.Errorf("service cluster IP ranges %s: two of %s", strings.Join(options.CIDRs, ","), f)
+				return nil, fmt.Errorf("service cluster IP ranges %s: two of %s", strings.Join(o.CIDRs, ","), f)
 			}
 		}
 		a.families = append(a.families, block.family())
@@ -110,8 +133,7 @@ func New(options Options) (*Allocator, error) {
 	return a, nil
 }
 
-// Connect opens the storage. Until then every allocation fails.
-func (a *Allocator) Connect(getter generic.RESTOptionsGetter) error {
+func openStores(getter generic.RESTOptionsGetter) (*stores, error) {
 	s := &stores{}
 	for _, open := range []struct {
 		into     *storage.Interface
@@ -132,45 +154,26 @@ func (a *Allocator) Connect(getter generic.RESTOptionsGetter) error {
 		options, err := getter.GetRESTOptions(open.resource, open.obj())
 		if err != nil {
 			s.close()
-			return fmt.Errorf("storage of %s: %w", open.resource, err)
+			return nil, fmt.Errorf("storage of %s: %w", open.resource, err)
 		}
 		store, destroy, err := options.Decorator(options.StorageConfig, open.path, objectName, open.obj, open.list, attributes, nil, nil)
 		if err != nil {
 			s.close()
-			return fmt.Errorf("storage of %s: %w", open.resource, err)
+			return nil, fmt.Errorf("storage of %s: %w", open.resource, err)
 		}
 		*open.into = store
 		s.destroy = append(s.destroy, destroy)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.store = s
-	return nil
+	return s, nil
 }
 
 // Close lets go of the storage.
-func (a *Allocator) Close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.store != nil {
-		a.store.close()
-	}
-	a.store = nil
-}
+func (a *Allocator) Close() { a.store.close() }
 
 func (s *stores) close() {
 	for _, destroy := range s.destroy {
 		destroy()
 	}
-}
-
-func (a *Allocator) connected() (*stores, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.store == nil {
-		return nil, ErrNotConnected
-	}
-	return a.store, nil
 }
 
 // Families are the IP families of the cluster's services, the default one first.

@@ -45,17 +45,11 @@ func newCluster(t testing.TB) *cluster {
 
 func (c *cluster) allocator(t testing.TB, options allocation.Options) *allocation.Allocator {
 	t.Helper()
-	a, err := allocation.New(options)
+	a, err := allocation.New(t.Context(), options, c.resources)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Connect(c.resources); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(a.Close)
-	if err := a.Bootstrap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return a
 }
 
@@ -212,7 +206,7 @@ func TestOptions(t *testing.T) {
 	for _, bad := range []string{"10.0.0.0/33", "10.0.0.0/31", "fd00::/63", "10.0.0.0/24,10.1.0.0/24"} {
 		o, err := allocation.ParseOptions(bad, "")
 		if err == nil {
-			_, err = allocation.New(o)
+			err = o.Validate()
 		}
 		if err == nil {
 			t.Errorf("%s: no error", bad)
@@ -222,10 +216,7 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := allocation.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newCluster(t).allocator(t, o)
 	if a.FirstIP().String() != "fd00::1" || a.Families()[0] != corev1.IPv6Protocol || o.LastNodePort != 31010 {
 		t.Errorf("%v, %v, %v", a.FirstIP(), a.Families(), o)
 	}

@@ -101,10 +101,7 @@ func (b bitmap) choose(port int32) (int32, error) {
 
 // AllocateNodePort reserves port, or some port if it is 0. With dryRun it only says which.
 func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun bool) (int32, error) {
-	store, err := a.connected()
-	if err != nil {
-		return 0, err
-	}
+	store := a.store
 	if dryRun {
 		var stored corev1.RangeAllocation
 		if err := store.ranges.Get(ctx, portsKey, storage.GetOptions{IgnoreNotFound: true}, &stored); err != nil {
@@ -117,7 +114,7 @@ func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun boo
 		return b.choose(port)
 	}
 	var chosen int32
-	err = store.changePorts(ctx, a.ports, func(b bitmap) (bool, error) {
+	err := store.changePorts(ctx, a.ports, func(b bitmap) (bool, error) {
 		var err error
 		if chosen, err = b.choose(port); err != nil {
 			return false, err
@@ -130,10 +127,7 @@ func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun boo
 
 // ReleaseNodePorts frees ports.
 func (a *Allocator) ReleaseNodePorts(ctx context.Context, ports ...int32) error {
-	store, err := a.connected()
-	if err != nil {
-		return err
-	}
+	store := a.store
 	return store.changePorts(ctx, a.ports, func(b bitmap) (bool, error) {
 		changed := false
 		for _, port := range ports {

@@ -26,10 +26,7 @@ func (l Leaks) Empty() bool { return len(l.IPs) == 0 && len(l.NodePorts) == 0 }
 // service has, that which may names is freed. The rest of it is reported. A reservation may look leaked because its service is just
 // being created; the caller must know that this cannot be.
 func (a *Allocator) Repair(ctx context.Context, free func(Leaks) Leaks) (Leaks, error) {
-	store, err := a.connected()
-	if err != nil {
-		return Leaks{}, err
-	}
+	store := a.store
 	leaks := Leaks{IPs: sets.New[string](), NodePorts: sets.New[int32]()}
 	var services corev1.ServiceList
 	if err := everything(ctx, store.services, servicesPath, &services); err != nil {
@@ -62,7 +59,7 @@ func (a *Allocator) Repair(ctx context.Context, free func(Leaks) Leaks) (Leaks, 
 		}
 	}
 
-	err = store.changePorts(ctx, a.ports, func(b bitmap) (bool, error) {
+	err := store.changePorts(ctx, a.ports, func(b bitmap) (bool, error) {
 		leaks.NodePorts = sets.New[int32]()
 		for i := range b.bits.BitLen() {
 			if port := b.first + int32(i); b.bits.Bit(i) == 1 && !ports.Has(port) {

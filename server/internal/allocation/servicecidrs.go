@@ -18,12 +18,17 @@ const (
 	cidrManager = "kubernetes-service-cidr-controller"
 )
 
-// Bootstrap creates the default ServiceCIDR if it is missing, ready for use, as kube-apiserver does when it starts. One that differs
-// from the options stays as it is: addresses may be in use.
-func (a *Allocator) Bootstrap(ctx context.Context) error {
-	store, err := a.connected()
-	if err != nil {
-		return err
+// EnsureServiceCIDR creates the default ServiceCIDR if it is missing, ready for use. One that differs from the options stays as it is: addresses
+// may be in use.
+func (a *Allocator) EnsureServiceCIDR(ctx context.Context) error {
+	store := a.store
+	// A read costs next to nothing. A create that finds the object there would still be a transaction in etcd's log.
+	err := store.cidrs.Get(ctx, cidrsPath+"/"+DefaultCIDRName, storage.GetOptions{}, &networkingv1.ServiceCIDR{})
+	if err == nil {
+		return nil
+	}
+	if !storage.IsNotFound(err) {
+		return fmt.Errorf("get the default ServiceCIDR: %w", err)
 	}
 	c := &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: DefaultCIDRName},

@@ -1,11 +1,13 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -38,9 +40,19 @@ type Authorization struct {
 type Authorizer struct {
 	authorizer.Authorizer
 	authorizer.RuleResolver
-	// Roles is the authorizer of [ModeRBAC]. It is set in every mode, because whoever writes roles
-	// must hold what the roles grant.
-	Roles *rbacauthorizer.Authorizer
+	roles *rbacauthorizer.Authorizer
+}
+
+// RulesOf returns the rules that roles give a user in a namespace, or everywhere if the namespace is
+// empty. It does so in every mode, because whoever writes roles must hold what the roles grant, or be
+// allowed to escalate or bind.
+func (a *Authorizer) RulesOf(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+	return a.roles.RulesOf(ctx, u, namespace)
+}
+
+// RoleRules returns the rules of the role to which a binding in the namespace refers.
+func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	return a.roles.RoleRules(ctx, ref, namespace)
 }
 
 // New returns an authorizer. Members of system:masters may do everything in every mode.
@@ -74,7 +86,7 @@ func (a Authorization) New() (*Authorizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{Authorizer: all, RuleResolver: union.NewRuleResolvers(resolvers...), Roles: roles}, nil
+	return &Authorizer{Authorizer: all, RuleResolver: union.NewRuleResolvers(resolvers...), roles: roles}, nil
 }
 
 func (a Authorization) link(mode string, roles *rbacauthorizer.Authorizer) (authorizer.Authorizer, error) {

@@ -32,6 +32,8 @@ type Dependencies struct {
 	Informers informers.SharedInformerFactory
 	// CABundle verifies the API server; PEM.
 	CABundle []byte
+	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server makes anew when it is deleted.
+	ServiceCIDRs []string
 	// Appeared waits until there is an object of a resource, for those who need no more of it before. If nil, there may always be some.
 	Appeared func(ctx context.Context, resource schema.GroupResource) error
 }
@@ -68,7 +70,7 @@ func all() []controller {
 			return namespaces.New(d.Client, client, d.Informers.Core().V1().Namespaces()), nil
 		}},
 		{name: servicecidrs.Name, alias: "servicecidr", new: func(d Dependencies) (Runner, error) {
-			return servicecidrs.New(d.Client, d.Informers.Networking().V1().ServiceCIDRs()), nil
+			return servicecidrs.New(d.Client, d.Informers.Networking().V1().ServiceCIDRs(), d.ServiceCIDRs), nil
 		}},
 		{name: validatingadmissionpolicystatus.Name, alias: "validatingadmissionpolicy-status", new: func(d Dependencies) (Runner, error) {
 			return validatingadmissionpolicystatus.New(d.Client, d.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()), nil

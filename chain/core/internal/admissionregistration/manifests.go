@@ -37,22 +37,22 @@ func (Initializer) Initialize(plugin admission.Interface) {
 	p.SetManifestLoaders(&initializer.ManifestLoaders{
 		LoadValidatingWebhookManifests: func(dir string) ([]*admissionv1.ValidatingWebhookConfiguration, string, error) {
 			return webhooks.LoadManifests(dir, decoder(),
-				accept[*admissionv1.ValidatingWebhookConfiguration](ValidatingWebhookConfigurations()))
+				accept(ValidatingWebhookConfigurations()))
 		},
 		LoadMutatingWebhookManifests: func(dir string) ([]*admissionv1.MutatingWebhookConfiguration, string, error) {
 			return webhooks.LoadManifests(dir, decoder(),
-				accept[*admissionv1.MutatingWebhookConfiguration](MutatingWebhookConfigurations()))
+				accept(MutatingWebhookConfigurations()))
 		},
 		LoadValidatingPolicyManifests: func(dir string) ([]*admissionv1.ValidatingAdmissionPolicy, []*admissionv1.ValidatingAdmissionPolicyBinding, string, error) {
 			return policies.LoadPolicyManifests(dir, decoder(),
-				accept[*admissionv1.ValidatingAdmissionPolicy](ValidatingAdmissionPolicies(anyParams)),
-				accept[*admissionv1.ValidatingAdmissionPolicyBinding](ValidatingAdmissionPolicyBindings(anyParams)),
+				accept(ValidatingAdmissionPolicies(anyParams)),
+				accept(ValidatingAdmissionPolicyBindings(anyParams)),
 				func(b *admissionv1.ValidatingAdmissionPolicyBinding) string { return b.Spec.PolicyName })
 		},
 		LoadMutatingPolicyManifests: func(dir string) ([]*admissionv1.MutatingAdmissionPolicy, []*admissionv1.MutatingAdmissionPolicyBinding, string, error) {
 			return policies.LoadPolicyManifests(dir, decoder(),
-				accept[*admissionv1.MutatingAdmissionPolicy](MutatingAdmissionPolicies(anyParams)),
-				accept[*admissionv1.MutatingAdmissionPolicyBinding](MutatingAdmissionPolicyBindings(anyParams)),
+				accept(MutatingAdmissionPolicies(anyParams)),
+				accept(MutatingAdmissionPolicyBindings(anyParams)),
 				func(b *admissionv1.MutatingAdmissionPolicyBinding) string { return b.Spec.PolicyName })
 		},
 	})
@@ -67,8 +67,7 @@ func decoder() runtime.Decoder {
 }
 
 // accept takes an object of a kind, or a list of them, as the API would.
-func accept[T kind.Object](d kind.Declaration) func(runtime.Object) ([]T, error) {
-	k := d.(*kind.Kind[T])
+func accept[T kind.Object](k *kind.Kind[T]) func(runtime.Object) ([]T, error) {
 	return func(obj runtime.Object) ([]T, error) {
 		objects := []runtime.Object{obj}
 		if meta.IsListType(obj) {

@@ -18,19 +18,18 @@ import (
 var patchTypes = sets.New(admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch)
 
 // MutatingAdmissionPolicies declares mutatingadmissionpolicies. Unlike validating ones they have no status.
-func MutatingAdmissionPolicies(params ParamAccess) kind.Declaration {
+func MutatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.MutatingAdmissionPolicy] {
 	type T = *admissionv1.MutatingAdmissionPolicy
 	return &kind.Kind[T]{
-		Plural: "mutatingadmissionpolicies",
+		Plural:        "mutatingadmissionpolicies",
+		Singular:      "mutatingadmissionpolicy",
+		Categories:    categories(),
+		ClusterScoped: true,
 		Versions: []kind.Version{
 			kind.ServedAsSame[*admissionv1beta1.MutatingAdmissionPolicy, T](),
 			kind.ServedAsSame[*admissionv1alpha1.MutatingAdmissionPolicy, T](),
 		},
-		Singular:      "mutatingadmissionpolicy",
-		Categories:    categories(),
-		Name:          validateName,
-		NameOnUpdate:  true,
-		ClusterScoped: true,
+		Name: validateName,
 		Default: func(p T) {
 			setDefault(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatchResources(p.Spec.MatchConstraints)
@@ -47,13 +46,13 @@ func MutatingAdmissionPolicies(params ParamAccess) kind.Declaration {
 			}
 			return params.kindChanged(ctx, p.Spec.ParamKind, old.Spec.ParamKind)
 		},
-		Warnings:               warnings[T],
-		Generation:             true,
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
 		Table: policyTable("Mutations", "Number of mutations that the policy makes.", func(p T) (int, *admissionv1.ParamKind) {
 			return len(p.Spec.Mutations), p.Spec.ParamKind
 		}),
+		Warnings:               warnings[T],
+		Generation:             true,
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
 }
 

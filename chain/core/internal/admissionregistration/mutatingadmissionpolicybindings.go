@@ -12,7 +12,7 @@ import (
 )
 
 // MutatingAdmissionPolicyBindings declares mutatingadmissionpolicybindings.
-func MutatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
+func MutatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
 	type T = *admissionv1.MutatingAdmissionPolicyBinding
 	validate := func(ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool) field.ErrorList {
 		at := field.NewPath("spec")
@@ -24,26 +24,25 @@ func MutatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 		return params.refChanged(ctx, b.Spec.ParamRef, old, samePolicy, paramKindOf(ctx, params.MutatingParamKind, b.Spec.PolicyName))
 	}
 	return &kind.Kind[T]{
-		Plural: "mutatingadmissionpolicybindings",
+		Plural:        "mutatingadmissionpolicybindings",
+		Categories:    categories(),
+		ClusterScoped: true,
 		Versions: []kind.Version{
 			kind.ServedAsSame[*admissionv1beta1.MutatingAdmissionPolicyBinding, T](),
 			kind.ServedAsSame[*admissionv1alpha1.MutatingAdmissionPolicyBinding, T](),
 		},
-		Categories:    categories(),
-		Name:          validateName,
-		NameOnUpdate:  true,
-		ClusterScoped: true,
-		Default:       func(b T) { defaultMatchResources(b.Spec.MatchResources) },
-		Validate:      func(ctx context.Context, b T) field.ErrorList { return validate(ctx, b, nil, false) },
+		Name:     validateName,
+		Default:  func(b T) { defaultMatchResources(b.Spec.MatchResources) },
+		Validate: func(ctx context.Context, b T) field.ErrorList { return validate(ctx, b, nil, false) },
 		ValidateUpdate: func(ctx context.Context, b, old T) field.ErrorList {
 			return validate(ctx, b, old.Spec.ParamRef, b.Spec.PolicyName == old.Spec.PolicyName)
 		},
-		Warnings:               warnings[T],
-		Generation:             true,
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
 		Table: bindingTable(func(b T) (string, *admissionv1.ParamRef) {
 			return b.Spec.PolicyName, b.Spec.ParamRef
 		}),
+		Warnings:               warnings[T],
+		Generation:             true,
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
 }

@@ -11,14 +11,13 @@ import (
 )
 
 // MutatingWebhookConfigurations declares mutatingwebhookconfigurations.
-func MutatingWebhookConfigurations() kind.Declaration {
+func MutatingWebhookConfigurations() *kind.Kind[*admissionv1.MutatingWebhookConfiguration] {
 	type T = *admissionv1.MutatingWebhookConfiguration
 	return &kind.Kind[T]{
 		Plural:        "mutatingwebhookconfigurations",
 		Categories:    categories(),
-		Name:          validateName,
-		NameOnUpdate:  true,
 		ClusterScoped: true,
+		Name:          validateName,
 		Default: func(c T) {
 			for i := range c.Webhooks {
 				w := &c.Webhooks[i]
@@ -33,12 +32,12 @@ func MutatingWebhookConfigurations() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return validateMutating(c, toleratedIn(sharedAll(c.Webhooks), sharedAll(old.Webhooks)))
 		},
+		Table:    webhookTable(func(c T) int { return len(c.Webhooks) }),
 		Warnings: webhookWarnings(func(c T) []webhook { return sharedAll(c.Webhooks) }),
 		// An empty list is another webhook than none, though they mean the same.
 		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
-		AnyFinalizers:          true,
-		Table:                  webhookTable(func(c T) int { return len(c.Webhooks) }),
+		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
 }
 

@@ -29,15 +29,14 @@ const (
 var policyReasons = sets.New(metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge)
 
 // ValidatingAdmissionPolicies declares validatingadmissionpolicies.
-func ValidatingAdmissionPolicies(params ParamAccess) kind.Declaration {
+func ValidatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.ValidatingAdmissionPolicy] {
 	type T = *admissionv1.ValidatingAdmissionPolicy
 	return &kind.Kind[T]{
 		Plural:        "validatingadmissionpolicies",
 		Singular:      "validatingadmissionpolicy",
 		Categories:    categories(),
-		Name:          validateName,
-		NameOnUpdate:  true,
 		ClusterScoped: true,
+		Name:          validateName,
 		Default: func(p T) {
 			setDefault(&p.Spec.FailurePolicy, admissionv1.Fail)
 			defaultMatchResources(p.Spec.MatchConstraints)
@@ -54,18 +53,18 @@ func ValidatingAdmissionPolicies(params ParamAccess) kind.Declaration {
 			}
 			return params.kindChanged(ctx, p.Spec.ParamKind, old.Spec.ParamKind)
 		},
-		Warnings:               warnings[T],
-		Generation:             true,
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
+		Table: policyTable("Validations", "Number of validations that the policy makes.", func(p T) (int, *admissionv1.ParamKind) {
+			return len(p.Spec.Validations), p.Spec.ParamKind
+		}),
+		Warnings: warnings[T],
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, p, old T) { metav1.ResetObjectMetaForStatus(p, old) },
 			Validate:    validateValidatingPolicyStatus,
 			ResetFields: []string{"metadata", "spec"},
 		},
-		Table: policyTable("Validations", "Number of validations that the policy makes.", func(p T) (int, *admissionv1.ParamKind) {
-			return len(p.Spec.Validations), p.Spec.ParamKind
-		}),
+		Generation:             true,
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 var validationActions = sets.New(admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)
 
 // ValidatingAdmissionPolicyBindings declares validatingadmissionpolicybindings.
-func ValidatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
+func ValidatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
 	type T = *admissionv1.ValidatingAdmissionPolicyBinding
 	authorized := func(ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool) field.ErrorList {
 		return params.refChanged(ctx, b.Spec.ParamRef, old, samePolicy, paramKindOf(ctx, params.ValidatingParamKind, b.Spec.PolicyName))
@@ -22,9 +22,8 @@ func ValidatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 	return &kind.Kind[T]{
 		Plural:        "validatingadmissionpolicybindings",
 		Categories:    categories(),
-		Name:          validateName,
-		NameOnUpdate:  true,
 		ClusterScoped: true,
+		Name:          validateName,
 		Default:       func(b T) { defaultMatchResources(b.Spec.MatchResources) },
 		Validate: func(ctx context.Context, b T) field.ErrorList {
 			if errs := validateValidatingBinding(b); len(errs) > 0 {
@@ -38,13 +37,13 @@ func ValidatingAdmissionPolicyBindings(params ParamAccess) kind.Declaration {
 			}
 			return authorized(ctx, b, old.Spec.ParamRef, b.Spec.PolicyName == old.Spec.PolicyName)
 		},
-		Warnings:               warnings[T],
-		Generation:             true,
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
 		Table: bindingTable(func(b T) (string, *admissionv1.ParamRef) {
 			return b.Spec.PolicyName, b.Spec.ParamRef
 		}),
+		Warnings:               warnings[T],
+		Generation:             true,
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
 }
 

@@ -11,14 +11,13 @@ import (
 )
 
 // ValidatingWebhookConfigurations declares validatingwebhookconfigurations.
-func ValidatingWebhookConfigurations() kind.Declaration {
+func ValidatingWebhookConfigurations() *kind.Kind[*admissionv1.ValidatingWebhookConfiguration] {
 	type T = *admissionv1.ValidatingWebhookConfiguration
 	return &kind.Kind[T]{
 		Plural:        "validatingwebhookconfigurations",
 		Categories:    categories(),
-		Name:          validateName,
-		NameOnUpdate:  true,
 		ClusterScoped: true,
+		Name:          validateName,
 		Default: func(c T) {
 			for i := range c.Webhooks {
 				defaultWebhook(&c.Webhooks[i])
@@ -28,12 +27,12 @@ func ValidatingWebhookConfigurations() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return validateWebhooks(c.Webhooks, toleratedIn(c.Webhooks, old.Webhooks))
 		},
+		Table:    webhookTable(func(c T) int { return len(c.Webhooks) }),
 		Warnings: webhookWarnings(func(c T) []webhook { return c.Webhooks }),
 		// An empty list is another webhook than none, though they mean the same.
 		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
-		AnyFinalizers:          true,
-		Table:                  webhookTable(func(c T) int { return len(c.Webhooks) }),
+		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
 }
 

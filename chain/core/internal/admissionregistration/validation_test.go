@@ -32,9 +32,8 @@ const (
 )
 
 // check merges patches (JSON merge patches) into the JSON of a valid object and reports what validation says, as "field reason".
-func check[T kind.Object](t *testing.T, d kind.Declaration, example T, valid string, old *string, patch string) []string {
+func check[T kind.Object](t *testing.T, k *kind.Kind[T], example T, valid string, old *string, patch string) []string {
 	t.Helper()
-	k := d.(*kind.Kind[T])
 	decode := func(text string) T {
 		obj := example.DeepCopyObject().(T)
 		if err := json.Unmarshal([]byte(text), obj); err != nil {
@@ -216,7 +215,7 @@ func TestParamsAreAuthorized(t *testing.T) {
 	if got := access.kindChanged(root, paramKind, nil); got != nil {
 		t.Errorf("a member of system:masters is refused: %v", got)
 	}
-	binding := ValidatingAdmissionPolicyBindings(access).(*kind.Kind[*admissionv1.ValidatingAdmissionPolicyBinding])
+	binding := ValidatingAdmissionPolicyBindings(access)
 	action := admissionv1.DenyAction
 	b := &admissionv1.ValidatingAdmissionPolicyBinding{Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 		PolicyName: "p", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
@@ -236,7 +235,7 @@ func TestParamsAreAuthorized(t *testing.T) {
 // TestIdleRules: a rule for what webhooks are never asked about is warned of, unless a wildcard means it.
 func TestIdleRules(t *testing.T) {
 	t.Parallel()
-	k := ValidatingWebhookConfigurations().(*kind.Kind[*admissionv1.ValidatingWebhookConfiguration])
+	k := ValidatingWebhookConfigurations()
 	for _, test := range []struct {
 		groups, resources []string
 		want              int

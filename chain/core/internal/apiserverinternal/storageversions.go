@@ -15,24 +15,15 @@ import (
 )
 
 // StorageVersions declares storageversions. A name is a group, a dot and a resource.
-func StorageVersions() kind.Declaration {
+func StorageVersions() *kind.Kind[*apiserverinternalv1alpha1.StorageVersion] {
 	type T = *apiserverinternalv1alpha1.StorageVersion
 	return &kind.Kind[T]{
-		Plural:                 "storageversions",
-		ClusterScoped:          true,
-		RequireResourceVersion: true,
-		Name:                   validateName,
-		AnyFinalizers:          true, // on update
-		Validate:               func(_ context.Context, v T) field.ErrorList { return kind.ValidateFinalizers(v) },
+		Plural:        "storageversions",
+		ClusterScoped: true,
+		Name:          validateName,
+		Validate:      func(_ context.Context, v T) field.ErrorList { return kind.ValidateFinalizers(v) },
 		// There is nothing in the spec.
 		ValidateUpdate: func(context.Context, T, T) field.ErrorList { return nil },
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, v, old T) { metav1.ResetObjectMetaForStatus(v, old) },
-			ResetFields: []string{"metadata", "spec"},
-			Validate: func(_ context.Context, v, _ T) field.ErrorList {
-				return validateStatus(&v.Status, field.NewPath("status"))
-			},
-		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -54,6 +45,17 @@ func StorageVersions() kind.Declaration {
 				}
 				return []any{v.Name, common, each, kind.Age(v)}
 			},
+		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, v, old T) { metav1.ResetObjectMetaForStatus(v, old) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, v, _ T) field.ErrorList {
+				return validateStatus(&v.Status, field.NewPath("status"))
+			},
+		},
+		RequireResourceVersion: true,
+		Quirks: kind.Quirks{
+			AnyFinalizers: true, // on update
 		},
 	}
 }

@@ -16,10 +16,9 @@ import (
 )
 
 // ControllerRevisions declares controllerrevisions: what stateful sets and daemon sets once were.
-func ControllerRevisions() kind.Declaration {
+func ControllerRevisions() *kind.Kind[*appsv1.ControllerRevision] {
 	return &kind.Kind[*appsv1.ControllerRevision]{
-		Plural:       "controllerrevisions",
-		NameOnUpdate: true,
+		Plural: "controllerrevisions",
 		Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
 			return append(validateData(r.Data), validateRevision(r)...)
 		},
@@ -37,6 +36,7 @@ func ControllerRevisions() kind.Declaration {
 				return []any{r.Name, controllerCell(r), r.Revision, kind.Age(r)}
 			},
 		},
+		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -19,15 +19,12 @@ import (
 
 // DaemonSets declares daemonsets. The annotation deprecated.daemonset.template.generation is the server's: it counts the changes of the
 // template, as the field templateGeneration of older versions did.
-func DaemonSets() kind.Declaration {
+func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 	return &kind.Kind[*appsv1.DaemonSet]{
 		Plural:     "daemonsets",
 		ShortNames: []string{"ds"},
 		Categories: []string{"all"},
 		Default:    defaultDaemonSet,
-		Refuse: func(ctx context.Context, d *appsv1.DaemonSet) error {
-			return refuseNoNumber(ctx, d, appsv1.DeprecatedTemplateGeneration)
-		},
 		PrepareCreate: func(_ context.Context, d *appsv1.DaemonSet) {
 			podspec.DropDisabledFields(&d.Spec.Template, nil)
 			setTemplateGeneration(d, max(templateGeneration(d), 1))
@@ -46,18 +43,7 @@ func DaemonSets() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
 			return append(validateDaemonSetSpec(&d.Spec, &old.Spec), validateSelectorUnchanged(d.Spec.Selector, old.Spec.Selector)...)
 		},
-		Warnings: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
-			if old == nil {
-				return podspec.TemplateWarnings(templatePath, &d.Spec.Template, nil)
-			}
-			if d.Generation == old.Generation {
-				return nil
-			}
-			return podspec.TemplateWarnings(templatePath, &d.Spec.Template, &old.Spec.Template)
-		},
-		Generation: true,
 		Table: kind.Table[*appsv1.DaemonSet]{
-			HiddenAnnotations: []string{appsv1.DeprecatedTemplateGeneration},
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
 				{Name: "Desired", Type: "integer", Description: "Nodes that should run the pod."},
@@ -75,10 +61,24 @@ func DaemonSets() kind.Declaration {
 					wideCells(&d.Spec.Template, d.Spec.Selector)...)
 			},
 		},
+		Warnings: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
+			if old == nil {
+				return podspec.TemplateWarnings(templatePath, &d.Spec.Template, nil)
+			}
+			if d.Generation == old.Generation {
+				return nil
+			}
+			return podspec.TemplateWarnings(templatePath, &d.Spec.Template, &old.Spec.Template)
+		},
 		Status: &kind.Status[*appsv1.DaemonSet]{
 			Prepare:  func(_ context.Context, d, old *appsv1.DaemonSet) { setTemplateGeneration(d, templateGeneration(old)) },
 			Validate: validateDaemonSetStatus,
 		},
+		Generation: true,
+		Refuse: func(ctx context.Context, d *appsv1.DaemonSet) error {
+			return refuseNoNumber(ctx, d, appsv1.DeprecatedTemplateGeneration)
+		},
+		Quirks: kind.Quirks{HiddenAnnotations: []string{appsv1.DeprecatedTemplateGeneration}},
 	}
 }
 

@@ -18,15 +18,12 @@ import (
 )
 
 // Deployments declares deployments. The annotation deprecated.deployment.rollback.to was a field of older versions, and is judged like one.
-func Deployments() kind.Declaration {
+func Deployments() *kind.Kind[*appsv1.Deployment] {
 	return &kind.Kind[*appsv1.Deployment]{
 		Plural:     "deployments",
 		ShortNames: []string{"deploy"},
 		Categories: []string{"all"},
 		Default:    defaultDeployment,
-		Refuse: func(ctx context.Context, d *appsv1.Deployment) error {
-			return refuseNoNumber(ctx, d, appsv1.DeprecatedRollbackTo)
-		},
 		PrepareCreate: func(_ context.Context, d *appsv1.Deployment) {
 			podspec.DropDisabledFields(&d.Spec.Template, nil)
 		},
@@ -40,13 +37,7 @@ func Deployments() kind.Declaration {
 			errs := append(validateDeploymentSpec(&d.Spec, &old.Spec.Template), validateRollback(d)...)
 			return append(errs, validateSelectorUnchanged(d.Spec.Selector, old.Spec.Selector)...)
 		},
-		Warnings: deploymentWarnings,
-		// The deployment controller copies annotations to replica sets, so they count.
-		SameGeneration: func(d, old *appsv1.Deployment) bool {
-			return equality.Semantic.DeepEqual(d.Spec, old.Spec) && equality.Semantic.DeepEqual(d.Annotations, old.Annotations)
-		},
 		Table: kind.Table[*appsv1.Deployment]{
-			HiddenAnnotations: []string{appsv1.DeprecatedRollbackTo},
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
 				{Name: "Ready", Description: "Ready pods, of those wanted."},
@@ -60,6 +51,7 @@ func Deployments() kind.Declaration {
 					wideCells(&d.Spec.Template, d.Spec.Selector)...)
 			},
 		},
+		Warnings: deploymentWarnings,
 		Status: &kind.Status[*appsv1.Deployment]{
 			// Unlike annotations, labels are not for whoever writes the status.
 			Prepare:     func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
@@ -72,6 +64,14 @@ func Deployments() kind.Declaration {
 			StatusReplicas: func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
 			Selector:       func(d *appsv1.Deployment) (string, error) { return scaleSelector(d.Spec.Selector) },
 		},
+		// The deployment controller copies annotations to replica sets, so they count.
+		SameGeneration: func(d, old *appsv1.Deployment) bool {
+			return equality.Semantic.DeepEqual(d.Spec, old.Spec) && equality.Semantic.DeepEqual(d.Annotations, old.Annotations)
+		},
+		Refuse: func(ctx context.Context, d *appsv1.Deployment) error {
+			return refuseNoNumber(ctx, d, appsv1.DeprecatedRollbackTo)
+		},
+		Quirks: kind.Quirks{HiddenAnnotations: []string{appsv1.DeprecatedRollbackTo}},
 	}
 }
 

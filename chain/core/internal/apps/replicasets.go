@@ -13,7 +13,7 @@ import (
 )
 
 // ReplicaSets declares replicasets.
-func ReplicaSets() kind.Declaration {
+func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 	return &kind.Kind[*appsv1.ReplicaSet]{
 		Plural:     "replicasets",
 		ShortNames: []string{"rs"},
@@ -34,16 +34,6 @@ func ReplicaSets() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
 			return append(validateReplicaSetSpec(&r.Spec, &old.Spec.Template), validateSelectorUnchanged(r.Spec.Selector, old.Spec.Selector)...)
 		},
-		Warnings: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
-			if old == nil {
-				return append(workloads.PodNameWarnings(r.Name), podspec.TemplateWarnings(templatePath, &r.Spec.Template, nil)...)
-			}
-			if r.Generation == old.Generation {
-				return nil
-			}
-			return podspec.TemplateWarnings(templatePath, &r.Spec.Template, &old.Spec.Template)
-		},
-		Generation: true,
 		Table: kind.Table[*appsv1.ReplicaSet]{
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
@@ -56,6 +46,15 @@ func ReplicaSets() kind.Declaration {
 				return append([]any{r.Name, int64(valueOr(r.Spec.Replicas, 0)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), kind.Age(r)},
 					wideCells(&r.Spec.Template, r.Spec.Selector)...)
 			},
+		},
+		Warnings: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
+			if old == nil {
+				return append(workloads.PodNameWarnings(r.Name), podspec.TemplateWarnings(templatePath, &r.Spec.Template, nil)...)
+			}
+			if r.Generation == old.Generation {
+				return nil
+			}
+			return podspec.TemplateWarnings(templatePath, &r.Spec.Template, &old.Spec.Template)
 		},
 		Status: &kind.Status[*appsv1.ReplicaSet]{
 			Validate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
@@ -73,6 +72,7 @@ func ReplicaSets() kind.Declaration {
 			StatusReplicas: func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },
 			Selector:       func(r *appsv1.ReplicaSet) (string, error) { return scaleSelector(r.Spec.Selector) },
 		},
+		Generation: true,
 	}
 }
 

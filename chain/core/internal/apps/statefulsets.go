@@ -18,12 +18,14 @@ import (
 )
 
 // StatefulSets declares statefulsets.
-func StatefulSets() kind.Declaration {
+func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 	return &kind.Kind[*appsv1.StatefulSet]{
 		Plural:     "statefulsets",
 		ShortNames: []string{"sts"},
 		Categories: []string{"all"},
-		Default:    defaultStatefulSet,
+		// Its pods' hostnames begin with the name.
+		Name:    apivalidation.NameIsDNSLabel,
+		Default: defaultStatefulSet,
 		PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
 			podspec.DropDisabledFields(&s.Spec.Template, nil)
 			dropMaxUnavailable(s, nil)
@@ -32,16 +34,12 @@ func StatefulSets() kind.Declaration {
 			podspec.DropDisabledFields(&s.Spec.Template, &old.Spec.Template)
 			dropMaxUnavailable(s, old)
 		},
-		// Its pods' hostnames begin with the name.
-		Name: apivalidation.NameIsDNSLabel,
 		Validate: func(_ context.Context, s *appsv1.StatefulSet) field.ErrorList {
 			return validateStatefulSetSpec(&s.Spec, nil, tolerated{})
 		},
 		ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
 			return append(validateStatefulSetSpec(&s.Spec, &old.Spec, toleratedIn(&old.Spec)), validateStatefulSetChange(&s.Spec, &old.Spec)...)
 		},
-		Warnings:   statefulSetWarnings,
-		Generation: true,
 		Table: kind.Table[*appsv1.StatefulSet]{
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
@@ -53,13 +51,15 @@ func StatefulSets() kind.Declaration {
 				return append([]any{s.Name, ready, kind.Age(s)}, wideCells(&s.Spec.Template, s.Spec.Selector)[:2]...)
 			},
 		},
-		Status: &kind.Status[*appsv1.StatefulSet]{Validate: validateStatefulSetStatus},
+		Warnings: statefulSetWarnings,
+		Status:   &kind.Status[*appsv1.StatefulSet]{Validate: validateStatefulSetStatus},
 		Scale: &kind.Scale[*appsv1.StatefulSet]{
 			Replicas:       func(s *appsv1.StatefulSet) int32 { return valueOr(s.Spec.Replicas, 0) },
 			SetReplicas:    func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 			StatusReplicas: func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
 			Selector:       func(s *appsv1.StatefulSet) (string, error) { return scaleSelector(s.Spec.Selector) },
 		},
+		Generation: true,
 	}
 }
 

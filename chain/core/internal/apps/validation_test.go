@@ -61,7 +61,7 @@ func expect(t *testing.T, name string, errs field.ErrorList, want ...string) {
 
 func TestDeployments(t *testing.T) {
 	t.Parallel()
-	k := Deployments().(*kind.Kind[*appsv1.Deployment])
+	k := Deployments()
 	for name, c := range map[string]struct {
 		change func(*appsv1.Deployment)
 		want   []string
@@ -120,7 +120,7 @@ func TestAnnotationsThatWereFields(t *testing.T) {
 			t.Errorf("rollback to %q is kept as %v, want %q", value, d.Annotations, want)
 		}
 	}
-	k := DaemonSets().(*kind.Kind[*appsv1.DaemonSet])
+	k := DaemonSets()
 	d := daemonSet()
 	if err := k.Refuse(t.Context(), d); err != nil {
 		t.Error(err)
@@ -137,7 +137,7 @@ func TestAnnotationsThatWereFields(t *testing.T) {
 
 func TestStatefulSets(t *testing.T) {
 	t.Parallel()
-	k := StatefulSets().(*kind.Kind[*appsv1.StatefulSet])
+	k := StatefulSets()
 	for name, c := range map[string]struct {
 		change func(*appsv1.StatefulSet)
 		want   []string
@@ -194,7 +194,7 @@ func TestStatefulSets(t *testing.T) {
 
 func TestControllerRevisions(t *testing.T) {
 	t.Parallel()
-	k := ControllerRevisions().(*kind.Kind[*appsv1.ControllerRevision])
+	k := ControllerRevisions()
 	revision := func(data string) *appsv1.ControllerRevision {
 		r := &appsv1.ControllerRevision{}
 		if data != "" {
@@ -212,7 +212,7 @@ func TestControllerRevisions(t *testing.T) {
 
 func TestDaemonSetTemplateGeneration(t *testing.T) {
 	t.Parallel()
-	k := DaemonSets().(*kind.Kind[*appsv1.DaemonSet])
+	k := DaemonSets()
 	old := changed(k, daemonSet(), func(*appsv1.DaemonSet) {})
 	k.PrepareCreate(t.Context(), old)
 	expect(t, "valid", k.Validate(t.Context(), old))

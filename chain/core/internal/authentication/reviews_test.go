@@ -39,7 +39,7 @@ func TestTokenReviews(t *testing.T) {
 		}
 		return nil, false, errors.New("unknown token")
 	})
-	d := TokenReviews(requests, authenticator.Audiences{"server"}).(*kind.Virtual)
+	d := TokenReviews(requests, authenticator.Audiences{"server"})
 	review := func(token string, audiences ...string) (*authenticationv1.TokenReview, error) {
 		r := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}
 		return post(t.Context(), d, r)
@@ -69,7 +69,7 @@ func TestTokenReviews(t *testing.T) {
 
 func TestSelfSubjectReviews(t *testing.T) {
 	t.Parallel()
-	d := SelfSubjectReviews().(*kind.Virtual)
+	d := SelfSubjectReviews()
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
 	r, err := post(ctx, d, &authenticationv1.SelfSubjectReview{})
 	if err != nil || r.Status.UserInfo.Username != "alice" || r.CreationTimestamp.IsZero() {

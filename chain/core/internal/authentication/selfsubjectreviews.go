@@ -13,7 +13,7 @@ import (
 )
 
 // SelfSubjectReviews declares selfsubjectreviews: who does the server think I am?
-func SelfSubjectReviews() kind.Declaration {
+func SelfSubjectReviews() *kind.Virtual {
 	type T = *authenticationv1.SelfSubjectReview
 	return &kind.Virtual{Plural: "selfsubjectreviews", New: func() rest.Storage {
 		return &kind.Act[T]{Singular: "selfsubjectreview", Do: func(ctx context.Context, _ T) (T, error) {

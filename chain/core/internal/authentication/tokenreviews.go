@@ -15,7 +15,7 @@ import (
 )
 
 // TokenReviews declares tokenreviews: whose bearer token is this?
-func TokenReviews(requests authenticator.Request, audiences authenticator.Audiences) kind.Declaration {
+func TokenReviews(requests authenticator.Request, audiences authenticator.Audiences) *kind.Virtual {
 	type T = *authenticationv1.TokenReview
 	return &kind.Virtual{Plural: "tokenreviews", New: func() rest.Storage {
 		return &kind.Act[T]{

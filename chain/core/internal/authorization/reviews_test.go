@@ -36,8 +36,8 @@ func (a *asked) RulesFor(context.Context, user.Info, string) ([]authorizer.Resou
 	return []authorizer.ResourceRuleInfo{&authorizer.DefaultResourceRuleInfo{Verbs: []string{"get"}, Resources: []string{"pods"}}}, nil, true, errors.New("unsure")
 }
 
-func post[T kind.Object](ctx context.Context, d kind.Declaration, review T) (T, error) {
-	answer, err := d.(*kind.Virtual).New().(rest.Creater).Create(ctx, review, nil, nil)
+func post[T kind.Object](ctx context.Context, v *kind.Virtual, review T) (T, error) {
+	answer, err := v.New().(rest.Creater).Create(ctx, review, nil, nil)
 	if err != nil {
 		var none T
 		return none, err

@@ -15,7 +15,7 @@ import (
 var errNoUser = apierrors.NewBadRequest("the request has no user")
 
 // SelfSubjectAccessReviews declares selfsubjectaccessreviews: may I?
-func SelfSubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) kind.Declaration {
+func SelfSubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Virtual {
 	type T = *authorizationv1.SelfSubjectAccessReview
 	return &kind.Virtual{Plural: "selfsubjectaccessreviews", New: func() rest.Storage {
 		return &kind.Act[T]{

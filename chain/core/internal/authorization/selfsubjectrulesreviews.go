@@ -13,7 +13,7 @@ import (
 )
 
 // SelfSubjectRulesReviews declares selfsubjectrulesreviews: what may I do in a namespace?
-func SelfSubjectRulesReviews(resolver authorizer.RuleResolver) kind.Declaration {
+func SelfSubjectRulesReviews(resolver authorizer.RuleResolver) *kind.Virtual {
 	type T = *authorizationv1.SelfSubjectRulesReview
 	return &kind.Virtual{Plural: "selfsubjectrulesreviews", New: func() rest.Storage {
 		return &kind.Act[T]{

@@ -17,7 +17,7 @@ import (
 const defaultUtilization = 80
 
 // HorizontalPodAutoscalers declares horizontalpodautoscalers.
-func HorizontalPodAutoscalers() kind.Declaration {
+func HorizontalPodAutoscalers() *kind.Kind[*autoscalingv2.HorizontalPodAutoscaler] {
 	return &kind.Kind[*autoscalingv2.HorizontalPodAutoscaler]{
 		Plural:     "horizontalpodautoscalers",
 		ShortNames: []string{"hpa"},

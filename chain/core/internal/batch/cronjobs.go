@@ -31,7 +31,7 @@ var (
 )
 
 // CronJobs declares cronjobs.
-func CronJobs() kind.Declaration {
+func CronJobs() *kind.Kind[*batchv1.CronJob] {
 	path := field.NewPath("spec", "jobTemplate", "spec")
 	return &kind.Kind[*batchv1.CronJob]{
 		Plural:     "cronjobs",
@@ -59,19 +59,6 @@ func CronJobs() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, c, old *batchv1.CronJob) field.ErrorList {
 			return validateCronJobSpec(&c.Spec, &old.Spec)
 		},
-		Warnings: func(_ context.Context, c, old *batchv1.CronJob) []string {
-			var warnings []string
-			if old == nil {
-				warnings = append(workloads.PodNameWarnings(c.Name), jobWarnings(path, &c.Spec.JobTemplate.Spec, nil)...)
-			} else if c.Generation != old.Generation {
-				warnings = jobWarnings(path, &c.Spec.JobTemplate.Spec, &old.Spec.JobTemplate.Spec.Template)
-			}
-			if strings.Contains(c.Spec.Schedule, "TZ") {
-				warnings = append(warnings, "spec.schedule: a time zone in the schedule is not supported; spec.timeZone is")
-			}
-			return warnings
-		},
-		Generation: true,
 		Table: kind.Table[*batchv1.CronJob]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -87,7 +74,21 @@ func CronJobs() kind.Declaration {
 			},
 			Row: cronJobRow,
 		},
-		Status: &kind.Status[*batchv1.CronJob]{AnyFinalizers: true},
+		Warnings: func(_ context.Context, c, old *batchv1.CronJob) []string {
+			var warnings []string
+			if old == nil {
+				warnings = append(workloads.PodNameWarnings(c.Name), jobWarnings(path, &c.Spec.JobTemplate.Spec, nil)...)
+			} else if c.Generation != old.Generation {
+				warnings = jobWarnings(path, &c.Spec.JobTemplate.Spec, &old.Spec.JobTemplate.Spec.Template)
+			}
+			if strings.Contains(c.Spec.Schedule, "TZ") {
+				warnings = append(warnings, "spec.schedule: a time zone in the schedule is not supported; spec.timeZone is")
+			}
+			return warnings
+		},
+		Status:     &kind.Status[*batchv1.CronJob]{},
+		Generation: true,
+		Quirks:     kind.Quirks{StatusAnyFinalizers: true},
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 )
 
 // Jobs declares jobs.
-func Jobs() kind.Declaration {
+func Jobs() *kind.Kind[*batchv1.Job] {
 	path := field.NewPath("spec")
 	return &kind.Kind[*batchv1.Job]{
 		Plural:        "jobs",
@@ -42,25 +42,11 @@ func Jobs() kind.Declaration {
 			}
 			podspec.DropDisabledFields(&j.Spec.Template, &old.Spec.Template)
 		},
-		NameOnUpdate: true,
 		Validate: func(_ context.Context, j *batchv1.Job) field.ErrorList {
 			return validateJob(j, nil)
 		},
 		ValidateUpdate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 			return append(validateJob(j, old), validateJobChange(&j.Spec, old, path)...)
-		},
-		Warnings: func(_ context.Context, j, old *batchv1.Job) []string {
-			if old == nil {
-				return append(workloads.PodNameWarnings(j.Name), jobWarnings(path, &j.Spec, nil)...)
-			}
-			if j.Generation == old.Generation {
-				return nil
-			}
-			return jobWarnings(path, &j.Spec, &old.Spec.Template)
-		},
-		Generation: true,
-		Fields: map[string]func(*batchv1.Job) string{
-			"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
 		},
 		Table: kind.Table[*batchv1.Job]{
 			Columns: []kind.Column{
@@ -78,12 +64,28 @@ func Jobs() kind.Declaration {
 				return []any{j.Name, statusCell(j), completionsCell(j), durationCell(j), kind.Age(j), names, images, metav1.FormatLabelSelector(j.Spec.Selector)}
 			},
 		},
+		Warnings: func(_ context.Context, j, old *batchv1.Job) []string {
+			if old == nil {
+				return append(workloads.PodNameWarnings(j.Name), jobWarnings(path, &j.Spec, nil)...)
+			}
+			if j.Generation == old.Generation {
+				return nil
+			}
+			return jobWarnings(path, &j.Spec, &old.Spec.Template)
+		},
 		Status: &kind.Status[*batchv1.Job]{
 			Validate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList { return validateJobStatus(j, old) },
 		},
-		// From before there was garbage collection; deletions that leave it at that are warned about.
-		DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
-		Wrap:            func(s *kind.Storage) rest.Storage { return jobStorage{s} },
+		Generation: true,
+		Fields: map[string]func(*batchv1.Job) string{
+			"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
+		},
+		Wrap: func(s *kind.Storage) rest.Storage { return jobStorage{s} },
+		Quirks: kind.Quirks{
+			NameOnUpdate: true,
+			// From before there was garbage collection; deletions that leave it at that are warned about.
+			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
+		},
 	}
 }
 

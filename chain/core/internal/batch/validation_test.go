@@ -10,13 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 // job is a valid job as it is created, after a change.
 func job(t *testing.T, change func(*batchv1.Job)) *batchv1.Job {
-	k := Jobs().(*kind.Kind[*batchv1.Job])
+	k := Jobs()
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "u"}}
 	j.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
 	if change != nil {
@@ -94,7 +92,7 @@ func TestNewJobs(t *testing.T) {
 
 func TestChangedJobs(t *testing.T) {
 	t.Parallel()
-	k := Jobs().(*kind.Kind[*batchv1.Job])
+	k := Jobs()
 	schedule := func(j *batchv1.Job) { j.Spec.Template.Spec.NodeSelector = map[string]string{"a": "b"} }
 	suspended := job(t, func(j *batchv1.Job) { j.Spec.Suspend = new(true) })
 	busy := suspended.DeepCopy()
@@ -160,7 +158,7 @@ func TestJobStatus(t *testing.T) {
 
 func TestCronJobs(t *testing.T) {
 	t.Parallel()
-	k := CronJobs().(*kind.Kind[*batchv1.CronJob])
+	k := CronJobs()
 	cronJob := func(change func(*batchv1.CronJob)) *batchv1.CronJob {
 		c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: batchv1.CronJobSpec{Schedule: "* * * * *"}}
 		c.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}

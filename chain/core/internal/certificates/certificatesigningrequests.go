@@ -15,7 +15,7 @@ import (
 )
 
 // CertificateSigningRequests declares certificatesigningrequests.
-func CertificateSigningRequests() kind.Declaration {
+func CertificateSigningRequests() *kind.Kind[*certificatesv1.CertificateSigningRequest] {
 	type T = *certificatesv1.CertificateSigningRequest
 	return &kind.Kind[T]{
 		Plural:        "certificatesigningrequests",
@@ -28,28 +28,6 @@ func CertificateSigningRequests() kind.Declaration {
 		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList {
 			return validateChange(r, old, onlyMetadata)
 		},
-		Fields:      map[string]func(T) string{"spec.signerName": func(r T) string { return r.Spec.SignerName }},
-		ResetFields: []string{"spec", "status"},
-		Status: &kind.Status[T]{
-			Prepare: func(_ context.Context, r, old T) {
-				keepDecision(r, old)
-				stampConditions(r, old)
-			},
-			Validate:    func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, certificate) },
-			ResetFields: []string{"spec", "status.conditions"},
-		},
-		Subresources: []kind.Subresource[T]{{
-			Name: "approval",
-			Prepare: func(_ context.Context, r, old T) {
-				stampConditions(r, old)
-				conditions := r.Status.Conditions
-				r.Spec = old.Spec
-				old.Status.DeepCopyInto(&r.Status)
-				r.Status.Conditions = conditions
-			},
-			Validate:    func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, decision) },
-			ResetFields: []string{"spec", "status.certificate"},
-		}},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -70,6 +48,28 @@ func CertificateSigningRequests() kind.Declaration {
 				return []any{r.Name, kind.Age(r), signer, r.Spec.Username, lifetime, conditionCell(r)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare: func(_ context.Context, r, old T) {
+				keepDecision(r, old)
+				stampConditions(r, old)
+			},
+			Validate:    func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, certificate) },
+			ResetFields: []string{"spec", "status.conditions"},
+		},
+		Subresources: []kind.Subresource[T]{{
+			Name: "approval",
+			Prepare: func(_ context.Context, r, old T) {
+				stampConditions(r, old)
+				conditions := r.Status.Conditions
+				r.Spec = old.Spec
+				old.Status.DeepCopyInto(&r.Status)
+				r.Status.Conditions = conditions
+			},
+			Validate:    func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, decision) },
+			ResetFields: []string{"spec", "status.certificate"},
+		}},
+		ResetFields: []string{"spec", "status"},
+		Fields:      map[string]func(T) string{"spec.signerName": func(r T) string { return r.Spec.SignerName }},
 	}
 }
 

@@ -18,12 +18,12 @@ import (
 const maxTrustBundle = 1 << 20
 
 // ClusterTrustBundles declares clustertrustbundles (KEP-3257). 1.37, where v1 is new, still keeps them as v1beta1.
-func ClusterTrustBundles() kind.Declaration {
+func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 	type T = *certificatesv1beta1.ClusterTrustBundle
 	return &kind.Kind[T]{
 		Plural:        "clustertrustbundles",
-		Versions:      []kind.Version{kind.ServedAsSame[*certificatesv1.ClusterTrustBundle, T]()},
 		ClusterScoped: true,
+		Versions:      []kind.Version{kind.ServedAsSame[*certificatesv1.ClusterTrustBundle, T]()},
 		Name:          path.ValidatePathSegmentName, // validateSigner has the rest of the rule, which depends on the signer
 		Validate: func(_ context.Context, b T) field.ErrorList {
 			return append(validateSigner(b), validateTrustBundle(b.Spec.TrustBundle)...)
@@ -36,7 +36,6 @@ func ClusterTrustBundles() kind.Declaration {
 			}
 			return append(errs, apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
 		},
-		Fields: map[string]func(T) string{"spec.signerName": func(b T) string { return b.Spec.SignerName }},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -50,6 +49,7 @@ func ClusterTrustBundles() kind.Declaration {
 				return []any{b.Name, signer}
 			},
 		},
+		Fields: map[string]func(T) string{"spec.signerName": func(b T) string { return b.Spec.SignerName }},
 	}
 }
 

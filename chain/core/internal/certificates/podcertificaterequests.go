@@ -45,15 +45,13 @@ const (
 
 // PodCertificateRequests declares podcertificaterequests (KEP-4317). 1.37, where v1 is new, still keeps them as v1beta1. Who delivers or
 // refuses a certificate must be allowed to "sign" for the signer.
-func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) kind.Declaration {
+func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind.Kind[*certificatesv1beta1.PodCertificateRequest] {
 	type T = *certificatesv1beta1.PodCertificateRequest
 	return &kind.Kind[T]{
 		Plural: "podcertificaterequests",
 		Versions: []kind.Version{kind.ServedAs(podCertificateRequestFromV1, podCertificateRequestToV1, func(r *certificatesv1.PodCertificateRequest) {
 			r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds, defaultPodCertificateLifetime)
 		})},
-		RequireResourceVersion: true,
-		ResetFields:            []string{}, // a status that is sent here is ignored, but who sent it stays noted as its manager
 		Default: func(r T) {
 			r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds, defaultPodCertificateLifetime)
 		},
@@ -62,28 +60,6 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) kind.
 		},
 		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList {
 			return apivalidation.ValidateImmutableField(r.Spec, old.Spec, field.NewPath("spec"))
-		},
-		Status: &kind.Status[T]{
-			Prepare: func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
-			Validate: func(ctx context.Context, r, old T) field.ErrorList {
-				if errs := validatePodCertificateStatus(r, old); len(errs) > 0 || equality.Semantic.DeepEqual(r.Status, old.Status) {
-					return errs
-				}
-				at := field.NewPath("spec", "signerName")
-				user, ok := request.UserFrom(ctx)
-				if !ok {
-					return field.ErrorList{field.InternalError(at, errors.New("the request has no user"))}
-				}
-				if !MayUseSigner(ctx, authorizer, user, "sign", old.Spec.SignerName) {
-					return field.ErrorList{field.Forbidden(at, fmt.Sprintf("user %q may not sign for %q", user.GetName(), old.Spec.SignerName))}
-				}
-				return nil
-			},
-		},
-		Fields: map[string]func(T) string{
-			"spec.signerName": func(r T) string { return r.Spec.SignerName },
-			"spec.podName":    func(r T) string { return r.Spec.PodName },
-			"spec.nodeName":   func(r T) string { return string(r.Spec.NodeName) },
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -104,6 +80,30 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) kind.
 					labels.FormatLabels(r.Spec.UnverifiedUserAnnotations)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare: func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
+			Validate: func(ctx context.Context, r, old T) field.ErrorList {
+				if errs := validatePodCertificateStatus(r, old); len(errs) > 0 || equality.Semantic.DeepEqual(r.Status, old.Status) {
+					return errs
+				}
+				at := field.NewPath("spec", "signerName")
+				user, ok := request.UserFrom(ctx)
+				if !ok {
+					return field.ErrorList{field.InternalError(at, errors.New("the request has no user"))}
+				}
+				if !MayUseSigner(ctx, authorizer, user, "sign", old.Spec.SignerName) {
+					return field.ErrorList{field.Forbidden(at, fmt.Sprintf("user %q may not sign for %q", user.GetName(), old.Spec.SignerName))}
+				}
+				return nil
+			},
+		},
+		ResetFields: []string{}, // a status that is sent here is ignored, but who sent it stays noted as its manager
+		Fields: map[string]func(T) string{
+			"spec.signerName": func(r T) string { return r.Spec.SignerName },
+			"spec.podName":    func(r T) string { return r.Spec.PodName },
+			"spec.nodeName":   func(r T) string { return string(r.Spec.NodeName) },
+		},
+		RequireResourceVersion: true,
 	}
 }
 

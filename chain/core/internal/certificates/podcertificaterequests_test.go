@@ -31,7 +31,7 @@ import (
 type podRequest = certificatesv1beta1.PodCertificateRequest
 
 func podCertificateRequests(a authorizer.UnconditionalAuthorizer) *kind.Kind[*podRequest] {
-	return PodCertificateRequests(a).(*kind.Kind[*podRequest])
+	return PodCertificateRequests(a)
 }
 
 // stubFor is a request that says nothing but the key.

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/ptr"
 
-	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
@@ -51,7 +50,7 @@ func condition(t certificatesv1.RequestConditionType, status corev1.ConditionSta
 
 func TestCertificateSigningRequests(t *testing.T) {
 	t.Parallel()
-	k := CertificateSigningRequests().(*kind.Kind[*csr])
+	k := CertificateSigningRequests()
 	signingRequest, issued := material(t, false)
 	der, _ := pem.Decode(signingRequest)
 	der.Bytes[len(der.Bytes)-1]++
@@ -140,7 +139,7 @@ func TestRequestorIsStamped(t *testing.T) {
 
 func TestClusterTrustBundles(t *testing.T) {
 	t.Parallel()
-	k := ClusterTrustBundles().(*kind.Kind[*certificatesv1beta1.ClusterTrustBundle])
+	k := ClusterTrustBundles()
 	_, issued := material(t, true)
 	_, leaf := material(t, false)
 	for _, test := range []struct {

@@ -15,14 +15,12 @@ import (
 )
 
 // LeaseCandidates declares leasecandidates of coordinated leader election (KEP-4355).
-func LeaseCandidates() kind.Declaration {
+func LeaseCandidates() *kind.Kind[*coordinationv1beta1.LeaseCandidate] {
 	return &kind.Kind[*coordinationv1beta1.LeaseCandidate]{
-		Plural:                 "leasecandidates",
-		Versions:               []kind.Version{kind.ServedAsSame[*coordinationv1alpha2.LeaseCandidate, *coordinationv1beta1.LeaseCandidate]()},
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
-		Name:                   func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
-		Validate:               validateCandidate,
+		Plural:   "leasecandidates",
+		Versions: []kind.Version{kind.ServedAsSame[*coordinationv1alpha2.LeaseCandidate, *coordinationv1beta1.LeaseCandidate]()},
+		Name:     func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
+		Validate: validateCandidate,
 		ValidateUpdate: func(ctx context.Context, c, old *coordinationv1beta1.LeaseCandidate) field.ErrorList {
 			return append(validateCandidate(ctx, c),
 				apivalidation.ValidateImmutableField(c.Spec.LeaseName, old.Spec.LeaseName, field.NewPath("spec", "leaseName"))...)
@@ -39,6 +37,8 @@ func LeaseCandidates() kind.Declaration {
 				return []any{c.Name, c.Spec.LeaseName, c.Spec.BinaryVersion, c.Spec.EmulationVersion, kind.Age(c)}
 			},
 		},
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{AnyFinalizers: true},
 	}
 }
 

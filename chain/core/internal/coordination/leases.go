@@ -12,12 +12,9 @@ import (
 )
 
 // Leases declares leases. The fields strategy and preferredHolder of coordinated leader election (KEP-4355), which is off, are dropped.
-func Leases() kind.Declaration {
+func Leases() *kind.Kind[*coordinationv1.Lease] {
 	return &kind.Kind[*coordinationv1.Lease]{
-		Plural:                 "leases",
-		CreateOnUpdate:         true,
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
+		Plural: "leases",
 		PrepareCreate: func(_ context.Context, l *coordinationv1.Lease) {
 			l.Spec.Strategy, l.Spec.PreferredHolder = nil, nil
 		},
@@ -44,6 +41,9 @@ func Leases() kind.Declaration {
 				return []any{l.Name, holder, kind.Age(l)}
 			},
 		},
+		CreateOnUpdate:         true,
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{AnyFinalizers: true},
 	}
 }
 

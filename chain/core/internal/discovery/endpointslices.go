@@ -31,7 +31,7 @@ const (
 )
 
 // EndpointSlices declares endpointslices.
-func EndpointSlices() kind.Declaration {
+func EndpointSlices() *kind.Kind[*discoveryv1.EndpointSlice] {
 	return &kind.Kind[*discoveryv1.EndpointSlice]{
 		Plural:  "endpointslices",
 		Default: defaultEndpointSlice,
@@ -46,12 +46,10 @@ func EndpointSlices() kind.Declaration {
 			}
 			dropTopology(s, old)
 		},
-		NameOnUpdate: true,
 		Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
 			return validateEndpointSlice(s, nil)
 		},
 		ValidateUpdate: validateEndpointSliceUpdate,
-		Warnings:       warnEndpointSlice,
 		Table: kind.Table[*discoveryv1.EndpointSlice]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -77,6 +75,8 @@ func EndpointSlices() kind.Declaration {
 				return []any{s.Name, string(s.AddressType), firstFew(ports), firstFew(addresses), kind.Age(s)}
 			},
 		},
+		Warnings: warnEndpointSlice,
+		Quirks:   kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 // causes are the fields and kinds of errors, sorted and without repetition.
@@ -126,7 +124,7 @@ func TestGeneration(t *testing.T) {
 		t.Error("a label does not count")
 	}
 	s.Labels, s.Endpoints[0].DeprecatedTopology = nil, map[string]string{"a": "b"}
-	EndpointSlices().(*kind.Kind[*discoveryv1.EndpointSlice]).PrepareUpdate(t.Context(), s, old)
+	EndpointSlices().PrepareUpdate(t.Context(), s, old)
 	if s.Generation != 1 || s.Endpoints[0].DeprecatedTopology != nil {
 		t.Errorf("with a topology that is dropped: generation %d, %v", s.Generation, s.Endpoints[0].DeprecatedTopology)
 	}

@@ -32,7 +32,7 @@ var (
 )
 
 // FlowSchemas declares flowschemas.
-func FlowSchemas() kind.Declaration {
+func FlowSchemas() *kind.Kind[*flowcontrolv1.FlowSchema] {
 	type T = *flowcontrolv1.FlowSchema
 	return &kind.Kind[T]{
 		Plural:        "flowschemas",
@@ -42,17 +42,7 @@ func FlowSchemas() kind.Declaration {
 				f.Spec.MatchingPrecedence = defaultPrecedence
 			}
 		},
-		NameOnUpdate: true,
-		Validate:     validateFlowSchema,
-		Generation:   true,
-		Wrap:         func(s *kind.Storage) rest.Storage { return schemaStorage{s} },
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, f, old T) { restoreMetadata(&f.ObjectMeta, old.ObjectMeta) },
-			ResetFields: []string{"metadata", "spec"},
-			Validate: func(_ context.Context, f, _ T) field.ErrorList {
-				return conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })
-			},
-		},
+		Validate: validateFlowSchema,
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -76,6 +66,16 @@ func FlowSchemas() kind.Declaration {
 				return []any{f.Name, level, int64(f.Spec.MatchingPrecedence), distinguisher, kind.Age(f), missing}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, f, old T) { restoreMetadata(&f.ObjectMeta, old.ObjectMeta) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, f, _ T) field.ErrorList {
+				return conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })
+			},
+		},
+		Generation: true,
+		Wrap:       func(s *kind.Storage) rest.Storage { return schemaStorage{s} },
+		Quirks:     kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -25,22 +25,13 @@ const (
 )
 
 // PriorityLevelConfigurations declares prioritylevelconfigurations.
-func PriorityLevelConfigurations() kind.Declaration {
+func PriorityLevelConfigurations() *kind.Kind[*flowcontrolv1.PriorityLevelConfiguration] {
 	type T = *flowcontrolv1.PriorityLevelConfiguration
 	return &kind.Kind[T]{
 		Plural:        "prioritylevelconfigurations",
 		ClusterScoped: true,
 		Default:       func(p T) { defaultPriorityLevel(&p.Spec) },
-		NameOnUpdate:  true,
 		Validate:      validatePriorityLevel,
-		Generation:    true,
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, p, old T) { restoreMetadata(&p.ObjectMeta, old.ObjectMeta) },
-			ResetFields: []string{"metadata", "spec"},
-			Validate: func(_ context.Context, p, _ T) field.ErrorList {
-				return conditions(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })
-			},
-		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -64,6 +55,15 @@ func PriorityLevelConfigurations() kind.Declaration {
 				return []any{p.Name, string(p.Spec.Type), shares, queues, hand, length, kind.Age(p)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, p, old T) { restoreMetadata(&p.ObjectMeta, old.ObjectMeta) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, p, _ T) field.ErrorList {
+				return conditions(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })
+			},
+		},
+		Generation: true,
+		Quirks:     kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -30,7 +30,7 @@ func TestFlowSchemas(t *testing.T) {
 	t.Parallel()
 	const valid = `{'metadata':{'name':'x'},'spec':{'priorityLevelConfiguration':{'name':'p'},'rules':[{'subjects':[{'kind':'User','user':{'name':'u'}}],
 		'nonResourceRules':[{'verbs':['get'],'nonResourceURLs':['/a/*']}]}]}}`
-	k := FlowSchemas().(*kind.Kind[*flowcontrolv1.FlowSchema])
+	k := FlowSchemas()
 	rule := func(r string) string { return `{'spec':{'rules':[{` + r + `}]}}` }
 	const at = "spec.rules[0]."
 	for _, test := range []struct {
@@ -75,7 +75,7 @@ func TestFlowSchemas(t *testing.T) {
 func TestPriorityLevels(t *testing.T) {
 	t.Parallel()
 	const valid = `{'metadata':{'name':'x'},'spec':{'type':'Limited','limited':{'limitResponse':{'type':'Queue','queuing':{}}}}}`
-	k := PriorityLevelConfigurations().(*kind.Kind[*flowcontrolv1.PriorityLevelConfiguration])
+	k := PriorityLevelConfigurations()
 	const at = "spec.limited."
 	for _, test := range []struct {
 		patch string
@@ -109,7 +109,7 @@ func TestPriorityLevels(t *testing.T) {
 // compare them with what is stored.
 func TestBootstrapObjects(t *testing.T) {
 	t.Parallel()
-	levels := PriorityLevelConfigurations().(*kind.Kind[*flowcontrolv1.PriorityLevelConfiguration])
+	levels := PriorityLevelConfigurations()
 	for _, p := range slices.Concat(bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations) {
 		got := p.DeepCopy()
 		levels.Default(got)
@@ -117,7 +117,7 @@ func TestBootstrapObjects(t *testing.T) {
 			t.Errorf("%s: %v, spec %+v", p.Name, errs, got.Spec)
 		}
 	}
-	schemas := FlowSchemas().(*kind.Kind[*flowcontrolv1.FlowSchema])
+	schemas := FlowSchemas()
 	for _, f := range slices.Concat(bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas) {
 		got := f.DeepCopy()
 		schemas.Default(got)

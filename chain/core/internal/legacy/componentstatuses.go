@@ -26,7 +26,7 @@ type Component struct {
 
 // ComponentStatuses declares componentstatuses, a deprecated view of the control plane's health. kube-apiserver probes etcd, scheduler
 // and controller manager at fixed ports; here it is what the server says it has.
-func ComponentStatuses(components []Component) kind.Declaration {
+func ComponentStatuses(components []Component) *kind.Virtual {
 	return &kind.Virtual{
 		Plural: "componentstatuses",
 		New:    func() rest.Storage { return componentStatuses(components) },
@@ -49,9 +49,6 @@ func (componentStatuses) Destroy()                {}
 func (componentStatuses) NamespaceScoped() bool   { return false }
 func (componentStatuses) GetSingularName() string { return "componentstatus" }
 func (componentStatuses) ShortNames() []string    { return []string{"cs"} }
-func (cs componentStatuses) resource() schema.GroupResource {
-	return schema.GroupResource{Resource: "componentstatuses"}
-}
 
 func (cs componentStatuses) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
 	for _, c := range cs {
@@ -59,7 +56,8 @@ func (cs componentStatuses) Get(ctx context.Context, name string, _ *metav1.GetO
 			return c.status(ctx), nil
 		}
 	}
-	return nil, apierrors.NewNotFound(cs.resource(), name)
+	// The singular is what kube-apiserver says.
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: cs.GetSingularName()}, name)
 }
 
 func (cs componentStatuses) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {

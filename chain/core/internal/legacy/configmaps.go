@@ -14,7 +14,7 @@ import (
 const maxDataSize = 1 << 20
 
 // ConfigMaps declares configmaps.
-func ConfigMaps() kind.Declaration {
+func ConfigMaps() *kind.Kind[*corev1.ConfigMap] {
 	return &kind.Kind[*corev1.ConfigMap]{
 		Plural:     "configmaps",
 		ShortNames: []string{"cm"},
@@ -23,7 +23,6 @@ func ConfigMaps() kind.Declaration {
 				c.Data = map[string]string{}
 			}
 		},
-		NameOnUpdate:   true,
 		Validate:       validateConfigMap,
 		ValidateUpdate: validateConfigMapUpdate,
 		Table: kind.Table[*corev1.ConfigMap]{
@@ -36,6 +35,7 @@ func ConfigMaps() kind.Declaration {
 				return []any{c.Name, int64(len(c.Data) + len(c.BinaryData)), kind.Age(c)}
 			},
 		},
+		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
 }
 

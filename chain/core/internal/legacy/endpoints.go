@@ -17,12 +17,10 @@ import (
 )
 
 // Endpoints declares endpoints, the deprecated forerunner of endpointslices. The API machinery says so in a warning by itself.
-func Endpoints() kind.Declaration {
+func Endpoints() *kind.Kind[*corev1.Endpoints] {
 	return &kind.Kind[*corev1.Endpoints]{
-		Plural:         "endpoints",
-		ShortNames:     []string{"ep"},
-		StoragePath:    "services/endpoints",
-		CreateOnUpdate: true,
+		Plural:     "endpoints",
+		ShortNames: []string{"ep"},
 		Default: func(e *corev1.Endpoints) {
 			for i := range e.Subsets {
 				for j := range e.Subsets[i].Ports {
@@ -32,9 +30,16 @@ func Endpoints() kind.Declaration {
 				}
 			}
 		},
-		NameOnUpdate:   true,
 		Validate:       func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
 		ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, old) },
+		Table: kind.Table[*corev1.Endpoints]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Endpoints", Description: "Addresses and ports of the endpoints that are ready."},
+				kind.AgeColumn(),
+			},
+			Row: func(e *corev1.Endpoints) []any { return []any{e.Name, formatEndpoints(e), kind.Age(e)} },
+		},
 		Warnings: func(_ context.Context, e, _ *corev1.Endpoints) []string {
 			if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
 				// It writes canonical addresses only, and often.
@@ -46,14 +51,8 @@ func Endpoints() kind.Declaration {
 			})
 			return warnings
 		},
-		Table: kind.Table[*corev1.Endpoints]{
-			Columns: []kind.Column{
-				kind.NameColumn(),
-				{Name: "Endpoints", Description: "Addresses and ports of the endpoints that are ready."},
-				kind.AgeColumn(),
-			},
-			Row: func(e *corev1.Endpoints) []any { return []any{e.Name, formatEndpoints(e), kind.Age(e)} },
-		},
+		CreateOnUpdate: true,
+		Quirks:         kind.Quirks{StoragePath: "services/endpoints", NameOnUpdate: true},
 	}
 }
 

@@ -30,22 +30,14 @@ const (
 )
 
 // Events declares events, served in the groups "" and events.k8s.io. What is written through the latter is held to stricter rules.
-func Events() kind.Declaration {
+func Events() *kind.Kind[*corev1.Event] {
 	return &kind.Kind[*corev1.Event]{
-		Plural:          "events",
-		ShortNames:      []string{"ev"},
-		Versions:        []kind.Version{eventsOfOwnGroup()},
-		CreateOnUpdate:  true,
-		Name:            path.ValidatePathSegmentName,
-		LooseMetadata:   true,
-		AnyFinalizers:   true,
-		Validate:        validateEvent,
-		ValidateUpdate:  validateEventUpdate,
-		Fields:          eventFields(),
-		DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.Unsupported },
-		Adjust: func(store *genericregistry.Store) {
-			store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return eventSeconds, nil }
-		},
+		Plural:         "events",
+		ShortNames:     []string{"ev"},
+		Versions:       []kind.Version{eventsOfOwnGroup()},
+		Name:           path.ValidatePathSegmentName,
+		Validate:       validateEvent,
+		ValidateUpdate: validateEventUpdate,
 		Table: kind.Table[*corev1.Event]{
 			Columns: []kind.Column{
 				{Name: "Last Seen", Description: "Time since it happened last."},
@@ -60,6 +52,16 @@ func Events() kind.Declaration {
 				{Name: "Name", Format: "name", Priority: 1, Description: "Name of the event."},
 			},
 			Row: eventRow,
+		},
+		Fields:         eventFields(),
+		CreateOnUpdate: true,
+		Adjust: func(store *genericregistry.Store) {
+			store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return eventSeconds, nil }
+		},
+		Quirks: kind.Quirks{
+			AnyFinalizers:   true,
+			LooseMetadata:   true,
+			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.Unsupported },
 		},
 	}
 }

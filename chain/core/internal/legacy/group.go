@@ -21,15 +21,17 @@ type Dependencies struct {
 	Components []Component
 	// Client is a client of the server itself. Nil refuses services/proxy, and evictions ask no disruption budgets.
 	Client kubernetes.Interface
+	// ProxyAllowLocalAddresses lets services/proxy connect to loopback, link-local and unspecified addresses.
+	ProxyAllowLocalAddresses bool
 }
 
 // Group is the core group, whose name is empty.
 func Group(d Dependencies) kind.Group {
-	pods, bindings := Pods(d.Client)
+	binder := &bindingREST{}
 	return kind.Group{
 		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: addToScheme}},
 		Kinds: []kind.Declaration{
-			bindings,
+			Bindings(binder),
 			ComponentStatuses(d.Components),
 			ConfigMaps(),
 			Endpoints(),
@@ -39,13 +41,13 @@ func Group(d Dependencies) kind.Group {
 			Nodes(),
 			PersistentVolumeClaims(),
 			PersistentVolumes(),
-			pods,
+			Pods(binder, d.Client),
 			PodTemplates(),
 			ReplicationControllers(),
 			ResourceQuotas(),
 			Secrets(),
 			ServiceAccounts(d.Tokens, d.Objects),
-			Services(d.Allocator, d.Client),
+			Services(d.Allocator, d.Client, d.ProxyAllowLocalAddresses),
 		},
 	}
 }

@@ -19,11 +19,10 @@ import (
 var limitTypes = sets.New(corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim)
 
 // LimitRanges declares limitranges.
-func LimitRanges() kind.Declaration {
+func LimitRanges() *kind.Kind[*corev1.LimitRange] {
 	return &kind.Kind[*corev1.LimitRange]{
-		Plural:         "limitranges",
-		ShortNames:     []string{"limits"},
-		CreateOnUpdate: true,
+		Plural:     "limitranges",
+		ShortNames: []string{"limits"},
 		Default: func(l *corev1.LimitRange) {
 			for i := range l.Spec.Limits {
 				item := &l.Spec.Limits[i]
@@ -38,8 +37,9 @@ func LimitRanges() kind.Declaration {
 				l.Name = string(uuid.NewUUID())
 			}
 		},
-		NameOnUpdate: true,
-		Validate:     validateLimitRange,
+		Validate:       validateLimitRange,
+		CreateOnUpdate: true,
+		Quirks:         kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -18,20 +18,18 @@ import (
 
 // Namespaces declares namespaces. A deleted one stays, Terminating, until its spec.finalizers are gone, which only namespaces/finalize
 // can remove: the namespace controller does so when the namespace is empty.
-func Namespaces() kind.Declaration {
+func Namespaces() *kind.Kind[*corev1.Namespace] {
 	return &kind.Kind[*corev1.Namespace]{
 		Plural:        "namespaces",
 		ShortNames:    []string{"ns"},
 		ClusterScoped: true,
 		Name:          apivalidation.ValidateNamespaceName,
-		NameOnUpdate:  true,
 		Default: func(n *corev1.Namespace) {
 			if n.Name != "" { // with generateName, Canonicalize knows the name
 				labelWithName(n)
 			}
 			setIfEmpty(&n.Status.Phase, corev1.NamespaceActive)
 		},
-		Canonicalize: labelWithName,
 		PrepareCreate: func(_ context.Context, n *corev1.Namespace) {
 			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
 			if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
@@ -39,6 +37,7 @@ func Namespaces() kind.Declaration {
 			}
 		},
 		PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) { n.Spec.Finalizers = old.Spec.Finalizers },
+		Canonicalize:  labelWithName,
 		Validate: func(_ context.Context, n *corev1.Namespace) field.ErrorList {
 			var errs field.ErrorList
 			for _, f := range n.Spec.Finalizers {
@@ -46,8 +45,13 @@ func Namespaces() kind.Declaration {
 			}
 			return errs
 		},
-		Fields: map[string]func(*corev1.Namespace) string{
-			"status.phase": func(n *corev1.Namespace) string { return string(n.Status.Phase) },
+		Table: kind.Table[*corev1.Namespace]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Status", Description: "Whether the namespace is active or being deleted."},
+				kind.AgeColumn(),
+			},
+			Row: func(n *corev1.Namespace) []any { return []any{n.Name, string(n.Status.Phase), kind.Age(n)} },
 		},
 		Status: &kind.Status[*corev1.Namespace]{Validate: validateNamespaceStatus},
 		Subresources: []kind.Subresource[*corev1.Namespace]{{
@@ -63,20 +67,16 @@ func Namespaces() kind.Declaration {
 			},
 			ResetFields: []string{"status"},
 		}},
-		Table: kind.Table[*corev1.Namespace]{
-			Columns: []kind.Column{
-				kind.NameColumn(),
-				{Name: "Status", Description: "Whether the namespace is active or being deleted."},
-				kind.AgeColumn(),
-			},
-			Row: func(n *corev1.Namespace) []any { return []any{n.Name, string(n.Status.Phase), kind.Age(n)} },
+		Fields: map[string]func(*corev1.Namespace) string{
+			"status.phase": func(n *corev1.Namespace) string { return string(n.Status.Phase) },
 		},
 		Adjust: func(store *genericregistry.Store) {
 			store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
 				return len(obj.(*corev1.Namespace).Spec.Finalizers) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 			}
 		},
-		Wrap: func(s *kind.Storage) rest.Storage { return newNamespaceREST(s) },
+		Wrap:   func(s *kind.Storage) rest.Storage { return newNamespaceREST(s) },
+		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
 }
 

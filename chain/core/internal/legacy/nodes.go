@@ -22,37 +22,18 @@ const (
 )
 
 // Nodes declares nodes. They are kept where kube-apiserver keeps them, under the name that they had before they were nodes.
-func Nodes() kind.Declaration {
+func Nodes() *kind.Kind[*corev1.Node] {
 	return &kind.Kind[*corev1.Node]{
 		Plural:        "nodes",
 		ShortNames:    []string{"no"},
 		ClusterScoped: true,
-		StoragePath:   "minions",
 		Default:       defaultNode,
 		PrepareCreate: func(_ context.Context, n *corev1.Node) { dropUnsupported(n, &corev1.Node{}) },
 		PrepareUpdate: func(_ context.Context, n, old *corev1.Node) { dropUnsupported(n, old) },
-		NameOnUpdate:  true,
 		Validate:      validateNode,
 		ValidateUpdate: func(ctx context.Context, n, old *corev1.Node) field.ErrorList {
 			return append(validateNode(ctx, n), validateNodeUpdate(ctx, n, old)...)
 		},
-		Warnings: warnNode,
-		Fields: map[string]func(*corev1.Node) string{
-			"spec.unschedulable": func(n *corev1.Node) string { return fmt.Sprint(n.Spec.Unschedulable) },
-		},
-		Status: &kind.Status[*corev1.Node]{
-			SetOnCreate: true,
-			Prepare: func(_ context.Context, n, old *corev1.Node) {
-				if old.Status.Config == nil {
-					n.Status.Config = nil
-				}
-			},
-			Validate: validateNodeUpdate,
-		},
-		Subresources: []kind.Subresource[*corev1.Node]{{
-			Name: "proxy",
-			New:  func(store *genericregistry.Store) rest.Storage { return &nodeProxy{nodes: store} },
-		}},
 		Table: kind.Table[*corev1.Node]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -68,6 +49,23 @@ func Nodes() kind.Declaration {
 			},
 			Row: nodeRow,
 		},
+		Warnings: warnNode,
+		Status: &kind.Status[*corev1.Node]{
+			Prepare: func(_ context.Context, n, old *corev1.Node) {
+				if old.Status.Config == nil {
+					n.Status.Config = nil
+				}
+			},
+			Validate: validateNodeUpdate,
+		},
+		Subresources: []kind.Subresource[*corev1.Node]{{
+			Name: "proxy",
+			New:  func(store *genericregistry.Store) rest.Storage { return &nodeProxy{nodes: store} },
+		}},
+		Fields: map[string]func(*corev1.Node) string{
+			"spec.unschedulable": func(n *corev1.Node) string { return fmt.Sprint(n.Spec.Unschedulable) },
+		},
+		Quirks: kind.Quirks{StoragePath: "minions", NameOnUpdate: true, StatusOnCreate: true},
 	}
 }
 

@@ -22,11 +22,10 @@ var claimResourceStatuses = sets.New(corev1.PersistentVolumeClaimControllerResiz
 	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible)
 
 // PersistentVolumeClaims declares persistentvolumeclaims.
-func PersistentVolumeClaims() kind.Declaration {
+func PersistentVolumeClaims() *kind.Kind[*corev1.PersistentVolumeClaim] {
 	return &kind.Kind[*corev1.PersistentVolumeClaim]{
-		Plural:        "persistentvolumeclaims",
-		ShortNames:    []string{"pvc"},
-		ReturnDeleted: true,
+		Plural:     "persistentvolumeclaims",
+		ShortNames: []string{"pvc"},
 		Default: func(c *corev1.PersistentVolumeClaim) {
 			setIfEmpty(&c.Status.Phase, corev1.ClaimPending)
 			claims.DefaultSpec(&c.Spec)
@@ -40,23 +39,10 @@ func PersistentVolumeClaims() kind.Declaration {
 			claims.PrepareSpec(&c.Spec, &old.Spec)
 			claims.MirrorDataSource(&old.Spec)
 		},
-		NameOnUpdate: true,
 		Validate: func(_ context.Context, c *corev1.PersistentVolumeClaim) field.ErrorList {
 			return claims.ValidateSpec(&c.Spec, field.NewPath("spec"), claims.Options{})
 		},
 		ValidateUpdate: validateClaimUpdate,
-		Warnings:       warnClaim,
-		Status: &kind.Status[*corev1.PersistentVolumeClaim]{
-			Prepare: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
-				// An alpha field, CSIVolumeHealth.
-				c.Status.HealthStatus = old.Status.HealthStatus
-			},
-			Validate: validateClaimStatus,
-		},
-		Adjust: func(store *genericregistry.Store) {
-			// Claims from before dataSourceRef was there are read as if it was.
-			store.Decorator = mirrorStoredDataSources
-		},
 		Table: kind.Table[*corev1.PersistentVolumeClaim]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -71,6 +57,19 @@ func PersistentVolumeClaims() kind.Declaration {
 			},
 			Row: claimRow,
 		},
+		Warnings: warnClaim,
+		Status: &kind.Status[*corev1.PersistentVolumeClaim]{
+			Prepare: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
+				// An alpha field, CSIVolumeHealth.
+				c.Status.HealthStatus = old.Status.HealthStatus
+			},
+			Validate: validateClaimStatus,
+		},
+		Adjust: func(store *genericregistry.Store) {
+			// Claims from before dataSourceRef was there are read as if it was.
+			store.Decorator = mirrorStoredDataSources
+		},
+		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 

@@ -32,12 +32,11 @@ var topologySuccessors = map[string]string{
 }
 
 // PersistentVolumes declares persistentvolumes.
-func PersistentVolumes() kind.Declaration {
+func PersistentVolumes() *kind.Kind[*corev1.PersistentVolume] {
 	return &kind.Kind[*corev1.PersistentVolume]{
 		Plural:        "persistentvolumes",
 		ShortNames:    []string{"pv"},
 		ClusterScoped: true,
-		ReturnDeleted: true,
 		Default:       defaultPersistentVolume,
 		PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
 			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: new(metav1.Now())}
@@ -45,21 +44,7 @@ func PersistentVolumes() kind.Declaration {
 		Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
 			return validatePersistentVolume(v, nil)
 		},
-		NameOnUpdate:   true,
 		ValidateUpdate: validatePersistentVolumeUpdate,
-		Warnings:       warnPersistentVolume,
-		Status: &kind.Status[*corev1.PersistentVolume]{
-			Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) {
-				same, t := v.Status.Phase == old.Status.Phase, v.Status.LastPhaseTransitionTime
-				switch {
-				case same && t == nil:
-					v.Status.LastPhaseTransitionTime = old.Status.LastPhaseTransitionTime
-				case !same && (t == nil || t.Equal(old.Status.LastPhaseTransitionTime)):
-					v.Status.LastPhaseTransitionTime = new(metav1.Now())
-				}
-			},
-			Validate: func(_ context.Context, v, _ *corev1.PersistentVolume) field.ErrorList { return requireVersion(v) },
-		},
 		Table: kind.Table[*corev1.PersistentVolume]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -76,6 +61,20 @@ func PersistentVolumes() kind.Declaration {
 			},
 			Row: persistentVolumeRow,
 		},
+		Warnings: warnPersistentVolume,
+		Status: &kind.Status[*corev1.PersistentVolume]{
+			Prepare: func(_ context.Context, v, old *corev1.PersistentVolume) {
+				same, t := v.Status.Phase == old.Status.Phase, v.Status.LastPhaseTransitionTime
+				switch {
+				case same && t == nil:
+					v.Status.LastPhaseTransitionTime = old.Status.LastPhaseTransitionTime
+				case !same && (t == nil || t.Equal(old.Status.LastPhaseTransitionTime)):
+					v.Status.LastPhaseTransitionTime = new(metav1.Now())
+				}
+			},
+			Validate: func(_ context.Context, v, _ *corev1.PersistentVolume) field.ErrorList { return requireVersion(v) },
+		},
+		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 

@@ -18,27 +18,43 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Pods declares pods and, because they act on pods, bindings. Client asks for disruption budgets before an eviction and for the nodes
-// where kubelets would run; nil stands for none of either.
-func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
+// Pods declares pods. Binder, which [Bindings] shares, assigns pods to nodes. Client reads the
+// disruption budgets before an eviction, and the nodes where kubelets run; nil stands for none of either.
+func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.Pod] {
 	var budgets typedpolicyv1.PodDisruptionBudgetsGetter
 	var nodes typedcorev1.NodesGetter
 	if client != nil {
 		budgets, nodes = client.PolicyV1(), client.CoreV1()
 	}
-	binder := &bindingREST{}
-	pods = &kind.Kind[*corev1.Pod]{
+	return &kind.Kind[*corev1.Pod]{
 		Plural:         "pods",
 		ShortNames:     []string{"po"},
 		Categories:     []string{"all"},
 		Default:        defaultPod,
 		PrepareCreate:  preparePod,
 		PrepareUpdate:  preparePodUpdate,
-		NameOnUpdate:   true,
 		Validate:       validatePod,
 		ValidateUpdate: validatePodUpdate,
+		Table:          kind.Table[*corev1.Pod]{Columns: podColumns(), Row: podRow, Conditions: podRowConditions},
 		Warnings:       podWarnings,
-		Generation:     true,
+		Status: &kind.Status[*corev1.Pod]{
+			Prepare:     preparePodStatus,
+			Validate:    validatePodStatus,
+			Warnings:    podStatusWarnings,
+			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
+		},
+		Subresources: []kind.Subresource[*corev1.Pod]{
+			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
+			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
+			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
+			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
+			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
+			{Name: "exec", New: func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) }},
+			{Name: "attach", New: func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) }},
+			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage { return newPortForwardREST(kubelets{s, nodes}) }},
+			{Name: "proxy", New: func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) }},
+		},
+		Generation: true,
 		Fields: map[string]func(*corev1.Pod) string{
 			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
 			"spec.host":                func(p *corev1.Pod) string { return p.Spec.NodeName }, // its name before v1
@@ -52,29 +68,13 @@ func Pods(client kubernetes.Interface) (pods, bindings kind.Declaration) {
 			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 		},
 		IndexedField: "spec.nodeName",
-		Table:        kind.Table[*corev1.Pod]{Columns: podColumns(), Row: podRow, Conditions: podRowConditions},
-		Status: &kind.Status[*corev1.Pod]{
-			Prepare:     preparePodStatus,
-			Validate:    validatePodStatus,
-			Warnings:    podStatusWarnings,
-			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
-			SetOnCreate: true, // but for nothing more than the quality of service
+		GracePeriod:  podGracePeriod,
+		Quirks: kind.Quirks{
+			NameOnUpdate:   true,
+			StatusOnCreate: true, // but for nothing more than the quality of service
+			ReturnDeleted:  true,
 		},
-		Subresources: []kind.Subresource[*corev1.Pod]{
-			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
-			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
-			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
-			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
-			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
-			{Name: "exec", New: func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) }},
-			{Name: "attach", New: func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) }},
-			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage { return newPortForwardREST(kubelets{s, nodes}) }},
-			{Name: "proxy", New: func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) }},
-		},
-		GracePeriod:   podGracePeriod,
-		ReturnDeleted: true,
 	}
-	return pods, &kind.Virtual{Plural: "bindings", New: func() rest.Storage { return binder }}
 }
 
 func defaultPod(p *corev1.Pod) {

@@ -13,11 +13,10 @@ import (
 )
 
 // PodTemplates declares podtemplates.
-func PodTemplates() kind.Declaration {
+func PodTemplates() *kind.Kind[*corev1.PodTemplate] {
 	return &kind.Kind[*corev1.PodTemplate]{
-		Plural:        "podtemplates",
-		ReturnDeleted: true,
-		Default:       func(t *corev1.PodTemplate) { podspec.SetDefaults(&t.Template.Spec) },
+		Plural:  "podtemplates",
+		Default: func(t *corev1.PodTemplate) { podspec.SetDefaults(&t.Template.Spec) },
 		PrepareCreate: func(_ context.Context, t *corev1.PodTemplate) {
 			podspec.DropDisabledFields(&t.Template, nil)
 		},
@@ -29,10 +28,6 @@ func PodTemplates() kind.Declaration {
 		},
 		ValidateUpdate: func(_ context.Context, t, old *corev1.PodTemplate) field.ErrorList {
 			return podspec.ValidateTemplate(&t.Template, field.NewPath("template"), podspec.OptionsFor(&t.Template, &old.Template))
-		},
-		Warnings: podTemplateWarnings,
-		SameGeneration: func(t, old *corev1.PodTemplate) bool {
-			return equality.Semantic.DeepEqual(t.Template, old.Template)
 		},
 		Table: kind.Table[*corev1.PodTemplate]{
 			Columns: []kind.Column{
@@ -46,6 +41,11 @@ func PodTemplates() kind.Declaration {
 				return []any{t.Name, names, images, labels.FormatLabels(t.Template.Labels)}
 			},
 		},
+		Warnings: podTemplateWarnings,
+		SameGeneration: func(t, old *corev1.PodTemplate) bool {
+			return equality.Semantic.DeepEqual(t.Template, old.Template)
+		},
+		Quirks: kind.Quirks{ReturnDeleted: true},
 	}
 }
 

@@ -16,16 +16,14 @@ import (
 )
 
 // ReplicationControllers declares replicationcontrollers.
-func ReplicationControllers() kind.Declaration {
+func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 	path := field.NewPath("spec", "template")
 	return &kind.Kind[*corev1.ReplicationController]{
 		Plural:     "replicationcontrollers",
-		Name:       kind.GeneratedName,
 		ShortNames: []string{"rc"},
 		Categories: []string{"all"},
-		// Where kube-apiserver keeps them since before they had a group and a name like others.
-		StoragePath: "controllers",
-		Default:     defaultReplicationController,
+		Name:       kind.GeneratedName,
+		Default:    defaultReplicationController,
 		PrepareCreate: func(_ context.Context, r *corev1.ReplicationController) {
 			if r.Spec.Template != nil {
 				podspec.DropDisabledFields(r.Spec.Template, nil)
@@ -41,6 +39,19 @@ func ReplicationControllers() kind.Declaration {
 		},
 		ValidateUpdate: func(_ context.Context, r, old *corev1.ReplicationController) field.ErrorList {
 			return validateReplicationController(r, old.Spec.Template)
+		},
+		Table: kind.Table[*corev1.ReplicationController]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Desired", Type: "integer", Description: "Pods wanted."},
+				{Name: "Current", Type: "integer", Description: "Pods that exist."},
+				{Name: "Ready", Type: "integer", Description: "Pods that are ready."},
+				kind.AgeColumn(),
+				{Name: "Containers", Priority: 1, Description: "Names of the template's containers."},
+				{Name: "Images", Priority: 1, Description: "Images of the template's containers."},
+				{Name: "Selector", Priority: 1, Description: "Labels of the pods that belong to the controller."},
+			},
+			Row: replicationControllerRow,
 		},
 		Warnings: func(_ context.Context, r, old *corev1.ReplicationController) []string {
 			var warnings []string
@@ -60,23 +71,6 @@ func ReplicationControllers() kind.Declaration {
 			}
 			return append(warnings, podspec.TemplateWarnings(path, tmpl, nil)...)
 		},
-		Generation: true,
-		Fields: map[string]func(*corev1.ReplicationController) string{
-			"status.replicas": func(r *corev1.ReplicationController) string { return strconv.Itoa(int(r.Status.Replicas)) },
-		},
-		Table: kind.Table[*corev1.ReplicationController]{
-			Columns: []kind.Column{
-				kind.NameColumn(),
-				{Name: "Desired", Type: "integer", Description: "Pods wanted."},
-				{Name: "Current", Type: "integer", Description: "Pods that exist."},
-				{Name: "Ready", Type: "integer", Description: "Pods that are ready."},
-				kind.AgeColumn(),
-				{Name: "Containers", Priority: 1, Description: "Names of the template's containers."},
-				{Name: "Images", Priority: 1, Description: "Images of the template's containers."},
-				{Name: "Selector", Priority: 1, Description: "Labels of the pods that belong to the controller."},
-			},
-			Row: replicationControllerRow,
-		},
 		Status: &kind.Status[*corev1.ReplicationController]{
 			Validate: func(_ context.Context, r, _ *corev1.ReplicationController) field.ErrorList {
 				s := r.Status
@@ -94,8 +88,16 @@ func ReplicationControllers() kind.Declaration {
 				return labels.Set(r.Spec.Selector).AsSelectorPreValidated().String(), nil
 			},
 		},
-		// From before there was garbage collection.
-		DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
+		Generation: true,
+		Fields: map[string]func(*corev1.ReplicationController) string{
+			"status.replicas": func(r *corev1.ReplicationController) string { return strconv.Itoa(int(r.Status.Replicas)) },
+		},
+		Quirks: kind.Quirks{
+			// Where kube-apiserver keeps them since before they had a group and a name like others.
+			StoragePath: "controllers",
+			// From before there was garbage collection.
+			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
+		},
 	}
 }
 

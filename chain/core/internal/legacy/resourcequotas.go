@@ -29,12 +29,11 @@ var podResources = sets.New(corev1.ResourcePods, corev1.ResourceCPU, corev1.Reso
 	corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory)
 
 // ResourceQuotas declares resourcequotas.
-func ResourceQuotas() kind.Declaration {
+func ResourceQuotas() *kind.Kind[*corev1.ResourceQuota] {
 	return &kind.Kind[*corev1.ResourceQuota]{
-		Plural:        "resourcequotas",
-		ShortNames:    []string{"quota"},
-		ReturnDeleted: true,
-		Default:       func(q *corev1.ResourceQuota) { quantities.RoundUp(q.Spec.Hard, q.Status.Hard, q.Status.Used) },
+		Plural:     "resourcequotas",
+		ShortNames: []string{"quota"},
+		Default:    func(q *corev1.ResourceQuota) { quantities.RoundUp(q.Spec.Hard, q.Status.Hard, q.Status.Used) },
 		Validate: func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
 			return append(validateQuotaSpec(&q.Spec), validateQuotaStatus(&q.Status)...)
 		},
@@ -45,11 +44,6 @@ func ResourceQuotas() kind.Declaration {
 			}
 			return errs
 		},
-		Status: &kind.Status[*corev1.ResourceQuota]{
-			Validate: func(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
-				return append(requireVersion(q), validateQuotaStatus(&q.Status)...)
-			},
-		},
 		Table: kind.Table[*corev1.ResourceQuota]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -59,6 +53,12 @@ func ResourceQuotas() kind.Declaration {
 			},
 			Row: quotaRow,
 		},
+		Status: &kind.Status[*corev1.ResourceQuota]{
+			Validate: func(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
+				return append(requireVersion(q), validateQuotaStatus(&q.Status)...)
+			},
+		},
+		Quirks: kind.Quirks{ReturnDeleted: true},
 	}
 }
 

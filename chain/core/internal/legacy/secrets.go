@@ -16,15 +16,12 @@ import (
 )
 
 // Secrets declares secrets.
-func Secrets() kind.Declaration {
+func Secrets() *kind.Kind[*corev1.Secret] {
 	return &kind.Kind[*corev1.Secret]{
 		Plural:         "secrets",
 		Default:        defaultSecret,
-		NameOnUpdate:   true,
 		Validate:       validateSecret,
 		ValidateUpdate: validateSecretUpdate,
-		Warnings:       warnSecret,
-		Fields:         map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string { return string(s.Type) }},
 		Table: kind.Table[*corev1.Secret]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -36,6 +33,9 @@ func Secrets() kind.Declaration {
 				return []any{s.Name, string(s.Type), int64(len(s.Data)), kind.Age(s)}
 			},
 		},
+		Warnings: warnSecret,
+		Fields:   map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string { return string(s.Type) }},
+		Quirks:   kind.Quirks{NameOnUpdate: true},
 	}
 }
 

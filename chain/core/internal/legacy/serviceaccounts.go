@@ -14,25 +14,24 @@ import (
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
 // ServiceAccounts declares serviceaccounts. Their tokens are signed by issuer and may be bound to objects.
-func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) kind.Declaration {
+func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) *kind.Kind[*corev1.ServiceAccount] {
 	return &kind.Kind[*corev1.ServiceAccount]{
 		Plural:        "serviceaccounts",
-		NameOnUpdate:  true,
 		ShortNames:    []string{"sa"},
-		ReturnDeleted: true,
 		PrepareCreate: func(_ context.Context, a *corev1.ServiceAccount) { keepSecretNames(a) },
 		PrepareUpdate: func(_ context.Context, a, _ *corev1.ServiceAccount) { keepSecretNames(a) },
-		Warnings:      warnServiceAccount,
 		Table: kind.Table[*corev1.ServiceAccount]{
 			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
 			Row:     func(a *corev1.ServiceAccount) []any { return []any{a.Name, kind.Age(a)} },
 		},
+		Warnings: warnServiceAccount,
 		Subresources: []kind.Subresource[*corev1.ServiceAccount]{{
 			Name: "token",
 			New: func(store *genericregistry.Store) rest.Storage {
 				return &tokenREST{accounts: store, issuer: issuer, objects: objects}
 			},
 		}},
+		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 

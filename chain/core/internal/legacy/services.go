@@ -22,37 +22,18 @@ import (
 
 // Services declares services. Allocator gives them cluster IPs and node ports; client, of this very server, finds the endpoints that
 // services/proxy connects to, and deletes the endpoints of a deleted service. Without an allocator services are refused, without a
-// client the proxy is.
-func Services(allocator ServiceAllocator, client kubernetes.Interface) kind.Declaration {
+// client the proxy is. Local allows the proxy local addresses.
+func Services(allocator ServiceAllocator, client kubernetes.Interface, local bool) *kind.Kind[*corev1.Service] {
 	storage := serviceStorage{allocator: allocator, client: client}
 	return &kind.Kind[*corev1.Service]{
 		Plural:         "services",
 		ShortNames:     []string{"svc"},
 		Categories:     []string{"all"},
-		StoragePath:    "services/specs",
-		CreateOnUpdate: true,
-		ReturnDeleted:  true,
 		Name:           apivalidation.NameIsDNSLabel,
 		Default:        defaultService,
 		PrepareUpdate:  func(_ context.Context, s, old *corev1.Service) { dropWhatTypeForbids(s, old) },
 		Validate:       func(_ context.Context, s *corev1.Service) field.ErrorList { return validateService(s, nil) },
 		ValidateUpdate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceUpdate(s, old) },
-		Warnings:       func(_ context.Context, s, _ *corev1.Service) []string { return warnService(s) },
-		Fields: map[string]func(*corev1.Service) string{
-			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
-			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
-		},
-		Status: &kind.Status[*corev1.Service]{
-			Validate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceStatus(s, old) },
-			Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnServiceStatus(s) },
-		},
-		Subresources: []kind.Subresource[*corev1.Service]{{
-			Name: "proxy",
-			New: func(store *genericregistry.Store) rest.Storage {
-				return &serviceProxy{services: store, client: client}
-			},
-		}},
-		Adjust: storage.adjust,
 		Table: kind.Table[*corev1.Service]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -71,6 +52,24 @@ func Services(allocator ServiceAllocator, client kubernetes.Interface) kind.Decl
 				return []any{s.Name, string(s.Spec.Type), clusterIP, externalIP(s), portCell(s.Spec.Ports), kind.Age(s), labels.FormatLabels(s.Spec.Selector)}
 			},
 		},
+		Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnService(s) },
+		Status: &kind.Status[*corev1.Service]{
+			Validate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceStatus(s, old) },
+			Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnServiceStatus(s) },
+		},
+		Subresources: []kind.Subresource[*corev1.Service]{{
+			Name: "proxy",
+			New: func(store *genericregistry.Store) rest.Storage {
+				return &serviceProxy{services: store, client: client, dialer: proxyDialer{local: local}}
+			},
+		}},
+		Fields: map[string]func(*corev1.Service) string{
+			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
+			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
+		},
+		CreateOnUpdate: true,
+		Adjust:         storage.adjust,
+		Quirks:         kind.Quirks{StoragePath: "services/specs", ReturnDeleted: true},
 	}
 }
 

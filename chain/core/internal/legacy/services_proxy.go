@@ -4,9 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 
@@ -22,12 +23,14 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/kubernetes"
+	netutils "k8s.io/utils/net"
 )
 
 // serviceProxy is services/proxy: it connects to a ready endpoint of the service, where this process can reach one.
 type serviceProxy struct {
 	services *genericregistry.Store
 	client   kubernetes.Interface
+	dialer   proxyDialer
 }
 
 var (
@@ -66,8 +69,9 @@ func (p *serviceProxy) Connect(ctx context.Context, id string, options runtime.O
 	}
 	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path, options.(*corev1.ServiceProxyOptions).Path)
 	// Nothing names the certificate of an endpoint, so that TLS is for secrecy only here, as in kube-apiserver.
-	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true})
-	handler := utilproxy.NewUpgradeAwareHandler(location, transport, true, false, utilproxy.NewErrorResponder(responder))
+	transport := p.dialer.transport()
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+	handler := utilproxy.NewUpgradeAwareHandler(location, utilnet.SetTransportDefaults(transport), true, false, utilproxy.NewErrorResponder(responder))
 	return handler, nil
 }
 
@@ -105,31 +109,52 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 	if len(addresses) == 0 {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoint of service %q is ready", id))
 	}
-	address := addresses[rand.IntN(len(addresses))] // to spread load
-	return &url.URL{Scheme: scheme, Host: address}, nil
+	var allowed []netip.AddrPort
+	for _, address := range addresses {
+		if notAllowed := p.dialer.check(address.Addr()); notAllowed == nil {
+			allowed = append(allowed, address)
+		} else {
+			err = notAllowed
+		}
+	}
+	if len(allowed) == 0 {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("service %q: %v", id, err))
+	}
+	address := allowed[rand.IntN(len(allowed))] // to spread load
+	return &url.URL{Scheme: scheme, Host: address.String()}, nil
 }
 
-// endpoints are the addresses of the ready ones that serve a port, from the service's slices or, without any, its Endpoints.
-func (p *serviceProxy) endpoints(ctx context.Context, s *corev1.Service, port string) ([]string, error) {
-	found := sets.New[string]()
-	slices, err := p.client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})
+// endpoints are the addresses of the ready ones that serve a port, from the service's slices or, without any, its Endpoints. Names
+// among them are left out: nobody is to have names of his choice resolved here.
+func (p *serviceProxy) endpoints(ctx context.Context, s *corev1.Service, port string) ([]netip.AddrPort, error) {
+	found := sets.New[netip.AddrPort]()
+	insert := func(address string, port int32) {
+		ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(address)) // as old as they may be
+		if ok && port > 0 && port <= math.MaxUint16 {
+			found.Insert(netip.AddrPortFrom(ip.Unmap(), uint16(port)))
+		}
+	}
+	list, err := p.client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})
 	if err != nil {
 		return nil, fmt.Errorf("list endpoint slices: %w", err)
 	}
-	for _, slice := range slices.Items {
+	for _, slice := range list.Items {
+		if slice.AddressType == discoveryv1.AddressTypeFQDN {
+			continue
+		}
 		for _, sp := range slice.Ports {
 			if sp.Port == nil || sp.Name == nil || *sp.Name != port {
 				continue
 			}
 			for _, e := range slice.Endpoints {
 				if len(e.Addresses) > 0 && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
-					found.Insert(net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(*sp.Port))))
+					insert(e.Addresses[0], *sp.Port)
 				}
 			}
 		}
 	}
-	if len(slices.Items) > 0 {
-		return sets.List(found), nil
+	if len(list.Items) > 0 {
+		return found.UnsortedList(), nil
 	}
 	e, err := p.client.CoreV1().Endpoints(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -145,9 +170,9 @@ func (p *serviceProxy) endpoints(ctx context.Context, s *corev1.Service, port st
 				continue
 			}
 			for _, a := range subset.Addresses {
-				found.Insert(net.JoinHostPort(a.IP, strconv.Itoa(int(sp.Port))))
+				insert(a.IP, sp.Port)
 			}
 		}
 	}
-	return sets.List(found), nil
+	return found.UnsortedList(), nil
 }

@@ -14,7 +14,6 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 // problems is what a client sees of errs: field and reason.
@@ -333,7 +332,7 @@ func TestSecretReferences(t *testing.T) {
 // TestPhaseTransitionTime: it is when the phase of a volume last changed, unless the client says.
 func TestPhaseTransitionTime(t *testing.T) {
 	t.Parallel()
-	k := PersistentVolumes().(*kind.Kind[*corev1.PersistentVolume])
+	k := PersistentVolumes()
 	then, said := metav1.Unix(1, 0), metav1.Unix(2, 0)
 	volume := func(phase corev1.PersistentVolumePhase, at *metav1.Time) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{Status: corev1.PersistentVolumeStatus{Phase: phase, LastPhaseTransitionTime: at}}

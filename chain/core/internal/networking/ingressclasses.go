@@ -15,13 +15,11 @@ import (
 const maxControllerLength = 250
 
 // IngressClasses declares ingressclasses.
-func IngressClasses() kind.Declaration {
+func IngressClasses() *kind.Kind[*networkingv1.IngressClass] {
 	return &kind.Kind[*networkingv1.IngressClass]{
 		Plural:         "ingressclasses",
 		ClusterScoped:  true,
-		Generation:     true,
 		Default:        defaultIngressClass,
-		NameOnUpdate:   true,
 		Validate:       validateIngressClass,
 		ValidateUpdate: validateIngressClassUpdate,
 		Table: kind.Table[*networkingv1.IngressClass]{
@@ -47,6 +45,8 @@ func IngressClasses() kind.Declaration {
 				return []any{name, c.Spec.Controller, parameters, kind.Age(c)}
 			},
 		},
+		Generation: true,
+		Quirks:     kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -20,34 +20,12 @@ import (
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // Ingresses declares ingresses.
-func Ingresses() kind.Declaration {
+func Ingresses() *kind.Kind[*networkingv1.Ingress] {
 	return &kind.Kind[*networkingv1.Ingress]{
 		Plural:         "ingresses",
 		ShortNames:     []string{"ing"},
-		StoragePath:    "ingress",
-		Generation:     true,
-		NameOnUpdate:   true,
 		Validate:       validateIngressCreate,
 		ValidateUpdate: validateIngressUpdate,
-		Warnings: func(_ context.Context, obj, old *networkingv1.Ingress) []string {
-			if _, set := obj.Annotations[classAnnotation]; set && old == nil {
-				return []string{fmt.Sprintf("metadata.annotations[%s] is deprecated: name the class in spec.ingressClassName", classAnnotation)}
-			}
-			return nil
-		},
-		Status: &kind.Status[*networkingv1.Ingress]{
-			Validate: validateIngressStatus,
-			Warnings: func(_ context.Context, obj, _ *networkingv1.Ingress) []string {
-				var warnings []string
-				for i, in := range obj.Status.LoadBalancer.Ingress {
-					if in.IP != "" {
-						path := field.NewPath("status", "loadBalancer", "ingress").Index(i).Child("ip")
-						warnings = append(warnings, validation.GetWarningsForIP(path, in.IP)...)
-					}
-				}
-				return warnings
-			},
-		},
 		Table: kind.Table[*networkingv1.Ingress]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -68,6 +46,27 @@ func Ingresses() kind.Declaration {
 				return []any{in.Name, class, hosts(in.Spec.Rules), addressCell(in.Status.LoadBalancer.Ingress), ports, kind.Age(in)}
 			},
 		},
+		Warnings: func(_ context.Context, obj, old *networkingv1.Ingress) []string {
+			if _, set := obj.Annotations[classAnnotation]; set && old == nil {
+				return []string{fmt.Sprintf("metadata.annotations[%s] is deprecated: name the class in spec.ingressClassName", classAnnotation)}
+			}
+			return nil
+		},
+		Status: &kind.Status[*networkingv1.Ingress]{
+			Validate: validateIngressStatus,
+			Warnings: func(_ context.Context, obj, _ *networkingv1.Ingress) []string {
+				var warnings []string
+				for i, in := range obj.Status.LoadBalancer.Ingress {
+					if in.IP != "" {
+						path := field.NewPath("status", "loadBalancer", "ingress").Index(i).Child("ip")
+						warnings = append(warnings, validation.GetWarningsForIP(path, in.IP)...)
+					}
+				}
+				return warnings
+			},
+		},
+		Generation: true,
+		Quirks:     kind.Quirks{StoragePath: "ingress", NameOnUpdate: true},
 	}
 }
 

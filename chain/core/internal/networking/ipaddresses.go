@@ -15,13 +15,12 @@ import (
 )
 
 // IPAddresses declares ipaddresses: one for each cluster IP in use, named after it, so that no address is given away twice (KEP-1880).
-func IPAddresses() kind.Declaration {
+func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 	return &kind.Kind[*networkingv1.IPAddress]{
 		Plural:         "ipaddresses",
 		ShortNames:     []string{"ip"},
 		ClusterScoped:  true,
 		Name:           ipAddressName,
-		NameOnUpdate:   true,
 		Validate:       validateIPAddress,
 		ValidateUpdate: validateIPAddressUpdate,
 		Table: kind.Table[*networkingv1.IPAddress]{
@@ -32,6 +31,7 @@ func IPAddresses() kind.Declaration {
 			},
 			Row: func(a *networkingv1.IPAddress) []any { return []any{a.Name, parent(a.Spec.ParentRef), kind.Age(a)} },
 		},
+		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
 }
 

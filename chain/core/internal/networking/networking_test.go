@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 // causes are the fields and kinds of errors, sorted and without repetition.
@@ -202,7 +200,7 @@ func TestValidateOthers(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 	}
-	policies := NetworkPolicies().(*kind.Kind[*networkingv1.NetworkPolicy])
+	policies := NetworkPolicies()
 	none, empty := &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{}}}
 	if !policies.SameGeneration(none, none) || policies.SameGeneration(none, empty) {
 		t.Error("the generation does not count an empty list where there was none, or counts nothing")

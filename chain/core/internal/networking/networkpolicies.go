@@ -17,17 +17,25 @@ import (
 )
 
 // NetworkPolicies declares networkpolicies.
-func NetworkPolicies() kind.Declaration {
+func NetworkPolicies() *kind.Kind[*networkingv1.NetworkPolicy] {
 	return &kind.Kind[*networkingv1.NetworkPolicy]{
 		Plural:     "networkpolicies",
 		ShortNames: []string{"netpol"},
-		// An empty list is another spec than none, though they mean the same.
-		SameGeneration: func(p, old *networkingv1.NetworkPolicy) bool { return reflect.DeepEqual(p.Spec, old.Spec) },
-		Default:        defaultNetworkPolicy,
+		Default:    defaultNetworkPolicy,
 		Validate: func(_ context.Context, p *networkingv1.NetworkPolicy) field.ErrorList {
 			return policyRules{}.validate(&p.Spec)
 		},
 		ValidateUpdate: validateNetworkPolicyUpdate,
+		Table: kind.Table[*networkingv1.NetworkPolicy]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "Pod-Selector", Description: "The pods that the policy is about."},
+				kind.AgeColumn(),
+			},
+			Row: func(p *networkingv1.NetworkPolicy) []any {
+				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), kind.Age(p)}
+			},
+		},
 		Warnings: func(_ context.Context, p, _ *networkingv1.NetworkPolicy) []string {
 			var warnings []string
 			eachPeer(&p.Spec, func(peer *networkingv1.NetworkPolicyPeer, path *field.Path) {
@@ -41,16 +49,8 @@ func NetworkPolicies() kind.Declaration {
 			})
 			return warnings
 		},
-		Table: kind.Table[*networkingv1.NetworkPolicy]{
-			Columns: []kind.Column{
-				kind.NameColumn(),
-				{Name: "Pod-Selector", Description: "The pods that the policy is about."},
-				kind.AgeColumn(),
-			},
-			Row: func(p *networkingv1.NetworkPolicy) []any {
-				return []any{p.Name, metav1.FormatLabelSelector(&p.Spec.PodSelector), kind.Age(p)}
-			},
-		},
+		// An empty list is another spec than none, though they mean the same.
+		SameGeneration: func(p, old *networkingv1.NetworkPolicy) bool { return reflect.DeepEqual(p.Spec, old.Spec) },
 	}
 }
 

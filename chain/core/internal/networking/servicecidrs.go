@@ -15,18 +15,12 @@ import (
 )
 
 // ServiceCIDRs declares servicecidrs: the blocks from which cluster IPs are taken (KEP-1880).
-func ServiceCIDRs() kind.Declaration {
+func ServiceCIDRs() *kind.Kind[*networkingv1.ServiceCIDR] {
 	return &kind.Kind[*networkingv1.ServiceCIDR]{
 		Plural:         "servicecidrs",
 		ClusterScoped:  true,
 		Validate:       validateServiceCIDR,
 		ValidateUpdate: validateServiceCIDRUpdate,
-		Status: &kind.Status[*networkingv1.ServiceCIDR]{
-			Prepare: func(_ context.Context, c, old *networkingv1.ServiceCIDR) {
-				metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
-			},
-			ResetFields: []string{"metadata", "spec"},
-		},
 		Table: kind.Table[*networkingv1.ServiceCIDR]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -36,6 +30,12 @@ func ServiceCIDRs() kind.Declaration {
 			Row: func(c *networkingv1.ServiceCIDR) []any {
 				return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), kind.Age(c)}
 			},
+		},
+		Status: &kind.Status[*networkingv1.ServiceCIDR]{
+			Prepare: func(_ context.Context, c, old *networkingv1.ServiceCIDR) {
+				metav1.ResetObjectMetaForStatus(&c.ObjectMeta, &old.ObjectMeta)
+			},
+			ResetFields: []string{"metadata", "spec"},
 		},
 	}
 }

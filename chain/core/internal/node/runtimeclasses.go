@@ -17,19 +17,14 @@ import (
 )
 
 // RuntimeClasses declares runtimeclasses.
-func RuntimeClasses() kind.Declaration {
+func RuntimeClasses() *kind.Kind[*nodev1.RuntimeClass] {
 	return &kind.Kind[*nodev1.RuntimeClass]{
-		Plural:                 "runtimeclasses",
-		ClusterScoped:          true,
-		CreateOnUpdate:         true,
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
-		NameOnUpdate:           true,
-		Validate:               validateRuntimeClass,
+		Plural:        "runtimeclasses",
+		ClusterScoped: true,
+		Validate:      validateRuntimeClass,
 		ValidateUpdate: func(ctx context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
 			return append(validateRuntimeClass(ctx, c), apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)
 		},
-		Warnings: warnings,
 		Table: kind.Table[*nodev1.RuntimeClass]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -38,6 +33,10 @@ func RuntimeClasses() kind.Declaration {
 			},
 			Row: func(c *nodev1.RuntimeClass) []any { return []any{c.Name, c.Handler, kind.Age(c)} },
 		},
+		Warnings:               warnings,
+		CreateOnUpdate:         true,
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
 }
 

@@ -5,13 +5,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 func TestRuntimeClasses(t *testing.T) {
 	t.Parallel()
-	k := RuntimeClasses().(*kind.Kind[*nodev1.RuntimeClass])
+	k := RuntimeClasses()
 	old := &nodev1.RuntimeClass{Handler: "runsc"}
 	for name, c := range map[string]struct {
 		class nodev1.RuntimeClass

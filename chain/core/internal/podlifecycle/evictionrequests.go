@@ -17,12 +17,10 @@ import (
 const maxConditions = 100
 
 // EvictionRequests declares evictionrequests.
-func EvictionRequests() kind.Declaration {
+func EvictionRequests() *kind.Kind[*lifecyclev1alpha1.EvictionRequest] {
 	type T = *lifecyclev1alpha1.EvictionRequest
 	return &kind.Kind[T]{
-		Plural:                 "evictionrequests",
-		Generation:             true,
-		RequireResourceVersion: true,
+		Plural: "evictionrequests",
 		Validate: func(_ context.Context, r T) field.ErrorList {
 			s, at := &r.Spec, field.NewPath("spec")
 			var errs field.ErrorList
@@ -49,14 +47,6 @@ func EvictionRequests() kind.Declaration {
 			}
 			return errs
 		},
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
-			ResetFields: []string{"metadata", "spec"},
-			Validate: func(_ context.Context, r, old T) field.ErrorList {
-				s, at := &r.Status, field.NewPath("status")
-				return append(validateObservedGeneration(s.ObservedGeneration, old.Status.ObservedGeneration, at), validateConditions(s.Conditions, at)...)
-			},
-		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -73,6 +63,16 @@ func EvictionRequests() kind.Declaration {
 				return []any{r.Name, pod, r.Spec.Requester, string(r.Spec.Intent), kind.Age(r)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, r, old T) field.ErrorList {
+				s, at := &r.Status, field.NewPath("status")
+				return append(validateObservedGeneration(s.ObservedGeneration, old.Status.ObservedGeneration, at), validateConditions(s.Conditions, at)...)
+			},
+		},
+		Generation:             true,
+		RequireResourceVersion: true,
 	}
 }
 

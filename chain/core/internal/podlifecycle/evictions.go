@@ -21,12 +21,10 @@ const (
 )
 
 // Evictions declares evictions of lifecycle.k8s.io, which share no more than their name with the eviction subresource of pods.
-func Evictions() kind.Declaration {
+func Evictions() *kind.Kind[*lifecyclev1alpha1.Eviction] {
 	type T = *lifecyclev1alpha1.Eviction
 	return &kind.Kind[T]{
-		Plural:                 "evictions",
-		Generation:             true,
-		RequireResourceVersion: true,
+		Plural: "evictions",
 		Validate: func(_ context.Context, e T) field.ErrorList {
 			at := field.NewPath("spec", "target")
 			p := e.Spec.Target.Pod
@@ -37,13 +35,6 @@ func Evictions() kind.Declaration {
 		},
 		ValidateUpdate: func(_ context.Context, e, old T) field.ErrorList {
 			return apivalidation.ValidateImmutableField(e.Spec.Target, old.Spec.Target, field.NewPath("spec", "target"))
-		},
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, e, old T) { metav1.ResetObjectMetaForStatus(e, old) },
-			ResetFields: []string{"metadata", "spec"},
-			Validate: func(_ context.Context, e, old T) field.ErrorList {
-				return validateEvictionStatus(&e.Status, &old.Status, field.NewPath("status"), time.Now())
-			},
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -63,6 +54,15 @@ func Evictions() kind.Declaration {
 				return []any{e.Name, pod, responder, kind.Age(e)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, e, old T) { metav1.ResetObjectMetaForStatus(e, old) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, e, old T) field.ErrorList {
+				return validateEvictionStatus(&e.Status, &old.Status, field.NewPath("status"), time.Now())
+			},
+		},
+		Generation:             true,
+		RequireResourceVersion: true,
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
@@ -29,7 +28,7 @@ const uid = "7ab04d7a-3b1c-4a0c-8f4e-0c9a2b1d6e55"
 
 func TestEvictionRequests(t *testing.T) {
 	t.Parallel()
-	k := EvictionRequests().(*kind.Kind[*lifecyclev1alpha1.EvictionRequest])
+	k := EvictionRequests()
 	spec := func(uid, requester, intent string) string {
 		return `{'spec':{'target':{'pod':{'name':'p','uid':'` + uid + `'}},'requester':'` + requester + `','intent':'` + intent + `'}}`
 	}

@@ -15,14 +15,11 @@ import (
 )
 
 // PodDisruptionBudgets declares poddisruptionbudgets.
-func PodDisruptionBudgets() kind.Declaration {
+func PodDisruptionBudgets() *kind.Kind[*policyv1.PodDisruptionBudget] {
 	return &kind.Kind[*policyv1.PodDisruptionBudget]{
-		Plural:                 "poddisruptionbudgets",
-		ShortNames:             []string{"pdb"},
-		Name:                   path.ValidatePathSegmentName,
-		RequireResourceVersion: true,
-		AnyFinalizers:          true,
-		Generation:             true,
+		Plural:     "poddisruptionbudgets",
+		ShortNames: []string{"pdb"},
+		Name:       path.ValidatePathSegmentName,
 		Validate: func(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList {
 			return validateSpec(&b.Spec, nil)
 		},
@@ -52,6 +49,9 @@ func PodDisruptionBudgets() kind.Declaration {
 					workloads.Counter{Field: "expectedPods", Value: int64(b.Status.ExpectedPods)})...)
 			},
 		},
+		Generation:             true,
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{AnyFinalizers: true},
 	}
 }
 

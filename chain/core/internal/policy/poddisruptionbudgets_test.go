@@ -5,13 +5,11 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 func TestPodDisruptionBudgets(t *testing.T) {
 	t.Parallel()
-	k := PodDisruptionBudgets().(*kind.Kind[*policyv1.PodDisruptionBudget])
+	k := PodDisruptionBudgets()
 	for name, c := range map[string]struct {
 		spec policyv1.PodDisruptionBudgetSpec
 		want string

@@ -13,12 +13,12 @@ import (
 )
 
 // ClusterRoleBindings declares clusterrolebindings.
-func ClusterRoleBindings(policy Policy) kind.Declaration {
+func ClusterRoleBindings(policy Policy) *kind.Kind[*rbacv1.ClusterRoleBinding] {
 	return &kind.Kind[*rbacv1.ClusterRoleBinding]{
 		Plural:        "clusterrolebindings",
 		ClusterScoped: true,
-		Default:       func(b *rbacv1.ClusterRoleBinding) { defaultBinding(b.Subjects, &b.RoleRef) },
 		Name:          path.ValidatePathSegmentName,
+		Default:       func(b *rbacv1.ClusterRoleBinding) { defaultBinding(b.Subjects, &b.RoleRef) },
 		Validate: func(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
 			return validateBinding(b.Subjects, b.RoleRef, false)
 		},

@@ -16,7 +16,7 @@ import (
 )
 
 // ClusterRoles declares clusterroles. An aggregating role's rules are kept up to date by a controller.
-func ClusterRoles(policy Policy) kind.Declaration {
+func ClusterRoles(policy Policy) *kind.Kind[*rbacv1.ClusterRole] {
 	return &kind.Kind[*rbacv1.ClusterRole]{
 		Plural:        "clusterroles",
 		ClusterScoped: true,

@@ -35,7 +35,7 @@ func TestValidation(t *testing.T) {
 		defaultBinding(subjects, &ref)
 		return validateBinding(subjects, ref, namespaced)
 	}
-	roles := ClusterRoles(nil).(*kind.Kind[*rbacv1.ClusterRole])
+	roles := ClusterRoles(nil)
 	aggregating := func(selectors ...metav1.LabelSelector) *rbacv1.ClusterRole {
 		return &rbacv1.ClusterRole{AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: selectors}}
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 // RoleBindings declares rolebindings.
-func RoleBindings(policy Policy) kind.Declaration {
+func RoleBindings(policy Policy) *kind.Kind[*rbacv1.RoleBinding] {
 	return &kind.Kind[*rbacv1.RoleBinding]{
 		Plural:  "rolebindings",
-		Default: func(b *rbacv1.RoleBinding) { defaultBinding(b.Subjects, &b.RoleRef) },
 		Name:    path.ValidatePathSegmentName,
+		Default: func(b *rbacv1.RoleBinding) { defaultBinding(b.Subjects, &b.RoleRef) },
 		Validate: func(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
 			return validateBinding(b.Subjects, b.RoleRef, true)
 		},

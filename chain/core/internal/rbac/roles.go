@@ -13,7 +13,7 @@ import (
 )
 
 // Roles declares roles.
-func Roles(policy Policy) kind.Declaration {
+func Roles(policy Policy) *kind.Kind[*rbacv1.Role] {
 	return &kind.Kind[*rbacv1.Role]{
 		Plural: "roles",
 		Name:   path.ValidatePathSegmentName,

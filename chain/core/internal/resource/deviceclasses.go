@@ -13,15 +13,13 @@ import (
 )
 
 // DeviceClasses declares deviceclasses.
-func DeviceClasses() kind.Declaration {
+func DeviceClasses() *kind.Kind[*resourcev1.DeviceClass] {
 	type T = *resourcev1.DeviceClass
 	return &kind.Kind[T]{
 		Plural:        "deviceclasses",
-		Name:          kind.GeneratedName,
-		Versions:      deviceClassVersions(),
-		ReturnDeleted: true,
 		ClusterScoped: true,
-		Generation:    true,
+		Versions:      deviceClassVersions(),
+		Name:          kind.GeneratedName,
 		Validate: func(ctx context.Context, c T) field.ErrorList {
 			generated := resourcev1.Validate_DeviceClassSpec(ctx, asCreate(), field.NewPath("spec"), &c.Spec, nil)
 			return together(ctx, validateClass(&c.Spec, nil), generated)
@@ -34,6 +32,8 @@ func DeviceClasses() kind.Declaration {
 			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
 			Row:     func(c T) []any { return []any{c.Name, kind.Age(c)} },
 		},
+		Generation: true,
+		Quirks:     kind.Quirks{ReturnDeleted: true},
 	}
 }
 

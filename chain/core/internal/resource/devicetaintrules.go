@@ -16,17 +16,15 @@ import (
 )
 
 // DeviceTaintRules declares devicetaintrules (KEP-5055). 1.37, where v1 is new, still keeps them as v1beta2.
-func DeviceTaintRules() kind.Declaration {
+func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 	type T = *resourcev1beta2.DeviceTaintRule
 	return &kind.Kind[T]{
-		Plural: "devicetaintrules",
+		Plural:        "devicetaintrules",
+		ClusterScoped: true,
 		Versions: []kind.Version{
 			kind.ServedAsSame[*resourcev1.DeviceTaintRule, T](),
 			kind.ServedAsSame[*resourcev1alpha3.DeviceTaintRule, T](),
 		},
-		ClusterScoped: true,
-		Generation:    true,
-		ReturnDeleted: true,
 		Default: func(r T) {
 			if t := &r.Spec.Taint; t.TimeAdded == nil {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
@@ -38,23 +36,8 @@ func DeviceTaintRules() kind.Declaration {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
 			}
 		},
-		Validate:               func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec, nil) },
-		ValidateUpdate:         func(_ context.Context, r, old T) field.ErrorList { return validateTaintRule(&r.Spec, &old.Spec) },
-		RequireResourceVersion: true,
-		UnconditionalVersions:  []string{"v1beta2", "v1alpha3"},
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
-			ResetFields: []string{"metadata", "spec"},
-			NoTable:     true,
-			Validate: func(_ context.Context, r, _ T) field.ErrorList {
-				at := field.NewPath("status", "conditions")
-				errs := metavalidation.ValidateConditions(r.Status.Conditions, at)
-				if limit := resourcev1beta2.DeviceTaintRuleStatusMaxConditions; len(r.Status.Conditions) > limit {
-					errs = append(errs, field.TooMany(at, len(r.Status.Conditions), limit))
-				}
-				return errs
-			},
-		},
+		Validate:       func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec, nil) },
+		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList { return validateTaintRule(&r.Spec, &old.Spec) },
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -68,6 +51,25 @@ func DeviceTaintRules() kind.Declaration {
 				t := r.Spec.Taint
 				return []any{r.Name, t.Key, t.Value, string(t.Effect), kind.Since(t.TimeAdded), kind.Age(r)}
 			},
+		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, r, _ T) field.ErrorList {
+				at := field.NewPath("status", "conditions")
+				errs := metavalidation.ValidateConditions(r.Status.Conditions, at)
+				if limit := resourcev1beta2.DeviceTaintRuleStatusMaxConditions; len(r.Status.Conditions) > limit {
+					errs = append(errs, field.TooMany(at, len(r.Status.Conditions), limit))
+				}
+				return errs
+			},
+		},
+		Generation:             true,
+		RequireResourceVersion: true,
+		Quirks: kind.Quirks{
+			NoStatusTable:         true,
+			UnconditionalVersions: []string{"v1beta2", "v1alpha3"},
+			ReturnDeleted:         true,
 		},
 	}
 }

@@ -25,17 +25,15 @@ import (
 const adminLabel = "resource.kubernetes.io/admin-access"
 
 // ResourceClaims declares resourceclaims. The authorizer says who may write which parts of their status; nil allows everything.
-func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) kind.Declaration {
+func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) *kind.Kind[*resourcev1.ResourceClaim] {
 	type T = *resourcev1.ResourceClaim
 	at := field.NewPath("spec")
 	return &kind.Kind[T]{
 		Plural:        "resourceclaims",
 		Versions:      claimVersions(),
-		ReturnDeleted: true,
 		Default:       func(c T) { defaultClaim(c, false) },
 		PrepareCreate: func(_ context.Context, c T) { dropDerivedAttributes(&c.Spec.Devices) },
 		PrepareUpdate: func(_ context.Context, c, _ T) { dropDerivedAttributes(&c.Spec.Devices) },
-		NameOnUpdate:  true,
 		Validate: func(ctx context.Context, c T) field.ErrorList {
 			errs := labels.adminAccess(ctx, c.Namespace, &c.Spec.Devices)
 			errs = append(errs, validateDevices(&c.Spec.Devices, at.Child("devices"))...)
@@ -43,6 +41,14 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 		},
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return apivalidation.ValidateImmutableField(c.Spec, old.Spec, at)
+		},
+		Table: kind.Table[T]{
+			Columns: []kind.Column{
+				kind.NameColumn(),
+				{Name: "State", Description: "Whether devices are allocated, and in use."},
+				kind.AgeColumn(),
+			},
+			Row: func(c T) []any { return []any{c.Name, state(c), kind.Age(c)} },
 		},
 		Status: &kind.Status[T]{
 			Prepare: prepareClaimStatus,
@@ -53,16 +59,8 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 				return together(ctx, errs, resourcev1.Validate_ResourceClaimStatus(ctx, asUpdate(), field.NewPath("status"), &c.Status, &old.Status))
 			},
 			ResetFields: []string{"metadata", "spec"},
-			NoTable:     true,
 		},
-		Table: kind.Table[T]{
-			Columns: []kind.Column{
-				kind.NameColumn(),
-				{Name: "State", Description: "Whether devices are allocated, and in use."},
-				kind.AgeColumn(),
-			},
-			Row: func(c T) []any { return []any{c.Name, state(c), kind.Age(c)} },
-		},
+		Quirks: kind.Quirks{NameOnUpdate: true, NoStatusTable: true, ReturnDeleted: true},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // ResourceClaimTemplates declares resourceclaimtemplates.
-func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
+func ResourceClaimTemplates(labels NamespaceLabels) *kind.Kind[*resourcev1.ResourceClaimTemplate] {
 	type T = *resourcev1.ResourceClaimTemplate
 	at := field.NewPath("spec")
 	validate := func(ctx context.Context, t T) field.ErrorList {
@@ -23,11 +23,9 @@ func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
 	return &kind.Kind[T]{
 		Plural:        "resourceclaimtemplates",
 		Versions:      claimTemplateVersions(),
-		ReturnDeleted: true,
 		Default:       func(t T) { defaultDevices(&t.Spec.Spec.Devices, false) },
 		PrepareCreate: func(_ context.Context, t T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
 		PrepareUpdate: func(_ context.Context, t, _ T) { dropDerivedAttributes(&t.Spec.Spec.Devices) },
-		NameOnUpdate:  true,
 		Validate: func(ctx context.Context, t T) field.ErrorList {
 			return append(labels.adminAccess(ctx, t.Namespace, &t.Spec.Spec.Devices), validate(ctx, t)...)
 		},
@@ -38,5 +36,6 @@ func ResourceClaimTemplates(labels NamespaceLabels) kind.Declaration {
 			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
 			Row:     func(t T) []any { return []any{t.Name, kind.Age(t)} },
 		},
+		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // ResourceSlices declares resourceslices.
-func ResourceSlices() kind.Declaration {
+func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 	type T = *resourcev1.ResourceSlice
 	at := field.NewPath("spec")
 	nodeName := func(s T) string {
@@ -33,10 +33,8 @@ func ResourceSlices() kind.Declaration {
 	}
 	return &kind.Kind[T]{
 		Plural:        "resourceslices",
-		Versions:      sliceVersions(),
-		ReturnDeleted: true,
 		ClusterScoped: true,
-		Generation:    true,
+		Versions:      sliceVersions(),
 		Default:       defaultSlice,
 		PrepareCreate: func(_ context.Context, s T) { dropAlpha(&s.Spec) },
 		PrepareUpdate: func(_ context.Context, s, old T) {
@@ -56,16 +54,6 @@ func ResourceSlices() kind.Declaration {
 			errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.NodeName, old.Spec.NodeName, at.Child("nodeName"))...)
 			return together(ctx, errs, resourcev1.Validate_ResourceSliceSpec(ctx, asUpdate(), at, &s.Spec, &old.Spec))
 		},
-		Warnings: func(_ context.Context, s, _ T) []string {
-			if s.Spec.Driver == strings.ToLower(s.Spec.Driver) {
-				return nil
-			}
-			return []string{fmt.Sprintf("%s: %q has upper case letters, which names of drivers should not have", at.Child("driver"), s.Spec.Driver)}
-		},
-		Fields: map[string]func(T) string{
-			resourcev1.ResourceSliceSelectorNodeName: nodeName,
-			resourcev1.ResourceSliceSelectorDriver:   func(s T) string { return s.Spec.Driver },
-		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -76,6 +64,18 @@ func ResourceSlices() kind.Declaration {
 			},
 			Row: func(s T) []any { return []any{s.Name, nodeName(s), s.Spec.Driver, s.Spec.Pool.Name, kind.Age(s)} },
 		},
+		Warnings: func(_ context.Context, s, _ T) []string {
+			if s.Spec.Driver == strings.ToLower(s.Spec.Driver) {
+				return nil
+			}
+			return []string{fmt.Sprintf("%s: %q has upper case letters, which names of drivers should not have", at.Child("driver"), s.Spec.Driver)}
+		},
+		Generation: true,
+		Fields: map[string]func(T) string{
+			resourcev1.ResourceSliceSelectorNodeName: nodeName,
+			resourcev1.ResourceSliceSelectorDriver:   func(s T) string { return s.Spec.Driver },
+		},
+		Quirks: kind.Quirks{ReturnDeleted: true},
 	}
 }
 

@@ -38,7 +38,7 @@ func TestResourceClaims(t *testing.T) {
 	t.Parallel()
 	k := ResourceClaims(func(_ context.Context, namespace string) (map[string]string, error) {
 		return map[string]string{adminLabel: "false"}, nil
-	}, nil).(*kind.Kind[*resourcev1.ResourceClaim])
+	}, nil)
 	devices := func(d string) string { return `{'spec':{'devices':{` + d + `}}}` }
 	const at = "spec.devices."
 	for _, test := range []struct {
@@ -107,7 +107,7 @@ func TestResourceClaims(t *testing.T) {
 // TestDeallocation: what a driver says about a device goes with its allocation.
 func TestDeallocation(t *testing.T) {
 	t.Parallel()
-	k := ResourceClaims(nil, nil).(*kind.Kind[*resourcev1.ResourceClaim])
+	k := ResourceClaims(nil, nil)
 	const allocated = `{'status':{'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},'devices':[{'driver':'d','pool':'p','device':'a'}]}}`
 	old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated)
 	c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated, `{'status':{'allocation':null}}`)
@@ -142,7 +142,7 @@ func TestDefaultModes(t *testing.T) {
 // TestTemplateUpdate: what cannot be changed is judged as if it was new.
 func TestTemplateUpdate(t *testing.T) {
 	t.Parallel()
-	k := ResourceClaimTemplates(nil).(*kind.Kind[*resourcev1.ResourceClaimTemplate])
+	k := ResourceClaimTemplates(nil)
 	const valid = `{'spec':{'spec':{'devices':{'requests':[{'name':'r','exactly':{'deviceClassName':'c'}}]}}}}`
 	old := decode(t, k, &resourcev1.ResourceClaimTemplate{}, valid)
 	c := decode(t, k, &resourcev1.ResourceClaimTemplate{}, valid, `{'spec':{'metadata':{'uid':'u'},'spec':{'devices':{'constraints':[{}]}}}}`)
@@ -154,7 +154,7 @@ func TestTemplateUpdate(t *testing.T) {
 
 func TestResourceSlices(t *testing.T) {
 	t.Parallel()
-	k := ResourceSlices().(*kind.Kind[*resourcev1.ResourceSlice])
+	k := ResourceSlices()
 	spec := func(s string) string { return `{'spec':{` + s + `}}` }
 	var many []string
 	for i := range resourcev1.ResourceSliceMaxDevices + 1 {

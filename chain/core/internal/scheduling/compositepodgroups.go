@@ -12,11 +12,10 @@ import (
 )
 
 // CompositePodGroups declares compositepodgroups.
-func CompositePodGroups() kind.Declaration {
+func CompositePodGroups() *kind.Kind[*schedulingv1alpha3.CompositePodGroup] {
 	type T = *schedulingv1alpha3.CompositePodGroup
 	return &kind.Kind[T]{
-		Plural:                 "compositepodgroups",
-		RequireResourceVersion: true,
+		Plural: "compositepodgroups",
 		Default: func(g T) {
 			if g.Spec.DisruptionMode == nil {
 				g.Spec.DisruptionMode = &schedulingv1alpha3.CompositeDisruptionMode{Single: &schedulingv1alpha3.SingleCompositeDisruptionMode{}}
@@ -34,6 +33,10 @@ func CompositePodGroups() kind.Declaration {
 		ValidateUpdate: func(ctx context.Context, g, old T) field.ErrorList {
 			return declared(ctx, schedulingv1alpha3.Validate_CompositePodGroupSpec, &g.Spec, &old.Spec)
 		},
+		Table: kind.Table[T]{
+			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
+			Row:     func(g T) []any { return []any{g.Name, kind.Age(g)} },
+		},
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, g, old T) { metav1.ResetObjectMetaForStatus(g, old) },
 			ResetFields: []string{"metadata", "spec"},
@@ -41,9 +44,6 @@ func CompositePodGroups() kind.Declaration {
 				return metavalidation.ValidateConditions(g.Status.Conditions, field.NewPath("status", "conditions"))
 			},
 		},
-		Table: kind.Table[T]{
-			Columns: []kind.Column{kind.NameColumn(), kind.AgeColumn()},
-			Row:     func(g T) []any { return []any{g.Name, kind.Age(g)} },
-		},
+		RequireResourceVersion: true,
 	}
 }

@@ -64,7 +64,7 @@ func TestWorkloads(t *testing.T) {
 	gang := func(n string) string {
 		return `{'podGroupTemplates':[{'name':'a','schedulingPolicy':{'gang':{'minCount':` + n + `}}}]}`
 	}
-	check(t, Workloads().(*kind.Kind[*schedulingv1beta1.Workload]), func() *schedulingv1beta1.Workload { return &schedulingv1beta1.Workload{} }, []groupCase{
+	check(t, Workloads(), func() *schedulingv1beta1.Workload { return &schedulingv1beta1.Workload{} }, []groupCase{
 		{"valid", `{` + leaf("a") + `}`, "", nil},
 		{"empty", `{}`, "", []string{"spec Invalid"}},
 		{"both", `{` + leaf("a") + `,` + nest(groups("b", leaf("c"))) + `}`, "", []string{"spec Invalid"}},
@@ -96,7 +96,7 @@ func TestWorkloads(t *testing.T) {
 func TestPodGroups(t *testing.T) {
 	t.Parallel()
 	const basic = `'schedulingPolicy':{'basic':{}}`
-	check(t, PodGroups().(*kind.Kind[*schedulingv1beta1.PodGroup]), func() *schedulingv1beta1.PodGroup { return &schedulingv1beta1.PodGroup{} }, []groupCase{
+	check(t, PodGroups(), func() *schedulingv1beta1.PodGroup { return &schedulingv1beta1.PodGroup{} }, []groupCase{
 		{"valid", `{` + basic + `}`, "", nil},
 		{"no policy", `{}`, "", []string{"spec.schedulingPolicy Invalid"}},
 		{"reference", `{` + basic + `,'workloadRef':{'workloadName':'A'}}`, "", []string{"spec.workloadRef.templateName Required", "spec.workloadRef.workloadName Invalid"}},
@@ -110,7 +110,7 @@ func TestPodGroups(t *testing.T) {
 func TestCompositePodGroups(t *testing.T) {
 	t.Parallel()
 	const valid = `'schedulingPolicy':{'gang':{'minGroupCount':1}},'workloadRef':{'workloadName':'w','templateName':'t'}`
-	check(t, CompositePodGroups().(*kind.Kind[*schedulingv1alpha3.CompositePodGroup]), func() *schedulingv1alpha3.CompositePodGroup { return &schedulingv1alpha3.CompositePodGroup{} }, []groupCase{
+	check(t, CompositePodGroups(), func() *schedulingv1alpha3.CompositePodGroup { return &schedulingv1alpha3.CompositePodGroup{} }, []groupCase{
 		{"valid", `{` + valid + `}`, "", nil},
 		{"no workload", `{'schedulingPolicy':{'basic':{}}}`, "", []string{"spec.workloadRef Required"}},
 		{"topologies", `{` + valid + `,'schedulingConstraints':{'topology':[{'key':'a'},{'key':'b'}]}}`, "", []string{"spec.schedulingConstraints.topology TooMany"}},

@@ -14,7 +14,7 @@ import (
 )
 
 // PodGroups declares podgroups.
-func PodGroups() kind.Declaration {
+func PodGroups() *kind.Kind[*schedulingv1beta1.PodGroup] {
 	type T = *schedulingv1beta1.PodGroup
 	return &kind.Kind[T]{
 		Plural:   "podgroups",
@@ -31,17 +31,6 @@ func PodGroups() kind.Declaration {
 		},
 		ValidateUpdate: func(ctx context.Context, g, old T) field.ErrorList {
 			return declared(ctx, schedulingv1alpha3.Validate_PodGroupSpec, podGroupSpec(g), podGroupSpec(old))
-		},
-		Status: &kind.Status[T]{
-			Prepare: func(_ context.Context, g, old T) {
-				metav1.ResetObjectMetaForStatus(g, old)
-				g.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses // of a feature that is off
-			},
-			ResetFields: []string{"metadata", "spec"},
-			NoTable:     true,
-			Validate: func(_ context.Context, g, _ T) field.ErrorList {
-				return metavalidation.ValidateConditions(g.Status.Conditions, field.NewPath("status", "conditions"))
-			},
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -62,6 +51,17 @@ func PodGroups() kind.Declaration {
 				return []any{g.Name, how, workload, scheduledCell(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled), kind.Age(g)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare: func(_ context.Context, g, old T) {
+				metav1.ResetObjectMetaForStatus(g, old)
+				g.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses // of a feature that is off
+			},
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(_ context.Context, g, _ T) field.ErrorList {
+				return metavalidation.ValidateConditions(g.Status.Conditions, field.NewPath("status", "conditions"))
+			},
+		},
+		Quirks: kind.Quirks{NoStatusTable: true},
 	}
 }
 

@@ -39,7 +39,7 @@ func SystemClasses() []*schedulingv1.PriorityClass {
 }
 
 // PriorityClasses declares priorityclasses.
-func PriorityClasses() kind.Declaration {
+func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 	return &kind.Kind[*schedulingv1.PriorityClass]{
 		Plural:        "priorityclasses",
 		ShortNames:    []string{"pc"},
@@ -49,9 +49,7 @@ func PriorityClasses() kind.Declaration {
 				c.PreemptionPolicy = new(corev1.PreemptLowerPriority)
 			}
 		},
-		// The generation is set once and never counts.
-		SameGeneration: func(_, _ *schedulingv1.PriorityClass) bool { return true },
-		Validate:       validatePriorityClass,
+		Validate: validatePriorityClass,
 		ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
 			errs := apivalidation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))
 			if c.Value != old.Value {
@@ -59,7 +57,6 @@ func PriorityClasses() kind.Declaration {
 			}
 			return errs
 		},
-		Wrap: func(s *kind.Storage) rest.Storage { return classStorage{s} },
 		Table: kind.Table[*schedulingv1.PriorityClass]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -76,6 +73,9 @@ func PriorityClasses() kind.Declaration {
 				return []any{c.Name, int64(c.Value), c.GlobalDefault, kind.Age(c), policy}
 			},
 		},
+		// The generation is set once and never counts.
+		SameGeneration: func(_, _ *schedulingv1.PriorityClass) bool { return true },
+		Wrap:           func(s *kind.Storage) rest.Storage { return classStorage{s} },
 	}
 }
 

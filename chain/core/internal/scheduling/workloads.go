@@ -11,7 +11,7 @@ import (
 )
 
 // Workloads declares workloads.
-func Workloads() kind.Declaration {
+func Workloads() *kind.Kind[*schedulingv1beta1.Workload] {
 	type T = *schedulingv1beta1.Workload
 	return &kind.Kind[T]{
 		Plural:        "workloads",

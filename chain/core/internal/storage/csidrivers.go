@@ -28,13 +28,11 @@ var (
 )
 
 // CSIDrivers declares csidrivers.
-func CSIDrivers() kind.Declaration {
+func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 	return &kind.Kind[*storagev1.CSIDriver]{
-		Plural:                 "csidrivers",
-		ClusterScoped:          true,
-		RequireResourceVersion: true,
-		ReturnDeleted:          true,
-		Default:                defaultCSIDriver,
+		Plural:        "csidrivers",
+		ClusterScoped: true,
+		Default:       defaultCSIDriver,
 		PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
 			// The generation of a new driver is 0, unlike that of other kinds.
 			if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
@@ -43,13 +41,6 @@ func CSIDrivers() kind.Declaration {
 		},
 		Validate:       validateCSIDriver,
 		ValidateUpdate: validateCSIDriverUpdate,
-		Warnings: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
-			changed := old == nil || !equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests)
-			if !changed || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
-				return nil
-			}
-			return []string{"spec.serviceAccountTokenInSecrets: unset, tokens go where drivers may log them; set it to true if the driver knows it"}
-		},
 		Table: kind.Table[*storagev1.CSIDriver]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -63,6 +54,15 @@ func CSIDrivers() kind.Declaration {
 			},
 			Row: csiDriverRow,
 		},
+		Warnings: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
+			changed := old == nil || !equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests)
+			if !changed || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+				return nil
+			}
+			return []string{"spec.serviceAccountTokenInSecrets: unset, tokens go where drivers may log them; set it to true if the driver knows it"}
+		},
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{ReturnDeleted: true},
 	}
 }
 

@@ -17,15 +17,12 @@ import (
 const maxNodeID = 256
 
 // CSINodes declares csinodes.
-func CSINodes() kind.Declaration {
+func CSINodes() *kind.Kind[*csiNode] {
 	return &kind.Kind[*csiNode]{
-		Plural:                 "csinodes",
-		ClusterScoped:          true,
-		RequireResourceVersion: true,
-		ReturnDeleted:          true,
-		NameOnUpdate:           true,
-		Validate:               validateCSINode,
-		ValidateUpdate:         validateCSINodeUpdate,
+		Plural:         "csinodes",
+		ClusterScoped:  true,
+		Validate:       validateCSINode,
+		ValidateUpdate: validateCSINodeUpdate,
 		Table: kind.Table[*csiNode]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -34,6 +31,8 @@ func CSINodes() kind.Declaration {
 			},
 			Row: func(n *csiNode) []any { return []any{n.Name, int64(len(n.Spec.Drivers)), kind.Age(n)} },
 		},
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 

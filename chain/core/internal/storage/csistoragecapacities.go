@@ -14,11 +14,9 @@ import (
 )
 
 // CSIStorageCapacities declares csistoragecapacities.
-func CSIStorageCapacities() kind.Declaration {
+func CSIStorageCapacities() *kind.Kind[*storagev1.CSIStorageCapacity] {
 	return &kind.Kind[*storagev1.CSIStorageCapacity]{
-		Plural:                 "csistoragecapacities",
-		RequireResourceVersion: true,
-		NameOnUpdate:           true,
+		Plural: "csistoragecapacities",
 		Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
 			return validateCapacity(c, metav1validation.LabelSelectorValidationOptions{})
 		},
@@ -32,6 +30,8 @@ func CSIStorageCapacities() kind.Declaration {
 		Warnings: func(_ context.Context, c, _ *storagev1.CSIStorageCapacity) []string {
 			return nodeselectors.LabelSelectorWarnings(c.NodeTopology, field.NewPath("nodeTopology"))
 		},
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -33,20 +33,17 @@ var (
 )
 
 // StorageClasses declares storageclasses.
-func StorageClasses() kind.Declaration {
+func StorageClasses() *kind.Kind[*storagev1.StorageClass] {
 	return &kind.Kind[*storagev1.StorageClass]{
 		Plural:        "storageclasses",
 		ShortNames:    []string{"sc"},
 		ClusterScoped: true,
-		ReturnDeleted: true,
 		Default: func(c *storagev1.StorageClass) {
 			setIfNil(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			setIfNil(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		},
-		NameOnUpdate:   true,
 		Validate:       validateStorageClass,
 		ValidateUpdate: validateStorageClassUpdate,
-		Warnings:       warnStorageClass,
 		Table: kind.Table[*storagev1.StorageClass]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -58,6 +55,8 @@ func StorageClasses() kind.Declaration {
 			},
 			Row: storageClassRow,
 		},
+		Warnings: warnStorageClass,
+		Quirks:   kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 

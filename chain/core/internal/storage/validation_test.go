@@ -10,8 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 func problems(errs field.ErrorList) []string {
@@ -140,7 +138,7 @@ func TestCSINodeForms(t *testing.T) {
 // TestTokenWarnings: whoever asks for tokens is told where they go, once.
 func TestTokenWarnings(t *testing.T) {
 	t.Parallel()
-	k := CSIDrivers().(*kind.Kind[*storagev1.CSIDriver])
+	k := CSIDrivers()
 	driver := func(inSecrets *bool, audiences ...string) *storagev1.CSIDriver {
 		d := &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{ServiceAccountTokenInSecrets: inSecrets}}
 		for _, a := range audiences {

@@ -18,30 +18,17 @@ import (
 const maxErrorSize = 1024
 
 // VolumeAttachments declares volumeattachments.
-func VolumeAttachments() kind.Declaration {
+func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 	return &kind.Kind[*storagev1.VolumeAttachment]{
-		Plural:                 "volumeattachments",
-		ClusterScoped:          true,
-		RequireResourceVersion: true,
-		ReturnDeleted:          true,
+		Plural:        "volumeattachments",
+		ClusterScoped: true,
 		Default: func(a *storagev1.VolumeAttachment) {
 			if inline := a.Spec.Source.InlineVolumeSpec; inline != nil {
 				legacy.DefaultInlineVolume(inline)
 			}
 		},
-		NameOnUpdate:   true,
 		Validate:       func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList { return validateAttachment(a) },
 		ValidateUpdate: validateAttachmentUpdate,
-		Status: &kind.Status[*storagev1.VolumeAttachment]{
-			// An attacher reports with few rights: it changes nothing but the status.
-			Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
-				metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
-			},
-			Validate:    validateAttachmentUpdate,
-			ResetFields: []string{"metadata", "spec"},
-
-			NameOnUpdate: true,
-		},
 		Table: kind.Table[*storagev1.VolumeAttachment]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -58,6 +45,20 @@ func VolumeAttachments() kind.Declaration {
 				}
 				return []any{a.Name, a.Spec.Attacher, volume, a.Spec.NodeName, a.Status.Attached, kind.Age(a)}
 			},
+		},
+		Status: &kind.Status[*storagev1.VolumeAttachment]{
+			// An attacher reports with few rights: it changes nothing but the status.
+			Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
+				metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
+			},
+			Validate:    validateAttachmentUpdate,
+			ResetFields: []string{"metadata", "spec"},
+		},
+		RequireResourceVersion: true,
+		Quirks: kind.Quirks{
+			NameOnUpdate:       true,
+			StatusNameOnUpdate: true,
+			ReturnDeleted:      true,
 		},
 	}
 }

@@ -11,13 +11,11 @@ import (
 )
 
 // VolumeAttributesClasses declares volumeattributesclasses.
-func VolumeAttributesClasses() kind.Declaration {
+func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 	return &kind.Kind[*storagev1.VolumeAttributesClass]{
 		Plural:        "volumeattributesclasses",
 		ShortNames:    []string{"vac"},
 		ClusterScoped: true,
-		ReturnDeleted: true,
-		NameOnUpdate:  true,
 		Validate:      validateAttributesClass,
 		ValidateUpdate: func(ctx context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 			errs := validateAttributesClass(ctx, c)
@@ -37,6 +35,7 @@ func VolumeAttributesClasses() kind.Declaration {
 			},
 			Row: func(c *storagev1.VolumeAttributesClass) []any { return []any{c.Name, c.DriverName, kind.Age(c)} },
 		},
+		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 

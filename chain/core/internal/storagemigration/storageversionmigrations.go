@@ -17,22 +17,15 @@ import (
 )
 
 // StorageVersionMigrations declares storageversionmigrations (KEP-4192). 1.37, where v1 is new, still keeps them as v1beta1.
-func StorageVersionMigrations() kind.Declaration {
+func StorageVersionMigrations() *kind.Kind[*storagemigrationv1beta1.StorageVersionMigration] {
 	type T = *storagemigrationv1beta1.StorageVersionMigration
 	return &kind.Kind[T]{
-		Plural:                 "storageversionmigrations",
-		Versions:               []kind.Version{kind.ServedAsSame[*storagemigrationv1.StorageVersionMigration, T]()},
-		ClusterScoped:          true,
-		RequireResourceVersion: true,
-		NameOnUpdate:           true,
-		Validate:               func(_ context.Context, m T) field.ErrorList { return validateResource(m.Spec.Resource) },
+		Plural:        "storageversionmigrations",
+		ClusterScoped: true,
+		Versions:      []kind.Version{kind.ServedAsSame[*storagemigrationv1.StorageVersionMigration, T]()},
+		Validate:      func(_ context.Context, m T) field.ErrorList { return validateResource(m.Spec.Resource) },
 		ValidateUpdate: func(_ context.Context, m, old T) field.ErrorList {
 			return append(validateResource(m.Spec.Resource), apivalidation.ValidateImmutableField(m.Spec, old.Spec, field.NewPath("spec"))...)
-		},
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, m, old T) { metav1.ResetObjectMetaForStatus(m, old) },
-			ResetFields: []string{"metadata", "spec"},
-			Validate:    func(_ context.Context, m, old T) field.ErrorList { return validateStatus(&m.Status, &old.Status) },
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -45,6 +38,13 @@ func StorageVersionMigrations() kind.Declaration {
 				return []any{m.Name, resource.String(), state(&m.Status)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, m, old T) { metav1.ResetObjectMetaForStatus(m, old) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate:    func(_ context.Context, m, old T) field.ErrorList { return validateStatus(&m.Status, &old.Status) },
+		},
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NameOnUpdate: true},
 	}
 }
 

@@ -229,7 +229,7 @@ func (d directory) signingKey(name string) (crypto.Signer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("encode %s: %w", d.file(name+".key"), err)
 		}
-		if err := writeFile(d.file(name+".key"), keyPEM, 0o600); err != nil {
+		if err := writeFile(d.file(name+".key"), keyPEM); err != nil {
 			return nil, err
 		}
 	}
@@ -240,15 +240,15 @@ func (d directory) signingKey(name string) (crypto.Signer, error) {
 	if old, err := d.read(name + ".pub"); err == nil && string(old) == string(public) {
 		return key, nil
 	}
-	return key, writeFile(d.file(name+".pub"), public, 0o644)
+	return key, writeFile(d.file(name+".pub"), public)
 }
 
 // writePair writes the key first: a key without a certificate can be continued from, the reverse cannot.
 func (d directory) writePair(name string, pair Pair) error {
-	if err := writeFile(d.file(name+".key"), pair.Key, 0o600); err != nil {
+	if err := writeFile(d.file(name+".key"), pair.Key); err != nil {
 		return err
 	}
-	return writeFile(d.file(name+".crt"), pair.Cert, 0o644)
+	return writeFile(d.file(name+".crt"), pair.Cert)
 }
 
 // expiring reports whether a certificate is not valid or has less than a third of its time left.
@@ -261,14 +261,14 @@ func samePublicKey(a, b crypto.PublicKey) bool {
 	return ok && key.Equal(b)
 }
 
-// writeFile replaces a file in one step, so that a crash leaves the old one or the new one.
-func writeFile(path string, data []byte, mode fs.FileMode) error {
+// writeFile replaces a file in one step, so that a crash leaves the old one or the new one. Only its owner can read it.
+func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}

@@ -29,5 +29,5 @@ func WriteKubeconfig(path string, config *clientcmdapi.Config) error {
 	if err != nil {
 		return fmt.Errorf("encode the kubeconfig: %w", err)
 	}
-	return writeFile(path, data, 0o600)
+	return writeFile(path, data)
 }

@@ -29,6 +29,12 @@ const (
 	skipMirror = "endpointslice.kubernetes.io/skip-mirror"
 )
 
+// Interval is how often Run reconciles: half of kube-apiserver's ten seconds, so that what was deleted is back before they are over.
+const Interval = 5 * time.Second
+
+// retryInterval is how soon Run tries again: while the ServiceCIDR is being deleted, no service can be made.
+const retryInterval = time.Second
+
 // Options say what the service leads to.
 type Options struct {
 	// Address is where other hosts reach this server; see [AdvertiseAddress]. Without one the service has no endpoints.
@@ -37,6 +43,8 @@ type Options struct {
 	Port int32
 	// ServiceIP is the cluster IP of the service, the first one of the cluster.
 	ServiceIP netip.Addr
+	// EnsureServiceCIDR makes the ServiceCIDR that ServiceIP is of, unless it is there; nil if somebody else does.
+	EnsureServiceCIDR func(context.Context) error
 	// Leases tell the servers that share an etcd of each other; nil for a server that is alone.
 	Leases Leases
 }
@@ -73,24 +81,24 @@ func AdvertiseAddress(bound net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// Run reconciles and, where there are leases, goes on doing so until ctx ends, and then removes this server from the endpoints.
+// Run reconciles every [Interval] until ctx ends and then, where there are leases, removes this server from the endpoints.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.Reconcile(ctx); err != nil {
-		return err
-	}
-	if c.options.Leases == nil {
-		return nil
-	}
-	tick := time.NewTicker(renewInterval)
-	defer tick.Stop()
+	next := time.NewTimer(Interval)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return c.leave(context.WithoutCancel(ctx))
-		case <-tick.C:
-			if err := c.Reconcile(ctx); err != nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "keep the service default/kubernetes")
+			if c.options.Leases == nil {
+				return nil
 			}
+			return c.leave(context.WithoutCancel(ctx))
+		case <-next.C:
+			wait := Interval
+			if err := c.Reconcile(ctx); err != nil && ctx.Err() == nil {
+				utilruntime.HandleErrorWithContext(ctx, err, "keep the service default/kubernetes")
+				wait = retryInterval
+			}
+			next.Reset(wait)
 		}
 	}
 }
@@ -113,6 +121,11 @@ func (c *Controller) leave(ctx context.Context) error {
 
 // Reconcile makes the service what it should be, once. What is right already is not written.
 func (c *Controller) Reconcile(ctx context.Context) error {
+	if c.options.EnsureServiceCIDR != nil {
+		if err := c.options.EnsureServiceCIDR(ctx); err != nil {
+			return err
+		}
+	}
 	if err := c.ensureService(ctx); err != nil {
 		return fmt.Errorf("service default/kubernetes: %w", err)
 	}

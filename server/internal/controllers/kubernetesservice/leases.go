@@ -17,9 +17,8 @@ import (
 
 const (
 	leasesPath = "/masterleases"
-	// leaseTTL and renewInterval are kube-apiserver's: a server that died is an endpoint for fifteen seconds at most.
-	leaseTTL      = 15 * time.Second
-	renewInterval = 10 * time.Second
+	// leaseTTL is kube-apiserver's: a server that died is an endpoint for fifteen seconds at most.
+	leaseTTL = 15 * time.Second
 )
 
 // StoredLeases are Endpoints objects below /registry/masterleases that etcd drops when they are not renewed.

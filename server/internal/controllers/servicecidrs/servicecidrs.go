@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
@@ -39,13 +40,15 @@ const (
 type Controller struct {
 	client kubernetes.Interface
 	cidrs  networkinginformers.ServiceCIDRInformer
+	kept   []string
 	queue  *loop.Queue
 }
 
-// New makes a controller. The caller starts the informer.
-func New(client kubernetes.Interface, cidrs networkinginformers.ServiceCIDRInformer) *Controller {
+// New makes a controller. The caller starts the informer. Kept are the blocks of the ServiceCIDR that the API server makes anew when it is
+// deleted: it goes at once, whatever addresses of it are in use, for until it is back no service gets an address.
+func New(client kubernetes.Interface, cidrs networkinginformers.ServiceCIDRInformer, kept []string) *Controller {
 	cidrs.Informer() // so that the caller's factory knows of it
-	return &Controller{client: client, cidrs: cidrs, queue: loop.New(Name)}
+	return &Controller{client: client, cidrs: cidrs, kept: kept, queue: loop.New(Name)}
 }
 
 // Run works until ctx ends, and returns when nothing of the controller runs any more.
@@ -81,6 +84,9 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	if !slices.Contains(cidr.Finalizers, Finalizer) {
 		return 0, nil
 	}
+	if cidr.Name == allocation.DefaultCIDRName && slices.Equal(cidr.Spec.CIDRs, c.kept) {
+		return 0, c.release(ctx, cidr)
+	}
 	used, err := c.orphan(ctx, cidr)
 	if err != nil {
 		return 0, err
@@ -94,7 +100,12 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	if wait := time.Until(cidr.DeletionTimestamp.Add(grace)); wait > 0 {
 		return wait, nil
 	}
-	return 0, c.setFinalizers(ctx, cidr, slices.DeleteFunc(slices.Clone(cidr.Finalizers), func(f string) bool { return f == Finalizer }))
+	return 0, c.release(ctx, cidr)
+}
+
+// release lets a ServiceCIDR that is being deleted go.
+func (c *Controller) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+	return c.setFinalizers(ctx, cidr, slices.DeleteFunc(slices.Clone(cidr.Finalizers), func(f string) bool { return f == Finalizer }))
 }
 
 func (c *Controller) setFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, finalizers []string) error {

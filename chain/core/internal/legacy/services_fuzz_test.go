@@ -3,13 +3,11 @@ package legacy
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func FuzzService(f *testing.F) {
-	kindtest.Fuzz[*corev1.Service](f, Services(nil, nil),
+	kindtest.Fuzz(f, Services(nil, nil, false),
 		`{"metadata":{"name":"s"},"spec":{"selector":{"a":"b"},"ports":[{"port":80}]}}`,
 		`{"spec":{"type":"NodePort","ports":[{"name":"a","port":80,"nodePort":30000},{"name":"b","port":80,"protocol":"UDP","nodePort":30000}],"sessionAffinity":"ClientIP"}}`,
 		`{"spec":{"type":"LoadBalancer","loadBalancerSourceRanges":["10.0.0.0/8 "],"externalTrafficPolicy":"Local","healthCheckNodePort":1,"ports":[{"port":1,"targetPort":"x"}],"loadBalancerClass":"a/b"}}`,

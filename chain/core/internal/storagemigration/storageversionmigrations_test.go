@@ -6,15 +6,13 @@ import (
 
 	storagemigrationv1beta1 "k8s.io/api/storagemigration/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kinproc/kinproc/chain/kind"
 )
 
 type migration = storagemigrationv1beta1.StorageVersionMigration
 
 func TestStorageVersionMigrations(t *testing.T) {
 	t.Parallel()
-	k := StorageVersionMigrations().(*kind.Kind[*migration])
+	k := StorageVersionMigrations()
 	of := func(group, resource string) *migration {
 		return &migration{Spec: storagemigrationv1beta1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: group, Resource: resource}}}
 	}
@@ -46,7 +44,7 @@ func TestState(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	k := StorageVersionMigrations().(*kind.Kind[*migration])
+	k := StorageVersionMigrations()
 	// status is one of a resource version and of conditions that are true.
 	status := func(version string, conditions ...string) *migration {
 		m := &migration{Status: storagemigrationv1beta1.StorageVersionMigrationStatus{ResourceVersion: version}}

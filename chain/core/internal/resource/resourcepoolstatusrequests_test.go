@@ -7,14 +7,13 @@ import (
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func TestResourcePoolStatusRequests(t *testing.T) {
 	t.Parallel()
 	type request = resourcev1alpha3.ResourcePoolStatusRequest
-	k := ResourcePoolStatusRequests().(*kind.Kind[*request])
+	k := ResourcePoolStatusRequests()
 	const question = `{'metadata':{'name':'x'},'spec':{'driver':'d.example.com'}}`
 	answer := func(s string) string { return `{'status':{` + s + `}}` }
 	pool := func(p string) string {

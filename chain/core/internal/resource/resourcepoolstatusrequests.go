@@ -24,13 +24,11 @@ const (
 
 // ResourcePoolStatusRequests declares resourcepoolstatusrequests (KEP-5749): a question about pools of devices that is answered once, in
 // the status. No built-in control loop answers.
-func ResourcePoolStatusRequests() kind.Declaration {
+func ResourcePoolStatusRequests() *kind.Kind[*resourcev1alpha3.ResourcePoolStatusRequest] {
 	type T = *resourcev1alpha3.ResourcePoolStatusRequest
 	return &kind.Kind[T]{
-		Plural:                 "resourcepoolstatusrequests",
-		ClusterScoped:          true,
-		RequireResourceVersion: true,
-		ReturnDeleted:          true,
+		Plural:        "resourcepoolstatusrequests",
+		ClusterScoped: true,
 		Default: func(r T) {
 			if r.Spec.Limit == nil {
 				r.Spec.Limit = new(resourcev1alpha3.ResourcePoolStatusRequestLimitDefault)
@@ -41,21 +39,6 @@ func ResourcePoolStatusRequests() kind.Declaration {
 		},
 		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList {
 			return apivalidation.ValidateImmutableField(r.Spec, old.Spec, field.NewPath("spec"))
-		},
-		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
-			ResetFields: []string{"metadata", "spec"},
-			NoTable:     true,
-			Validate: func(ctx context.Context, r, old T) field.ErrorList {
-				at := field.NewPath("status")
-				if old.Status != nil {
-					return apivalidation.ValidateImmutableField(r.Status, old.Status, at)
-				}
-				if r.Status == nil {
-					return nil
-				}
-				return validatePoolAnswer(ctx, r.Status, at)
-			},
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -72,6 +55,22 @@ func ResourcePoolStatusRequests() kind.Declaration {
 				return []any{r.Name, r.Spec.Driver, pools, kind.Age(r)}
 			},
 		},
+		Status: &kind.Status[T]{
+			Prepare:     func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
+			ResetFields: []string{"metadata", "spec"},
+			Validate: func(ctx context.Context, r, old T) field.ErrorList {
+				at := field.NewPath("status")
+				if old.Status != nil {
+					return apivalidation.ValidateImmutableField(r.Status, old.Status, at)
+				}
+				if r.Status == nil {
+					return nil
+				}
+				return validatePoolAnswer(ctx, r.Status, at)
+			},
+		},
+		RequireResourceVersion: true,
+		Quirks:                 kind.Quirks{NoStatusTable: true, ReturnDeleted: true},
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
@@ -65,7 +64,7 @@ func TestStatusRights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := ResourceClaims(nil, test.rights).(*kind.Kind[*resourcev1.ResourceClaim])
+			k := ResourceClaims(nil, test.rights)
 			if test.user == nil {
 				test.user = &user.DefaultInfo{Name: "u"}
 			}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -31,57 +29,50 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server/internal/admission"
-	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 )
 
-// config puts together what the chain is made of.
-func (s *Server) config(ctx context.Context) (*chain.Config, error) {
-	client, err := kubernetes.NewForConfig(s.loopback)
-	if err != nil {
-		return nil, err
-	}
-	dynamicConfig := rest.CopyConfig(s.loopback)
+// newChain assembles the chain, and returns the admission plugins that are to start once informers have
+// read what there is.
+func (p *plane) newChain() (*admission.Deferred, error) {
+	dynamicConfig := rest.CopyConfig(p.self.config)
 	dynamicConfig.ContentConfig = rest.ContentConfig{}
 	dynamicClient, err := dynamic.NewForConfig(dynamicConfig)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.access.connect(&s.options, client, func() rbacauthorizer.Source { return s.watchRoles(ctx, client) }); err != nil {
-		return nil, err
-	}
-	s.groups = core.Groups(core.Dependencies{
-		Client:        client,
-		Authenticator: union.New(s.ownAuthenticator(), s.access.authenticator),
-		Audiences:     s.access.tokens.Audiences(),
-		Authorizer:    s.access.authorizer,
-		Rules:         s.access.authorizer,
-		Roles:         s.access.authorizer.Roles,
-		Tokens:        s.access.tokens,
-		Services:      s.services.allocator,
+	client := p.self.client
+	groups := core.Groups(core.Dependencies{
+		Client:          client,
+		Authenticator:   union.New(p.ownAuthenticator(), p.access.authenticator),
+		Audiences:       p.access.tokens.Audiences(),
+		Authorizer:      p.access.authorizer,
+		Rules:           p.access.authorizer,
+		Roles:           p.access.authorizer,
+		Tokens:          p.access.tokens,
+		Services:        p.services.allocator,
+		AllowLocalProxy: p.options.ProxyAllowLocalAddresses,
 	})
 	scheme, err := core.Scheme()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.connectAllocator(); err != nil {
-		return nil, err
-	}
 	shared := informers.NewSharedInformerFactory(client, 10*time.Minute)
+	p.informers = shared
 
 	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
 	generic.EffectiveVersion = newEffectiveVersion()
-	if err := s.access.applyTo(generic, s.listener); err != nil {
+	if err := p.access.applyTo(generic, p.listener); err != nil {
 		return nil, err
 	}
-	generic.ExternalAddress = s.listener.Addr().String()
-	generic.LoopbackClientConfig = s.loopback
+	generic.ExternalAddress = p.listener.Addr().String()
+	generic.LoopbackClientConfig = p.self.config
 	generic.LongRunningFunc = longRunning()
-	generic.AddHealthChecks(healthz.NamedCheck("etcd", s.checkEtcd))
-	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", s.checkEtcd))
+	generic.AddHealthChecks(healthz.NamedCheck("etcd", p.etcd.check))
+	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", p.etcd.check))
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	resources := serverstorage.NewResourceConfig()
 	resources.EnableVersions(apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion)
-	for _, g := range s.groups {
+	for _, g := range groups {
 		for _, v := range g.Versions {
 			if v.OffByDefault {
 				resources.DisableVersions(v.GroupVersion(g.Name)) // known, so that api/beta=true finds it
@@ -91,70 +82,60 @@ func (s *Server) config(ctx context.Context) (*chain.Config, error) {
 		}
 	}
 	// Versions that are gone are no error: client-go knows them too.
-	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, s.options.RuntimeConfig, clientscheme.Scheme); err != nil {
+	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, p.options.RuntimeConfig, clientscheme.Scheme); err != nil {
 		return nil, err
 	}
-	if err := s.options.Audit.ApplyTo(generic); err != nil {
+	if err := p.options.Audit.ApplyTo(generic); err != nil {
 		return nil, fmt.Errorf("auditing: %w", err)
 	}
-	if err := s.addBootstrapHooks(generic, client); err != nil {
+	if err := p.addBootstrapHooks(generic); err != nil {
 		return nil, err
 	}
-	resolver, err := s.newResolver(shared)
+	resolver, err := p.newResolver(shared)
 	if err != nil {
 		return nil, err
 	}
-	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, s.ownWebhookConfig(), generic.TracerProvider)
+	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, p.ownWebhookConfig(), generic.TracerProvider)
+	late := &admission.Deferred{}
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
-	tolerations := admission.TolerationSeconds{NotReady: *s.options.DefaultNotReadyTolerationSeconds, Unreachable: *s.options.DefaultUnreachableTolerationSeconds}
-	if err := s.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
+	tolerations := admission.TolerationSeconds{NotReady: *p.options.DefaultNotReadyTolerationSeconds, Unreachable: *p.options.DefaultUnreachableTolerationSeconds}
+	if err := p.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
 		webhooks, core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
-		&s.lateAdmission); err != nil {
+		late); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
-	keys, err := s.access.tokens.WebServices(generic.ExternalAddress)
+	keys, err := p.access.tokens.WebServices(generic.ExternalAddress)
 	if err != nil {
 		return nil, err
 	}
 	// Last, for it begins to run at once.
-	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), s.options.MaxRequestsInFlight)
-	return &chain.Config{
+	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), p.options.MaxRequestsInFlight)
+	p.chain, err = chain.Assemble(chain.Config{
 		Generic:             generic,
 		Informers:           shared,
-		Storage:             s.backend,
-		Groups:              s.groups,
+		Storage:             p.storage,
+		Groups:              groups,
 		WebServices:         keys,
 		ServiceResolver:     resolver,
-		ProxyClientCertFile: s.access.proxyCertFile,
-		ProxyClientKeyFile:  s.access.proxyKeyFile,
+		ProxyClientCertFile: p.access.proxyCertFile,
+		ProxyClientKeyFile:  p.access.proxyKeyFile,
 		AuthResolverWrapper: authResolver,
-	}, nil
+	})
+	return late, err
 }
 
 // ownAuthenticator knows the token with which the server calls itself. Requests are authenticated with it anyway, token reviews are to be too.
-func (s *Server) ownAuthenticator() authenticator.Request {
+func (p *plane) ownAuthenticator() authenticator.Request {
 	own := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
-	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{s.loopback.BearerToken: own}, s.access.tokens.Audiences())
+	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{p.self.config.BearerToken: own}, p.access.tokens.Audiences())
 }
 
 // ownWebhookConfig is for webhooks at the service default/kubernetes, which lead back here, to an extension API server behind the
 // aggregator. They may name a CA bundle, which goes with no transport but TLS.
-func (s *Server) ownWebhookConfig() *rest.Config {
+func (p *plane) ownWebhookConfig() *rest.Config {
 	return &rest.Config{
-		BearerToken:     s.loopback.BearerToken,
-		UserAgent:       s.loopback.UserAgent,
-		TLSClientConfig: rest.TLSClientConfig{CAData: s.access.pki.CA.Cert},
+		BearerToken:     p.self.config.BearerToken,
+		UserAgent:       p.self.config.UserAgent,
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.access.pki.CA.Cert},
 	}
-}
-
-// watchRoles keeps what authorization needs in memory until ctx ends.
-func (s *Server) watchRoles(ctx context.Context, client kubernetes.Interface) rbacauthorizer.Source {
-	factory := informers.NewSharedInformerFactory(client, 0)
-	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))
-	factory.StartWithContext(ctx)
-	s.run(func() {
-		<-ctx.Done()
-		factory.Shutdown()
-	})
-	return source
 }

@@ -1,0 +1,53 @@
+package legacy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"syscall"
+	"time"
+)
+
+// errLocalAddress is why a proxy does not connect. Whoever may write the endpoints of a service, or the status of a pod or a
+// node, is not for that allowed into the machine that the server runs on, nor to what listens next to it.
+var errLocalAddress = errors.New("address not allowed: the proxies to services, pods and nodes connect to loopback, link-local, " +
+	"multicast and unspecified addresses only if the server runs with --proxy-allow-local-addresses")
+
+// proxyDialer connects the proxies.
+type proxyDialer struct {
+	// local allows the addresses that errLocalAddress names.
+	local bool
+}
+
+// check refuses an address that is not to be connected to.
+func (d proxyDialer) check(address netip.Addr) error {
+	if d.local || address.Unmap().WithZone("").IsGlobalUnicast() {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", address, errLocalAddress)
+}
+
+// transport goes through no other proxy, which would connect to anything. The check is made of the address that the system is
+// about to connect to, whatever a name was resolved to and wherever the address came from.
+func (d proxyDialer) transport() *http.Transport {
+	dialer := &net.Dialer{
+		Timeout:   30 * time.Second,
+		KeepAlive: 30 * time.Second,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			resolved, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("connect to %s: %w", address, err)
+			}
+			return d.check(resolved.Addr())
+		},
+	}
+	return &http.Transport{
+		DialContext:       dialer.DialContext,
+		DisableKeepAlives: true,
+		Proxy:             func(*http.Request) (*url.URL, error) { return nil, nil },
+	}
+}

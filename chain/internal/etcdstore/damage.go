@@ -1,0 +1,108 @@
+package etcdstore
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
+)
+
+// Damage is a stored object that cannot be decoded. As in kube-apiserver, lists and watches of its resource fail.
+type Damage struct {
+	// Key is where etcd has the object.
+	Key string
+	Err error
+}
+
+// reader decodes the objects below a prefix, and notes when one of them cannot be.
+type reader struct {
+	runtime.Codec
+	value.Transformer
+	prefix  string
+	newFunc func() runtime.Object
+	note    func(*reader)
+}
+
+// Decode implements runtime.Decoder.
+func (r *reader) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, gvk, err := r.Codec.Decode(data, defaults, into)
+	if err != nil {
+		r.note(r)
+	}
+	return obj, gvk, err
+}
+
+// TransformFromStorage implements value.Transformer.
+func (r *reader) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
+	out, stale, err := r.Transformer.TransformFromStorage(ctx, data, dataCtx)
+	if err != nil {
+		r.note(r)
+	}
+	return out, stale, err
+}
+
+// note is called by a reader that met an object that cannot be decoded. Which one it was is not known there.
+func (b *Backend) note(r *reader) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.Contains(b.damaged, r) {
+		return
+	}
+	if len(b.damaged) == 0 {
+		close(b.undecodable)
+	}
+	b.damaged = append(b.damaged, r)
+}
+
+// Undecodable is closed once an object was met that cannot be decoded.
+func (b *Backend) Undecodable() <-chan struct{} { return b.undecodable }
+
+// damagePage is how many objects are looked at in one go.
+const damagePage = 500
+
+// Damaged finds the objects that cannot be decoded, of all resources of which one was met, by the order of their keys.
+func (b *Backend) Damaged(ctx context.Context) ([]Damage, error) {
+	b.mu.Lock()
+	readers := slices.Clone(b.damaged)
+	b.mu.Unlock()
+	var found []Damage
+	for _, r := range readers {
+		end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(r.prefix))
+		for key := r.prefix; ; {
+			page, err := b.client.KV.Get(ctx, key, end, clientv3.WithLimit(damagePage))
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", r.prefix, err)
+			}
+			for _, kv := range page.Kvs {
+				key = string(kv.Key)
+				if err := r.check(ctx, key, kv.Value); err != nil {
+					found = append(found, Damage{key, err})
+				}
+			}
+			if !page.More {
+				break
+			}
+			key += "\x00"
+		}
+	}
+	slices.SortFunc(found, func(a, b Damage) int { return strings.Compare(a.Key, b.Key) })
+	return found, nil
+}
+
+func (r *reader) check(ctx context.Context, key string, data []byte) error {
+	data, _, err := r.Transformer.TransformFromStorage(ctx, data, value.DefaultContext(key))
+	if err != nil {
+		return err
+	}
+	_, _, err = r.Codec.Decode(data, nil, r.newFunc())
+	return err
+}
+
+// below is the prefix of the keys of a resource.
+func below(prefix, resourcePrefix string) string { return path.Join("/", prefix, resourcePrefix) + "/" }

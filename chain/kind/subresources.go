@@ -1,0 +1,142 @@
+package kind
+
+import (
+	"context"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// newStatus makes the storage of the status subresource.
+func (k *Kind[T]) newStatus(store *genericregistry.Store, versions []string) rest.Storage {
+	reset := k.Status.ResetFields
+	if reset == nil {
+		reset = []string{"spec"}
+	}
+	view := k.newView(store, resetFields(reset, versions), subresourceStrategy[T]{
+		prepare: func(ctx context.Context, obj, old T) {
+			restoreAllButStatus(obj, old)
+			if k.Status.Prepare != nil {
+				k.Status.Prepare(ctx, obj, old)
+			}
+		},
+		validate:      k.Status.Validate,
+		warnings:      k.Status.Warnings,
+		nameOnUpdate:  k.Quirks.StatusNameOnUpdate,
+		anyFinalizers: k.Quirks.StatusAnyFinalizers,
+	})
+	if k.Quirks.NoStatusTable {
+		return &viewREST{view}
+	}
+	return &tableREST{viewREST{view}}
+}
+
+func (k *Kind[T]) newSubresource(store *genericregistry.Store, sub Subresource[T], versions []string) rest.Storage {
+	if sub.New != nil {
+		return sub.New(store)
+	}
+	view := k.newView(store, resetFields(sub.ResetFields, versions), subresourceStrategy[T]{
+		prepare: sub.Prepare, validate: sub.Validate, warnings: sub.Warnings,
+	})
+	if sub.UpdateOnly {
+		return &view
+	}
+	return &viewREST{view}
+}
+
+// newView makes a view of the objects in store that is updated by the strategy s.
+func (k *Kind[T]) newView(store *genericregistry.Store, reset map[fieldpath.APIVersion]*fieldpath.Set, s subresourceStrategy[T]) updateREST {
+	view := *store
+	// Only requests to the main resource reserve anything (see Kind.Adjust).
+	view.BeginCreate, view.BeginUpdate = nil, nil
+	if k.Refuse != nil {
+		view.BeginUpdate = k.refuseUpdate
+	}
+	s.strategy = store.UpdateStrategy.(strategy[T])
+	view.UpdateStrategy = s
+	view.ResetFieldsStrategy = resetFieldsStrategy(reset)
+	return updateREST{store: &view}
+}
+
+// subresourceStrategy is the update strategy of a view.
+type subresourceStrategy[T Object] struct {
+	strategy[T]
+	prepare  func(ctx context.Context, obj, old T)
+	validate func(ctx context.Context, obj, old T) field.ErrorList
+	warnings func(ctx context.Context, obj, old T) []string
+
+	nameOnUpdate, anyFinalizers bool
+}
+
+func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	s.prepare(ctx, obj.(T), old.(T))
+}
+
+func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	var errs field.ErrorList
+	if !s.anyFinalizers {
+		errs = s.k.validateFinalizers(obj.(T))
+	}
+	if s.nameOnUpdate {
+		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
+	}
+	if s.validate != nil {
+		errs = append(errs, s.validate(ctx, obj.(T), old.(T))...)
+	}
+	return errs
+}
+
+func (s subresourceStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if s.warnings == nil {
+		return nil
+	}
+	return s.warnings(ctx, obj.(T), old.(T))
+}
+
+// restoreAllButStatus copies every top-level field except the metadata and the status from old.
+func restoreAllButStatus[T Object](obj, old T) {
+	to, from := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
+	for i := range to.NumField() {
+		switch to.Type().Field(i).Name {
+		case "TypeMeta", "ObjectMeta", "Status":
+		default:
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+}
+
+// updateREST is a view that can only be replaced.
+type updateREST struct{ store *genericregistry.Store }
+
+func (r *updateREST) New() runtime.Object { return r.store.New() }
+
+// Destroy leaves the store to the main resource.
+func (r *updateREST) Destroy() {}
+
+func (r *updateREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	// A subresource never creates its object.
+	return r.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
+}
+
+func (r *updateREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return r.store.GetResetFields()
+}
+
+// viewREST can be read too, and so be patched.
+type viewREST struct{ updateREST }
+
+func (r *viewREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return r.store.Get(ctx, name, options)
+}
+
+// tableREST answers with tables too.
+type tableREST struct{ viewREST }
+
+func (r *tableREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+	return r.store.ConvertToTable(ctx, obj, options)
+}

@@ -1,0 +1,76 @@
+package chain
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// answerPanics answers a request that makes a server of the chain panic with an internal error, and logs the panic. The
+// library's filter breaks off the connection instead. So does this one if a part of an answer was sent.
+func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := &begun{ResponseWriter: w}
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler || answer.begun { //nolint:errorlint // recover returns what panic was given
+				panic(p)
+			}
+			for _, log := range utilruntime.PanicHandlers {
+				log(r.Context(), p)
+			}
+			gv := schema.GroupVersion{Version: "v1"}
+			if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
+				gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+			}
+			// The stack of another goroutine follows the reason.
+			reason, _, _ := strings.Cut(fmt.Sprint(p), "\n")
+			err := apierrors.NewInternalError(fmt.Errorf("the request made the server panic: %s", reason))
+			responsewriters.ErrorNegotiated(err, serializer, gv, w, r)
+		}()
+		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r)
+	})
+}
+
+// begun knows whether an answer has begun.
+type begun struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (b *begun) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+func (b *begun) WriteHeader(code int) {
+	b.begun = true
+	b.ResponseWriter.WriteHeader(code)
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	b.begun = true
+	return b.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (b *begun) Flush() {
+	b.begun = true
+	b.ResponseWriter.(http.Flusher).Flush()
+}
+
+// Hijack implements http.Hijacker.
+func (b *begun) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	b.begun = true
+	return b.ResponseWriter.(http.Hijacker).Hijack()
+}

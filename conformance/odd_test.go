@@ -1,0 +1,291 @@
+package conformance_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kinproc/kinproc/conformance"
+)
+
+var (
+	oddSecond = flag.String("second", "", "kubeconfig of the server that TestAnswersOddRequestsAsAnother compares with; another kinproc if empty")
+	oddRounds = flag.Uint64("rounds", 100, "how many cases of odd requests TestAnswersOddRequestsAsAnother sends")
+	oddSeed   = flag.Uint64("seed", 1, "what decides of the odd requests")
+	oddFrom   = flag.Uint64("from", 0, "number of the first case of odd requests")
+)
+
+// TestAnswersOddRequestsAsAnother sends odd requests, made of the recorded ones, to a control plane and to another server. It compares the
+// answers as those of the recordings are compared. Whatever the other server says, a connection that breaks and a status from 500 on are
+// failures.
+func TestAnswersOddRequestsAsAnother(t *testing.T) {
+	t.Parallel()
+	second, against := conformance.Target{}, "another kinproc"
+	if *oddSecond == "" {
+		second = start(t)
+	} else {
+		second, against = targetOf(t, *oddSecond), *oddSecond
+	}
+	o := newOddRun(t, start(t), second)
+	o.run(t, *oddSeed, *oddFrom, *oddRounds)
+	for _, f := range o.findings {
+		t.Error(f)
+	}
+	for _, place := range slices.Sorted(maps.Keys(o.places)) {
+		t.Logf("%4d times %s", o.places[place], place)
+	}
+	t.Logf("seed %d, cases %d to %d, against %s: %d requests, %d of them odd; %d differences, %d that are meant",
+		*oddSeed, *oddFrom, o.next, against, o.requests, o.oddRequests, len(o.findings), o.meant)
+}
+
+// TestOddRequestsFindDifferences compares with a server that says of nothing that it is not there, and never warns.
+func TestOddRequestsFindDifferences(t *testing.T) {
+	t.Parallel()
+	first, second := start(t), start(t)
+	second.Client = &http.Client{Transport: lying{second.Client.Transport}}
+	o := newOddRun(t, first, second)
+	o.run(t, 1, 0, 30)
+	found := strings.Join(o.findings, "\n")
+	for _, what := range []string{"status: want 410, got 404", "warnings: want null"} {
+		if !strings.Contains(found, what) {
+			t.Errorf("nothing was found of %q", what)
+		}
+	}
+}
+
+type lying struct{ http.RoundTripper }
+
+func (l lying) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Header.Del("Warning")
+		if response.StatusCode == http.StatusNotFound {
+			response.StatusCode = http.StatusGone
+		}
+	}
+	return response, err
+}
+
+// targetOf is the server of a kubeconfig.
+func targetOf(t *testing.T, kubeconfig string) conformance.Target {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := config.BearerToken
+	if token != "" { // requests may have to go without
+		config = rest.AnonymousClientConfig(config)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conformance.Target{URL: strings.TrimSuffix(config.Host, "/"), Client: client, Token: token}
+}
+
+// oddRun is a comparison under way.
+type oddRun struct {
+	first, second conformance.Target
+	generator     *generator
+	// tag makes the names of its objects those of no other run against the same server.
+	tag string
+
+	findings              []string
+	places                map[string]int
+	requests, oddRequests int
+	meant                 int
+	next                  uint64
+	silent                int // how often in a row the second server did not answer
+}
+
+const maxSilent = 20
+
+func newOddRun(t *testing.T, first, second conformance.Target) *oddRun {
+	t.Helper()
+	recordings, err := conformance.Load(os.DirFS("testdata"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []*conformance.Target{&first, &second} {
+		client := *target.Client
+		client.Timeout = answerTimeout
+		target.Client = &client
+	}
+	for _, target := range []conformance.Target{first, second} {
+		answers, err := conformance.NewPair(target, target).Ask(t.Context(), &conformance.Request{Method: http.MethodGet, Path: "/api/v1/namespaces"})
+		if err != nil || answers.First == nil || answers.First.Status != http.StatusOK {
+			t.Fatalf("%s does not answer as it would to an administrator: %v %v", target.URL, err, answers.Broken)
+		}
+	}
+	return &oddRun{
+		first: first, second: second, generator: newGenerator(recordings, exceptions(t)), places: map[string]int{},
+		tag: fmt.Sprintf("o%x", time.Now().UnixMilli()%(1<<28)),
+	}
+}
+
+// answerTimeout is far more than any answer takes.
+const answerTimeout = 60 * time.Second
+
+func (o *oddRun) run(t *testing.T, seed, from, rounds uint64) {
+	t.Helper()
+	deadline, bounded := t.Deadline()
+	for o.next = from; o.next < from+rounds; o.next++ {
+		if bounded && time.Until(deadline) < answerTimeout+30*time.Second {
+			t.Logf("the time of the test is nearly over: ended before case %d", o.next)
+			return
+		}
+		if done := o.next - from; done > 0 && done%500 == 0 {
+			t.Logf("%d cases, %d requests, %d differences", done, o.requests, len(o.findings))
+		}
+		findings := o.round(t, seed, o.next, "a")
+		if len(findings) == 0 {
+			continue
+		}
+		// What depends on the second in which it was asked, or on chance, is not the same once more.
+		again := o.round(t, seed, o.next, "b")
+		for _, f := range findings {
+			same := func(g finding) bool { return g.step == f.step && slices.Equal(g.what, f.what) }
+			if !f.fatal && !slices.ContainsFunc(again, same) {
+				continue
+			}
+			if isMeant(f) {
+				o.meant++
+				continue
+			}
+			o.findings = append(o.findings, f.String())
+			o.places[f.place()]++
+		}
+	}
+}
+
+// finding is a difference.
+type finding struct {
+	number uint64
+	step   int
+	name   string // of the recorded case
+	odd    string
+	what   []string
+	fatal  bool
+	curl   string
+	status [2]int
+}
+
+func (f finding) String() string {
+	return fmt.Sprintf("case %d #%d, %s, %s: %s\n\t%s", f.number, f.step, f.name, f.odd, strings.Join(f.what, "; "), f.curl)
+}
+
+var quoted = regexp.MustCompile(`: want .*|"[^"]*"|\d+`)
+
+// place is a finding without what differs from one case to the next.
+func (f finding) place() string {
+	recording, _, _ := strings.Cut(f.name, "/")
+	return fmt.Sprintf("%d not %d, %s: %s", f.status[0], f.status[1], recording, quoted.ReplaceAllString(f.what[0], "…"))
+}
+
+// round sends the requests of a case.
+func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []finding {
+	t.Helper()
+	ctx := t.Context()
+	c, err := o.generator.make(seed, number, fmt.Sprintf("%s-%d%s", o.tag, number, attempt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := conformance.NewPair(o.first, o.second)
+	if c.Namespace != "" {
+		o.ask(ctx, t, before, &conformance.Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Body: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.Namespace},
+		}})
+	}
+	pair := conformance.NewPair(o.first, o.second)
+	var findings []finding
+	diverged := false
+	for i := range c.Steps {
+		answers := o.ask(ctx, t, pair, &c.Steps[i].Request)
+		o.requests++
+		if c.odd[i] != "" {
+			o.oddRequests++
+		}
+		f := finding{number: number, step: i, name: c.Name, odd: c.odd[i], curl: answers.Curl, what: o.compare(c, i, answers)}
+		if answers.First != nil {
+			f.status[0] = answers.First.Status
+		}
+		if answers.Second != nil {
+			f.status[1] = answers.Second.Status
+			o.silent = 0
+		} else if o.silent++; o.silent > maxSilent {
+			t.Fatalf("%s does not answer any more: %v", o.second.URL, answers.Broken)
+		}
+		if text := message(answers); f.status[0] == 0 || f.status[0] >= http.StatusInternalServerError && !serverErrors.MatchString(text) {
+			f.fatal, f.what = true, append(f.what, fmt.Sprintf("answer %d: %s", f.status[0], text))
+		}
+		if diverged && !f.fatal {
+			f.what = nil // follows from what differed before
+		}
+		write := c.Steps[i].Request.Method != http.MethodGet
+		diverged = diverged || write && (f.status[0] < http.StatusBadRequest) != (f.status[1] < http.StatusBadRequest)
+		if *oddRounds == 1 {
+			t.Logf("#%d %s: %d and %d: %s", i, c.odd[i], f.status[0], f.status[1], answers.Curl)
+		}
+		if len(f.what) > 0 {
+			findings = append(findings, f)
+		}
+	}
+	after := conformance.NewPair(o.first, o.second)
+	for i := range c.Cleanup {
+		o.ask(ctx, t, after, &c.Cleanup[i])
+	}
+	if c.Namespace != "" {
+		o.ask(ctx, t, after, &conformance.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.Namespace})
+	}
+	return findings
+}
+
+func (o *oddRun) ask(ctx context.Context, t *testing.T, pair *conformance.Pair, r *conformance.Request) conformance.Answers {
+	t.Helper()
+	answers, err := pair.Ask(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+// compare is what differs in what is comparable: lists of objects of others, such as those that a server makes for itself, are not.
+func (o *oddRun) compare(c *oddCase, step int, answers conformance.Answers) []string {
+	if c.meant[step] {
+		return nil
+	}
+	if _, ok := c.Steps[step].Request.Headers["Authorization"]; ok && o.second.Token == "" {
+		return nil // a certificate would go with it all the same
+	}
+	failed := func(r *conformance.Response) bool { return r == nil || r.Status >= http.StatusBadRequest }
+	everything := c.owns(&c.Steps[step].Request) || failed(answers.First) || failed(answers.Second)
+	var differences []string
+	for _, what := range answers.What {
+		if everything || !strings.HasPrefix(what, "body/") {
+			differences = append(differences, strings.ReplaceAll(what, c.id, "ID"))
+		}
+	}
+	return differences
+}
+
+func message(answers conformance.Answers) string {
+	if answers.First == nil {
+		return fmt.Sprint(answers.Broken)
+	}
+	if body, ok := answers.First.Body.(map[string]any); ok {
+		return fmt.Sprint(body["message"])
+	}
+	return fmt.Sprint(answers.First.Body)
+}

@@ -1,0 +1,4 @@
+package embed
+
+// SweepTempDirs is what TempDir does in the background.
+var SweepTempDirs = sweepTempDirs

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
+)
+
+// reach is what somebody may do. Each one that is not an outright refusal includes those before it.
+type reach int
+
+const (
+	reachUnknown    reach = iota // every request is answered 401
+	reachNothing                 // every request is answered 403
+	reachHealth                  // what Kubernetes shows to everybody: is it there, which version is it
+	reachDiscovery               // what Kubernetes shows to every user: which kinds there are, and what the user is and may do
+	reachIssuer                  // what Kubernetes shows to every service account: the keys that verify service account tokens
+	reachEverything              // as an administrator
+)
+
+// routes are requests, who needs which reach for them, and the answer to those who have it. None of them changes anything.
+var routes = []struct {
+	needs        reach
+	method, path string
+	body         string
+	found        int
+}{
+	{reachHealth, "GET", "/healthz", "", 200},
+	{reachHealth, "GET", "/livez", "", 200},
+	{reachHealth, "GET", "/readyz", "", 200},
+	{reachHealth, "GET", "/version", "", 200},
+
+	{reachDiscovery, "GET", "/api", "", 200},
+	{reachDiscovery, "GET", "/api/v1", "", 200},
+	{reachDiscovery, "GET", "/apis", "", 200},
+	{reachDiscovery, "GET", "/apis/apps/v1", "", 200},
+	{reachDiscovery, "GET", "/openapi/v2", "", 200},
+	{reachDiscovery, "GET", "/openapi/v3", "", 200},
+	{reachDiscovery, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, 201},
+	{reachDiscovery, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`, 201},
+	{reachDiscovery, "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", `{"spec":{"namespace":"default"}}`, 201},
+
+	{reachIssuer, "GET", "/.well-known/openid-configuration", "", 200},
+	{reachIssuer, "GET", "/openid/v1/jwks", "", 200},
+
+	{reachEverything, "GET", "/", "", 200},
+	{reachEverything, "GET", "/healthz/etcd", "", 200},
+	{reachEverything, "GET", "/livez/ping", "", 200},
+	{reachEverything, "GET", "/readyz/ping", "", 200},
+	{reachEverything, "GET", "/metrics", "", 200},
+	{reachEverything, "GET", "/metrics/slis", "", 200},
+	{reachEverything, "GET", "/statusz", "", 200},
+	{reachEverything, "GET", "/debug/pprof/", "", 200},
+	{reachEverything, "GET", "/debug/pprof/goroutine", "", 200},
+	{reachEverything, "PUT", "/debug/flags/v", "", 400},
+	{reachEverything, "GET", "/debug/api_priority_and_fairness/dump_requests", "", 200},
+	{reachEverything, "GET", "/debug/trace", "", 404},
+	{reachEverything, "GET", "/logs/", "", 404},
+	{reachEverything, "GET", "/nothing", "", 404},
+	{reachEverything, "GET", "/api/v1/secrets", "", 200},
+	{reachEverything, "GET", "/api/v1/namespaces/kube-system/secrets/none", "", 404},
+	{reachEverything, "GET", "/api/v1/namespaces", "", 200},
+	{reachEverything, "GET", "/api/v1/namespaces/default/configmaps", "", 200},
+	{reachEverything, "GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", "", 200},
+	{reachEverything, "GET", "/api/v1/nodes", "", 200},
+	{reachEverything, "GET", "/api/v1/nodes/none/proxy/", "", 404},
+	{reachEverything, "GET", "/api/v1/namespaces/default/pods/none/log", "", 404},
+	{reachEverything, "GET", "/api/v1/namespaces/default/pods/none/exec?command=id", "", 404},
+	{reachEverything, "GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "", 200},
+	{reachEverything, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "", 200},
+	{reachEverything, "GET", "/apis/apiregistration.k8s.io/v1/apiservices", "", 200},
+	{reachEverything, "POST", "/api/v1/namespaces?dryRun=All", `{"metadata":{"name":"new"}}`, 201},
+	{reachEverything, "DELETE", "/api/v1/namespaces/none", "", 404},
+	{reachEverything, "POST", "/api/v1/namespaces/default/serviceaccounts/none/token", `{"spec":{}}`, 404},
+	{reachEverything, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`, 201},
+	{reachEverything, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"x","nonResourceAttributes":{"path":"/","verb":"get"}}}`, 201},
+	{reachEverything, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings?dryRun=All", `{"metadata":{"name":"new"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201},
+}
+
+// reachCase is a way to start the program and what somebody without credentials and an ordinary user are to reach then.
+type reachCase struct {
+	args            []string
+	anonymous, jane reach
+	// others are further callers.
+	others func(t *testing.T, r *reaching) map[string]expected
+}
+
+type expected struct {
+	who caller
+	has reach
+}
+
+// reachCases has every flag that may weaken the server at its weakest.
+func reachCases(n *neighbours) map[string]reachCase {
+	file := func(name string) string { return filepath.Join(n.dir, name) }
+	return map[string]reachCase{
+		"the defaults": {anonymous: reachHealth, jane: reachDiscovery, others: func(t *testing.T, r *reaching) map[string]expected {
+			return map[string]expected{"a service account": {bearer(r.serviceAccountToken(t)), reachIssuer}}
+		}},
+		"anonymous requests are refused": {args: []string{"--anonymous-auth=false"}, anonymous: reachUnknown, jane: reachDiscovery},
+		"AlwaysAllow":                    {args: []string{"--authorization-mode=AlwaysAllow", "--anonymous-auth=true"}, anonymous: reachUnknown, jane: reachEverything},
+		"AlwaysAllow in the end":         {args: []string{"--authorization-mode=Node,RBAC,AlwaysAllow"}, anonymous: reachUnknown, jane: reachEverything},
+		"AlwaysDeny":                     {args: []string{"--authorization-mode=AlwaysDeny"}, anonymous: reachNothing, jane: reachNothing},
+		"Node":                           {args: []string{"--authorization-mode=Node"}, anonymous: reachNothing, jane: reachNothing},
+		"Node and RBAC":                  {args: []string{"--authorization-mode=Node,RBAC"}, anonymous: reachHealth, jane: reachDiscovery},
+		"static tokens": {
+			args: []string{"--token-auth-file=" + file("tokens.csv")}, anonymous: reachHealth, jane: reachDiscovery,
+			others: func(*testing.T, *reaching) map[string]expected {
+				return map[string]expected{
+					"a token":                    {bearer("black"), reachDiscovery},
+					"a token of system:masters":  {bearer("white"), reachEverything},
+					"a token with more after it": {bearer("whiter"), reachUnknown},
+				}
+			},
+		},
+		"another authority of clients": {
+			args: []string{"--client-ca-file=" + file("ca.crt")}, anonymous: reachHealth, jane: reachDiscovery,
+			others: func(t *testing.T, _ *reaching) map[string]expected {
+				return map[string]expected{
+					"a certificate":                     {caller{cert: n.client(t, "joe")}, reachDiscovery},
+					"a certificate of system:masters":   {caller{cert: n.client(t, "joe", "system:masters")}, reachEverything},
+					"a certificate with proxy's header": {caller{cert: n.client(t, "joe")}.with(asRoot...), reachDiscovery},
+				}
+			},
+		},
+		"proxies with names": {
+			args:      []string{"--requestheader-client-ca-file=" + file("ca.crt"), "--requestheader-allowed-names=proxy"},
+			anonymous: reachHealth, jane: reachDiscovery,
+			others: func(t *testing.T, _ *reaching) map[string]expected {
+				return map[string]expected{
+					"the proxy for a user":        {caller{cert: n.client(t, "proxy")}.with("X-Remote-User", "joe"), reachDiscovery},
+					"the proxy for an admin":      {caller{cert: n.client(t, "proxy")}.with(asRoot...), reachEverything},
+					"the proxy for nobody":        {caller{cert: n.client(t, "proxy")}, reachUnknown},
+					"another of its authority":    {caller{cert: n.client(t, "stray")}.with(asRoot...), reachUnknown},
+					"somebody with masters in it": {caller{cert: n.client(t, "stray", "system:masters")}, reachUnknown},
+				}
+			},
+		},
+		// Who may name users is whom the authority signs for; it must be one that signs for nobody else.
+		"proxies without names": {
+			args: []string{"--requestheader-client-ca-file=" + file("ca.crt")}, anonymous: reachHealth, jane: reachDiscovery,
+			others: func(t *testing.T, _ *reaching) map[string]expected {
+				return map[string]expected{
+					"any for a user":   {caller{cert: n.client(t, "any")}.with("X-Remote-User", "joe"), reachDiscovery},
+					"any for an admin": {caller{cert: n.client(t, "any")}.with(asRoot...), reachEverything},
+					"any for nobody":   {caller{cert: n.client(t, "any", "system:masters")}, reachUnknown},
+				}
+			},
+		},
+		"keys of service accounts": {
+			args: []string{
+				"--service-account-issuer=https://one.example.com,https://kubernetes.default.svc", "--service-account-signing-key-file=" + file("sa.key"),
+				"--service-account-key-file=" + file("sa.pub"), "--api-audiences=one,https://kubernetes.default.svc", "--service-account-jwks-uri=https://one.example.com/keys",
+			},
+			anonymous: reachHealth, jane: reachDiscovery,
+			others: func(t *testing.T, r *reaching) map[string]expected {
+				return map[string]expected{"a service account": {bearer(r.serviceAccountToken(t)), reachIssuer}}
+			},
+		},
+		"all the rest": {
+			args: []string{
+				"--bind-address=0.0.0.0", "--etcd-servers=" + n.etcd, "--etcd-prefix=/open", "--controllers=-*", "--runtime-config=api/all=true",
+				"--feature-gates=AllBeta=true", "--disable-admission-plugins=" + strings.Join(admissionPlugins(), ","), "--enable-aggregator-routing",
+				"--audit-log-path=" + file("audit.log"), "--audit-policy-file=" + file("policy.yaml"), "--max-requests-inflight=100000",
+				"--proxy-client-cert-file=" + file("proxy.crt"), "--proxy-client-key-file=" + file("proxy.key"), "--v=9",
+			},
+			anonymous: reachHealth, jane: reachDiscovery,
+		},
+	}
+}
+
+// withoutReach are flags that say nothing about who may do what, and why.
+var withoutReach = map[string]string{
+	"admission-":         "plugins may only refuse",
+	"audit-":             "where events go, and how",
+	"data-dir":           "the keys of every start here are in one",
+	"default-":           "tolerations of pods",
+	"enable-admission-":  "plugins may only refuse",
+	"etcd-":              "who may talk to etcd is for etcd to say",
+	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers", "requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
+	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
+	"secure-port":                          "every start here has one",
+	"service-account-max-token-expiration": "it bounds",
+	"service-cluster-ip-range":             "addresses",
+	"service-node-port-range":              "ports",
+}
+
+// TestReach starts the program with every flag that may weaken it and asks for everything as somebody without credentials, as an ordinary
+// user, and as those who would be somebody else. What they reach is what Kubernetes documents: nothing comes with a flag unnoticed.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	n := newNeighbours(t)
+	stranger, err := pki.New(pki.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := reachCases(n)
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startReaching(t, test.args)
+			jane := caller{cert: r.jane}
+			impersonating := reachNothing
+			if test.jane == reachEverything {
+				impersonating = reachEverything
+			}
+			callers := map[string]expected{
+				"anonymous":                   {caller{}, test.anonymous},
+				"anonymous with proxy header": {caller{}.with(asRoot...), test.anonymous},
+				"jane":                        {jane, test.jane},
+				"jane with proxy header":      {jane.with(asRoot...), test.jane},
+				"jane as root":                {jane.with("Impersonate-User", "root", "Impersonate-Group", "system:masters"), impersonating},
+				"a wrong token":               {bearer("red"), reachUnknown},
+				"an unsigned token":           {bearer(forgedToken(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType)), reachUnknown},
+				"a stranger's token":          {bearer(forgedToken(t, jwt.SigningMethodES256, stranger.ServiceAccountKey)), reachUnknown},
+				"a stranger's certificate":    {caller{cert: newClient(t, stranger, "root", "system:masters")}, reachUnknown},
+			}
+			if test.anonymous != reachUnknown {
+				callers["anonymous as root"] = expected{caller{}.with("Impersonate-User", "root", "Impersonate-Group", "system:masters"), reachNothing}
+			}
+			for name, c := range callers {
+				r.check(t, name, c.who, c.has)
+			}
+			if test.others != nil {
+				for name, c := range test.others(t, r) {
+					r.check(t, name, c.who, c.has)
+				}
+			}
+			r.checkPlain(t)
+		})
+	}
+	tried := func(flag string) bool {
+		for _, test := range cases {
+			if slices.ContainsFunc(test.args, func(arg string) bool { return arg == "--"+flag || strings.HasPrefix(arg, "--"+flag+"=") }) {
+				return true
+			}
+		}
+		for prefix := range withoutReach {
+			if strings.HasPrefix(flag, prefix) {
+				return true
+			}
+		}
+		return false
+	}
+	serverFlags(func(f *pflag.Flag) {
+		if !tried(f.Name) {
+			t.Errorf("nothing is known of who can reach what with --%s: add it to reachCases, or to withoutReach and say why", f.Name)
+		}
+	})
+}
+
+// serverFlags calls f for every flag of the server.
+func serverFlags(f func(*pflag.Flag)) *server.Options {
+	o := &server.Options{}
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
+	for _, set := range sections.FlagSets {
+		set.VisitAll(f)
+	}
+	return o
+}
+
+// admissionPlugins lists all plugins that there are.
+func admissionPlugins() []string {
+	return serverFlags(func(*pflag.Flag) {}).Admission.Plugins.Registered()
+}

@@ -1,0 +1,40 @@
+package cli_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestEndsWhenItCannotWrite lets the program's files grow no more, as on a full disk: first the log, into which each write goes before it
+// is acknowledged, then the database, which follows in the background and whose failure leaves etcd's locks locked.
+func TestEndsWhenItCannotWrite(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		limit uint64 // the size of the largest file
+		size  int    // of an object
+	}{
+		"log": {1, 100},
+		// A file of the log is never much larger than 64 MiB.
+		"database": {70 << 20, 900_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			p := startProgram(t, dir)
+			acked := load(t.Context(), t, p.client(), c.size, func(n int) {
+				if n != 10 {
+					return
+				}
+				if err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: c.limit, Max: unix.RLIM_INFINITY}, nil); err != nil {
+					t.Error(err)
+				}
+			})
+			p.fails("file too large")
+			again := startProgram(t, dir) // without the limit
+			again.has(acked)
+			again.kill()
+		})
+	}
+}

@@ -1,0 +1,137 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// failureLimit is how long the program may take to end after its storage failed.
+const failureLimit = 10 * time.Second * slowdown
+
+// fails waits until the program has ended by itself, and looks for the reason in what it printed.
+func (p *program) fails(reason string) {
+	p.t.Helper()
+	limit := time.NewTimer(failureLimit)
+	defer limit.Stop()
+	select {
+	case <-p.ended:
+	case <-limit.C:
+		p.t.Fatalf("it still runs %s after its storage failed", failureLimit)
+	}
+	printed := p.output.String()
+	_, line, _ := strings.Cut(printed, "\nkinproc: ")
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(line, reason) || strings.Count(line, "\n") != 1 {
+		p.t.Errorf("it ended with code %d, want 1, and printed %s\nwhich is to end with one line that says %q", code, printed, reason)
+	}
+}
+
+// load writes config maps that are size bytes large, while others read and watch, until that fails, and returns the names of those that
+// were acknowledged. After each, it calls written with their number.
+func load(ctx context.Context, t *testing.T, client kubernetes.Interface, size int, written func(n int)) (acked []string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	changes, err := maps.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for range changes.ResultChan() {
+		}
+	}()
+	var reads []<-chan error
+	for range 4 {
+		reads = append(reads, readUntilError(ctx, client))
+	}
+	for {
+		object := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("m-%d", len(acked))},
+			Data:       map[string]string{"text": strings.Repeat("x", size)},
+		}
+		if _, err := maps.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			t.Logf("after %d: %v", len(acked), err)
+			break
+		}
+		acked = append(acked, object.Name)
+		written(len(acked))
+	}
+	for _, failed := range reads {
+		<-failed
+	}
+	<-read
+	return acked
+}
+
+// readUntilError gets a namespace over and over.
+func readUntilError(ctx context.Context, client kubernetes.Interface) <-chan error {
+	failed := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return failed
+}
+
+// has looks for config maps.
+func (p *program) has(names []string) {
+	p.t.Helper()
+	list, err := p.client().CoreV1().ConfigMaps(metav1.NamespaceDefault).List(p.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, object := range list.Items {
+		there[object.Name] = true
+	}
+	for _, name := range names {
+		if !there[name] {
+			p.t.Errorf("%s was acknowledged and is lost", name)
+		}
+	}
+}
+
+// TestEndsWhenItsDirectoryGoes takes the data directory away from the program.
+func TestEndsWhenItsDirectoryGoes(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(from, to string) error{
+		"removed": func(from, _ string) error { return os.RemoveAll(from) },
+		"moved":   os.Rename,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, moved := filepath.Join(t.TempDir(), "data"), filepath.Join(t.TempDir(), "moved")
+			p := startProgram(t, dir)
+			acked := load(t.Context(), t, p.client(), 100, func(n int) {
+				if n == 10 {
+					if err := away(dir, moved); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			p.fails("data directory was removed or moved")
+			if name == "moved" {
+				again := startProgram(t, moved)
+				again.has(acked)
+				again.kill()
+			}
+		})
+	}
+}

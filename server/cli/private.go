@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxPrivateFile, in bytes, is far more than a kubeconfig or a certificate has.
+const maxPrivateFile = 1 << 20
+
+// privateDir is a directory that belongs to a user and that nobody else may write to. Files in it
+// are read under the same conditions.
+type privateDir struct {
+	root *os.Root
+	path string // absolute
+	user int
+}
+
+// openPrivate opens a directory, to which no link may lead.
+func openPrivate(dir string, user int) (*privateDir, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	before, err := os.Lstat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !before.IsDir() {
+		return nil, fmt.Errorf("%s is %s, not a directory", dir, typeName(before))
+	}
+	if err := checkPrivate(before, user); err != nil {
+		return nil, fmt.Errorf("%s %w", dir, err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &privateDir{root: root, path: path, user: user}
+	// From here on it is the same directory, whatever is renamed.
+	if after, err := root.Stat("."); err != nil || !os.SameFile(before, after) {
+		return nil, errors.Join(fmt.Errorf("%s was replaced while it was read", dir), root.Close())
+	}
+	return d, nil
+}
+
+func (d *privateDir) close() { _ = d.root.Close() }
+
+// within turns a path, relative to the directory or absolute, into a name in the directory.
+func (d *privateDir) within(path string) (name string, err error) {
+	absolute := path
+	if !filepath.IsAbs(path) {
+		absolute = filepath.Join(d.path, path)
+	}
+	if name, err = filepath.Rel(d.path, absolute); err != nil || !filepath.IsLocal(name) {
+		return "", fmt.Errorf("%s lies outside of %s", path, d.path)
+	}
+	return name, nil
+}
+
+// read reads a file below the directory. Neither the file nor a directory on the way may be a link.
+func (d *privateDir) read(name string) ([]byte, error) {
+	var info fs.FileInfo
+	for i := range len(name) + 1 {
+		if i < len(name) && !os.IsPathSeparator(name[i]) {
+			continue
+		}
+		part := name[:i]
+		var err error
+		if info, err = d.root.Lstat(part); err != nil {
+			return nil, err
+		}
+		switch {
+		case i < len(name) && !info.IsDir():
+			return nil, fmt.Errorf("%s is %s, not a directory", part, typeName(info))
+		case i == len(name) && !info.Mode().IsRegular():
+			return nil, fmt.Errorf("%s is %s, not a file", part, typeName(info))
+		}
+		if err := checkPrivate(info, d.user); err != nil {
+			return nil, fmt.Errorf("%s %w", part, err)
+		}
+	}
+	f, err := d.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if opened, err := f.Stat(); err != nil || !os.SameFile(info, opened) {
+		return nil, fmt.Errorf("%s was replaced while it was read", name)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxPrivateFile+1))
+	if len(data) > maxPrivateFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", name, maxPrivateFile)
+	}
+	return data, err
+}
+
+func typeName(info fs.FileInfo) string {
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		return "a file"
+	case mode.IsDir():
+		return "a directory"
+	case mode&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a named pipe"
+	default:
+		return "something special (" + strings.Trim(mode.Type().String(), "-") + ")"
+	}
+}

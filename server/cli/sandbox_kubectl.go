@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+)
+
+// sandboxForKubectl finds the sandbox in a data directory. Without one it returns an empty
+// configuration, because not every command of kubectl needs a server.
+func sandboxForKubectl(dir string, args []string) (*sandbox, error) {
+	s, err := findSandbox(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &sandbox{kubeconfig: filepath.Join(dir, kubeconfigName), config: clientcmdapi.NewConfig()}, nil
+	}
+	if err != nil && namesKubeconfig(args) {
+		// The caller's choice counts. Nothing, not even the environment, leads kubectl to the other.
+		return &sandbox{kubeconfig: os.DevNull, config: clientcmdapi.NewConfig()}, nil
+	}
+	return s, err
+}
+
+// namesKubeconfig reports whether the caller says which kubeconfig to use.
+func namesKubeconfig(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") })
+}
+
+// guard makes kubectl use what was judged and nothing else. kubectl takes a path, so it reads the
+// file again, and somebody may have put another directory in its place: then every request fails.
+func (s *sandbox) guard(flags *genericclioptions.ConfigFlags) {
+	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
+		if path := *flags.KubeConfig; path != "" && path != s.kubeconfig {
+			return config // the caller named it
+		}
+		if err := s.compare(flags); err != nil {
+			return &rest.Config{Host: "https://localhost", Transport: refusal{err}}
+		}
+		tls := &config.TLSClientConfig
+		s.inline(&tls.CAFile, &tls.CAData)
+		s.inline(&tls.CertFile, &tls.CertData)
+		s.inline(&tls.KeyFile, &tls.KeyData)
+		return config
+	}
+}
+
+// compare compares what kubectl has read with what was judged.
+func (s *sandbox) compare(flags *genericclioptions.ConfigFlags) error {
+	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return err
+	}
+	var written clientcmdv1.Config
+	if err := clientcmdlatest.Scheme.Convert(&raw, &written, nil); err != nil {
+		return err
+	}
+	config, err := judge(&written, func(path string) ([]byte, error) {
+		data, ok := s.files[filepath.Clean(path)]
+		if !ok {
+			return nil, errors.New("not read before")
+		}
+		return data, nil
+	})
+	if err != nil || !reflect.DeepEqual(config, s.config) {
+		return fmt.Errorf("%s was replaced while it was read", s.kubeconfig)
+	}
+	return nil
+}
+
+// inline puts the content of a file that was read in the place of its path.
+func (s *sandbox) inline(path *string, data *[]byte) {
+	content, ok := s.files[filepath.Clean(*path)]
+	if !ok {
+		return
+	}
+	if *path = ""; len(*data) == 0 {
+		*data = content
+	}
+}
+
+// refusal is a transport that sends nothing.
+type refusal struct{ err error }
+
+func (r refusal) RoundTrip(*http.Request) (*http.Response, error) { return nil, r.err }

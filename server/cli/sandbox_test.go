@@ -1,0 +1,275 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
+)
+
+const (
+	trustedCluster = `server: "https://127.0.0.1:6443", certificate-authority-data: Y2E=`
+	trustedUser    = `client-certificate-data: Y2VydA==, client-key-data: a2V5`
+)
+
+// written is a kubeconfig with these fields of its cluster, user and context, and more at the top.
+func written(cluster, user, context, top string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {%s}}]
+users: [{name: u, user: {%s}}]
+contexts: [{name: x, context: {cluster: c, user: u, %s}}]
+current-context: x
+%s
+`, cluster, user, context, top)
+}
+
+// sandboxDir is a data directory with a kubeconfig, and a file of certificates.
+func sandboxDir(t testing.TB, kubeconfig string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), ".kinproc")
+	must(t, os.MkdirAll(filepath.Join(dir, "pki"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "pki", "ca.crt"), []byte("authority"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, kubeconfigName), []byte(kubeconfig), 0o600))
+	return dir
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSandboxHoldsWhatKinprocWrites(t *testing.T) {
+	t.Parallel()
+	for name, kubeconfig := range map[string]string{
+		"written":    written(trustedCluster, trustedUser, "", ""),
+		"namespace":  written(trustedCluster, trustedUser, "namespace: web", ""),
+		"extensions": written(trustedCluster+", extensions: [{name: a, extension: {b: c}}]", trustedUser, "", "extensions: [{name: d, extension: 1}]"),
+		"localhost":  written(`server: "https://localhost:1/", certificate-authority-data: Y2E=`, trustedUser, "", ""),
+		"IPv6":       written(`server: "https://[::1]:1", certificate-authority-data: Y2E=`, trustedUser, "", ""),
+		"false":      written(trustedCluster+", insecure-skip-tls-verify: false", trustedUser, "", "preferences: {}"),
+		"file":       written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`, trustedUser, "", ""),
+		"dotted":     written(`server: "https://127.0.0.1:6443", certificate-authority: ./pki/../pki//ca.crt`, trustedUser, "", ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := findSandbox(sandboxDir(t, kubeconfig))
+			must(t, err)
+			config, err := kubectlConfig(s)
+			must(t, err)
+			tls := config.TLSClientConfig
+			if tls.CAFile != "" || len(tls.CAData) == 0 || string(tls.CertData) != "cert" || string(tls.KeyData) != "key" {
+				t.Errorf("kubectl would use %+v", tls)
+			}
+		})
+	}
+}
+
+// kubectlConfig is what kubectl makes of a sandbox's kubeconfig.
+func kubectlConfig(s *sandbox) (*rest.Config, error) {
+	flags := genericclioptions.NewConfigFlags(true)
+	s.guard(flags)
+	*flags.KubeConfig = s.kubeconfig
+	return flags.ToRESTConfig()
+}
+
+func TestSandboxRefusesByName(t *testing.T) {
+	t.Parallel()
+	cluster := func(more string) string { return written(trustedCluster+", "+more, trustedUser, "", "") }
+	user := func(more string) string { return written(trustedCluster, trustedUser+", "+more, "", "") }
+	server := func(url string) string {
+		return written(fmt.Sprintf("server: %q, certificate-authority-data: Y2E=", url), trustedUser, "", "")
+	}
+	for name, c := range map[string]struct{ kubeconfig, want string }{
+		"exec":          {user(`exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}`), `user "u" has exec,`},
+		"empty exec":    {user(`exec: {}`), `user "u" has exec,`},
+		"auth-provider": {user(`auth-provider: {name: oidc}`), `user "u" has auth-provider,`},
+		"token":         {user(`token: abc`), `user "u" has token,`},
+		"tokenFile":     {user(`tokenFile: /etc/passwd`), `user "u" has tokenFile,`},
+		"username":      {user(`username: jane`), `user "u" has username,`},
+		"password":      {user(`password: secret`), `user "u" has password,`},
+		"as":            {user(`as: jane`), `user "u" has as,`},
+		"as-uid":        {user(`as-uid: "1"`), `user "u" has as-uid,`},
+		"as-groups":     {user(`as-groups: [a]`), `user "u" has as-groups,`},
+		"as-user-extra": {user(`as-user-extra: {a: [b]}`), `user "u" has as-user-extra,`},
+		"proxy-url":     {cluster(`proxy-url: "http://proxy:3128"`), `cluster "c" has proxy-url,`},
+		"insecure":      {cluster(`insecure-skip-tls-verify: true`), `cluster "c" has insecure-skip-tls-verify,`},
+		"server name":   {cluster(`tls-server-name: other`), `cluster "c" has tls-server-name,`},
+		"compression":   {cluster(`disable-compression: true`), `cluster "c" has disable-compression,`},
+		"preferences":   {written(trustedCluster, trustedUser, "", "preferences: {colors: true}"), "it has preferences,"},
+		"unknown field": {user(`shell: sh`), `unknown field "shell"`},
+		"unknown list":  {written(trustedCluster, trustedUser, "", "plugins: []"), `unknown field "plugins"`},
+		"other case":    {user(`Exec: {command: sh}`), `user "u" has exec,`},
+		"key twice":     {user(`client-key-data: a2V5`), `already`},
+		"another host":  {server("https://192.0.2.1:6443"), "has no loopback address"},
+		"another name":  {server("https://localhost.example:6443"), "has no loopback address"},
+		"all addresses": {server("https://0.0.0.0:6443"), "has no loopback address"},
+		"short address": {server("https://127.1:6443"), "has no loopback address"},
+		"no TLS":        {server("http://127.0.0.1:6443"), "is not of the form https://address:port"},
+		"credentials":   {server("https://a:b@127.0.0.1:6443"), "is not of the form https://address:port"},
+		"path":          {server("https://127.0.0.1:6443/elsewhere"), "is not of the form https://address:port"},
+		"socket":        {server("unix:///run/docker.sock"), "has no loopback address"},
+		"no server":     {server(""), "has no loopback address"},
+		"no URL":        {server("https://[::1"), "is no URL"},
+		"outside":       {user(`client-key: ../../id_rsa`), "lies outside of"},
+		"absolute":      {user(`client-key: /etc/ssl/key`), "lies outside of"},
+		"missing":       {user(`client-key: nope`), `client-key of user "u":`},
+		"directory":     {user(`client-key: pki`), "is a directory, not a file"},
+		"below a file":  {user(`client-key: kubeconfig/key`), "is a file, not a directory"},
+		"two of a name": {strings.Replace(user(""), "users: [", "users: [{name: u, user: {}}, ", 1), `user "u" is there twice`},
+		"another kind":  {strings.Replace(user(""), "kind: Config", "kind: Secret", 1), `it is of kind "Secret"`},
+		"not the current": {
+			strings.Replace(user(""), "users: [", "users: [{name: other, user: {exec: {command: sh}}}, ", 1), `user "other" has exec,`,
+		},
+		"garbage":  {"}{", "it is no kubeconfig"},
+		"too long": {strings.Repeat("#\n", maxPrivateFile), "has more than 1048576 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := sandboxDir(t, c.kubeconfig)
+			wantRefused(t, dir, c.want)
+		})
+	}
+}
+
+func wantRefused(t *testing.T, dir, want string) {
+	t.Helper()
+	s, err := findSandbox(dir)
+	if err == nil {
+		t.Fatalf("trusted: %v", s.config)
+	}
+	if errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) ||
+		!strings.Contains(err.Error(), "name it with --kubeconfig or KUBECONFIG") {
+		t.Errorf("%q does not say %q and what to do", err, want)
+	}
+	// Nor does kubectl come by it when the caller names another.
+	s, err = sandboxForKubectl(dir, []string{"get", "ns", "--kubeconfig", "other"})
+	if err != nil || s.kubeconfig != os.DevNull {
+		t.Errorf("kubectl with another kubeconfig: %v %v", s, err)
+	}
+	if _, err = sandboxForKubectl(dir, []string{"exec", "pod", "--", "kubectl", "--kubeconfig=other"}); err == nil {
+		t.Error("what comes after -- is not kubectl's")
+	}
+}
+
+// Another directory comes into the place of the one that was judged.
+func TestKubectlUsesWhatWasJudged(t *testing.T) {
+	t.Parallel()
+	marker := filepath.Join(t.TempDir(), "executed")
+	attack := written(trustedCluster, fmt.Sprintf(
+		"exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: touch, args: [%q]}", marker), "", "")
+	for name, replaced := range map[string]string{
+		"a command":      attack,
+		"another server": written(`server: "https://127.0.0.1:1", certificate-authority-data: Y2E=`, trustedUser, "", ""),
+		"nothing":        "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := sandboxDir(t, written(trustedCluster, "", "", ""))
+			s, err := findSandbox(dir)
+			must(t, err)
+			must(t, os.Rename(dir, dir+".away"))
+			must(t, os.Mkdir(dir, 0o755))
+			must(t, os.WriteFile(s.kubeconfig, []byte(replaced), 0o644))
+			config, err := kubectlConfig(s)
+			if name == "nothing" && err != nil {
+				return // an empty file needs no guard
+			}
+			must(t, err)
+			client, err := rest.HTTPClientFor(config)
+			must(t, err)
+			resp, err := client.Get("https://127.0.0.1:1/api")
+			if err == nil {
+				resp.Body.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), "was replaced while it was read") {
+				t.Errorf("the request was sent: %v", err)
+			}
+		})
+	}
+	if _, err := os.Stat(marker); err == nil {
+		t.Error("the command was run")
+	}
+}
+
+// A sandbox that was not there when it was looked for is not used when it comes.
+func TestKubectlUsesNoSandboxThatCameLater(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), ".kinproc")
+	s, err := sandboxForKubectl(dir, nil)
+	must(t, err)
+	must(t, os.Mkdir(dir, 0o700))
+	must(t, os.WriteFile(s.kubeconfig, []byte(written(trustedCluster, "token: abc", "", "")), 0o600))
+	config, err := kubectlConfig(s)
+	must(t, err)
+	if _, refused := config.Transport.(refusal); !refused || config.BearerToken != "" {
+		t.Errorf("kubectl would use %v", config)
+	}
+}
+
+// What a start writes is trusted, and is what kubectl then uses.
+func TestWrittenKubeconfigIsTrusted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o700))
+	config := clientcmdapi.NewConfig()
+	user := &clientcmdapi.AuthInfo{ClientCertificateData: []byte("cert"), ClientKeyData: []byte("key")}
+	addEntries(config, pki.Kubeconfig("kinproc", "https://127.0.0.1:6443", []byte("ca"), pki.AdminUser, user))
+	must(t, pki.WriteKubeconfig(filepath.Join(dir, kubeconfigName), config))
+	s, err := findSandbox(dir)
+	must(t, err)
+	used, err := kubectlConfig(s)
+	must(t, err)
+	if used.Host != "https://127.0.0.1:6443" || string(used.CAData) != "ca" || string(used.KeyData) != "key" {
+		t.Errorf("kubectl would use %+v", used)
+	}
+}
+
+// Whatever is accepted has nothing but what kinproc writes.
+func FuzzSandbox(f *testing.F) {
+	f.Add([]byte(written(trustedCluster, trustedUser, "namespace: web", "")))
+	f.Add([]byte(written(trustedCluster, "exec: {command: sh}", "", "")))
+	f.Add([]byte(written(`server: "https://[::1]:1/", proxy-url: x`, "as: jane", "", "extensions: [{name: a, extension: {}}]")))
+	f.Add([]byte(`{"clusters":[{"name":"c","cluster":{"server":"https://localhost"}}],"users":[{"name":"u","user":{"client-key":"a"}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		config, err := decode(data, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
+		if err != nil {
+			return
+		}
+		bare := clientcmdapi.NewConfig()
+		bare.CurrentContext = config.CurrentContext
+		for name, c := range config.Clusters {
+			bare.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CertificateAuthorityData}
+			r, err := http.NewRequest(http.MethodGet, c.Server, nil)
+			if err != nil || r.URL.Scheme != "https" || r.URL.User != nil || strings.Trim(r.URL.RequestURI(), "/") != "" {
+				t.Fatalf("server %q", c.Server)
+			}
+			if address, err := netip.ParseAddr(r.URL.Hostname()); r.URL.Hostname() != "localhost" && (err != nil || !address.Unmap().IsLoopback()) {
+				t.Fatalf("server %q", c.Server)
+			}
+		}
+		for name, u := range config.AuthInfos {
+			bare.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: u.ClientCertificateData, ClientKeyData: u.ClientKeyData}
+		}
+		for name, c := range config.Contexts {
+			bare.Contexts[name] = &clientcmdapi.Context{Cluster: c.Cluster, AuthInfo: c.AuthInfo, Namespace: c.Namespace}
+		}
+		if !reflect.DeepEqual(config, bare) {
+			t.Fatalf("accepted %#v", config)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
+)
+
+// RESTConfig is a client configuration of an administrator, a member of system:masters. It has no rate
+// limit. The caller may change it.
+func (s *Server) RESTConfig() *rest.Config {
+	p := s.up("RESTConfig")
+	return p.restConfig(p.access.pki.Admin)
+}
+
+// Kubeconfig is RESTConfig as a kubeconfig.
+func (s *Server) Kubeconfig() *clientcmdapi.Config {
+	p := s.up("Kubeconfig")
+	keys := p.access.pki
+	return pki.Kubeconfig("kinproc", p.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
+}
+
+// User makes a client configuration for a user and its groups, who may do what RBAC allows them. It fails
+// if the name is empty.
+func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
+	p := s.up("User")
+	pair, err := p.access.pki.CA.Client(name, groups, 0)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
+	}
+	return p.restConfig(pair), nil
+}
+
+func (p *plane) restConfig(user pki.Pair) *rest.Config {
+	return &rest.Config{
+		Host:            p.url(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.access.pki.CA.Cert, CertData: user.Cert, KeyData: user.Key},
+		QPS:             -1,
+	}
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/internal/ownership"
+)
+
+// What a data directory holds.
+const (
+	etcdDir = "etcd"
+	pkiDir  = "pki"
+)
+
+// openDir returns the directory of a control plane: the data directory, or a temporary one in its place.
+func openDir(o *Options, u *undo) (string, error) {
+	if o.DataDir != "" {
+		if err := ownDir(o.DataDir); err != nil {
+			return "", o.wrong("DataDir", "data-dir", "%w", err)
+		}
+		return o.DataDir, nil
+	}
+	dir, remove, err := embed.TempDir("")
+	if err != nil {
+		return "", err
+	}
+	u.push("temporary files", remove)
+	return dir, nil
+}
+
+// ownDir makes a data directory, or makes sure that one which is there is the caller's alone: whoever can
+// put keys or data there is an administrator of the control plane. It refuses a directory that holds
+// other things, such as a home directory.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("%w; name a directory that can be created or written to", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	ours := func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }
+	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
+		return fmt.Errorf("%s was not made by kinproc, it holds %q; name an empty directory or a new one", dir, entries[0].Name())
+	}
+	if err := ownership.Claim(dir); err != nil {
+		return fmt.Errorf("%w, or name another directory", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/informers"
+
+	"github.com/kinproc/kinproc/chain"
+)
+
+var (
+	errStarted = errors.New("start: a control plane starts once, make another one")
+	errStopped = errors.New("stopped while it started")
+)
+
+// plane is what a start makes, in the order in which the start makes it.
+type plane struct {
+	options *Options
+	undo    *undo
+
+	dir       string // Options.DataDir, or the temporary directory in its place
+	etcd      *etcd
+	storage   *chain.Storage
+	requests  *requests
+	listener  *listener
+	self      *self
+	tasks     *tasks
+	services  *services
+	access    *access
+	informers informers.SharedInformerFactory
+	chain     *chain.Chain
+}
+
+// Start starts the control plane and returns when it is ready, or after undoing everything. The
+// context bounds the start only. A control plane starts once.
+func (s *Server) Start(ctx context.Context) error {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	p, err := s.start(s.options.withLog(ctx))
+	s.timeline.phase("")
+	if err != nil {
+		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		return errors.Join(err, s.stop(undoing))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.plane = p
+	return nil
+}
+
+// begin makes the context of the start, which Stop ends too, and the function to call at the end of the start.
+func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started != nil {
+		return nil, nil, errStarted
+	}
+	ctx, s.interrupt = context.WithCancelCause(ctx)
+	s.started = make(chan struct{})
+	return ctx, func() {
+		s.interrupt(nil)
+		close(s.started)
+	}, nil
+}
+
+// start makes the parts of the control plane one after the other. Each constructor returns a part that
+// is complete, and pushes what ends it.
+func (s *Server) start(ctx context.Context) (_ *plane, err error) {
+	p := &plane{options: &s.options, undo: &s.undo}
+	s.timeline.phase("etcd")
+	if p.dir, err = openDir(p.options, p.undo); err != nil {
+		return nil, err
+	}
+	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.failure.set, p.undo); err != nil {
+		return nil, err
+	}
+	p.storage = newStorage(p.etcd, p.options, p.undo)
+	p.requests = newRequests(p.options, p.undo)
+	s.timeline.phase("listen")
+	if p.listener, err = listen(p.options, p.undo); err != nil {
+		return nil, err
+	}
+	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
+		return nil, err
+	}
+	p.tasks = newTasks(p.options, s.failure.set, p.undo)
+	p.undo.push("watches", func() error { p.storage.Hold(); return nil })
+
+	// Much of what follows ends only after it has run, so an interrupted start goes on until it is ready.
+	ctx, cancel := p.outlive(ctx, lateness, s.failure)
+	defer cancel()
+	reading, cancelReading := p.untilDamage(ctx)
+	defer cancelReading()
+	if err := p.serve(ctx, reading, &s.timeline); err != nil {
+		return nil, p.nameDamage(ctx, cmp.Or(s.Err(), err))
+	}
+	return p, cmp.Or(s.Err(), context.Cause(ctx))
+}
+
+// serve makes the parts that read stored objects. Reading ends with ctx, or when a stored object cannot
+// be decoded.
+func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
+	t.phase("services")
+	if p.services, err = newServices(reading, p); err != nil {
+		return err
+	}
+	t.phase("access")
+	if p.access, err = newAccess(p); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	t.phase("chain")
+	late, err := p.newChain()
+	if err != nil {
+		return err
+	}
+	prepared, err := p.chain.Aggregator.PrepareRun()
+	if err != nil {
+		return fmt.Errorf("prepare the chain: %w", err)
+	}
+	t.phase("first-objects")
+	if err := p.writeFirstObjects(ctx); err != nil {
+		return err
+	}
+	t.phase("informers")
+	generic := p.chain.Aggregator.GenericAPIServer
+	generic.ShutdownTimeout = shutdownTimeout
+	generic.Handler.FullHandlerChain = p.requests.counted(generic.Handler.FullHandlerChain)
+	p.requests.transport.Serve(generic.Handler)
+	if err := p.chain.StartInformers(reading, p.tasks.ctx); err != nil {
+		return err
+	}
+	if err := late.Start(); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	t.phase("hooks")
+	p.tasks.run(func() {
+		if err := prepared.Run(p.tasks.ctx); err != nil {
+			p.tasks.fail(fmt.Errorf("run the chain: %w", err))
+		}
+	})
+	if err := p.startControllers(); err != nil {
+		return err
+	}
+	return p.waitReady(ctx)
+}
+
+// lateness is how long an interrupted start may go on: far more than a start takes.
+const lateness = 10 * time.Second
+
+// outlive makes a context that ends some time after its parent does, and when the control plane fails.
+func (p *plane) outlive(parent context.Context, by time.Duration, f *failure) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
+	})
+	p.tasks.run(func() {
+		select {
+		case <-f.happened:
+			cancel(f.err)
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// shutdownTimeout is how long the HTTP server may wait for connections to become idle before they are closed.
+const shutdownTimeout = 10 * time.Millisecond

@@ -1,0 +1,156 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// systemObjectBack is the time within which kube-apiserver makes a service default/kubernetes or a default ServiceCIDR anew, and a little
+// for the write itself.
+const systemObjectBack = 10 * time.Second
+
+// TestSystemObjectsComeBack deletes what every cluster has.
+func TestSystemObjectsComeBack(t *testing.T) {
+	t.Parallel()
+	for name, configure := range map[string]func(*server.Options){
+		"controllers":    func(*server.Options) {},
+		"no controllers": servertest.WithoutControllers,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := servertest.Run(t, configure)
+			client := dynamic.NewForConfigOrDie(s.RESTConfig())
+			objects := []systemObject{
+				{"", "v1", "services", metav1.NamespaceDefault, "kubernetes"},
+				{"", "v1", "endpoints", metav1.NamespaceDefault, "kubernetes"},
+				{"discovery.k8s.io", "v1", "endpointslices", metav1.NamespaceDefault, "kubernetes"},
+				{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"},
+				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1."},
+				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apps"},
+				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apiextensions.k8s.io"},
+			}
+			if name == "controllers" { // without them no namespace ever goes
+				objects = append(objects, systemObject{"", "v1", "namespaces", "", corev1.NamespaceNodeLease})
+			}
+			// All of them are read before one goes: endpoints go with their service.
+			identities := map[systemObject]types.UID{}
+			for _, o := range objects {
+				if uid, ok := o.identity(t, client); ok {
+					identities[o] = uid
+				}
+			}
+			for o, uid := range identities {
+				t.Run(o.resource+" "+o.name, func(t *testing.T) {
+					t.Parallel()
+					o.deleteAndAwait(t, client, uid)
+				})
+			}
+		})
+	}
+}
+
+// TestServicesAfterTheServiceCIDRWent deletes the blocks that services have their addresses from.
+func TestServicesAfterTheServiceCIDRWent(t *testing.T) {
+	t.Parallel()
+	for name, configure := range map[string]func(*server.Options){
+		"controllers":    func(*server.Options) {},
+		"no controllers": servertest.WithoutControllers,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := servertest.Run(t, configure)
+			cidr, objects := systemObject{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"}, dynamic.NewForConfigOrDie(s.RESTConfig())
+			uid, _ := cidr.identity(t, objects)
+			cidr.deleteAndAwait(t, objects, uid)
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+			client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+			service, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if service.Spec.ClusterIP == "" {
+				t.Error("the service has no address")
+			}
+		})
+	}
+}
+
+// TestNamespacesOfTheSystemStay asks for what kube-apiserver refuses.
+func TestNamespacesOfTheSystemStay(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic} {
+		if err := client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("delete namespace %s: %v", name, err)
+		}
+	}
+}
+
+type systemObject struct{ group, version, resource, namespace, name string }
+
+func (o systemObject) client(client dynamic.Interface) dynamic.ResourceInterface {
+	return client.Resource(schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}).Namespace(o.namespace)
+}
+
+// identity is the object's UID. Endpoints are there only on a host with an address that other hosts can reach.
+func (o systemObject) identity(t *testing.T, client dynamic.Interface) (types.UID, bool) {
+	t.Helper()
+	obj, err := o.client(client).Get(t.Context(), o.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && strings.HasPrefix(o.resource, "endpoint") {
+		return "", false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj.GetUID(), true
+}
+
+// deleteAndAwait deletes the object and waits until there is another one, which is not being deleted.
+func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid types.UID) {
+	t.Helper()
+	objects := o.client(client)
+	began := time.Now()
+	if err := objects.Delete(t.Context(), o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), systemObjectBack, errors.New("the time is up"))
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		after, err := objects.Get(ctx, o.name, metav1.GetOptions{})
+		if err == nil && after.GetUID() != uid && after.GetDeletionTimestamp() == nil {
+			t.Logf("back after %v", time.Since(began).Round(time.Millisecond))
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s %s is not back: %v; %s", o.resource, o.name, context.Cause(ctx), describe(after, err))
+		case <-tick.C:
+		}
+	}
+}
+
+func describe(obj *unstructured.Unstructured, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("uid %s, deleted at %v", obj.GetUID(), obj.GetDeletionTimestamp())
+}

@@ -1,0 +1,148 @@
+package server_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// countingListener counts what is read from its connections.
+type countingListener struct {
+	net.Listener
+	read atomic.Int64
+}
+
+func (l *countingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &countingConn{Conn: conn, read: &l.read}, nil
+}
+
+type countingConn struct {
+	net.Conn
+	read *atomic.Int64
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+// TestRefusalsComeBeforeBodies sends requests that are refused and whose bodies never end.
+func TestRefusalsComeBeforeBodies(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := &countingListener{Listener: inner}
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.Listener = listener })
+	config := &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: s.RESTConfig().CAData}}
+	trusted, err := rest.TLSConfigFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for who, refused := range map[string]struct {
+		header string
+		code   int
+	}{
+		"anonymous":     {"", http.StatusForbidden},
+		"unknown token": {"Authorization: Bearer nobody\r\n", http.StatusUnauthorized},
+	} {
+		for how, header := range map[string]string{
+			"a short body":         "Content-Length: 1000\r\n",
+			"a long body":          "Content-Length: 1000000000\r\n",
+			"an awaited body":      "Content-Length: 1000\r\nExpect: 100-continue\r\n",
+			"a body without end":   "Transfer-Encoding: chunked\r\n",
+			"a body that goes on":  "Transfer-Encoding: chunked\r\n",
+			"a long one that does": "Content-Length: 1000000000\r\n",
+		} {
+			before := listener.read.Load()
+			code := refuse(t, trusted, inner.Addr().String(), refused.header+header, strings.HasSuffix(how, "goes on") || strings.HasSuffix(how, "does"))
+			if code != refused.code {
+				t.Errorf("%s with %s: %d", who, how, code)
+			}
+			// net/http reads up to 256 KiB after the answer.
+			if read := listener.read.Load() - before; read > 300<<10 {
+				t.Errorf("%s with %s: %d bytes were read", who, how, read)
+			}
+		}
+	}
+
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Timeout = refusedWithin
+	body, end := io.Pipe()
+	defer end.Close()
+	response, err := client.Post(s.URL()+"/api/v1/namespaces/default/configmaps", asYAML, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusForbidden || response.ProtoMajor != 2 {
+		t.Errorf("over %s: %s", response.Proto, response.Status)
+	}
+}
+
+// refusedWithin is how long a refusal may take on a busy machine.
+const refusedWithin = 10 * time.Second
+
+// refuse sends a request over HTTP/1.1 whose body is empty or goes on for as long as somebody takes it, and returns the code of
+// the answer.
+func refuse(t *testing.T, config *tls.Config, address, header string, goesOn bool) int {
+	t.Helper()
+	config = config.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	raw, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	if err := raw.SetDeadline(time.Now().Add(refusedWithin)); err != nil {
+		t.Fatal(err)
+	}
+	config.ServerName = "127.0.0.1"
+	conn := tls.Client(raw, config)
+	if _, err := fmt.Fprintf(conn, "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n", asYAML, header); err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		chunk := []byte("4000\r\n" + strings.Repeat("#", 0x4000) + "\r\n")
+		for err := error(nil); goesOn && err == nil; {
+			_, err = conn.Write(chunk)
+		}
+	}()
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("with %q: %v", header, err)
+	}
+	if strings.Contains(header, "Content-Length: 1000\r\n") && !strings.Contains(header, "Expect") {
+		// The connection does not wait for the rest of a body either. Reading from it ends with the answer, not with the deadline.
+		if _, err := io.Copy(io.Discard, conn); err != nil {
+			t.Errorf("with %q: after the answer: %v", header, err)
+		}
+	}
+	response.Body.Close()
+	raw.Close()
+	<-sent
+	return response.StatusCode
+}
