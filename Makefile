@@ -117,6 +117,7 @@ generate: ## Write the generated files again.
 		--output-dir $(dir $(OPENAPI)) --output-file $(notdir $(OPENAPI)) --report-filename /dev/null \
 		--output-model-name-file zz_generated.model_name.go $(addprefix --readonly-pkg=,$(OPENAPI_PACKAGES)) \
 		$(OPENAPI_PACKAGES)
+	@go test -count=1 -run '^TestSurface$$' . -update
 
 .PHONY: verify
 verify: ## Fail when a generated file is not what make generate writes.

@@ -129,7 +129,7 @@ func (c *Chain) LocalGroupVersions() []schema.GroupVersion {
 
 // informerFactory is what the generated factories of all API groups have in common.
 type informerFactory interface {
-	Start(stop <-chan struct{})
+	StartWithContext(ctx context.Context)
 	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
 }
 
@@ -138,7 +138,7 @@ type informerFactory interface {
 func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
 	factories := []informerFactory{c.Extensions.Informers, c.Aggregator.APIRegistrationInformers, c.informers}
 	for _, f := range factories {
-		f.Start(runCtx.Done())
+		f.StartWithContext(runCtx)
 	}
 	for _, f := range factories {
 		for informer, synced := range f.WaitForCacheSync(ctx.Done()) {

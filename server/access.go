@@ -3,7 +3,6 @@ package server
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,7 +75,7 @@ func (a *access) trust(o *Options) (err error) {
 	if o.ClientCAFile != "" {
 		further, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca-file", o.ClientCAFile)
 		if err != nil {
-			return fmt.Errorf("--client-ca-file: %w", err)
+			return o.wrong("ClientCAFile", "client-ca-file", "%w", err)
 		}
 		a.clientCA = dynamiccertificates.NewUnionCAContentProvider(a.clientCA, further)
 	}
@@ -84,14 +83,14 @@ func (a *access) trust(o *Options) (err error) {
 	if r.ClientCAFile != "" {
 		a.proxyCA, err = dynamiccertificates.NewDynamicCAContentFromFile("requestheader-client-ca-file", r.ClientCAFile)
 		if err == nil && len(r.AllowedNames) == 0 {
-			err = a.keepProxiesApart()
+			err = a.keepProxiesApart(o)
 		}
 	} else {
 		a.proxyCA, err = dynamiccertificates.NewStaticCAContent("requestheader-client-ca", a.pki.FrontProxyCA.Cert)
 		orDefault(&r.AllowedNames, pki.ProxyUser)
 	}
 	if err != nil {
-		return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+		return o.wrong("RequestHeader.ClientCAFile", "requestheader-client-ca-file", "%w", err)
 	}
 	a.requestHeader = &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   a.proxyCA,
@@ -109,7 +108,7 @@ func (a *access) trust(o *Options) (err error) {
 func (a *access) identifyProxy(o *Options, dir string) error {
 	if o.ProxyClientCertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.ProxyClientCertFile, o.ProxyClientKeyFile); err != nil {
-			return fmt.Errorf("--proxy-client-cert-file, --proxy-client-key-file: %w", err)
+			return o.wrong("ProxyClientCertFile", "proxy-client-cert-file", "%w", err)
 		}
 		a.proxyCertFile, a.proxyKeyFile = o.ProxyClientCertFile, o.ProxyClientKeyFile
 		return nil
@@ -197,7 +196,7 @@ func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error
 func watchRoles(t *tasks, client kubernetes.Interface) rbacauthorizer.Source {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))
-	factory.Start(t.ctx.Done())
+	factory.StartWithContext(t.ctx)
 	t.run(func() {
 		<-t.ctx.Done()
 		factory.Shutdown()

@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,16 +63,6 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 		p.tasks.fail(fmt.Errorf("%s: %w", name, err))
 		<-ctx.Done()
 	}
-}
-
-// refused reports whether an error is what users have set up, not one of the server.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	message := status.Status().Message
-	return apierrors.IsForbidden(err) || strings.Contains(message, "denied request") || strings.Contains(message, "webhook")
 }
 
 const refusedInterval = 10 * time.Second

@@ -19,7 +19,10 @@ const (
 // openDir returns the directory of a control plane: the data directory, or a temporary one in its place.
 func openDir(o *Options, u *undo) (string, error) {
 	if o.DataDir != "" {
-		return o.DataDir, ownDir(o.DataDir)
+		if err := ownDir(o.DataDir); err != nil {
+			return "", o.wrong("DataDir", "data-dir", "%w", err)
+		}
+		return o.DataDir, nil
 	}
 	dir, remove, err := embed.TempDir("")
 	if err != nil {
@@ -34,18 +37,18 @@ func openDir(o *Options, u *undo) (string, error) {
 // other things, such as a home directory.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("data directory: %w; name one that can be made or written to with --data-dir", err)
+		return fmt.Errorf("%w; name a directory that can be created or written to", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("data directory: %w", err)
+		return err
 	}
 	ours := func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }
 	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
-		return fmt.Errorf("data directory %s: it was not made by kinproc, for it holds %q; name an empty one, or none, with --data-dir", dir, entries[0].Name())
+		return fmt.Errorf("%s was not made by kinproc, it holds %q; name an empty directory or a new one", dir, entries[0].Name())
 	}
 	if err := ownership.Claim(dir); err != nil {
-		return fmt.Errorf("data directory: %w, or name another one with --data-dir", err)
+		return fmt.Errorf("%w, or name another directory", err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func startEtcd(ctx context.Context, options *Options, dir string, fail func(erro
 	if len(options.EtcdServers) > 0 {
 		return dialEtcd(ctx, options, u)
 	}
-	o := embed.Options{Dir: filepath.Join(dir, etcdDir), Ephemeral: options.DataDir == "", Logger: etcdLogger(options.Verbosity)}
+	o := embed.Options{Dir: filepath.Join(dir, etcdDir), Ephemeral: options.DataDir == "", Logger: etcdLogger(options.Log)}
 	if o.Ephemeral {
 		o.Dir = dir
 	}
@@ -57,7 +57,7 @@ func startEtcd(ctx context.Context, options *Options, dir string, fail func(erro
 }
 
 func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
-	config := clientv3.Config{Endpoints: o.EtcdServers, DialTimeout: externalTimeout, Logger: etcdLogger(o.Verbosity)}
+	config := clientv3.Config{Endpoints: o.EtcdServers, DialTimeout: externalTimeout, Logger: etcdLogger(o.Log)}
 	if o.EtcdCAFile != "" || o.EtcdCertFile != "" {
 		tlsConfig, err := transport.TLSInfo{TrustedCAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}.ClientConfig()
 		if err != nil {
@@ -72,7 +72,8 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 	if err := probeEtcd(ctx, client, config.TLS); ctx.Err() != nil {
 		return nil, errors.Join(context.Cause(ctx), client.Close())
 	} else if err != nil {
-		err = fmt.Errorf("etcd at %s does not answer: %w; is it running, and are --etcd-servers and the --etcd-*file flags right?",
+		err = o.wrong("EtcdServers", "etcd-servers",
+			"etcd at %s does not answer: %w; is it running, and are the certificates for it right?",
 			strings.Join(o.EtcdServers, ", "), err)
 		return nil, errors.Join(err, client.Close())
 	}

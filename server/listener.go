@@ -15,9 +15,9 @@ func listen(o *Options, u *undo) (*listener, error) {
 		var err error
 		if l, err = net.Listen("tcp", address); err != nil {
 			if op := new(net.OpError); errors.As(err, &op) {
-				err = op.Err // without the address, which comes first here
+				err = op.Err // without the address, which the message names first
 			}
-			return nil, fmt.Errorf("listen on %s: %w; use another --secure-port, or 0 for any that is free", address, err)
+			return nil, o.wrong("SecurePort", "secure-port", "listen on %s: %w; name another port, or 0 for any that is free", address, err)
 		}
 	}
 	tracked := &listener{Listener: l, open: map[net.Conn]struct{}{}}
@@ -25,7 +25,8 @@ func listen(o *Options, u *undo) (*listener, error) {
 	return tracked, nil
 }
 
-// listener closes the connections that it accepted: an HTTP/2 server keeps idle ones open for a second after Shutdown.
+// listener closes the connections that it accepted: after Shutdown, an HTTP/2 server keeps idle
+// ones open for another second.
 type listener struct {
 	net.Listener
 	mu     sync.Mutex

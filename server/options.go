@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,110 +20,127 @@ import (
 
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/allocation"
+	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
-// The defaults of Options, kube-apiserver's where it has the same thing.
+// Defaults of [Options]. Where kube-apiserver has the same setting, so is its default.
 const (
-	DefaultBindAddress           = "127.0.0.1"
-	DefaultServiceClusterIPRange = "10.0.0.0/24"
-	DefaultServiceNodePortRange  = "30000-32767"
-	DefaultServiceAccountIssuer  = "https://kubernetes.default.svc"
+	defaultBindAddress           = "127.0.0.1"
+	defaultServiceClusterIPRange = "10.0.0.0/24"
+	defaultServiceNodePortRange  = "30000-32767"
+	defaultServiceAccountIssuer  = "https://kubernetes.default.svc"
 )
 
-// Options say what a control plane is like. The zero value is one for tests: nothing is kept, and it listens on a free port of 127.0.0.1.
-// Where a field has a counterpart among kube-apiserver's flags, it means the same.
+// Options configure a control plane. The zero value suits tests: the control plane keeps nothing
+// and listens on a free port of 127.0.0.1. A field that has a counterpart among kube-apiserver's
+// flags means the same.
 type Options struct {
-	// DataDir is where etcd's data, keys and certificates are kept. It must be the caller's alone: Start refuses what others own or could
-	// have written there, and closes the rest to them. If empty, all is in a temporary directory that Stop removes, and etcd does not wait
-	// for the disk.
+	// DataDir holds etcd's data, keys and certificates. It must be the caller's alone: Start refuses what
+	// others own or could have written there, and closes the rest to them. If empty, a temporary
+	// directory takes its place, which Stop removes, and etcd does not wait for the disk.
 	DataDir string
 
-	// BindAddress is the address to listen on. Default: 127.0.0.1.
+	// BindAddress is the IP address to listen on. Default: 127.0.0.1.
 	BindAddress string
 	// SecurePort is the port to listen on; 0 picks a free one.
 	SecurePort int
-	// Listener is used instead of BindAddress and SecurePort if it is set. Stop closes it.
+	// Listener, if set, is used instead of BindAddress and SecurePort. Stop closes it.
 	Listener net.Listener
 
-	// EtcdServers are the URLs of an external etcd cluster, used instead of the embedded one.
+	// EtcdServers are the URLs of an external etcd cluster to use instead of the embedded etcd.
 	EtcdServers []string
-	// EtcdCAFile, EtcdCertFile and EtcdKeyFile are for TLS with EtcdServers.
+	// EtcdCAFile, EtcdCertFile and EtcdKeyFile configure TLS with EtcdServers.
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
-	// EtcdPrefix is what all keys begin with. Default: /registry.
+	// EtcdPrefix is the prefix of all keys. Default: /registry.
 	EtcdPrefix string
 
-	// ClientCAFile holds further certificate authorities whose client certificates are accepted.
+	// ClientCAFile holds more certificate authorities whose client certificates are accepted.
 	ClientCAFile string
 	// TokenAuthFile is a CSV file of static bearer tokens: token,user,uid,"group1,group2".
 	TokenAuthFile string
-	// DisableAnonymous refuses requests without credentials, which are otherwise those of system:anonymous. With AlwaysAllow among the
-	// AuthorizationModes they are refused in any case; see [Options.Warnings].
+	// DisableAnonymous refuses requests without credentials, which are otherwise accepted as those of
+	// system:anonymous. With AlwaysAllow among AuthorizationModes they are refused in any case; see
+	// [Options.Warnings].
 	DisableAnonymous bool
 	// APIAudiences are the audiences of tokens for this server. Default: the service account issuer.
 	APIAudiences []string
-	// ServiceAccountIssuer is the issuer of the service account tokens signed here, and further ones that are accepted. Default:
-	// https://kubernetes.default.svc.
+	// ServiceAccountIssuer names the issuer of the service account tokens that the control plane
+	// signs, then other issuers that it accepts. Default: https://kubernetes.default.svc.
 	ServiceAccountIssuer []string
-	// ServiceAccountSigningKeyFile holds the key that signs service account tokens. Default: one of the data directory.
+	// ServiceAccountSigningKeyFile holds the key that signs service account tokens. Default: a key
+	// in DataDir.
 	ServiceAccountSigningKeyFile string
-	// ServiceAccountKeyFiles hold further keys that verify service account tokens.
+	// ServiceAccountKeyFiles hold more keys that verify service account tokens.
 	ServiceAccountKeyFiles []string
-	// ServiceAccountMaxTokenExpiration bounds the life of the tokens issued. Default: unbounded.
+	// ServiceAccountMaxTokenExpiration limits the lifetime of new tokens. Default: no limit.
 	ServiceAccountMaxTokenExpiration time.Duration
-	// ServiceAccountJWKSURI is announced in the OpenID configuration instead of the server's own address.
+	// ServiceAccountJWKSURI replaces the server's own address in the OpenID configuration.
 	ServiceAccountJWKSURI string
-	// RequestHeader configures the proxies that may say whom they speak for. By default the aggregator's own certificate authority signs
-	// them.
+	// RequestHeader configures the proxies that may name the user of a request. By default these
+	// are the ones whose certificates the aggregator's own authority signed.
 	RequestHeader RequestHeaderOptions
-	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers. Default: a pair made here.
+	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers.
+	// Default: a generated pair.
 	ProxyClientCertFile, ProxyClientKeyFile string
 
 	// AuthorizationModes are asked in order: RBAC, Node, AlwaysAllow, AlwaysDeny. Default: RBAC.
 	AuthorizationModes []string
-	// Admission chooses and configures the admission plugins. Default: as kube-apiserver.
+	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default:
+	// as kube-apiserver.
 	Admission *genericoptions.AdmissionOptions
-	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds are how long pods stay on nodes that are not ready or that
-	// cannot be reached, unless they say something else. Default: 300.
+	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds say how long pods
+	// stay on nodes that are not ready or not reachable, unless a pod says otherwise. Default: 300.
 	DefaultNotReadyTolerationSeconds, DefaultUnreachableTolerationSeconds *int64
 	// Audit says where audit events go. Default: nowhere.
 	Audit *genericoptions.AuditOptions
-	// RuntimeConfig switches group versions and resources on and off, such as api/beta=true. Default: all GA versions.
+	// RuntimeConfig switches group versions and resources on and off, such as api/beta=true.
+	// Default: all GA versions are on.
 	RuntimeConfig cliflag.ConfigurationMap
-	// FeatureGates are set for the whole process.
+	// FeatureGates switch features on and off, for the whole process.
 	FeatureGates map[string]bool
 
-	// ServiceClusterIPRange is where cluster IPs are taken from: a CIDR, or two of both IP families. Default: 10.0.0.0/24.
+	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or one of each IP family separated
+	// by a comma. Default: 10.0.0.0/24.
 	ServiceClusterIPRange string
-	// ServiceNodePortRange is where node ports are taken from. Default: 30000-32767.
+	// ServiceNodePortRange is the range of node ports. Default: 30000-32767.
 	ServiceNodePortRange string
-	// EnableAggregatorRouting never sends requests for extension API servers and webhooks to the cluster IPs of their services. Default:
-	// only if a service has no endpoint slices.
+	// EnableAggregatorRouting never sends requests for extension API servers and webhooks to the
+	// cluster IPs of their services. By default they go there if a service has no endpoint slices.
 	EnableAggregatorRouting bool
-	// ProxyAllowLocalAddresses lets the proxies to services, pods and nodes connect to loopback, link-local, multicast and unspecified
-	// addresses. Whoever may use such a proxy and write endpoints then reaches every port of the machine that the server runs on. It
-	// does not matter to extension API servers and webhooks, which may always be on loopback addresses. Default: refused.
+	// ProxyAllowLocalAddresses lets the proxies to services, pods and nodes connect to loopback,
+	// link-local, multicast and unspecified addresses. Whoever may use such a proxy and write
+	// endpoints then reaches every port of the machine. Extension API servers and webhooks may be on
+	// loopback addresses in any case. Default: refused.
 	ProxyAllowLocalAddresses bool
-	// MaxRequestsInFlight bounds the requests that are served at a time, watches aside. Default: 600.
+	// MaxRequestsInFlight limits the requests that are served at the same time, other than watches.
+	// Default: 600.
 	MaxRequestsInFlight int
 
-	// Controllers are the control loops to run, in kube-controller-manager's syntax: "*" for all, "name", "-name". Default: all.
+	// Controllers selects the control loops, in the syntax of kube-controller-manager: "*" for all,
+	// "name", "-name". Default: all.
 	Controllers []string
 
-	// Verbosity is how much the Kubernetes libraries and etcd log to standard error: 0 is nothing. The first control plane of a process
-	// decides for all.
-	Verbosity int
+	// Log receives what the control plane and its etcd log, and what the Kubernetes libraries log
+	// to the logger in their context. The zero value discards all of that. Libraries that log to
+	// klog directly are not covered: klog belongs to the process, and a control plane leaves it
+	// alone. To silence it, call klog.SetLogger(logr.Discard()) before the first Start.
+	Log logr.Logger
+
+	// flags is set when the options are bound to flags.
+	flags bool
 }
 
-// RequestHeaderOptions say which proxies may name, in request headers, the user whose request they pass on.
+// RequestHeaderOptions say which proxies may name, in request headers, the user whose request they
+// pass on.
 type RequestHeaderOptions struct {
 	// ClientCAFile holds the authorities of the proxies' certificates.
 	ClientCAFile string
-	// AllowedNames are the common names of those certificates; any if empty, which is an error if one of the authorities signs client
-	// certificates too.
+	// AllowedNames are the common names of those certificates. If empty, any name is accepted, which
+	// is an error if one of the authorities signs client certificates too.
 	AllowedNames []string
-	// UsernameHeaders, UIDHeaders, GroupHeaders and ExtraHeaderPrefixes default to X-Remote-User, X-Remote-Uid, X-Remote-Group and
-	// X-Remote-Extra-.
+	// UsernameHeaders, UIDHeaders, GroupHeaders and ExtraHeaderPrefixes default to X-Remote-User,
+	// X-Remote-Uid, X-Remote-Group and X-Remote-Extra-.
 	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefixes []string
 }
 
@@ -139,10 +157,10 @@ func (o *Options) complete() {
 			*value = to
 		}
 	}
-	set(&o.BindAddress, DefaultBindAddress)
-	set(&o.ServiceClusterIPRange, DefaultServiceClusterIPRange)
-	set(&o.ServiceNodePortRange, DefaultServiceNodePortRange)
-	orDefault(&o.ServiceAccountIssuer, DefaultServiceAccountIssuer)
+	set(&o.BindAddress, defaultBindAddress)
+	set(&o.ServiceClusterIPRange, defaultServiceClusterIPRange)
+	set(&o.ServiceNodePortRange, defaultServiceNodePortRange)
+	orDefault(&o.ServiceAccountIssuer, defaultServiceAccountIssuer)
 	orDefault(&o.AuthorizationModes, "RBAC")
 	orDefault(&o.Controllers, "*")
 	orDefault(&o.RequestHeader.UsernameHeaders, "X-Remote-User")
@@ -171,9 +189,11 @@ func (o *Options) complete() {
 	}
 }
 
-// AddFlags binds the options to flags, by section.
+// AddFlags fills in the defaults and binds the options to flags, by section. Errors name the flags
+// from then on.
 func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	o.complete()
+	o.flags = true
 	o.addServingFlags(sections.FlagSet("serving"))
 	o.addEtcdFlags(sections.FlagSet("etcd"))
 	o.addAuthFlags(sections.FlagSet("authentication and authorization"))
@@ -188,7 +208,6 @@ func (o *Options) addServingFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address to listen on")
 	f.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port to listen on; 0 picks a free one")
 	f.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight, "requests that are served at a time, watches aside")
-	f.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "how much to log; 0 is nothing")
 }
 
 func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
@@ -241,7 +260,7 @@ func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
 	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable, "how long pods stay on nodes that cannot be reached, unless they say something else")
 }
 
-// negated is the flag of an option that says the opposite.
+// negated is a flag that is true when its option is false.
 type negated struct{ value *bool }
 
 func (n negated) String() string {
@@ -263,72 +282,132 @@ func (n negated) Set(s string) error {
 func (n negated) Type() string     { return "bool" }
 func (n negated) IsBoolFlag() bool { return true }
 
-// Validate returns all mistakes at once, each with the flag's name.
+// name returns the name of an option in messages: its flag if the options are bound to flags,
+// otherwise its field.
+func (o *Options) name(field, flag string) string {
+	if o.flags {
+		return "--" + flag
+	}
+	return "Options." + field
+}
+
+// wrong returns an error that names an option.
+func (o *Options) wrong(field, flag, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", o.name(field, flag), fmt.Errorf(format, args...))
+}
+
+// Validate returns everything that is wrong with the options, such as
+//
+//	Options.SecurePort: 70000 is not between 0 and 65535
+//
+// After [Options.AddFlags], the errors name flags instead of fields. What [New] does not know yet,
+// such as whether a file can be read, [Server.Start] finds out.
 func (o *Options) Validate() []error {
+	completed := *o
+	completed.complete()
+	return completed.validate()
+}
+
+// validate validates completed options.
+func (o *Options) validate() []error {
 	var errs []error
+	wrong := func(field, flag, format string, args ...any) {
+		errs = append(errs, o.wrong(field, flag, format, args...))
+	}
 	if o.SecurePort < 0 || o.SecurePort > 65535 {
-		errs = append(errs, fmt.Errorf("--secure-port %d: must be between 0 and 65535", o.SecurePort))
+		wrong("SecurePort", "secure-port", "%d is not between 0 and 65535", o.SecurePort)
 	}
 	if net.ParseIP(o.BindAddress) == nil {
-		errs = append(errs, fmt.Errorf("--bind-address %q: must be an IP address", o.BindAddress))
+		wrong("BindAddress", "bind-address", "%q is not an IP address", o.BindAddress)
 	}
-	if (o.ProxyClientCertFile == "") != (o.ProxyClientKeyFile == "") {
-		errs = append(errs, fmt.Errorf("--proxy-client-cert-file and --proxy-client-key-file: give both or none"))
+	const together = "a certificate and its key go together: set both or neither"
+	if o.ProxyClientCertFile == "" && o.ProxyClientKeyFile != "" {
+		wrong("ProxyClientCertFile", "proxy-client-cert-file", together)
 	}
-	if (o.EtcdCertFile == "") != (o.EtcdKeyFile == "") {
-		errs = append(errs, fmt.Errorf("--etcd-certfile and --etcd-keyfile: give both or none"))
+	if o.ProxyClientCertFile != "" && o.ProxyClientKeyFile == "" {
+		wrong("ProxyClientKeyFile", "proxy-client-key-file", together)
+	}
+	if o.EtcdCertFile == "" && o.EtcdKeyFile != "" {
+		wrong("EtcdCertFile", "etcd-certfile", together)
+	}
+	if o.EtcdCertFile != "" && o.EtcdKeyFile == "" {
+		wrong("EtcdKeyFile", "etcd-keyfile", together)
 	}
 	for i, mode := range o.AuthorizationModes {
 		if slices.Contains(o.AuthorizationModes[:i], mode) {
-			errs = append(errs, fmt.Errorf("--authorization-mode: %s is given twice", mode))
+			wrong("AuthorizationModes", "authorization-mode", "%s is given twice", mode)
 		}
 		switch mode {
-		case "RBAC", "Node", "AlwaysAllow", "AlwaysDeny":
+		case auth.ModeRBAC, auth.ModeNode, auth.ModeAlwaysAllow, auth.ModeAlwaysDeny:
 		default:
-			errs = append(errs, fmt.Errorf("--authorization-mode %q: must be one of RBAC, Node, AlwaysAllow, AlwaysDeny", mode))
+			wrong("AuthorizationModes", "authorization-mode", "%q is not one of RBAC, Node, AlwaysAllow, AlwaysDeny", mode)
 		}
 	}
-	if ranges, err := allocation.ParseOptions(o.ServiceClusterIPRange, o.ServiceNodePortRange); err != nil {
-		errs = append(errs, fmt.Errorf("--service-node-port-range: %w", err))
-	} else if err := ranges.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--service-cluster-ip-range or --service-node-port-range: %w", err))
+	if err := checkRanges(o.ServiceClusterIPRange, ""); err != nil {
+		wrong("ServiceClusterIPRange", "service-cluster-ip-range", "%w", err)
 	}
-	errs = append(errs, o.validateRuntimeConfig()...)
+	if err := checkRanges("", o.ServiceNodePortRange); err != nil {
+		wrong("ServiceNodePortRange", "service-node-port-range", "%w", err)
+	}
+	for _, err := range o.validateRuntimeConfig() {
+		wrong("RuntimeConfig", "runtime-config", "%w", err)
+	}
 	if err := checkFeatureGates(o.FeatureGates); err != nil {
-		errs = append(errs, fmt.Errorf("--feature-gates: %w", err))
+		wrong("FeatureGates", "feature-gates", "%w", err)
 	}
 	if _, err := controllers.Enabled(o.Controllers); err != nil {
-		errs = append(errs, fmt.Errorf("--controllers: %w", err))
+		wrong("Controllers", "controllers", "%w", err)
 	}
-	errs = append(errs, o.Admission.Validate()...)
-	return append(errs, o.Audit.Validate()...)
+	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()), o.libraryErrors("Audit", o.Audit.Validate()))
 }
 
-// validateRuntimeConfig finds switches of API groups and versions that Kubernetes never had. One that is gone is nothing to switch, and so
-// is a resource that is unknown: it may have been there in another release.
+// libraryErrors names the field in errors of options of the Kubernetes libraries. These errors name
+// the flag already.
+func (o *Options) libraryErrors(field string, errs []error) []error {
+	if o.flags {
+		return errs
+	}
+	named := make([]error, len(errs))
+	for i, err := range errs {
+		named[i] = fmt.Errorf("Options.%s: %w", field, err)
+	}
+	return named
+}
+
+// checkRanges checks the ranges of cluster IPs and node ports. An empty range is the default one.
+func checkRanges(clusterIPs, nodePorts string) error {
+	ranges, err := allocation.ParseOptions(clusterIPs, nodePorts)
+	if err != nil {
+		return err
+	}
+	return ranges.Validate()
+}
+
+// validateRuntimeConfig finds API groups and versions that Kubernetes never had. Versions that are
+// gone and unknown resources are no errors: another release may have had them.
 func (o *Options) validateRuntimeConfig() []error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(o.RuntimeConfig)) {
 		parts := strings.Split(key, "/")
 		switch {
 		case len(parts) != 2 && len(parts) != 3:
-			errs = append(errs, fmt.Errorf("--runtime-config %q: must look like batch/v1, batch/v1/jobs or api/all", key))
+			errs = append(errs, fmt.Errorf("%q: must look like batch/v1, batch/v1/jobs or api/all", key))
 		case parts[0] == "api":
 			if !slices.Contains([]string{"all", "ga", "beta", "alpha"}, parts[1]) || len(parts) == 3 {
-				errs = append(errs, fmt.Errorf("--runtime-config %q: must be one of api/all, api/ga, api/beta, api/alpha", key))
+				errs = append(errs, fmt.Errorf("%q: must be one of api/all, api/ga, api/beta, api/alpha", key))
 			}
 		case parts[0] == apiextensions.GroupName || parts[0] == apiregistration.GroupName:
 			if parts[1] != "v1" && parts[1] != "v1beta1" {
-				errs = append(errs, fmt.Errorf("--runtime-config %q: the API group %q has no version %q", key, parts[0], parts[1]))
+				errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q", key, parts[0], parts[1]))
 			}
 		case !clientscheme.Scheme.IsGroupRegistered(parts[0]):
-			errs = append(errs, fmt.Errorf("--runtime-config %q: there is no API group %q", key, parts[0]))
+			errs = append(errs, fmt.Errorf("%q: there is no API group %q", key, parts[0]))
 		case !clientscheme.Scheme.IsVersionRegistered(schema.GroupVersion{Group: parts[0], Version: parts[1]}):
-			errs = append(errs, fmt.Errorf("--runtime-config %q: the API group %q has no version %q", key, parts[0], parts[1]))
+			errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q", key, parts[0], parts[1]))
 		}
 		if value := o.RuntimeConfig[key]; value != "" {
 			if _, err := strconv.ParseBool(value); err != nil {
-				errs = append(errs, fmt.Errorf("--runtime-config %q: %q is neither true nor false", key, value))
+				errs = append(errs, fmt.Errorf("%q: %q is neither true nor false", key, value))
 			}
 		}
 	}

@@ -8,10 +8,11 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// keepProxiesApart returns an error if an authority that signs the certificates of clients signs those of proxies too, whose names are
-// not limited: whoever has a client certificate could then name any user in a request header. kube-apiserver compares the certificates of
-// --client-ca-file; here those are compared that kinproc itself makes as well, and by what they sign.
-func (a *access) keepProxiesApart() error {
+// keepProxiesApart returns an error if one authority signs the certificates of clients and those of
+// proxies, and the names of the proxies are not limited: whoever has a client certificate could then
+// name any user in a request header. kube-apiserver compares the certificates of --client-ca-file.
+// keepProxiesApart compares kinproc's own authority too, and looks at what each authority has signed.
+func (a *access) keepProxiesApart(o *Options) error {
 	proxies, err := certutil.ParseCertsPEM(a.proxyCA.CurrentCABundleContent())
 	if err != nil {
 		return err
@@ -21,7 +22,7 @@ func (a *access) keepProxiesApart() error {
 		bundle []byte
 	}{
 		{"kinproc itself", a.pki.CA.Cert},
-		{"--client-ca-file", a.clientCA.CurrentCABundleContent()},
+		{o.name("ClientCAFile", "client-ca-file"), a.clientCA.CurrentCABundleContent()},
 	} {
 		clients, err := certutil.ParseCertsPEM(source.bundle)
 		if err != nil {
@@ -31,8 +32,8 @@ func (a *access) keepProxiesApart() error {
 			for _, proxy := range proxies {
 				if vouchesFor(proxy, client) {
 					return fmt.Errorf("it vouches for the client certificates of %s (authority %q), so each of them could name any user in a "+
-						"request header; give the proxies' common names with --requestheader-allowed-names, or the proxies an authority of their own",
-						source.name, client.Subject)
+						"request header; list the proxies' common names in %s, or give the proxies an authority of their own",
+						source.name, client.Subject, o.name("RequestHeader.AllowedNames", "requestheader-allowed-names"))
 				}
 			}
 		}
@@ -40,8 +41,8 @@ func (a *access) keepProxiesApart() error {
 	return nil
 }
 
-// vouchesFor reports whether certificates that one authority signed are accepted where another one is trusted: both have the same key, as
-// after a renewal, or the trusted one signed the other.
+// vouchesFor reports whether certificates that authority signed are accepted where trusted is trusted:
+// both have the same key, as after a renewal, or trusted has signed authority.
 func vouchesFor(trusted, authority *x509.Certificate) bool {
 	return bytes.Equal(trusted.RawSubjectPublicKeyInfo, authority.RawSubjectPublicKeyInfo) || authority.CheckSignatureFrom(trusted) == nil
 }

@@ -104,7 +104,7 @@ func TestProxiesAreNoClients(t *testing.T) {
 		names                 []string
 		refusal               string // what it names, or nothing if it starts
 	}{
-		"the same file":                 {clients: bundle(t, people), proxies: bundle(t, people), refusal: `--client-ca-file (authority "CN=people")`},
+		"the same file":                 {clients: bundle(t, people), proxies: bundle(t, people), refusal: `Options.ClientCAFile (authority "CN=people")`},
 		"one among others":              {clients: bundle(t, others, people), proxies: bundle(t, namesake, people), refusal: `"CN=people"`},
 		"the same key":                  {clients: bundle(t, people), proxies: bundle(t, renewed), refusal: `"CN=people"`},
 		"the one that signed the other": {clients: bundle(t, below), proxies: bundle(t, people), refusal: `"CN=below"`},
@@ -129,7 +129,7 @@ func TestProxiesAreNoClients(t *testing.T) {
 			if err == nil {
 				t.Fatal("it starts")
 			}
-			for _, part := range []string{test.refusal, "--requestheader-client-ca-file", "--requestheader-allowed-names"} {
+			for _, part := range []string{test.refusal, "Options.RequestHeader.ClientCAFile", "Options.RequestHeader.AllowedNames"} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("it says %q, without %q", err, part)
 				}
@@ -155,7 +155,7 @@ func TestAlwaysAllowIsWarnedOf(t *testing.T) {
 	} {
 		o := server.Options{AuthorizationModes: test.modes, DisableAnonymous: test.disableAnonymous}
 		warnings := o.Warnings()
-		if warned := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "--anonymous-auth") }); warned != test.warned {
+		if warned := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "Options.AuthorizationModes") }); warned != test.warned {
 			t.Errorf("modes %v, anonymous requests refused: %t: it warns %q", test.modes, test.disableAnonymous, warnings)
 		}
 	}

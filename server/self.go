@@ -15,12 +15,13 @@ import (
 
 // requests are those that are served, over the network or in process.
 type requests struct {
+	options   *Options
 	transport *loopback.Transport
 	running   sync.WaitGroup
 }
 
-func newRequests(u *undo) *requests {
-	r := &requests{transport: &loopback.Transport{}}
+func newRequests(o *Options, u *undo) *requests {
+	r := &requests{options: o, transport: &loopback.Transport{}}
 	u.push("requests", func() error {
 		r.transport.Stop()
 		r.running.Wait()
@@ -29,12 +30,12 @@ func newRequests(u *undo) *requests {
 	return r
 }
 
-// counted lets Stop wait for the requests that handler serves.
+// counted lets Stop wait for the requests that handler serves, and gives them a logger.
 func (r *requests) counted(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.running.Add(1)
 		defer r.running.Done()
-		handler.ServeHTTP(w, request)
+		handler.ServeHTTP(w, request.WithContext(r.options.withLog(request.Context())))
 	})
 }
 

@@ -35,14 +35,15 @@ type plane struct {
 	chain     *chain.Chain
 }
 
-// Start returns when the control plane is ready, or after undoing everything. The context bounds the start only.
+// Start starts the control plane and returns when it is ready, or after undoing everything. The
+// context bounds the start only. A control plane starts once.
 func (s *Server) Start(ctx context.Context) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	p, err := s.start(ctx)
+	p, err := s.start(s.options.withLog(ctx))
 	s.timeline.phase("")
 	if err != nil {
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
@@ -82,7 +83,7 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 		return nil, err
 	}
 	p.storage = newStorage(p.etcd, p.options, p.undo)
-	p.requests = newRequests(p.undo)
+	p.requests = newRequests(p.options, p.undo)
 	s.timeline.phase("listen")
 	if p.listener, err = listen(p.options, p.undo); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
 		return nil, err
 	}
-	p.tasks = newTasks(s.failure.set, p.undo)
+	p.tasks = newTasks(p.options, s.failure.set, p.undo)
 	p.undo.push("watches", func() error { p.storage.Hold(); return nil })
 
 	// Much of what follows ends only after it has run, so an interrupted start goes on until it is ready.

@@ -17,8 +17,8 @@ type tasks struct {
 }
 
 // newTasks makes tasks without a goroutine. A task calls fail when the control plane cannot go on.
-func newTasks(fail func(error), u *undo) *tasks {
-	ctx, cancel := context.WithCancel(context.Background())
+func newTasks(o *Options, fail func(error), u *undo) *tasks {
+	ctx, cancel := context.WithCancel(o.withLog(context.Background()))
 	t := &tasks{ctx: ctx, fail: fail}
 	u.push("the API servers and control loops", func() error {
 		t.mu.Lock()

@@ -2,22 +2,22 @@ package server
 
 import "time"
 
-// Phase is a part of the start.
+// Phase is a part of a start.
 type Phase struct {
 	Name string
-	// Start is when the phase began, after the start itself.
+	// Start is the time from the beginning of the start to the beginning of the phase.
 	Start time.Duration
-	// Took is how long it lasted.
+	// Took is how long the phase lasted.
 	Took time.Duration
 }
 
-// timeline notes the phases of a start, which follow each other.
+// timeline records the phases of a start, which follow each other.
 type timeline struct {
 	began  time.Time
 	phases []Phase
 }
 
-// phase begins a phase and ends the one before. An empty name only ends it.
+// phase ends the current phase and, unless the name is empty, begins the next one.
 func (t *timeline) phase(name string) {
 	now := time.Now()
 	if t.began.IsZero() {
@@ -32,5 +32,8 @@ func (t *timeline) phase(name string) {
 	}
 }
 
-// Timeline says where the time of the start went.
-func (s *Server) Timeline() []Phase { return s.timeline.phases }
+// Timeline returns the phases of the start in order, to show where its time went.
+func (s *Server) Timeline() []Phase {
+	s.up("Timeline")
+	return s.timeline.phases
+}

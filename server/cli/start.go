@@ -44,6 +44,7 @@ type startOptions struct {
 	ephemeral  bool
 	kubeconfig string
 	timings    bool
+	verbosity  int
 }
 
 func newStartCmd(s streams) *cobra.Command {
@@ -68,6 +69,7 @@ Nothing is kept with --ephemeral:
 	f.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to add the administrator's context to, and make it the current one; in the data directory if empty")
 	f.BoolVar(&o.timings, "timings", false, "print what each phase of the start took")
+	f.IntVarP(&o.verbosity, "v", "v", 0, "how much to log to standard error; 0 is nothing")
 	o.server.AddFlags(&sections)
 	for _, set := range sections.FlagSets {
 		cmd.Flags().AddFlagSet(set)
@@ -93,6 +95,7 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			return err
 		}
 	}
+	o.server.Log = setLogging(o.verbosity)
 	began := time.Now()
 	srv, err := server.New(o.server)
 	if err != nil {

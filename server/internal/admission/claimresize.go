@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 )
 
 // claimResize (PersistentVolumeClaimResize) lets claims grow only if they are bound and their storage class allows it.
@@ -41,7 +42,7 @@ func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if err != nil && !apierrors.IsNotFound(err) {
 		return admission.NewForbidden(a, err)
 	}
-	if err != nil || class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
+	if err != nil || !ptr.Deref(class.AllowVolumeExpansion, false) {
 		return forbid(a, "the claim's storage class %q does not allow volumes to grow", name)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/ptr"
 )
 
 // ownerReferences (OwnerReferencesPermissionEnforcement) lets only those change an object's owners who may delete it, and only those let
@@ -44,7 +45,7 @@ func (p *ownerReferences) Validate(ctx context.Context, a admission.Attributes, 
 	if a.GetOperation() == admission.Update && !p.may(ctx, a, "delete", a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
 		return forbid(a, "user %q may not delete the object, and so not change its metadata.ownerReferences", a.GetUserInfo().GetName())
 	}
-	blocks := func(o metav1.OwnerReference) bool { return o.BlockOwnerDeletion != nil && *o.BlockOwnerDeletion }
+	blocks := func(o metav1.OwnerReference) bool { return ptr.Deref(o.BlockOwnerDeletion, false) }
 	blocked := map[types.UID]bool{}
 	for _, o := range before {
 		blocked[o.UID] = blocks(o)

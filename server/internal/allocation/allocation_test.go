@@ -30,7 +30,7 @@ func newCluster(t testing.TB) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := etcd.Stop(context.Background()); err != nil { //nolint:forbidigo // the test's context has ended
+		if err := etcd.Stop(context.Background()); err != nil { // the test's context has ended
 			t.Error(err)
 		}
 	})

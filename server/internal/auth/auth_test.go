@@ -16,6 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -43,7 +45,7 @@ func TestAuthentication(t *testing.T) {
 	signed, err := tokens.Issue(t.Context(), core.Token{Account: account, Audiences: tokens.Audiences(), Lifetime: time.Hour})
 	check(t, err)
 	authentication := Authentication{
-		ClientCA: clientCA, RequestHeader: RequestHeader(proxyCA, pki.ProxyUser), TokenFile: file, Audiences: tokens.Audiences(),
+		ClientCA: clientCA, RequestHeader: requestHeader(proxyCA, pki.ProxyUser), TokenFile: file, Audiences: tokens.Audiences(),
 		ServiceAccounts: tokens.Authenticator(serviceaccount.FromClient(fake.NewClientset(account).CoreV1())),
 		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: true},
 	}
@@ -204,5 +206,18 @@ func TestAuthorization(t *testing.T) {
 		if _, err := authorization.New(); err == nil {
 			t.Errorf("modes %v are accepted", modes)
 		}
+	}
+}
+
+// requestHeader trusts the headers that kube-apiserver's aggregator sends, from proxies with one of
+// the common names whose certificates ca signed.
+func requestHeader(ca dynamiccertificates.CAContentProvider, commonNames ...string) *authenticatorfactory.RequestHeaderConfig {
+	return &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   ca,
+		AllowedClientNames:  headerrequest.StaticStringSlice(commonNames),
+		UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
+		UIDHeaders:          headerrequest.StaticStringSlice{"X-Remote-Uid"},
+		GroupHeaders:        headerrequest.StaticStringSlice{"X-Remote-Group"},
+		ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
 	}
 }

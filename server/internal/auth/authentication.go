@@ -3,7 +3,6 @@ package auth
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -15,41 +14,29 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
-	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	webhookutil "k8s.io/apiserver/pkg/util/webhook"
-	webhooktoken "k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
 )
 
-// webhookDelay is the time before the first repetition of a call to a webhook that failed.
-const webhookDelay = 500 * time.Millisecond
-
-// Authentication says which credentials are accepted. Each field's zero value leaves one kind out.
+// Authentication says which credentials are accepted. A field that is zero leaves out one kind.
 type Authentication struct {
 	// ClientCA signs client certificates: the common name is the user, the organizations are the groups.
 	ClientCA dynamiccertificates.CAContentProvider
-	// RequestHeader trusts proxies to say in headers whom they speak for; see [RequestHeader].
+	// RequestHeader trusts proxies to name in headers the user they speak for.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// TokenFile is a CSV file of tokens: token,user,uid,"group1,group2".
 	TokenFile string
 	// ServiceAccounts verifies service account tokens.
 	ServiceAccounts authenticator.Token
-	// WebhookConfigFile is a kubeconfig of a service that reviews tokens (authentication.k8s.io/v1 TokenReview).
-	WebhookConfigFile string
-	// WebhookCacheTTL is for how long the service's answers are believed.
-	WebhookCacheTTL time.Duration
-	// Audiences are what the API server calls itself; tokens that name no audience are for it.
+	// Audiences are the names of the API server. Tokens that name no audience are meant for it.
 	Audiences []string
-	// CacheTTL is for how long a token that was accepted is accepted unseen. Zero verifies on every request, so that a token ends with
-	// what it is bound to.
-	CacheTTL time.Duration
-	// Anonymous lets requests without credentials be those of system:anonymous, if conditions are given on some paths only.
+	// Anonymous accepts requests without credentials as those of system:anonymous. Conditions limit
+	// that to some paths.
 	Anonymous *apiserver.AnonymousAuthConfig
 }
 
-// New makes an authenticator that tries header, certificate and token, in this order.
+// New returns an authenticator that tries headers, the certificate and the token, in this order.
 func (a Authentication) New() (authenticator.Request, error) {
 	var requests []authenticator.Request
 	if h := a.RequestHeader; h != nil {
@@ -82,7 +69,7 @@ func (a Authentication) New() (authenticator.Request, error) {
 	return all, nil
 }
 
-// token is nil if no token is accepted.
+// token returns nil if no token is accepted.
 func (a Authentication) token() (authenticator.Token, error) {
 	var tokens []authenticator.Token
 	if a.TokenFile != "" {
@@ -95,37 +82,8 @@ func (a Authentication) token() (authenticator.Token, error) {
 	if a.ServiceAccounts != nil {
 		tokens = append(tokens, a.ServiceAccounts)
 	}
-	if a.WebhookConfigFile != "" {
-		config, err := webhookutil.LoadKubeconfig(a.WebhookConfigFile, nil)
-		if err != nil {
-			return nil, fmt.Errorf("read the kubeconfig of the token webhook: %w", err)
-		}
-		hook, err := webhooktoken.New(config, "v1", a.Audiences, webhookutil.DefaultRetryBackoffWithInitialDelay(webhookDelay))
-		if err != nil {
-			return nil, fmt.Errorf("set up the token webhook: %w", err)
-		}
-		tokens = append(tokens, tokencache.New(hook, false, a.WebhookCacheTTL, a.WebhookCacheTTL))
-	}
 	if len(tokens) == 0 {
 		return nil, nil
 	}
-	all := tokenunion.New(tokens...)
-	if a.CacheTTL > 0 {
-		all = tokencache.New(all, true, a.CacheTTL, 0)
-	}
-	return all, nil
-}
-
-// RequestHeader trusts proxies whose client certificates ca signed, and of these only those with one of the common names if there are
-// any, to send the headers that kube-apiserver's aggregator sends (X-Remote-User and so on). The provider may be one of files
-// (dynamiccertificates.NewDynamicCAContentFromFile), which follows changes as long as somebody runs it.
-func RequestHeader(ca dynamiccertificates.CAContentProvider, commonNames ...string) *authenticatorfactory.RequestHeaderConfig {
-	return &authenticatorfactory.RequestHeaderConfig{
-		CAContentProvider:   ca,
-		AllowedClientNames:  headerrequest.StaticStringSlice(commonNames),
-		UsernameHeaders:     headerrequest.StaticStringSlice{"X-Remote-User"},
-		UIDHeaders:          headerrequest.StaticStringSlice{"X-Remote-Uid"},
-		GroupHeaders:        headerrequest.StaticStringSlice{"X-Remote-Group"},
-		ExtraHeaderPrefixes: headerrequest.StaticStringSlice{"X-Remote-Extra-"},
-	}
+	return tokenunion.New(tokens...), nil
 }

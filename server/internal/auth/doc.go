@@ -1,3 +1,4 @@
-// Package auth says who the user of a request is ([Authentication]) and what they may do ([Authorization]), out of the parts in the
-// folders below: pki (certificates and keys), serviceaccount (tokens), rbac (roles) and node (kubelets).
+// Package auth finds out who the user of a request is ([Authentication]) and what that user may do
+// ([Authorization]). Its parts are in the folders below: pki (certificates and keys), serviceaccount
+// (tokens), rbacauthorizer (roles) and nodeauthorizer (kubelets).
 package auth

@@ -147,7 +147,7 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	d.Informers.Start(ctx.Done())
+	d.Informers.StartWithContext(ctx)
 	var running sync.WaitGroup
 	for name, r := range runners {
 		running.Go(func() {

@@ -105,7 +105,7 @@ func (s jobStorage) DeleteCollection(ctx context.Context, validate rest.Validate
 }
 
 func warnOfOrphans(ctx context.Context, options *metav1.DeleteOptions) {
-	//nolint:staticcheck // clients may still send orphanDependents
+	// OrphanDependents is deprecated, but clients may still send it.
 	if options != nil && options.PropagationPolicy == nil && options.OrphanDependents == nil {
 		warning.AddWarning(ctx, "", "the job's pods stay: deletion orphans them unless propagationPolicy is Background or Foreground; "+
 			"propagationPolicy=Orphan says that it is meant so")

@@ -115,8 +115,8 @@ func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []
 	foreground := slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 	if policy := options.PropagationPolicy; policy != nil {
 		orphan, foreground = *policy == metav1.DeletePropagationOrphan, *policy == metav1.DeletePropagationForeground
-	} else if options.OrphanDependents != nil { //nolint:staticcheck // clients may still send it
-		orphan, foreground = *options.OrphanDependents, foreground && !*options.OrphanDependents //nolint:staticcheck // as above
+	} else if options.OrphanDependents != nil { // deprecated, but clients may still send it
+		orphan, foreground = *options.OrphanDependents, foreground && !*options.OrphanDependents
 	}
 	set := func(list []string, name string, wanted bool) []string {
 		list = slices.DeleteFunc(slices.Clone(list), func(f string) bool { return f == name && !wanted })

@@ -120,7 +120,7 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 	if len(allowed) == 0 {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("service %q: %v", id, err))
 	}
-	address := allowed[rand.IntN(len(allowed))] //nolint:gosec // to spread load
+	address := allowed[rand.IntN(len(allowed))] // to spread load
 	return &url.URL{Scheme: scheme, Host: address.String()}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 )
 
 // classSuffix is between a storage class and what of it is limited.
@@ -56,8 +57,8 @@ func claims(list lists) quota.Evaluator {
 			}
 			var names []string
 			for _, name := range []*string{claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName} {
-				if name != nil && *name != "" {
-					names = append(names, *name)
+				if name := ptr.Deref(name, ""); name != "" {
+					names = append(names, name)
 				}
 			}
 			if modify := claim.Status.ModifyVolumeStatus; modify != nil && modify.TargetVolumeAttributesClassName != "" {

@@ -15,6 +15,7 @@ import (
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core"
 )
@@ -131,7 +132,7 @@ func changesScope(a admission.Attributes) bool {
 }
 
 func terminating(pod *corev1.Pod) bool {
-	return pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
+	return ptr.Deref(pod.Spec.ActiveDeadlineSeconds, -1) >= 0
 }
 
 // IsBestEffort reports whether a pod asks for no cpu and no memory at all. What is said of the pod as a whole takes precedence.

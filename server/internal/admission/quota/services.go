@@ -5,6 +5,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/utils/ptr"
 )
 
 func services(list lists) quota.Evaluator {
@@ -30,7 +31,7 @@ func services(list lists) quota.Evaluator {
 			case corev1.ServiceTypeLoadBalancer:
 				balancers = 1
 				nodePorts = len(s.Spec.Ports)
-				if s.Spec.AllocateLoadBalancerNodePorts != nil && !*s.Spec.AllocateLoadBalancerNodePorts {
+				if !ptr.Deref(s.Spec.AllocateLoadBalancerNodePorts, true) {
 					nodePorts = 0
 					for _, p := range s.Spec.Ports {
 						if p.NodePort != 0 {

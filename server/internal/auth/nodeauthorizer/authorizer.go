@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 )
@@ -151,7 +152,7 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 			return creates || selects(r, node), nil
 		}
 		slice, err := a.client.ResourceV1().ResourceSlices().Get(ctx, r.GetName(), cached)
-		return err == nil && slice.Spec.NodeName != nil && *slice.Spec.NodeName == node, err
+		return err == nil && ptr.Deref(slice.Spec.NodeName, "") == node, err
 	case "podcertificaterequests.certificates.k8s.io":
 		if creates || r.GetName() == "" {
 			return creates || selects(r, node), nil

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // ClassesName is kube-controller-manager's name of the loop.
@@ -37,7 +38,7 @@ func classUsed(ctx context.Context, client kubernetes.Interface, class string) (
 		return false, err
 	}
 	for i := range volumes.Items {
-		if name := volumes.Items[i].Spec.VolumeAttributesClassName; name != nil && *name == class {
+		if ptr.Deref(volumes.Items[i].Spec.VolumeAttributesClassName, "") == class {
 			return true, nil
 		}
 	}
@@ -58,7 +59,7 @@ func claimHasClass(claim *corev1.PersistentVolumeClaim, class string) bool {
 		return true
 	}
 	for _, name := range []*string{claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName} {
-		if name != nil && *name == class {
+		if ptr.Deref(name, "") == class {
 			return true
 		}
 	}

@@ -1,0 +1,109 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"go.uber.org/zap"
+	"k8s.io/klog/v2"
+)
+
+// TestMain keeps what the Kubernetes libraries say to klog out of the output of tests and
+// benchmarks: klog is the process's, so silencing it is up to the process.
+func TestMain(m *testing.M) {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	m.Run()
+}
+
+// record is a log that many goroutines write to.
+type record struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (r *record) add(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines = append(r.lines, line)
+}
+
+func (r *record) has(part string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.lines, func(line string) bool { return strings.Contains(line, part) })
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.add(string(p))
+	return len(p), nil
+}
+
+func (r *record) logger(verbosity int) logr.Logger {
+	return funcr.New(func(prefix, args string) { r.add(prefix + ": " + args) }, funcr.Options{Verbosity: verbosity})
+}
+
+func startAndStop(t *testing.T, options Options) {
+	t.Helper()
+	s, err := New(options)
+	if err == nil {
+		err = errors.Join(s.Start(t.Context()), s.Stop(context.WithoutCancel(t.Context())))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestKlogStaysTheProcesses(t *testing.T) { // not parallel: it changes klog
+	var process record
+	klog.SetOutput(&process)
+	defer klog.SetOutput(io.Discard)
+	startAndStop(t, Options{})
+	klog.Info("the host's own controller")
+	klog.Flush()
+	if !process.has("the host's own controller") {
+		t.Error("a control plane silenced its host")
+	}
+}
+
+func TestLogTakesWhatIsSaid(t *testing.T) {
+	t.Parallel()
+	var log record
+	startAndStop(t, Options{Log: log.logger(2)})
+	for _, part := range []string{
+		"etcd: ",           // etcd, which has a logger of its own
+		"Caches populated", // an informer, by the context that it was started with
+	} {
+		if !log.has(part) {
+			t.Errorf("nothing with %q was logged", part)
+		}
+	}
+}
+
+func TestEtcdLogger(t *testing.T) {
+	t.Parallel()
+	var log record
+	lg := etcdLogger(log.logger(2)).With(zap.String("member", "a"))
+	lg.Debug("applied")
+	lg.Info("elected", zap.Int("term", 2))
+	lg.Warn("slow", zap.Error(errors.New("disk")))
+	lg.Error("stuck", zap.Error(errors.New("disk full")))
+	want := []string{
+		`etcd: "level"=2 "msg"="elected" "member"="a" "term"=2`,
+		`etcd: "level"=0 "msg"="slow" "member"="a" "err"="disk"`,
+		`etcd: "msg"="stuck" "error"="disk full" "member"="a"`,
+	}
+	if !slices.Equal(log.lines, want) {
+		t.Errorf("got:\n%s", strings.Join(log.lines, "\n"))
+	}
+	if etcdLogger(logr.Logger{}).Core().Enabled(zap.ErrorLevel) {
+		t.Error("a zero logger says something")
+	}
+}

@@ -1,0 +1,104 @@
+package server_test
+
+import (
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+func TestZeroOptionsAreValid(t *testing.T) {
+	t.Parallel()
+	var o server.Options
+	if errs := o.Validate(); len(errs) > 0 {
+		t.Error(errs)
+	}
+	if !reflect.ValueOf(o).IsZero() {
+		t.Errorf("Validate changed the options: %+v", o)
+	}
+}
+
+// TestErrorsNameOptions makes a mistake in every option that is validated.
+func TestErrorsNameOptions(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		field, flag string
+		mistake     func(*server.Options)
+	}{
+		{"SecurePort", "secure-port", func(o *server.Options) { o.SecurePort = 70000 }},
+		{"BindAddress", "bind-address", func(o *server.Options) { o.BindAddress = "nowhere" }},
+		{"ProxyClientCertFile", "proxy-client-cert-file", func(o *server.Options) { o.ProxyClientKeyFile = "k" }},
+		{"ProxyClientKeyFile", "proxy-client-key-file", func(o *server.Options) { o.ProxyClientCertFile = "c" }},
+		{"EtcdCertFile", "etcd-certfile", func(o *server.Options) { o.EtcdKeyFile = "k" }},
+		{"EtcdKeyFile", "etcd-keyfile", func(o *server.Options) { o.EtcdCertFile = "c" }},
+		{"AuthorizationModes", "authorization-mode", func(o *server.Options) { o.AuthorizationModes = []string{"Nope"} }},
+		{"ServiceClusterIPRange", "service-cluster-ip-range", func(o *server.Options) { o.ServiceClusterIPRange = "nope" }},
+		{"ServiceNodePortRange", "service-node-port-range", func(o *server.Options) { o.ServiceNodePortRange = "nope" }},
+		{"RuntimeConfig", "runtime-config", func(o *server.Options) { o.RuntimeConfig = map[string]string{"nope/v1": "true"} }},
+		{"FeatureGates", "feature-gates", func(o *server.Options) { o.FeatureGates = map[string]bool{"Nope": true} }},
+		{"Controllers", "controllers", func(o *server.Options) { o.Controllers = []string{"nope"} }},
+		{"Admission", "enable-admission-plugins", func(o *server.Options) {
+			o.Admission = server.NewAdmissionOptions()
+			o.Admission.EnablePlugins = []string{"Nope"}
+		}},
+	} {
+		t.Run(test.field, func(t *testing.T) {
+			t.Parallel()
+			var o server.Options
+			test.mistake(&o)
+			wantOne(t, o.Validate(), "Options."+test.field+": ")
+			if _, err := server.New(o); err == nil || !strings.Contains(err.Error(), "Options."+test.field+": ") {
+				t.Errorf("New: %v", err)
+			}
+
+			var bound server.Options
+			var sections cliflag.NamedFlagSets
+			bound.AddFlags(&sections)
+			test.mistake(&bound)
+			wantOne(t, bound.Validate(), "--"+test.flag)
+			known := false
+			for _, set := range sections.FlagSets {
+				known = known || set.Lookup(test.flag) != nil
+			}
+			if !known {
+				t.Errorf("there is no flag --%s", test.flag)
+			}
+		})
+	}
+}
+
+// wantOne checks that there is one error and that it begins with the name of an option.
+func wantOne(t *testing.T, errs []error, name string) {
+	t.Helper()
+	// The Kubernetes libraries write flags without dashes.
+	if len(errs) != 1 || !strings.HasPrefix(strings.TrimLeft(errs[0].Error(), "-"), strings.TrimLeft(name, "-")) {
+		t.Errorf("got %q, want one error that begins with %q", errs, name)
+	}
+}
+
+// What Start finds out names the option too.
+func TestStartNamesOptions(t *testing.T) {
+	t.Parallel()
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	for want, o := range map[string]server.Options{
+		"Options.SecurePort: listen on " + busy.Addr().String(): {SecurePort: busy.Addr().(*net.TCPAddr).Port},
+		"Options.ClientCAFile: ":                                {ClientCAFile: "nope"},
+		"Options.EtcdServers: ":                                 {EtcdServers: []string{"http://127.0.0.1:1"}},
+	} {
+		s, err := server.New(o)
+		if err == nil {
+			err = s.Start(t.Context())
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
