@@ -38,16 +38,16 @@ func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer)
 			if p == http.ErrAbortHandler || answer.begun { //nolint:errorlint // recover returns what panic was given
 				panic(p)
 			}
-			gv, name := schema.GroupVersion{Version: "v1"}, ""
+			gv, resource, name := schema.GroupVersion{Version: "v1"}, "", ""
 			if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
-				gv, name = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, info.Name
+				gv, resource, name = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, info.Resource, info.Name
 			}
 			// The stack follows the reason if the handler ran in another goroutine, as all that write do.
 			reason, stack, _ := strings.Cut(fmt.Sprint(p), "\n")
 			err := apierrors.NewInternalError(fmt.Errorf("the request made the server panic: %s", reason))
 			if strings.Contains(stack, applyJSONPatch) || strings.Contains(stack, applyMergePatch) {
-				err = apierrors.NewInvalid(schema.GroupKind{Group: gv.Group}, name, field.ErrorList{
-					field.Invalid(field.NewPath("patch"), "", "cannot be applied: "+reason),
+				err = apierrors.NewInvalid(schema.GroupKind{Group: gv.Group, Kind: resource}, name, field.ErrorList{
+					field.Invalid(field.NewPath("patch"), field.OmitValueType{}, "cannot be applied to this object"),
 				})
 			} else {
 				for _, log := range utilruntime.PanicHandlers {
