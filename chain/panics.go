@@ -11,13 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// answerPanics answers a request that makes a server of the chain panic with an internal error, and logs the panic. The
-// library's filter breaks off the connection instead. So does this one if a part of an answer was sent.
+// The libraries that apply patches panic on many that do not fit, such as one that replaces the whole object by nothing. These
+// functions are on the stack while they do, and nothing else is above them.
+const (
+	applyJSONPatch  = "k8s.io/apiserver/pkg/endpoints/handlers.(*jsonPatcher).applyJSPatch("
+	applyMergePatch = "k8s.io/apimachinery/pkg/util/strategicpatch."
+)
+
+// answerPanics answers a request that makes a server of the chain panic with an internal error, and logs the panic, unless the
+// request has a patch that is to blame. The library's filter breaks off the connection instead. So does this one if a part of
+// an answer was sent.
 func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &begun{ResponseWriter: w}
@@ -29,16 +38,22 @@ func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer)
 			if p == http.ErrAbortHandler || answer.begun { //nolint:errorlint // recover returns what panic was given
 				panic(p)
 			}
-			for _, log := range utilruntime.PanicHandlers {
-				log(r.Context(), p)
-			}
-			gv := schema.GroupVersion{Version: "v1"}
+			gv, resource, name := schema.GroupVersion{Version: "v1"}, "", ""
 			if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
-				gv = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+				gv, resource, name = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, info.Resource, info.Name
 			}
-			// The stack of another goroutine follows the reason.
-			reason, _, _ := strings.Cut(fmt.Sprint(p), "\n")
+			// The stack follows the reason if the handler ran in another goroutine, as all that write do.
+			reason, stack, _ := strings.Cut(fmt.Sprint(p), "\n")
 			err := apierrors.NewInternalError(fmt.Errorf("the request made the server panic: %s", reason))
+			if strings.Contains(stack, applyJSONPatch) || strings.Contains(stack, applyMergePatch) {
+				err = apierrors.NewInvalid(schema.GroupKind{Group: gv.Group, Kind: resource}, name, field.ErrorList{
+					field.Invalid(field.NewPath("patch"), field.OmitValueType{}, "cannot be applied to this object"),
+				})
+			} else {
+				for _, log := range utilruntime.PanicHandlers {
+					log(r.Context(), p)
+				}
+			}
 			responsewriters.ErrorNegotiated(err, serializer, gv, w, r)
 		}()
 		handler.ServeHTTP(responsewriter.WrapForHTTP1Or2(answer), r)

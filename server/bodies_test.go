@@ -54,6 +54,8 @@ func TestOddBodies(t *testing.T) {
 		asApply = "application/apply-patch+yaml"
 		asMerge = "application/strategic-merge-patch+json"
 		asJSON  = "application/json"
+
+		asJSONPatch = "application/json-patch+json"
 	)
 	s := servertest.Run(t, servertest.WithoutControllers)
 	client, err := rest.HTTPClientFor(s.RESTConfig())
@@ -110,12 +112,14 @@ func TestOddBodies(t *testing.T) {
 		{"status of a namespace", http.MethodPatch, "/api/v1/namespaces/patched/status", asMerge, `{"status":{"conditions":[{"type":{}}]}}`, invalid, "status.conditions[0].type"},
 		{"owner of a definition", http.MethodPatch, definitions + "/widgets.bodies.example", asMerge, `{"metadata":{"ownerReferences":[{"uid":{}}]}}`, invalid, "metadata.ownerReferences[0].uid"},
 		{"condition of an APIService", http.MethodPatch, "/apis/apiregistration.k8s.io/v1/apiservices/v1.apps/status", asMerge, `{"status":{"conditions":[{"type":{}}]}}`, invalid, "status.conditions[0].type"},
+		{"nothing in place of an object", http.MethodPatch, configMaps + "/m", asJSONPatch, `[{"op":"replace","path":""}]`, invalid, "patch"},
+		{"null compared", http.MethodPatch, configMaps + "/m", asJSONPatch, `[{"op":"add","path":"/x","value":[null]},{"op":"test","path":"/x","value":[null]}]`, invalid, "patch"},
 
 		{"no schema", http.MethodPost, definitions, asJSON, fmt.Sprintf(widgetDefinition, "as", `"schema":{},"selectableFields":[{"jsonPath":".a"}]`), invalid, "spec.versions[0].schema.openAPIV3Schema"},
 		{"a schema that is none", http.MethodPost, definitions, asJSON, fmt.Sprintf(widgetDefinition, "bs", `"schema":{"openAPIV3Schema":{"type":"object","definitions":{"a":{}}}},"selectableFields":[{"jsonPath":".a"}]`), invalid, "spec.versions[0].schema.openAPIV3Schema"},
 		{"no schema in one of two versions", http.MethodPost, definitions, asJSON,
 			fmt.Sprintf(widgetDefinition, "cs", `"schema":{"openAPIV3Schema":{"type":"object","definitions":{"a":{}}}},"selectableFields":[{"jsonPath":".a"}]},{"name":"v2","served":true,"schema":{"openAPIV3Schema":{"type":"object"}}`), invalid, "spec.versions[0].schema.openAPIV3Schema"},
-		{"no schema any more", http.MethodPatch, definitions + "/widgets.bodies.example", "application/json-patch+json",
+		{"no schema any more", http.MethodPatch, definitions + "/widgets.bodies.example", asJSONPatch,
 			`[{"op":"replace","path":"/spec/versions/0/schema","value":{}},{"op":"add","path":"/spec/versions/0/selectableFields","value":[{"jsonPath":".a"}]}]`, invalid, "spec.versions[0].schema.openAPIV3Schema"},
 	} {
 		status, header := do(test.method, test.path, test.contentType, test.body)

@@ -59,6 +59,7 @@ func FuzzPatch(f *testing.F) {
 		`{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"name":"c","env":[{"name":"E","$patch":"delete"}]}]}}}}`,
 		`{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{},"selectableFields":[{"jsonPath":".s"}]}]}}`,
 		`[{"op":"copy","from":"/metadata","path":"/spec"},{"op":"remove","path":"/metadata/finalizers/0"}]`,
+		`[{"op":"replace","path":""}]`,
 		"{apiVersion: fuzz.example/v1, kind: A, metadata: {name: &a a}, l: [{k: *a}, {k: b}]}",
 		`null`, `[]`, `{"metadata":null}`, `{"l":[{"k":null}],"spec":[],"status":"x","data":{"a":{}}}`,
 	} {

@@ -70,7 +70,7 @@ func checkList(name string, values []any, merged bool, schema strategicpatch.Loo
 	var errs field.ErrorList
 	for i, value := range values {
 		switch value := value.(type) {
-		case nil, []any:
+		default:
 			errs = append(errs, field.Invalid(path.Index(i), value, "must be an object"))
 		case map[string]any:
 			if !scalar(value[key]) {

@@ -34,6 +34,9 @@ func TestCheck(t *testing.T) {
 		{"order of containers", `{"spec":{"$setElementOrder/containers":[{"name":{}}]}}`, &corev1.Pod{}, "spec.$setElementOrder/containers[0].name"},
 		{"retained keys", `{"spec":{"strategy":{"$retainKeys":[{}]}}}`, &appsv1.Deployment{}, "spec.strategy.$retainKeys[0]"},
 
+		{"shortened list that is replaced", `{"spec":{"$deleteFromPrimitiveList/externalIPs":["a"],"externalIPs":[null]}}`, &corev1.Service{}, "spec.externalIPs[0]"},
+		{"shortened object", `{"$deleteFromPrimitiveList/metadata":{"$retainKeys":[[]]}}`, &corev1.Pod{}, "$deleteFromPrimitiveList/metadata.$retainKeys[0]"},
+
 		{"status", `{"status":{"addresses":[{"type":"Hostname","address":"x"}],"conditions":[{"type":"Ready","$patch":"delete"}]}}`, &corev1.Node{}, ""},
 		{"order", `{"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"a"}],"containers":[{"name":"a","args":["x",null]}]}}`, &corev1.Pod{}, ""},
 		{"retained", `{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}`, &appsv1.Deployment{}, ""},
