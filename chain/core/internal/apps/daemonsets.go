@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -135,7 +136,7 @@ func validateDaemonSetSpec(spec, old *appsv1.DaemonSetSpec) field.ErrorList {
 	errs = append(errs, workloads.ValidateEverlasting(&spec.Template, templatePath)...)
 	errs = append(errs, workloads.ValidateCounters(specPath,
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)},
-		workloads.Counter{Field: "revisionHistoryLimit", Value: int64(valueOr(spec.RevisionHistoryLimit, 0))})...)
+		workloads.Counter{Field: "revisionHistoryLimit", Value: int64(ptr.Deref(spec.RevisionHistoryLimit, 0))})...)
 	return append(errs, validateDaemonSetStrategy(&spec.UpdateStrategy, specPath.Child("updateStrategy"))...)
 }
 
@@ -148,8 +149,8 @@ func validateDaemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, path *f
 		return field.ErrorList{field.NotSupported(path, strategy.Type,
 			[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
 	}
-	unavailable := valueOr(strategy.RollingUpdate.MaxUnavailable, intstr.IntOrString{})
-	surge := valueOr(strategy.RollingUpdate.MaxSurge, intstr.IntOrString{})
+	unavailable := ptr.Deref(strategy.RollingUpdate.MaxUnavailable, intstr.IntOrString{})
+	surge := ptr.Deref(strategy.RollingUpdate.MaxSurge, intstr.IntOrString{})
 	unavailablePath, surgePath := path.Child("rollingUpdate", "maxUnavailable"), path.Child("rollingUpdate", "maxSurge")
 	errs := workloads.ValidateIntOrPercent(unavailable, unavailablePath)
 	errs = append(errs, workloads.ValidateIntOrPercent(surge, surgePath)...)

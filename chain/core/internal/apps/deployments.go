@@ -11,6 +11,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -46,7 +47,7 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 				kind.AgeColumn(),
 			}, wideColumns()...),
 			Row: func(d *appsv1.Deployment) []any {
-				ready := fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, valueOr(d.Spec.Replicas, 0))
+				ready := fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 0))
 				return append([]any{d.Name, ready, int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), kind.Age(d)},
 					wideCells(&d.Spec.Template, d.Spec.Selector)...)
 			},
@@ -59,7 +60,7 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 			Validate:    validateDeploymentStatus,
 		},
 		Scale: &kind.Scale[*appsv1.Deployment]{
-			Replicas:       func(d *appsv1.Deployment) int32 { return valueOr(d.Spec.Replicas, 0) },
+			Replicas:       func(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 0) },
 			SetReplicas:    func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n },
 			StatusReplicas: func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
 			Selector:       func(d *appsv1.Deployment) (string, error) { return scaleSelector(d.Spec.Selector) },
@@ -100,7 +101,7 @@ func defaultDeployment(d *appsv1.Deployment) {
 }
 
 func validateDeploymentSpec(spec *appsv1.DeploymentSpec, oldTemplate *corev1.PodTemplateSpec) field.ErrorList {
-	errs := apivalidation.ValidateNonnegativeField(int64(valueOr(spec.Replicas, 0)), specPath.Child("replicas"))
+	errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(spec.Replicas, 0)), specPath.Child("replicas"))
 	selector, selectorErrs := validateSelector(spec.Selector)
 	errs = append(errs, selectorErrs...)
 	if selector != nil {
@@ -109,8 +110,8 @@ func validateDeploymentSpec(spec *appsv1.DeploymentSpec, oldTemplate *corev1.Pod
 	errs = append(errs, validateDeploymentStrategy(&spec.Strategy, specPath.Child("strategy"))...)
 	errs = append(errs, workloads.ValidateCounters(specPath,
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)},
-		workloads.Counter{Field: "revisionHistoryLimit", Value: int64(valueOr(spec.RevisionHistoryLimit, 0))},
-		workloads.Counter{Field: "progressDeadlineSeconds", Value: int64(valueOr(spec.ProgressDeadlineSeconds, 0))},
+		workloads.Counter{Field: "revisionHistoryLimit", Value: int64(ptr.Deref(spec.RevisionHistoryLimit, 0))},
+		workloads.Counter{Field: "progressDeadlineSeconds", Value: int64(ptr.Deref(spec.ProgressDeadlineSeconds, 0))},
 	)...)
 	if deadline := spec.ProgressDeadlineSeconds; deadline != nil && *deadline <= spec.MinReadySeconds {
 		errs = append(errs, field.Invalid(specPath.Child("progressDeadlineSeconds"), *deadline, "must be more than minReadySeconds"))
@@ -132,8 +133,8 @@ func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field
 		}
 		return nil
 	case appsv1.RollingUpdateDeploymentStrategyType:
-		unavailable := valueOr(strategy.RollingUpdate.MaxUnavailable, intstr.IntOrString{})
-		surge := valueOr(strategy.RollingUpdate.MaxSurge, intstr.IntOrString{})
+		unavailable := ptr.Deref(strategy.RollingUpdate.MaxUnavailable, intstr.IntOrString{})
+		surge := ptr.Deref(strategy.RollingUpdate.MaxSurge, intstr.IntOrString{})
 		errs := workloads.ValidateIntOrPercent(unavailable, rolling.Child("maxUnavailable"))
 		errs = append(errs, workloads.ValidateUnboundedIntOrPercent(surge, rolling.Child("maxSurge"))...)
 		if workloads.IsZero(unavailable) && workloads.IsZero(surge) {
@@ -165,7 +166,7 @@ func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) fiel
 	errs := workloads.ValidateCounters(statusPath, all, updated, ready, available,
 		workloads.Counter{Field: "observedGeneration", Value: s.ObservedGeneration},
 		workloads.Counter{Field: "unavailableReplicas", Value: int64(s.UnavailableReplicas)},
-		workloads.Counter{Field: "terminatingReplicas", Value: int64(valueOr(s.TerminatingReplicas, 0))})
+		workloads.Counter{Field: "terminatingReplicas", Value: int64(ptr.Deref(s.TerminatingReplicas, 0))})
 	errs = append(errs, workloads.ValidateAtMost(statusPath, all, updated, ready, available)...)
 	errs = append(errs, workloads.ValidateAtMost(statusPath, ready, available)...)
 	return append(errs, workloads.ValidateCollisionCount(s.CollisionCount, old.Status.CollisionCount, statusPath.Child("collisionCount"))...)

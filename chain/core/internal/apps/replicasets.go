@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -43,7 +44,7 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 				kind.AgeColumn(),
 			}, wideColumns()...),
 			Row: func(r *appsv1.ReplicaSet) []any {
-				return append([]any{r.Name, int64(valueOr(r.Spec.Replicas, 0)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), kind.Age(r)},
+				return append([]any{r.Name, int64(ptr.Deref(r.Spec.Replicas, 0)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), kind.Age(r)},
 					wideCells(&r.Spec.Template, r.Spec.Selector)...)
 			},
 		},
@@ -63,11 +64,11 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 					Replicas: s.Replicas, FullyLabeled: s.FullyLabeledReplicas, Ready: s.ReadyReplicas, Available: s.AvailableReplicas,
 					ObservedGeneration: s.ObservedGeneration,
 				}, statusPath), workloads.ValidateCounters(statusPath,
-					workloads.Counter{Field: "terminatingReplicas", Value: int64(valueOr(s.TerminatingReplicas, 0))})...)
+					workloads.Counter{Field: "terminatingReplicas", Value: int64(ptr.Deref(s.TerminatingReplicas, 0))})...)
 			},
 		},
 		Scale: &kind.Scale[*appsv1.ReplicaSet]{
-			Replicas:       func(r *appsv1.ReplicaSet) int32 { return valueOr(r.Spec.Replicas, 0) },
+			Replicas:       func(r *appsv1.ReplicaSet) int32 { return ptr.Deref(r.Spec.Replicas, 0) },
 			SetReplicas:    func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
 			StatusReplicas: func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },
 			Selector:       func(r *appsv1.ReplicaSet) (string, error) { return scaleSelector(r.Spec.Selector) },
@@ -78,7 +79,7 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 
 func validateReplicaSetSpec(spec *appsv1.ReplicaSetSpec, oldTemplate *corev1.PodTemplateSpec) field.ErrorList {
 	errs := workloads.ValidateCounters(specPath,
-		workloads.Counter{Field: "replicas", Value: int64(valueOr(spec.Replicas, 0))},
+		workloads.Counter{Field: "replicas", Value: int64(ptr.Deref(spec.Replicas, 0))},
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)})
 	selector, selectorErrs := validateSelector(spec.Selector)
 	errs = append(errs, selectorErrs...)

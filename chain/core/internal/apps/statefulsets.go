@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
@@ -47,14 +48,14 @@ func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 				kind.AgeColumn(),
 			}, wideColumns()[:2]...),
 			Row: func(s *appsv1.StatefulSet) []any {
-				ready := fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, valueOr(s.Spec.Replicas, 0))
+				ready := fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 0))
 				return append([]any{s.Name, ready, kind.Age(s)}, wideCells(&s.Spec.Template, s.Spec.Selector)[:2]...)
 			},
 		},
 		Warnings: statefulSetWarnings,
 		Status:   &kind.Status[*appsv1.StatefulSet]{Validate: validateStatefulSetStatus},
 		Scale: &kind.Scale[*appsv1.StatefulSet]{
-			Replicas:       func(s *appsv1.StatefulSet) int32 { return valueOr(s.Spec.Replicas, 0) },
+			Replicas:       func(s *appsv1.StatefulSet) int32 { return ptr.Deref(s.Spec.Replicas, 0) },
 			SetReplicas:    func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 			StatusReplicas: func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
 			Selector:       func(s *appsv1.StatefulSet) (string, error) { return scaleSelector(s.Spec.Selector) },
@@ -136,7 +137,7 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 		errs = append(errs, validateRetention(retention.WhenScaled, path.Child("whenScaled"))...)
 	}
 	errs = append(errs, workloads.ValidateCounters(specPath,
-		workloads.Counter{Field: "replicas", Value: int64(valueOr(spec.Replicas, 0))},
+		workloads.Counter{Field: "replicas", Value: int64(ptr.Deref(spec.Replicas, 0))},
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)})...)
 	if spec.Ordinals != nil {
 		errs = append(errs, workloads.ValidateCounters(specPath, workloads.Counter{Field: "ordinals.start", Value: int64(spec.Ordinals.Start)})...)
@@ -231,7 +232,7 @@ func validateStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy, pat
 		if rolling == nil {
 			return nil
 		}
-		errs := apivalidation.ValidateNonnegativeField(int64(valueOr(rolling.Partition, 0)), path.Child("partition"))
+		errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(rolling.Partition, 0)), path.Child("partition"))
 		if unavailable := rolling.MaxUnavailable; unavailable != nil {
 			errs = append(errs, workloads.ValidateIntOrPercent(*unavailable, path.Child("maxUnavailable"))...)
 			if workloads.IsZero(*unavailable) {
@@ -263,7 +264,7 @@ func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string
 	} else if s.Generation != old.Generation {
 		warnings = podspec.TemplateWarnings(templatePath, &s.Spec.Template, &old.Spec.Template)
 	}
-	if valueOr(s.Spec.RevisionHistoryLimit, 0) < 0 {
+	if ptr.Deref(s.Spec.RevisionHistoryLimit, 0) < 0 {
 		warnings = append(warnings, specPath.Child("revisionHistoryLimit").String()+": a number below 0 keeps every revision for ever")
 	}
 	for i := range s.Spec.VolumeClaimTemplates {

@@ -86,13 +86,6 @@ func scaleSelector(selector *metav1.LabelSelector) (string, error) {
 	return parsed.String(), nil
 }
 
-func valueOr[T any](p *T, fallback T) T {
-	if p == nil {
-		return fallback
-	}
-	return *p
-}
-
 // defaultTo points *p to value unless it points to something already.
 func defaultTo[T any](p **T, value T) {
 	if *p == nil {

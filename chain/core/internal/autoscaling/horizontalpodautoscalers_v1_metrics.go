@@ -4,6 +4,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 )
 
 func metricFromV1(in autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
@@ -61,11 +62,11 @@ func metricToV1(in autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	if s := in.Object; s != nil {
 		out.Object = &autoscalingv1.ObjectMetricSource{
 			Target: autoscalingv1.CrossVersionObjectReference(s.DescribedObject), MetricName: s.Metric.Name, Selector: s.Metric.Selector,
-			TargetValue: orZero(s.Target.Value), AverageValue: s.Target.AverageValue,
+			TargetValue: ptr.Deref(s.Target.Value, resource.Quantity{}), AverageValue: s.Target.AverageValue,
 		}
 	}
 	if s := in.Pods; s != nil {
-		out.Pods = &autoscalingv1.PodsMetricSource{MetricName: s.Metric.Name, Selector: s.Metric.Selector, TargetAverageValue: orZero(s.Target.AverageValue)}
+		out.Pods = &autoscalingv1.PodsMetricSource{MetricName: s.Metric.Name, Selector: s.Metric.Selector, TargetAverageValue: ptr.Deref(s.Target.AverageValue, resource.Quantity{})}
 	}
 	if s := in.Resource; s != nil {
 		out.Resource = &autoscalingv1.ResourceMetricSource{Name: s.Name,
@@ -119,30 +120,23 @@ func metricStatusToV1(in autoscalingv2.MetricStatus) autoscalingv1.MetricStatus 
 	if s := in.Object; s != nil {
 		out.Object = &autoscalingv1.ObjectMetricStatus{
 			Target: autoscalingv1.CrossVersionObjectReference(s.DescribedObject), MetricName: s.Metric.Name, Selector: s.Metric.Selector,
-			CurrentValue: orZero(s.Current.Value), AverageValue: s.Current.AverageValue,
+			CurrentValue: ptr.Deref(s.Current.Value, resource.Quantity{}), AverageValue: s.Current.AverageValue,
 		}
 	}
 	if s := in.Pods; s != nil {
-		out.Pods = &autoscalingv1.PodsMetricStatus{MetricName: s.Metric.Name, Selector: s.Metric.Selector, CurrentAverageValue: orZero(s.Current.AverageValue)}
+		out.Pods = &autoscalingv1.PodsMetricStatus{MetricName: s.Metric.Name, Selector: s.Metric.Selector, CurrentAverageValue: ptr.Deref(s.Current.AverageValue, resource.Quantity{})}
 	}
 	if s := in.Resource; s != nil {
 		out.Resource = &autoscalingv1.ResourceMetricStatus{Name: s.Name,
-			CurrentAverageUtilization: s.Current.AverageUtilization, CurrentAverageValue: orZero(s.Current.AverageValue)}
+			CurrentAverageUtilization: s.Current.AverageUtilization, CurrentAverageValue: ptr.Deref(s.Current.AverageValue, resource.Quantity{})}
 	}
 	if s := in.ContainerResource; s != nil {
 		out.ContainerResource = &autoscalingv1.ContainerResourceMetricStatus{Name: s.Name, Container: s.Container,
-			CurrentAverageUtilization: s.Current.AverageUtilization, CurrentAverageValue: orZero(s.Current.AverageValue)}
+			CurrentAverageUtilization: s.Current.AverageUtilization, CurrentAverageValue: ptr.Deref(s.Current.AverageValue, resource.Quantity{})}
 	}
 	if s := in.External; s != nil {
 		out.External = &autoscalingv1.ExternalMetricStatus{MetricName: s.Metric.Name, MetricSelector: s.Metric.Selector,
-			CurrentValue: orZero(s.Current.Value), CurrentAverageValue: s.Current.AverageValue}
+			CurrentValue: ptr.Deref(s.Current.Value, resource.Quantity{}), CurrentAverageValue: s.Current.AverageValue}
 	}
 	return out
-}
-
-func orZero(q *resource.Quantity) resource.Quantity {
-	if q == nil {
-		return resource.Quantity{}
-	}
-	return *q
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -104,7 +105,7 @@ func cronJobRow(c *batchv1.CronJob) []any {
 		}
 	}
 	names, images := podspec.ContainerCells(&c.Spec.JobTemplate.Spec.Template.Spec)
-	return []any{c.Name, c.Spec.Schedule, valueOr(c.Spec.TimeZone, "<none>"), suspend, int64(len(c.Status.Active)), last, kind.Age(c),
+	return []any{c.Name, c.Spec.Schedule, ptr.Deref(c.Spec.TimeZone, "<none>"), suspend, int64(len(c.Status.Active)), last, kind.Age(c),
 		names, images, metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector)}
 }
 
@@ -126,9 +127,9 @@ func validateCronJobSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateSchedule(spec, old, path.Child("schedule"))
 	errs = append(errs, workloads.ValidateCounters(path,
-		workloads.Counter{Field: "startingDeadlineSeconds", Value: valueOr(spec.StartingDeadlineSeconds, 0)},
-		workloads.Counter{Field: "successfulJobsHistoryLimit", Value: int64(valueOr(spec.SuccessfulJobsHistoryLimit, 0))},
-		workloads.Counter{Field: "failedJobsHistoryLimit", Value: int64(valueOr(spec.FailedJobsHistoryLimit, 0))})...)
+		workloads.Counter{Field: "startingDeadlineSeconds", Value: ptr.Deref(spec.StartingDeadlineSeconds, 0)},
+		workloads.Counter{Field: "successfulJobsHistoryLimit", Value: int64(ptr.Deref(spec.SuccessfulJobsHistoryLimit, 0))},
+		workloads.Counter{Field: "failedJobsHistoryLimit", Value: int64(ptr.Deref(spec.FailedJobsHistoryLimit, 0))})...)
 	if zone := spec.TimeZone; zone != nil && (old == nil || old.TimeZone == nil || *old.TimeZone != *zone) {
 		if err := checkTimeZone(*zone); err != nil {
 			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, err.Error()))
@@ -145,7 +146,7 @@ func validateCronJobSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 	if job.Selector != nil {
 		errs = append(errs, field.Invalid(jobPath.Child("selector"), job.Selector, "is made for each job"))
 	}
-	if valueOr(job.ManualSelector, false) {
+	if ptr.Deref(job.ManualSelector, false) {
 		errs = append(errs, field.NotSupported(jobPath.Child("manualSelector"), true, []string{"nil", "false"}))
 	}
 	return errs

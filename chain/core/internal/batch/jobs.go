@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -189,8 +190,8 @@ func podLabels(j *batchv1.Job) map[string]string {
 // jobWarnings are about the spec of a job, or of a job's template, at path.
 func jobWarnings(path *field.Path, spec *batchv1.JobSpec, oldTemplate *corev1.PodTemplateSpec) []string {
 	var warnings []string
-	if valueOr(spec.CompletionMode, "") == batchv1.IndexedCompletion &&
-		valueOr(spec.Completions, 0) > manyCompletions && valueOr(spec.Parallelism, 0) > maxForManyCompletions {
+	if ptr.Deref(spec.CompletionMode, "") == batchv1.IndexedCompletion &&
+		ptr.Deref(spec.Completions, 0) > manyCompletions && ptr.Deref(spec.Parallelism, 0) > maxForManyCompletions {
 		warnings = append(warnings, fmt.Sprintf("%s: with more than %d completions and a parallelism above %d, the status cannot tell which "+
 			"indexes completed once many fail", path, manyCompletions, maxForManyCompletions))
 	}
@@ -219,7 +220,7 @@ func completionsCell(j *batchv1.Job) string {
 	if j.Spec.Completions != nil {
 		return fmt.Sprintf("%d/%d", j.Status.Succeeded, *j.Spec.Completions)
 	}
-	if parallelism := valueOr(j.Spec.Parallelism, 0); parallelism > 1 {
+	if parallelism := ptr.Deref(j.Spec.Parallelism, 0); parallelism > 1 {
 		return fmt.Sprintf("%d/1 of %d", j.Status.Succeeded, parallelism)
 	}
 	return fmt.Sprintf("%d/1", j.Status.Succeeded)
@@ -247,13 +248,6 @@ func isTrue(j *batchv1.Job, condition batchv1.JobConditionType) bool {
 
 func isFinished(j *batchv1.Job) bool {
 	return isTrue(j, batchv1.JobComplete) || isTrue(j, batchv1.JobFailed)
-}
-
-func valueOr[T any](p *T, fallback T) T {
-	if p == nil {
-		return fallback
-	}
-	return *p
 }
 
 // defaultTo points *p to value unless it points to something already.

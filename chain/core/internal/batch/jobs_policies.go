@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -118,7 +119,7 @@ func validateSuccessPolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 	case n > maxRules:
 		errs = append(errs, field.TooMany(path, n, maxRules))
 	}
-	completions := valueOr(spec.Completions, 0)
+	completions := ptr.Deref(spec.Completions, 0)
 	for i, rule := range spec.SuccessPolicy.Rules {
 		at := path.Index(i)
 		if rule.SucceededCount == nil && rule.SucceededIndexes == nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
@@ -48,7 +49,7 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 		errs = append(errs, workloads.ValidateTemplateLabels(selector, &j.Spec.Template, path.Child("template"))...)
 	}
 
-	if n := valueOr(j.Spec.Completions, 0); isIndexed(&j.Spec) && n > 0 {
+	if n := ptr.Deref(j.Spec.Completions, 0); isIndexed(&j.Spec) && n > 0 {
 		// The controller names pods, and so hosts, after the job and the index.
 		last := fmt.Sprintf("%s-%d", j.Name, n-1)
 		if len(validation.IsDNS1123Label(last)) > 0 {
@@ -60,7 +61,7 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 
 // validateGenerated wants the selector and the labels that prepareJob makes.
 func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
-	if valueOr(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
+	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return nil
 	}
 	var errs field.ErrorList
@@ -96,13 +97,13 @@ func hasPrefixedLabels(j *batchv1.Job) bool {
 // validateJobSpec checks the spec of a job, or of a job's template, but for the selector.
 func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Options) field.ErrorList {
 	errs := workloads.ValidateCounters(path,
-		workloads.Counter{Field: "parallelism", Value: int64(valueOr(spec.Parallelism, 0))},
-		workloads.Counter{Field: "completions", Value: int64(valueOr(spec.Completions, 0))},
-		workloads.Counter{Field: "activeDeadlineSeconds", Value: valueOr(spec.ActiveDeadlineSeconds, 0)},
-		workloads.Counter{Field: "backoffLimit", Value: int64(valueOr(spec.BackoffLimit, 0))},
-		workloads.Counter{Field: "ttlSecondsAfterFinished", Value: int64(valueOr(spec.TTLSecondsAfterFinished, 0))},
-		workloads.Counter{Field: "backoffLimitPerIndex", Value: int64(valueOr(spec.BackoffLimitPerIndex, 0))},
-		workloads.Counter{Field: "maxFailedIndexes", Value: int64(valueOr(spec.MaxFailedIndexes, 0))})
+		workloads.Counter{Field: "parallelism", Value: int64(ptr.Deref(spec.Parallelism, 0))},
+		workloads.Counter{Field: "completions", Value: int64(ptr.Deref(spec.Completions, 0))},
+		workloads.Counter{Field: "activeDeadlineSeconds", Value: ptr.Deref(spec.ActiveDeadlineSeconds, 0)},
+		workloads.Counter{Field: "backoffLimit", Value: int64(ptr.Deref(spec.BackoffLimit, 0))},
+		workloads.Counter{Field: "ttlSecondsAfterFinished", Value: int64(ptr.Deref(spec.TTLSecondsAfterFinished, 0))},
+		workloads.Counter{Field: "backoffLimitPerIndex", Value: int64(ptr.Deref(spec.BackoffLimitPerIndex, 0))},
+		workloads.Counter{Field: "maxFailedIndexes", Value: int64(ptr.Deref(spec.MaxFailedIndexes, 0))})
 	if spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
 		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "maxFailedIndexes needs it"))
 	}
@@ -113,7 +114,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 		}
 	}
 
-	switch mode := valueOr(spec.CompletionMode, batchv1.NonIndexedCompletion); mode {
+	switch mode := ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion); mode {
 	case batchv1.IndexedCompletion:
 		errs = append(errs, validateIndexed(spec, path)...)
 	case batchv1.NonIndexedCompletion:
@@ -158,7 +159,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 }
 
 func isIndexed(spec *batchv1.JobSpec) bool {
-	return valueOr(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
+	return ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
 }
 
 func validateIndexed(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
@@ -175,7 +176,7 @@ func validateIndexed(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	}
 	atMost("parallelism", spec.Parallelism, maxIndexed, "the job is indexed")
 	atMost("maxFailedIndexes", spec.MaxFailedIndexes, maxIndexed, "the job is indexed")
-	if valueOr(spec.Completions, 0) > manyCompletions && spec.BackoffLimitPerIndex != nil {
+	if ptr.Deref(spec.Completions, 0) > manyCompletions && spec.BackoffLimitPerIndex != nil {
 		why := fmt.Sprintf("there are more than %d completions and a backoffLimitPerIndex", manyCompletions)
 		if spec.MaxFailedIndexes == nil {
 			errs = append(errs, field.Required(path.Child("maxFailedIndexes"), why))
@@ -205,7 +206,7 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 	case !isIndexed(spec):
 		errs = append(errs, apivalidation.ValidateImmutableField(spec.Completions, old.Completions, path.Child("completions"))...)
 	case spec.Completions == nil || equality.Semantic.DeepEqual(spec.Completions, old.Completions):
-	case *spec.Completions != valueOr(spec.Parallelism, 0):
+	case *spec.Completions != ptr.Deref(spec.Parallelism, 0):
 		errs = append(errs, field.Invalid(path.Child("completions"), *spec.Completions, "can change only together with parallelism, to the same number"))
 	}
 	unchanged := func(name string, value, old any) {
@@ -224,7 +225,7 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 // validateTemplateChange refuses changes of the template but for metadata, scheduling directives and resources, which are free while the
 // job is suspended and has no pods (KEP-2926, KEP-5440).
 func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path) field.ErrorList {
-	idle := valueOr(old.Spec.Suspend, false) && old.Status.Active == 0 && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
+	idle := ptr.Deref(old.Spec.Suspend, false) && old.Status.Active == 0 && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
 	if !idle {
 		return apivalidation.ValidateImmutableField(tmpl, &old.Spec.Template, path)
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
 )
@@ -20,8 +21,8 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 		workloads.Counter{Field: "active", Value: int64(j.Status.Active)},
 		workloads.Counter{Field: "succeeded", Value: int64(j.Status.Succeeded)},
 		workloads.Counter{Field: "failed", Value: int64(j.Status.Failed)},
-		workloads.Counter{Field: "ready", Value: int64(valueOr(j.Status.Ready, 0))},
-		workloads.Counter{Field: "terminating", Value: int64(valueOr(j.Status.Terminating, 0))})
+		workloads.Counter{Field: "ready", Value: int64(ptr.Deref(j.Status.Ready, 0))},
+		workloads.Counter{Field: "terminating", Value: int64(ptr.Deref(j.Status.Terminating, 0))})
 	if pods := j.Status.UncountedTerminatedPods; pods != nil {
 		seen := sets.New[types.UID]()
 		errs = append(errs, validateUIDs(pods.Succeeded, seen, path.Child("uncountedTerminatedPods", "succeeded"))...)
@@ -113,7 +114,7 @@ func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if (finishedChanged || podsChanged) && pods != nil && len(pods.Failed)+len(pods.Succeeded) > 0 {
 		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), pods, "a finished job has counted its pods"))
 	}
-	if terminating := valueOr(s.Terminating, 0); terminating > 0 && (finishedChanged || terminating != valueOr(old.Status.Terminating, 0)) {
+	if terminating := ptr.Deref(s.Terminating, 0); terminating > 0 && (finishedChanged || terminating != ptr.Deref(old.Status.Terminating, 0)) {
 		errs = append(errs, field.Invalid(path.Child("terminating"), terminating, "a finished job has no terminating pods"))
 	}
 	return errs
@@ -168,11 +169,11 @@ func validateProgress(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if s.Succeeded < old.Status.Succeeded && !elastic {
 		errs = append(errs, field.Invalid(path.Child("succeeded"), s.Succeeded, "cannot become less"))
 	}
-	if ready := valueOr(s.Ready, 0); ready > s.Active && (ready != valueOr(old.Status.Ready, 0) || s.Active != old.Status.Active) {
+	if ready := ptr.Deref(s.Ready, 0); ready > s.Active && (ready != ptr.Deref(old.Status.Ready, 0) || s.Active != old.Status.Active) {
 		errs = append(errs, field.Invalid(path.Child("ready"), ready, "cannot be more than active"))
 	}
 	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
-	if startChanged && old.Status.StartTime != nil && !valueOr(j.Spec.Suspend, false) {
+	if startChanged && old.Status.StartTime != nil && !ptr.Deref(j.Spec.Suspend, false) {
 		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime, "can change only while the job is suspended"))
 	}
 	return errs

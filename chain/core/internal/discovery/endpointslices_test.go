@@ -7,18 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-)
 
-// causes are the fields and kinds of errors, sorted and without repetition.
-func causes(errs field.ErrorList) string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, err.Field+" "+strings.TrimPrefix(string(err.Type), "FieldValue"))
-	}
-	slices.Sort(got)
-	return strings.Join(slices.Compact(got), ", ")
-}
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
+)
 
 func slice() *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
@@ -79,10 +70,10 @@ func TestValidateEndpointSlice(t *testing.T) {
 			s := slice()
 			test.change(s, &s.Endpoints[0])
 			defaultEndpointSlice(s)
-			if got := causes(validateEndpointSlice(s, nil)); got != test.want {
+			if got := strings.Join(kindtest.Causes(validateEndpointSlice(s, nil)), ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := causes(validateEndpointSlice(s, s)); strings.Contains(got, "endpoints") {
+			if got := strings.Join(kindtest.Causes(validateEndpointSlice(s, s)), ", "); strings.Contains(got, "endpoints") {
 				t.Errorf("what the old object has: %q", got)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func TestWhichContainersStartAgain(t *testing.T) {
@@ -82,10 +83,10 @@ func TestStatusesOfDevices(t *testing.T) {
 			}, nil,
 		},
 		"of a claim": {health("claim:a/b", healthy), nil},
-		"unknown":    {health("example.com/tpu", healthy), []string{allocated + "name Invalid value"}},
+		"unknown":    {health("example.com/tpu", healthy), []string{allocated + "name Invalid"}},
 		"twice": {
 			health("example.com/gpu", healthy, corev1.ResourceHealth{ResourceID: "1", Health: "Well", Message: new("")}),
-			[]string{allocated + "resources[1].health Unsupported value", allocated + "resources[1].message Required value", allocated + "resources[1].resourceID Duplicate value"},
+			[]string{allocated + "resources[1].health NotSupported", allocated + "resources[1].message Required", allocated + "resources[1].resourceID Duplicate"},
 		},
 		"of an ephemeral container": {
 			func(p *corev1.Pod) {
@@ -108,13 +109,13 @@ func TestStatusesOfDevices(t *testing.T) {
 				}
 			},
 			[]string{
-				extended + "requestMappings[0].containerName Invalid value", extended + "requestMappings[1].resourceName Invalid value",
-				extended + "requestName Invalid value", extended + "resourceClaimName Required value",
+				extended + "requestMappings[0].containerName Invalid", extended + "requestMappings[1].resourceName Invalid",
+				extended + "requestName Invalid", extended + "resourceClaimName Required",
 			},
 		},
 		"no address": {
 			func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "here"}} },
-			[]string{"status.podIPs Internal error", "status.podIPs Invalid value", "status.podIPs[1] Invalid value"},
+			[]string{"status.podIPs InternalError", "status.podIPs Invalid", "status.podIPs[1] Invalid"},
 		},
 	}
 	for name, test := range tests {
@@ -128,7 +129,7 @@ func TestStatusesOfDevices(t *testing.T) {
 			p := old.DeepCopy()
 			test.change(p)
 			preparePodStatus(t.Context(), p, old)
-			if got := fieldsOf(validatePodStatus(t.Context(), p, old)); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(validatePodStatus(t.Context(), p, old)); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -140,7 +141,7 @@ func TestNominatedOnceBound(t *testing.T) {
 	old := createdPod(func(p *corev1.Pod) { p.Spec.NodeName = "n" })
 	p := old.DeepCopy()
 	p.Status.NominatedNodeName = "m"
-	if got, want := fieldsOf(validatePodStatus(t.Context(), p, old)), []string{"status.nominatedNodeName Forbidden"}; !slices.Equal(got, want) {
+	if got, want := kindtest.Causes(validatePodStatus(t.Context(), p, old)), []string{"status.nominatedNodeName Forbidden"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -203,7 +204,7 @@ func TestResizesThatAreRefused(t *testing.T) {
 			[]string{"spec.initContainers[0] Forbidden"},
 		},
 		"generateName that could be no name": {
-			nil, func(p *corev1.Pod) { p.Namespace, p.GenerateName = "n", "Bad_" }, []string{"metadata.generateName Invalid value"},
+			nil, func(p *corev1.Pod) { p.Namespace, p.GenerateName = "n", "Bad_" }, []string{"metadata.generateName Invalid"},
 		},
 		"disk of an init container": {
 			nil, func(p *corev1.Pod) {
@@ -225,7 +226,7 @@ func TestResizesThatAreRefused(t *testing.T) {
 			p := old.DeepCopy()
 			test.change(p)
 			prepareResize(t.Context(), p, old)
-			if got := fieldsOf(validateResize(t.Context(), p, old)); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(validateResize(t.Context(), p, old)); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -283,12 +284,12 @@ func TestBindingNamesANode(t *testing.T) {
 		want   []string
 	}{
 		"node":    {corev1.ObjectReference{Name: "n"}, nil},
-		"nothing": {corev1.ObjectReference{Kind: "Node"}, []string{"target.name Required value"}},
-		"bad":     {corev1.ObjectReference{Name: "N_"}, []string{"target.name Invalid value"}},
-		"rack":    {corev1.ObjectReference{Kind: "Rack", Name: "N_"}, []string{"target.kind Unsupported value"}},
+		"nothing": {corev1.ObjectReference{Kind: "Node"}, []string{"target.name Required"}},
+		"bad":     {corev1.ObjectReference{Name: "N_"}, []string{"target.name Invalid"}},
+		"rack":    {corev1.ObjectReference{Kind: "Rack", Name: "N_"}, []string{"target.kind NotSupported"}},
 	}
 	for name, test := range tests {
-		if got := fieldsOf(validateTarget(&test.target)); !slices.Equal(got, test.want) {
+		if got := kindtest.Causes(validateTarget(&test.target)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
@@ -305,7 +306,7 @@ func TestUpdatesThatEndEarly(t *testing.T) {
 	p := old.DeepCopy()
 	p.Spec.ActiveDeadlineSeconds = new(int64(5))
 	p.Spec.NodeName = "n"
-	if got, want := fieldsOf(validatePodUpdate(t.Context(), p, old)), []string{"spec.activeDeadlineSeconds Invalid value"}; !slices.Equal(got, want) {
+	if got, want := kindtest.Causes(validatePodUpdate(t.Context(), p, old)), []string{"spec.activeDeadlineSeconds Invalid"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if warnings := podWarnings(t.Context(), p, old); len(warnings) > 0 {

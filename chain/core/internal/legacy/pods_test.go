@@ -3,7 +3,6 @@ package legacy
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func runningPod(change ...func(*corev1.Pod)) *corev1.Pod {
@@ -33,15 +33,6 @@ func createdPod(change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func fieldsOf(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, err.Type))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
-}
-
 func gated(p *corev1.Pod) {
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "a"}, {Name: "b"}}
 	p.Spec.NodeSelector = map[string]string{"zone": "1"}
@@ -55,20 +46,20 @@ func TestPodUpdates(t *testing.T) {
 		want   []string
 	}{
 		"image":           {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "j" }, nil},
-		"no image":        {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "" }, []string{"spec.containers[0].image Required value"}},
+		"no image":        {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Image = "" }, []string{"spec.containers[0].image Required"}},
 		"command":         {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} }, []string{"spec Forbidden"}},
 		"deadline":        {nil, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(5)) }, nil},
-		"longer deadline": {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(4)) }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.activeDeadlineSeconds Invalid value"}},
-		"no deadline":     {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(4)) }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil }, []string{"spec.activeDeadlineSeconds Invalid value"}},
+		"longer deadline": {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(4)) }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(5)) }, []string{"spec.activeDeadlineSeconds Invalid"}},
+		"no deadline":     {func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(4)) }, func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil }, []string{"spec.activeDeadlineSeconds Invalid"}},
 		"toleration":      {nil, func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: "Exists"}} }, nil},
 		"less toleration": {func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: "Exists"}} }, func(p *corev1.Pod) { p.Spec.Tolerations = nil }, []string{"spec.tolerations Forbidden"}},
 		"grace period":    {func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(-1)) }, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(1)) }, nil},
 		"open a gate":     {gated, func(p *corev1.Pod) { p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1] }, nil},
 		"another gate":    {gated, func(p *corev1.Pod) { p.Spec.SchedulingGates[1].Name = "c" }, []string{"spec.schedulingGates[1].name Forbidden"}},
 		"narrow down":     {gated, func(p *corev1.Pod) { p.Spec.NodeSelector["disk"] = "ssd" }, nil},
-		"go elsewhere":    {gated, func(p *corev1.Pod) { p.Spec.NodeSelector["zone"] = "2" }, []string{"spec.nodeSelector Invalid value"}},
+		"go elsewhere":    {gated, func(p *corev1.Pod) { p.Spec.NodeSelector["zone"] = "2" }, []string{"spec.nodeSelector Invalid"}},
 		"ungated":         {nil, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"zone": "1"} }, []string{"spec Forbidden"}},
-		"mirror":          {nil, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden", "metadata.annotations[kubernetes.io/config.mirror] Invalid value"}},
+		"mirror":          {nil, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, []string{"metadata.annotations[kubernetes.io/config.mirror] Forbidden", "metadata.annotations[kubernetes.io/config.mirror] Invalid"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +70,7 @@ func TestPodUpdates(t *testing.T) {
 			}
 			p := old.DeepCopy()
 			test.change(p)
-			if got := fieldsOf(validatePodUpdate(t.Context(), p, old)); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(validatePodUpdate(t.Context(), p, old)); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -98,7 +89,7 @@ func TestPodResize(t *testing.T) {
 		p := old.DeepCopy()
 		change(p)
 		prepareResize(t.Context(), p, old)
-		return p, fieldsOf(validateResize(t.Context(), p, old))
+		return p, kindtest.Causes(validateResize(t.Context(), p, old))
 	}
 	p, got := resize(func(p *corev1.Pod) {
 		sized("2")(p)
@@ -108,7 +99,7 @@ func TestPodResize(t *testing.T) {
 	if len(got) > 0 || p.Spec.Containers[0].Image != "i" || p.Labels != nil || p.Generation != 2 {
 		t.Errorf("more cpu: %q, image %s, labels %v, generation %d", got, p.Spec.Containers[0].Image, p.Labels, p.Generation)
 	}
-	if _, got = resize(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }); !slices.Equal(got, []string{"spec Invalid value", "spec.containers[0].resources.requests Forbidden"}) {
+	if _, got = resize(func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }); !slices.Equal(got, []string{"spec Invalid", "spec.containers[0].resources.requests Forbidden"}) {
 		t.Errorf("no cpu: %q", got)
 	}
 	if _, got = resize(func(p *corev1.Pod) {
@@ -123,11 +114,11 @@ func TestResizeNeedsANodeThatCan(t *testing.T) {
 	t.Parallel()
 	old := createdPod()
 	old.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	if got := fieldsOf(validateResize(t.Context(), old.DeepCopy(), old)); !slices.Equal(got, []string{"spec Forbidden"}) {
+	if got := kindtest.Causes(validateResize(t.Context(), old.DeepCopy(), old)); !slices.Equal(got, []string{"spec Forbidden"}) {
 		t.Errorf("an old kubelet: %q", got)
 	}
 	old.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{}
-	if got := fieldsOf(validateResize(t.Context(), old.DeepCopy(), old)); len(got) > 0 {
+	if got := kindtest.Causes(validateResize(t.Context(), old.DeepCopy(), old)); len(got) > 0 {
 		t.Errorf("a new kubelet: %q", got)
 	}
 }
@@ -139,12 +130,12 @@ func TestEphemeralContainers(t *testing.T) {
 	p := old.DeepCopy()
 	p.Spec.EphemeralContainers[0].Image = "j"
 	prepareEphemeralContainers(t.Context(), p, old)
-	if got := fieldsOf(validateEphemeralContainers(t.Context(), p, old)); !slices.Equal(got, []string{"spec.ephemeralContainers Forbidden"}) {
+	if got := kindtest.Causes(validateEphemeralContainers(t.Context(), p, old)); !slices.Equal(got, []string{"spec.ephemeralContainers Forbidden"}) {
 		t.Errorf("changed: %q", got)
 	}
 	p = old.DeepCopy()
 	p.Spec.EphemeralContainers = nil
-	if got := fieldsOf(validateEphemeralContainers(t.Context(), p, old)); !slices.Equal(got, []string{"spec.ephemeralContainers Forbidden"}) {
+	if got := kindtest.Causes(validateEphemeralContainers(t.Context(), p, old)); !slices.Equal(got, []string{"spec.ephemeralContainers Forbidden"}) {
 		t.Errorf("removed: %q", got)
 	}
 }
@@ -158,13 +149,13 @@ func TestPodStatusUpdates(t *testing.T) {
 	}{
 		"same":        {func(*corev1.Pod) {}, nil},
 		"restarted":   {func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }, []string{"status.containerStatuses[0].state Forbidden"}},
-		"QoS":         {func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSGuaranteed }, []string{"status.qosClass Invalid value"}},
-		"one family":  {func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}} }, []string{"status.podIPs Invalid value"}},
+		"QoS":         {func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSGuaranteed }, []string{"status.qosClass Invalid"}},
+		"one family":  {func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}} }, []string{"status.podIPs Invalid"}},
 		"dual stack":  {func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "fd00::1"}} }, nil},
-		"host":        {func(p *corev1.Pod) { p.Status.HostIPs = []corev1.HostIP{{IP: "10.0.0.1"}} }, []string{"status.hostIPs[0].ip Invalid value"}},
-		"nominated":   {func(p *corev1.Pod) { p.Status.NominatedNodeName = "A" }, []string{"status.nominatedNodeName Invalid value"}},
-		"other claim": {func(p *corev1.Pod) { p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "x"}} }, []string{"status.resourceClaimStatuses[0].name Invalid value"}},
-		"generation":  {func(p *corev1.Pod) { p.Status.ObservedGeneration = -1 }, []string{"status.observedGeneration Invalid value"}},
+		"host":        {func(p *corev1.Pod) { p.Status.HostIPs = []corev1.HostIP{{IP: "10.0.0.1"}} }, []string{"status.hostIPs[0].ip Invalid"}},
+		"nominated":   {func(p *corev1.Pod) { p.Status.NominatedNodeName = "A" }, []string{"status.nominatedNodeName Invalid"}},
+		"other claim": {func(p *corev1.Pod) { p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "x"}} }, []string{"status.resourceClaimStatuses[0].name Invalid"}},
+		"generation":  {func(p *corev1.Pod) { p.Status.ObservedGeneration = -1 }, []string{"status.observedGeneration Invalid"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +165,7 @@ func TestPodStatusUpdates(t *testing.T) {
 			p := old.DeepCopy()
 			test.change(p)
 			preparePodStatus(t.Context(), p, old)
-			if got := fieldsOf(validatePodStatus(t.Context(), p, old)); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(validatePodStatus(t.Context(), p, old)); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -10,19 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
-)
 
-// serviceCauses are the fields and kinds of errors, sorted and without repetition.
-func serviceCauses(errs field.ErrorList) string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, err.Field+" "+strings.TrimPrefix(string(err.Type), "FieldValue"))
-	}
-	slices.Sort(got)
-	return strings.Join(slices.Compact(got), ", ")
-}
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
+)
 
 func validService(change func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
@@ -102,7 +93,7 @@ func TestValidateService(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if got := serviceCauses(validateService(validService(test.change), nil)); got != test.want {
+			if got := strings.Join(kindtest.Causes(validateService(validService(test.change), nil)), ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -158,7 +149,7 @@ func TestValidateServiceUpdate(t *testing.T) {
 			old := validService(test.old)
 			s := old.DeepCopy()
 			test.change(s)
-			if got := serviceCauses(validateServiceUpdate(s, old)); got != test.want {
+			if got := strings.Join(kindtest.Causes(validateServiceUpdate(s, old)), ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -201,7 +192,7 @@ func TestChooseFamilies(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := validService(test.change)
-			got := serviceCauses(chooseFamilies(s, nil, test.cluster))
+			got := strings.Join(kindtest.Causes(chooseFamilies(s, nil, test.cluster)), ", ")
 			if got == "" {
 				got = fmt.Sprintf("%v %s", s.Spec.IPFamilies, *s.Spec.IPFamilyPolicy)
 			}
@@ -260,7 +251,7 @@ func TestDropWhatTypeForbids(t *testing.T) {
 		s := old.DeepCopy()
 		s.Spec.Type, s.Spec.ExternalName = to, "a.b"
 		dropWhatTypeForbids(s, old)
-		if got := serviceCauses(validateServiceUpdate(s, old)); got != "" {
+		if got := strings.Join(kindtest.Causes(validateServiceUpdate(s, old)), ", "); got != "" {
 			t.Errorf("to %s: %s", to, got)
 		}
 	}
@@ -276,7 +267,7 @@ func TestDropWhatTypeForbids(t *testing.T) {
 	changed := old.DeepCopy()
 	changed.Spec.Type, changed.Spec.Ports[0].NodePort = corev1.ServiceTypeClusterIP, 30003
 	dropWhatTypeForbids(changed, old)
-	if got := serviceCauses(validateServiceUpdate(changed, old)); got != "spec.ports[0].nodePort Forbidden" {
+	if got := strings.Join(kindtest.Causes(validateServiceUpdate(changed, old)), ", "); got != "spec.ports[0].nodePort Forbidden" {
 		t.Errorf("a node port that the client changed: %q", got)
 	}
 }
@@ -307,11 +298,11 @@ func TestValidateEndpoints(t *testing.T) {
 			t.Parallel()
 			e := valid()
 			test.change(&e.Subsets[0])
-			if got := serviceCauses(validateEndpoints(e, nil)); got != test.want {
+			if got := strings.Join(kindtest.Causes(validateEndpoints(e, nil)), ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if test.name == "leading zero" {
-				if got := serviceCauses(validateEndpoints(e, e)); got != "" {
+				if got := strings.Join(kindtest.Causes(validateEndpoints(e, e)), ", "); got != "" {
 					t.Errorf("what the old object has: %q", got)
 				}
 			}

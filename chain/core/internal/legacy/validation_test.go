@@ -3,7 +3,6 @@ package legacy
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,17 +13,8 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
-
-// problems is what a client sees of errs: field and reason.
-func problems(errs field.ErrorList) []string {
-	var list []string
-	for _, e := range errs {
-		list = append(list, e.Field+" "+strings.TrimPrefix(string(e.Type), "FieldValue"))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
 
 func amounts(pairs ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
@@ -304,7 +294,7 @@ func TestValidation(t *testing.T) {
 			t.Parallel()
 			want := slices.Clone(test.want)
 			slices.Sort(want)
-			if got := problems(test.errs); !slices.Equal(got, want) {
+			if got := kindtest.Causes(test.errs); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q:\n%v", got, want, test.errs.ToAggregate())
 			}
 		})

@@ -1,7 +1,6 @@
 package networking
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,17 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-)
 
-// causes are the fields and kinds of errors, sorted and without repetition.
-func causes(errs field.ErrorList) string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, err.Field+" "+strings.TrimPrefix(string(err.Type), "FieldValue"))
-	}
-	slices.Sort(got)
-	return strings.Join(slices.Compact(got), ", ")
-}
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
+)
 
 func backend(name string) networkingv1.IngressBackend {
 	return networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: name, Port: networkingv1.ServiceBackendPort{Number: 80}}}
@@ -76,7 +67,7 @@ func TestValidateIngress(t *testing.T) {
 			t.Parallel()
 			in := ingress()
 			test.change(in, &in.Spec.Rules[0].HTTP.Paths[0])
-			if got := causes(validateIngressCreate(t.Context(), in)); got != test.want {
+			if got := strings.Join(kindtest.Causes(validateIngressCreate(t.Context(), in)), ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -88,10 +79,10 @@ func TestIngressUpdateKeepsWhatIsThere(t *testing.T) {
 	old := ingress()
 	old.Spec.TLS = []networkingv1.IngressTLS{{SecretName: "A"}}
 	old.Spec.Rules[0].HTTP.Paths = nil
-	if got := causes(validateIngressUpdate(t.Context(), old.DeepCopy(), old)); got != "" {
+	if got := strings.Join(kindtest.Causes(validateIngressUpdate(t.Context(), old.DeepCopy(), old)), ", "); got != "" {
 		t.Errorf("an unchanged ingress: %s", got)
 	}
-	if got := causes(validateIngressUpdate(t.Context(), old, ingress())); got != "spec.rules[0].http.paths Required, spec.tls[0].secretName Invalid" {
+	if got := strings.Join(kindtest.Causes(validateIngressUpdate(t.Context(), old, ingress())), ", "); got != "spec.rules[0].http.paths Required, spec.tls[0].secretName Invalid" {
 		t.Errorf("a good ingress that becomes a bad one: %q", got)
 	}
 }
@@ -147,10 +138,10 @@ func TestValidateNetworkPolicy(t *testing.T) {
 			p := valid()
 			test.change(&p.Spec.Ingress[0].Ports[0], &p.Spec.Ingress[0].From[0])
 			defaultNetworkPolicy(p)
-			if got := causes(policyRules{}.validate(&p.Spec)); got != test.want {
+			if got := strings.Join(kindtest.Causes(policyRules{}.validate(&p.Spec)), ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := causes(validateNetworkPolicyUpdate(t.Context(), p, p)); test.name == "host bits" && got != "" {
+			if got := strings.Join(kindtest.Causes(validateNetworkPolicyUpdate(t.Context(), p, p)), ", "); test.name == "host bits" && got != "" {
 				t.Errorf("what the old object has: %q", got)
 			}
 		})
@@ -196,7 +187,7 @@ func TestValidateOthers(t *testing.T) {
 		{"address with another parent, a bad one", validateIPAddressUpdate(ctx, address(&networkingv1.ParentReference{Resource: "r"}),
 			address(&networkingv1.ParentReference{Resource: "r", Name: "n"})), "spec.parentRef Invalid, spec.parentRef.name Required"},
 	} {
-		if got := causes(test.errs); got != test.want {
+		if got := strings.Join(kindtest.Causes(test.errs), ", "); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 	}

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func TestRuntimeClasses(t *testing.T) {
@@ -16,18 +19,15 @@ func TestRuntimeClasses(t *testing.T) {
 		want  string
 	}{
 		"same":    {nodev1.RuntimeClass{Handler: "runsc"}, ""},
-		"other":   {nodev1.RuntimeClass{Handler: "kata"}, "handler FieldValueInvalid"},
-		"bad key": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"a b": ""}}}, "scheduling.nodeSelector FieldValueInvalid"},
+		"other":   {nodev1.RuntimeClass{Handler: "kata"}, "handler Invalid"},
+		"bad key": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"a b": ""}}}, "scheduling.nodeSelector Invalid"},
 		"toleration": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Operator: "Equal"}}}},
-			"scheduling.tolerations[0].operator FieldValueInvalid"},
+			"scheduling.tolerations[0].operator Invalid"},
 		"same toleration, for other times": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{
 			{Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(1))}, {Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(2))}}}},
-			"scheduling.tolerations[1] FieldValueDuplicate"},
+			"scheduling.tolerations[1] Duplicate"},
 	} {
-		got := ""
-		for _, err := range k.ValidateUpdate(t.Context(), &c.class, old) {
-			got += err.Field + " " + string(err.Type)
-		}
+		got := strings.Join(kindtest.Causes(k.ValidateUpdate(t.Context(), &c.class, old)), ", ")
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

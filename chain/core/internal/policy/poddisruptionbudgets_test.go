@@ -1,10 +1,13 @@
 package policy
 
 import (
+	"strings"
 	"testing"
 
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func TestPodDisruptionBudgets(t *testing.T) {
@@ -16,13 +19,10 @@ func TestPodDisruptionBudgets(t *testing.T) {
 	}{
 		"empty":    {},
 		"percent":  {policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromString("100%"))}, ""},
-		"more":     {policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromString("101%"))}, "spec.maxUnavailable FieldValueInvalid"},
-		"negative": {policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(-1))}, "spec.minAvailable FieldValueInvalid"},
+		"more":     {policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromString("101%"))}, "spec.maxUnavailable Invalid"},
+		"negative": {policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(-1))}, "spec.minAvailable Invalid"},
 	} {
-		got := ""
-		for _, err := range k.Validate(t.Context(), &policyv1.PodDisruptionBudget{Spec: c.spec}) {
-			got += err.Field + " " + string(err.Type)
-		}
+		got := strings.Join(kindtest.Causes(k.Validate(t.Context(), &policyv1.PodDisruptionBudget{Spec: c.spec})), ", ")
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

@@ -19,6 +19,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 
 	"github.com/kinproc/kinproc/chain/kind"
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func TestValidation(t *testing.T) {
@@ -49,41 +50,38 @@ func TestValidation(t *testing.T) {
 		want string
 	}{
 		"role":            {validateRules(rule(func(*rbacv1.PolicyRule) {}), true), ""},
-		"no groups":       {validateRules(rule(func(r *rbacv1.PolicyRule) { r.APIGroups = nil }), true), "rules[0].apiGroups FieldValueRequired"},
-		"no resources":    {validateRules(rule(func(r *rbacv1.PolicyRule) { r.Resources = nil }), true), "rules[0].resources FieldValueRequired"},
-		"no verbs":        {validateRules(rule(func(r *rbacv1.PolicyRule) { r.Verbs = nil }), false), "rules[0].verbs FieldValueRequired"},
+		"no groups":       {validateRules(rule(func(r *rbacv1.PolicyRule) { r.APIGroups = nil }), true), "rules[0].apiGroups Required"},
+		"no resources":    {validateRules(rule(func(r *rbacv1.PolicyRule) { r.Resources = nil }), true), "rules[0].resources Required"},
+		"no verbs":        {validateRules(rule(func(r *rbacv1.PolicyRule) { r.Verbs = nil }), false), "rules[0].verbs Required"},
 		"urls":            {validateRules([]rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}}, false), ""},
-		"namespaced urls": {validateRules([]rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}}, true), "rules[0].nonResourceURLs FieldValueInvalid"},
+		"namespaced urls": {validateRules([]rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}}}, true), "rules[0].nonResourceURLs Invalid"},
 		"names and urls": {
 			validateRules([]rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/x"}, ResourceNames: []string{"x"}}}, false),
-			"rules[0].nonResourceURLs FieldValueInvalid",
+			"rules[0].nonResourceURLs Invalid",
 		},
-		"aggregation of nothing": {aggregate(), "aggregationRule.clusterRoleSelectors FieldValueRequired"},
+		"aggregation of nothing": {aggregate(), "aggregationRule.clusterRoleSelectors Required"},
 		"aggregation":            {aggregate(metav1.LabelSelector{}), ""},
-		"odd aggregation":        {aggregate(odd), selector + ".matchExpressions[0].values[0] FieldValueInvalid, " + selector + " FieldValueInvalid"},
-		"odd aggregation before": {roles.ValidateUpdate(t.Context(), aggregating(odd), aggregating(odd)), selector + " FieldValueInvalid"},
+		"odd aggregation":        {aggregate(odd), selector + " Invalid, " + selector + ".matchExpressions[0].values[0] Invalid"},
+		"odd aggregation before": {roles.ValidateUpdate(t.Context(), aggregating(odd), aggregating(odd)), selector + " Invalid"},
 		"binding":                {binding(false, func(*rbacv1.Subject, *rbacv1.RoleRef) {}), ""},
 		"cluster binding of role": {
-			binding(false, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.Kind = "Role" }), "roleRef.kind FieldValueNotSupported",
+			binding(false, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.Kind = "Role" }), "roleRef.kind NotSupported",
 		},
 		"binding of role":  {binding(true, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.Kind = "Role" }), ""},
-		"role's group":     {binding(true, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.APIGroup = "x" }), "roleRef.apiGroup FieldValueNotSupported"},
-		"role's name":      {binding(true, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.Name = "a/b" }), "roleRef.name FieldValueInvalid"},
-		"subject's group":  {binding(true, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.APIGroup = "x" }), "subjects[0].apiGroup FieldValueNotSupported"},
+		"role's group":     {binding(true, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.APIGroup = "x" }), "roleRef.apiGroup NotSupported"},
+		"role's name":      {binding(true, func(_ *rbacv1.Subject, r *rbacv1.RoleRef) { r.Name = "a/b" }), "roleRef.name Invalid"},
+		"subject's group":  {binding(true, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.APIGroup = "x" }), "subjects[0].apiGroup NotSupported"},
 		"account":          {binding(true, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.Kind = "ServiceAccount" }), ""},
-		"account's name":   {binding(true, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.Kind, s.Name = "ServiceAccount", "A" }), "subjects[0].name FieldValueInvalid"},
-		"account anywhere": {binding(false, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.Kind = "ServiceAccount" }), "subjects[0].namespace FieldValueRequired"},
+		"account's name":   {binding(true, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.Kind, s.Name = "ServiceAccount", "A" }), "subjects[0].name Invalid"},
+		"account anywhere": {binding(false, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.Kind = "ServiceAccount" }), "subjects[0].namespace Required"},
 		"account's group": {
 			binding(true, func(s *rbacv1.Subject, _ *rbacv1.RoleRef) { s.Kind, s.APIGroup = "ServiceAccount", "x" }),
-			"subjects[0].apiGroup FieldValueNotSupported",
+			"subjects[0].apiGroup NotSupported",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var got []string
-			for _, err := range test.got {
-				got = append(got, err.Field+" "+string(err.Type))
-			}
+			got := kindtest.Causes(test.got)
 			if s := strings.Join(got, ", "); s != test.want {
 				t.Errorf("got %q, want %q", s, test.want)
 			}

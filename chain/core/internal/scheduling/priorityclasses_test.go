@@ -1,10 +1,13 @@
 package scheduling
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func TestPriorityClasses(t *testing.T) {
@@ -16,18 +19,15 @@ func TestPriorityClasses(t *testing.T) {
 		want   string
 	}{
 		"highest":        {"x", MaxPriority, corev1.PreemptNever, ""},
-		"too high":       {"x", MaxPriority + 1, corev1.PreemptNever, "value FieldValueForbidden"},
+		"too high":       {"x", MaxPriority + 1, corev1.PreemptNever, "value Forbidden"},
 		"the system's":   {"system-cluster-critical", 2 * MaxPriority, corev1.PreemptLowerPriority, ""},
-		"not the same":   {"system-cluster-critical", 1, corev1.PreemptLowerPriority, "metadata.name FieldValueForbidden"},
-		"unknown policy": {"x", 1, "Ask", "preemptionPolicy FieldValueNotSupported"},
-		"empty policy":   {"x", 1, "", "preemptionPolicy FieldValueRequired"},
+		"not the same":   {"system-cluster-critical", 1, corev1.PreemptLowerPriority, "metadata.name Forbidden"},
+		"unknown policy": {"x", 1, "Ask", "preemptionPolicy NotSupported"},
+		"empty policy":   {"x", 1, "", "preemptionPolicy Required"},
 	} {
 		class := &schedulingv1.PriorityClass{Value: c.value, PreemptionPolicy: &c.policy}
 		class.Name = c.name
-		got := ""
-		for _, err := range validatePriorityClass(t.Context(), class) {
-			got += err.Field + " " + string(err.Type)
-		}
+		got := strings.Join(kindtest.Causes(validatePriorityClass(t.Context(), class)), ", ")
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

@@ -10,6 +10,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -85,8 +86,6 @@ func setIfNil[T any](to **T, value T) {
 	}
 }
 
-func isTrue(b *bool) bool { return b != nil && *b }
-
 func csiDriverRow(d *storagev1.CSIDriver) []any {
 	modes := make([]string, 0, len(d.Spec.VolumeLifecycleModes))
 	for _, m := range d.Spec.VolumeLifecycleModes {
@@ -101,8 +100,8 @@ func csiDriverRow(d *storagev1.CSIDriver) []any {
 		tokens = strings.Join(audiences, ",")
 	}
 	return []any{
-		d.Name, d.Spec.AttachRequired == nil || *d.Spec.AttachRequired, isTrue(d.Spec.PodInfoOnMount), isTrue(d.Spec.StorageCapacity),
-		tokens, isTrue(d.Spec.RequiresRepublish), strings.Join(modes, ","), kind.Age(d),
+		d.Name, d.Spec.AttachRequired == nil || *d.Spec.AttachRequired, ptr.Deref(d.Spec.PodInfoOnMount, false), ptr.Deref(d.Spec.StorageCapacity, false),
+		tokens, ptr.Deref(d.Spec.RequiresRepublish, false), strings.Join(modes, ","), kind.Age(d),
 	}
 }
 

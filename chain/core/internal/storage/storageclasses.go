@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -72,7 +73,7 @@ func storageClassRow(c *storagev1.StorageClass) []any {
 	if c.VolumeBindingMode != nil {
 		binding = *c.VolumeBindingMode
 	}
-	return []any{name, c.Provisioner, string(reclaim), string(binding), isTrue(c.AllowVolumeExpansion), kind.Age(c)}
+	return []any{name, c.Provisioner, string(reclaim), string(binding), ptr.Deref(c.AllowVolumeExpansion, false), kind.Age(c)}
 }
 
 func validateStorageClass(_ context.Context, c *storagev1.StorageClass) field.ErrorList {

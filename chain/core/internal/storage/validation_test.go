@@ -3,23 +3,15 @@ package storage
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-)
 
-func problems(errs field.ErrorList) []string {
-	var list []string
-	for _, e := range errs {
-		list = append(list, e.Field+" "+strings.TrimPrefix(string(e.Type), "FieldValue"))
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
-}
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
+)
 
 func TestValidation(t *testing.T) {
 	t.Parallel()
@@ -105,7 +97,7 @@ func TestValidation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := problems(test.errs); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(test.errs); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q:\n%v", got, test.want, test.errs.ToAggregate())
 			}
 		})

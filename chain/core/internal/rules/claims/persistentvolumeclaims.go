@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 )
@@ -53,7 +54,7 @@ func DefaultSpec(spec *corev1.PersistentVolumeClaimSpec) {
 func PrepareSpec(spec, old *corev1.PersistentVolumeClaimSpec) {
 	hadRef := old != nil && old.DataSourceRef != nil
 	hadSource := old != nil && old.DataSource != nil
-	if ref := spec.DataSourceRef; ref != nil && deref(ref.Namespace) != "" && !hadRef {
+	if ref := spec.DataSourceRef; ref != nil && ptr.Deref(ref.Namespace, "") != "" && !hadRef {
 		spec.DataSourceRef = nil
 	}
 	if !hadRef && !hadSource && spec.DataSourceRef == nil && !isClaimOrSnapshot(spec.DataSource) {
@@ -68,7 +69,7 @@ func MirrorDataSource(spec *corev1.PersistentVolumeClaimSpec) {
 	switch {
 	case source != nil && ref == nil:
 		spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
-	case ref != nil && source == nil && deref(ref.Namespace) == "":
+	case ref != nil && source == nil && ptr.Deref(ref.Namespace, "") == "":
 		spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
 	}
 }
@@ -77,7 +78,7 @@ func isClaimOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
 	if source == nil {
 		return false
 	}
-	group := deref(source.APIGroup)
+	group := ptr.Deref(source.APIGroup, "")
 	return source.Kind == claimKind && group == "" || source.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 }
 
@@ -95,7 +96,7 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 		errs = append(errs, quantities.ValidateResourceQuantity(corev1.ResourceStorage, size, sizePath)...)
 		errs = append(errs, quantities.ValidatePositiveQuantity(size, sizePath)...)
 	}
-	if name := deref(spec.StorageClassName); name != "" {
+	if name := ptr.Deref(spec.StorageClassName, ""); name != "" {
 		errs = append(errs, validateClassName(name, path.Child("storageClassName"))...)
 	}
 	errs = append(errs, ValidateVolumeMode(spec.VolumeMode, path.Child("volumeMode"))...)
@@ -105,20 +106,20 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 	}
 	if ref := spec.DataSourceRef; ref != nil {
 		errs = append(errs, validateDataSource(ref.APIGroup, ref.Kind, ref.Name, path.Child("dataSourceRef"), opts)...)
-		if namespace := deref(ref.Namespace); namespace != "" {
+		if namespace := ptr.Deref(ref.Namespace, ""); namespace != "" {
 			for _, msg := range apivalidation.ValidateNamespaceName(namespace, false) {
 				errs = append(errs, field.Invalid(path.Child("dataSourceRef", "namespace"), namespace, msg))
 			}
 		}
 	}
 	if source, ref := spec.DataSource, spec.DataSourceRef; source != nil && ref != nil {
-		if deref(ref.Namespace) != "" {
+		if ptr.Deref(ref.Namespace, "") != "" {
 			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must be unset when dataSourceRef names a namespace"))
 		} else if !equality.Semantic.DeepEqual(source.APIGroup, ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name {
 			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must say the same as dataSourceRef"))
 		}
 	}
-	if name := deref(spec.VolumeAttributesClassName); name != "" {
+	if name := ptr.Deref(spec.VolumeAttributesClassName, ""); name != "" {
 		errs = append(errs, validateClassName(name, path.Child("volumeAttributesClassName"))...)
 	}
 	return errs
@@ -159,7 +160,7 @@ func validateDataSource(group *string, kind, name string, path *field.Path, opts
 	if kind == "" {
 		errs = append(errs, field.Required(path.Child("kind"), "name the kind of the object to take the data from"))
 	}
-	switch g := deref(group); {
+	switch g := ptr.Deref(group, ""); {
 	case g == "":
 		if kind != claimKind {
 			errs = append(errs, field.Invalid(path, kind, "claims are the only data sources of the core group"))
@@ -193,11 +194,4 @@ func validateClassName(name string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path, name, msg))
 	}
 	return errs
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -10,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
 func parsePod(t testing.TB, spec string) *corev1.Pod {
@@ -21,15 +22,6 @@ func parsePod(t testing.TB, spec string) *corev1.Pod {
 	}
 	SetPodDefaults(&p.Spec)
 	return p
-}
-
-func reasons(errs field.ErrorList) []string {
-	var got []string
-	for _, err := range errs {
-		got = append(got, fmt.Sprintf("%s %s", err.Field, err.Type))
-	}
-	slices.Sort(got)
-	return slices.Compact(got)
 }
 
 // with is a pod's spec of one container, with more fields of the container and of the spec.
@@ -51,19 +43,19 @@ func TestRules(t *testing.T) {
 		want []string
 	}{
 		"minimal":     {with("", ""), nil},
-		"empty":       {`{}`, []string{"spec.containers Required value"}},
-		"white space": {`{"containers":[{"name":"c","image":" i"}]}`, []string{c0 + "image Invalid value"}},
+		"empty":       {`{}`, []string{"spec.containers Required"}},
+		"white space": {`{"containers":[{"name":"c","image":" i"}]}`, []string{c0 + "image Invalid"}},
 		"mount of a wrong volume": {
 			with(`"volumeMounts":[{"name":"v","mountPath":"/v"}]`, `"volumes":[{"name":"v","secret":{}}]`),
-			[]string{c0 + "volumeMounts[0].name Not found", "spec.volumes[0].secret.secretName Required value"},
+			[]string{c0 + "volumeMounts[0].name NotFound", "spec.volumes[0].secret.secretName Required"},
 		},
 		"same path twice": {
 			with(`"volumeMounts":[{"name":"v","mountPath":"/v"},{"name":"v","mountPath":"/v","subPath":"../x"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
-			[]string{c0 + "volumeMounts.subPath Invalid value", c0 + "volumeMounts[1].mountPath Invalid value"},
+			[]string{c0 + "volumeMounts.subPath Invalid", c0 + "volumeMounts[1].mountPath Invalid"},
 		},
 		"device of a directory": {
 			with(`"volumeDevices":[{"name":"v","devicePath":"/dev/x"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
-			[]string{c0 + "volumeDevices[0].name Invalid value"},
+			[]string{c0 + "volumeDevices[0].name Invalid"},
 		},
 		"propagation": {
 			with(`"volumeMounts":[{"name":"v","mountPath":"/v","mountPropagation":"Bidirectional"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
@@ -75,48 +67,48 @@ func TestRules(t *testing.T) {
 		},
 		"downward API": {
 			with("", `"volumes":[{"name":"v","downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"status.podIP"}},{"path":"/b"}]}}]`),
-			[]string{"spec.volumes[0].downwardAPI Required value", "spec.volumes[0].downwardAPI.fieldRef.fieldPath Unsupported value", "spec.volumes[0].downwardAPI.path Invalid value"},
+			[]string{"spec.volumes[0].downwardAPI Required", "spec.volumes[0].downwardAPI.fieldRef.fieldPath NotSupported", "spec.volumes[0].downwardAPI.path Invalid"},
 		},
 		"ephemeral volume": {
 			with("", `"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{"spec":{}}}}]`),
-			[]string{"spec.volumes[0].ephemeral.volumeClaimTemplate.spec.accessModes Required value", "spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources[storage] Required value"},
+			[]string{"spec.volumes[0].ephemeral.volumeClaimTemplate.spec.accessModes Required", "spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources[storage] Required"},
 		},
 		"env of annotations": {
 			with(`"env":[{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a b']"}}},{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName['x']"}}}]`, ""),
-			[]string{c0 + "env[0].valueFrom.fieldRef Invalid value", c0 + "env[1].valueFrom.fieldRef.fieldPath Invalid value"},
+			[]string{c0 + "env[0].valueFrom.fieldRef Invalid", c0 + "env[1].valueFrom.fieldRef.fieldPath Invalid"},
 		},
 		"env of resources": {
 			with(`"env":[{"name":"A","valueFrom":{"resourceFieldRef":{"resource":"limits.disk"}}},{"name":"B","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu","divisor":"2"}}}]`, ""),
-			[]string{c0 + "env[0].valueFrom.resourceFieldRef.resource Unsupported value", c0 + "env[1].valueFrom.resourceFieldRef.divisor Invalid value"},
+			[]string{c0 + "env[0].valueFrom.resourceFieldRef.resource NotSupported", c0 + "env[1].valueFrom.resourceFieldRef.divisor Invalid"},
 		},
-		"envFrom": {with(`"envFrom":[{}]`, ""), []string{c0 + "envFrom Invalid value"}},
+		"envFrom": {with(`"envFrom":[{}]`, ""), []string{c0 + "envFrom Invalid"}},
 		"two handlers": {
 			with(`"livenessProbe":{"exec":{"command":["a"]},"httpGet":{"port":80}}`, ""),
 			[]string{c0 + "livenessProbe.httpGet Forbidden"},
 		},
 		"long sleep": {
 			with(`"lifecycle":{"preStop":{"sleep":{"seconds":31}}}`, ""),
-			[]string{c0 + "lifecycle.preStop.sleep Invalid value"},
+			[]string{c0 + "lifecycle.preStop.sleep Invalid"},
 		},
 		"unknown claim": {
 			with(`"resources":{"claims":[{"name":"x"}]}`, `"resourceClaims":[{"name":"y"}]`),
-			[]string{c0 + "resources.claims[0] Not found", "spec.resourceClaims[0] Invalid value"},
+			[]string{c0 + "resources.claims[0] NotFound", "spec.resourceClaims[0] Invalid"},
 		},
 		"pod resources": {
 			with(`"resources":{"requests":{"cpu":"2"},"limits":{"cpu":"3"}}`, `"resources":{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`),
-			[]string{"spec.resources.containers[0][cpu].limits Invalid value", "spec.resources.requests[cpu] Invalid value"},
+			[]string{"spec.resources.containers[0][cpu].limits Invalid", "spec.resources.requests[cpu] Invalid"},
 		},
 		"restart rules": {
 			with(`"restartPolicyRules":[{"action":"Restart"}]`, ""),
-			[]string{c0 + "restartPolicy Required value", c0 + "restartPolicyRules[0].exitCodes Required value"},
+			[]string{c0 + "restartPolicy Required", c0 + "restartPolicyRules[0].exitCodes Required"},
 		},
 		"profiles": {
 			with(`"securityContext":{"seccompProfile":{"type":"Localhost"},"appArmorProfile":{"type":"Unconfined","localhostProfile":"x"},"procMount":"Unmasked"}`, ""),
-			[]string{c0 + "securityContext.appArmorProfile.localhostProfile Invalid value", c0 + "securityContext.procMount Invalid value", c0 + "securityContext.seccompProfile.localhostProfile Required value"},
+			[]string{c0 + "securityContext.appArmorProfile.localhostProfile Invalid", c0 + "securityContext.procMount Invalid", c0 + "securityContext.seccompProfile.localhostProfile Required"},
 		},
 		"windows user": {
 			with(`"securityContext":{"windowsOptions":{"runAsUserName":"a\\b\\c"}}`, ""),
-			[]string{c0 + "securityContext.windowsOptions.runAsUserName Invalid value"},
+			[]string{c0 + "securityContext.windowsOptions.runAsUserName Invalid"},
 		},
 		"windows options on linux": {
 			with(`"securityContext":{"windowsOptions":{"runAsUserName":"a"}}`, `"os":{"name":"linux"}`),
@@ -124,42 +116,42 @@ func TestRules(t *testing.T) {
 		},
 		"host process": {
 			with("", `"securityContext":{"windowsOptions":{"hostProcess":true}}`),
-			[]string{"spec.hostNetwork Invalid value"},
+			[]string{"spec.hostNetwork Invalid"},
 		},
 		"host sysctl": {
 			with("", `"hostNetwork":true,"securityContext":{"sysctls":[{"name":"net/ipv4/ip_forward","value":"1"}]}`),
-			[]string{"spec.securityContext.sysctls[0].name Invalid value"},
+			[]string{"spec.securityContext.sysctls[0].name Invalid"},
 		},
 		"no name servers": {
 			with("", `"dnsPolicy":"None"`),
-			[]string{"spec.dnsConfig Required value"},
+			[]string{"spec.dnsConfig Required"},
 		},
 		"affinity": {
 			with("", `"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":0,"podAffinityTerm":{"matchLabelKeys":["a"]}}]}}`),
 			[]string{
 				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.matchLabelKeys Forbidden",
-				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey Invalid value",
-				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey Required value",
-				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight Invalid value",
+				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey Invalid",
+				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey Required",
+				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight Invalid",
 			},
 		},
 		"spread twice": {
 			with("", `"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway","minDomains":1},{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway"}]`),
-			[]string{"spec.topologySpreadConstraints[0].minDomains Invalid value", "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate value"},
+			[]string{"spec.topologySpreadConstraints[0].minDomains Invalid", "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate"},
 		},
-		"overhead":   {with("", `"overhead":{"disk":"1"}`), []string{"spec.overhead.limits[disk] Invalid value"}},
-		"hostname":   {with("", `"hostnameOverride":"a_b","hostNetwork":true`), []string{"spec.hostnameOverride Forbidden", "spec.hostnameOverride Invalid value"}},
-		"preemption": {with("", `"preemptionPolicy":"Maybe"`), []string{"spec.preemptionPolicy Unsupported value"}},
+		"overhead":   {with("", `"overhead":{"disk":"1"}`), []string{"spec.overhead.limits[disk] Invalid"}},
+		"hostname":   {with("", `"hostnameOverride":"a_b","hostNetwork":true`), []string{"spec.hostnameOverride Forbidden", "spec.hostnameOverride Invalid"}},
+		"preemption": {with("", `"preemptionPolicy":"Maybe"`), []string{"spec.preemptionPolicy NotSupported"}},
 		"ephemeral container": {
 			with("", `"ephemeralContainers":[{"name":"e","image":"i","targetContainerName":"x","ports":[{"containerPort":1}],"resources":{"limits":{"cpu":"1"}}}]`),
-			[]string{"spec.ephemeralContainers[0].ports Forbidden", "spec.ephemeralContainers[0].resources Forbidden", "spec.ephemeralContainers[0].targetContainerName Not found"},
+			[]string{"spec.ephemeralContainers[0].ports Forbidden", "spec.ephemeralContainers[0].resources Forbidden", "spec.ephemeralContainers[0].targetContainerName NotFound"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := parsePod(t, test.spec)
-			if got := reasons(ValidatePod(p, PodOptionsFor(p, nil))); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(ValidatePod(p, PodOptionsFor(p, nil))); !slices.Equal(got, test.want) {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
 		})
@@ -169,7 +161,7 @@ func TestRules(t *testing.T) {
 func TestTemplateHasNoEphemeralContainers(t *testing.T) {
 	t.Parallel()
 	tmpl := &corev1.PodTemplateSpec{Spec: parsePod(t, with("", `"ephemeralContainers":[{"name":"e","image":"i"}]`)).Spec}
-	got := reasons(ValidateTemplate(tmpl, field.NewPath("template"), Options{}))
+	got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"), Options{}))
 	if want := []string{"template.spec.ephemeralContainers Forbidden"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
