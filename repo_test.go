@@ -6,7 +6,9 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,17 +24,77 @@ var forbidden = []struct{ in, imports, because string }{
 	{"", "github.com/stretchr/testify", "tests use testing"},
 	{"embed", "k8s.io", "the embedded etcd knows nothing of Kubernetes"},
 	{"embed", "sigs.k8s.io", "the embedded etcd knows nothing of Kubernetes"},
-	{"embed", module, "the embedded etcd stands alone"},
 	{"chain", "github.com/spf13/cobra", "the chain knows no command line"},
-	{"chain", module + "/server", "a server links a chain, not the other way round"},
-	{"chain", module + "/embed", "the chain is given a client"},
-	{"chain/core/kind", module + "/chain/core/core", "kinds are declared to the engine, which knows none"},
-	{"chain/core/openapi", module, "generated definitions depend on types alone"},
-	{"server/auth", module + "/server/cli", "the command line comes first"},
-	{"server/admission", module + "/server/cli", "the command line comes first"},
-	{"server/controllers", module + "/server/cli", "the command line comes first"},
-	{"server/servertest", module + "/server/cli", "tests use what library users use"},
 	{"server/servertest", "testing", "it works under any test framework"},
+}
+
+// rooms lists what each part of the module may import of the others, apart from itself. A folder stands
+// for what is below it, and the longest folder that holds a package is the package's room.
+var rooms = map[string][]string{
+	".":                          {"server/cli"},
+	"embed":                      nil,
+	"conformance":                nil,
+	"chain/trace":                nil,
+	"chain/kind":                 nil,
+	"chain/internal":             {"chain/trace"},
+	"chain/aggregator":           {"chain/internal"},
+	"chain/extensions":           {"chain/internal"},
+	"chain/core/internal/rules":  nil,
+	"chain/core/internal":        {"chain/kind"},
+	"chain/core":                 {"chain/kind", "chain/internal"},
+	"chain":                      nil, // it links the servers, which are below it
+	"server/internal/allocation": nil,
+	"server/internal/loopback":   nil,
+	"server/internal/ownership":  nil,
+	"server/internal/auth":       {"chain/core"},
+	"server/internal/admission":  {"chain/core"},
+	"server/internal/controllers": {
+		"server/internal/allocation",
+		"server/internal/auth", // the role aggregation loop knows the bootstrap policy
+	},
+	"server/servertest": {"server"},
+	"server/cli":        {"server", "server/internal/auth/pki", "chain/trace"},
+	"server":            {"chain", "embed"},
+}
+
+// roomOf returns the room of a package, both relative to the module.
+func roomOf(dir string) string {
+	for room := dir; ; room = path.Dir(room) {
+		if _, ok := rooms[room]; ok || room == "." {
+			return room
+		}
+	}
+}
+
+func TestRoomsImportWhatTheyMay(t *testing.T) {
+	t.Parallel()
+	goFiles(t, func(file string, parsed *ast.File) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
+		}
+		room := roomOf(path.Dir(file))
+		for _, spec := range parsed.Imports {
+			imported, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/")
+			if !ours || within(imported, room) {
+				continue
+			}
+			if !slices.ContainsFunc(rooms[room], func(may string) bool { return within(imported, may) }) {
+				t.Errorf("%s: room %s may not import %s", file, room, imported)
+			}
+		}
+	})
+}
+
+func TestNamesOfPackagesAreUnique(t *testing.T) {
+	t.Parallel()
+	dirs := map[string]string{}
+	goFiles(t, func(file string, _ *ast.File) {
+		dir := path.Dir(file)
+		if other, ok := dirs[path.Base(dir)]; ok && other != dir {
+			t.Errorf("%s and %s have the same last name", dir, other)
+		}
+		dirs[path.Base(dir)] = dir
+	})
 }
 
 // goFiles calls f for every Go file of this module, tests and generated files included.
