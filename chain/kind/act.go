@@ -8,15 +8,16 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Act is the storage of a [Virtual] resource of which nothing is kept: an object that is posted is a question, the answer its reply.
+// Act is the storage of a [Virtual] resource: a client posts a question and gets it back with the
+// answer. Nothing is kept.
 type Act[T Object] struct {
 	// Singular is the resource's singular name, such as "tokenreview".
 	Singular string
-	// Namespaced acts are posted to a namespace.
+	// Namespaced acts belong to a namespace.
 	Namespaced bool
-	// Check refuses the question before admission sees it; nil lets all through.
+	// Check refuses bad questions, before admission. Nil accepts all.
 	Check func(ctx context.Context, obj T) error
-	// Do answers. It may fill in and return obj.
+	// Do answers the question. It may fill in and return obj.
 	Do func(ctx context.Context, obj T) (T, error)
 }
 

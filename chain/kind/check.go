@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checkGroup refuses declarations that cannot work. Its errors name the group, the kind and the field
-// of the declaration.
+// checkGroup refuses declarations that cannot work. Its errors name the group, the kind and the
+// field of the declaration.
 func checkGroup(scheme *runtime.Scheme, g Group) error {
 	var all []error
 	plurals := sets.New[string]()

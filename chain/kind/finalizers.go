@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateFinalizers is stricter for most built-in kinds than for custom resources.
+// validateFinalizers checks more than the registry does, which accepts what custom resources may
+// have.
 func (k *Kind[T]) validateFinalizers(obj metav1.Object) field.ErrorList {
 	if k.Quirks.AnyFinalizers {
 		return nil
@@ -15,8 +16,9 @@ func (k *Kind[T]) validateFinalizers(obj metav1.Object) field.ErrorList {
 	return ValidateFinalizers(obj)
 }
 
-// ValidateFinalizers checks that finalizers without a domain are Kubernetes' own, where it depends on the request whether they must be
-// (see [Quirks.AnyFinalizers]).
+// ValidateFinalizers checks that finalizers without a domain are Kubernetes' own. The engine calls
+// it for every kind without [Quirks.AnyFinalizers]; such a kind may call it for some of its
+// requests.
 func ValidateFinalizers(obj metav1.Object) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range obj.GetFinalizers() {
@@ -25,7 +27,7 @@ func ValidateFinalizers(obj metav1.Object) field.ErrorList {
 		case name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents:
 		default:
 			path := field.NewPath("metadata", "finalizers").Index(i)
-			errs = append(errs, field.Invalid(path, name, "must begin with a domain: only Kubernetes' own finalizers have none"))
+			errs = append(errs, field.Invalid(path, name, "must be qualified with a domain: only Kubernetes' own finalizers have none"))
 		}
 	}
 	return errs

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group declares an API group: its versions and, one by one, its kinds.
+// Group declares an API group: its versions and its kinds.
 type Group struct {
-	// Name is the group's name, such as "apps"; the core group's is empty.
+	// Name is the group's name, such as "apps". That of the core group is empty.
 	Name string
-	// Versions are listed with the preferred one first.
+	// Versions are the group's versions, the preferred one first.
 	Versions []GroupVersion
-	// Kinds are the kinds of the group, whichever versions they are served in.
+	// Kinds are the kinds of the group, in whichever versions they are served.
 	Kinds []Declaration
 }
 
@@ -23,7 +23,7 @@ type GroupVersion struct {
 	Version string
 	// AddToScheme registers the version's Go types, as k8s.io/api/apps/v1.AddToScheme does.
 	AddToScheme func(*runtime.Scheme) error
-	// OffByDefault versions are served only if they are asked for (kube-apiserver's --runtime-config).
+	// OffByDefault versions are served on demand only, as by kube-apiserver's --runtime-config.
 	OffByDefault bool
 }
 
@@ -41,14 +41,15 @@ type Version struct {
 	install  func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error
 }
 
-// ServedAs declares that the kind of type H is served as type V too: a version of the same or of another group, between which and the hub
-// the two functions convert. They may share memory with their input but must not change it. Defaults, where given, are V's own.
+// ServedAs declares that the kind of type H is also served as type V, of the same group or of
+// another. The functions convert between the two. Their output may share memory with their input,
+// which they must not change. Defaults, unless nil, fills in what V defaults on its own.
 func ServedAs[V, H Object](toHub func(in V, out H) error, fromHub func(in H, out V) error, defaults func(V)) Version {
 	return newVersion(toHub, fromHub, defaults)
 }
 
-// WithFields is the version with field selectors of its own: labels by the label that the hub version has for the same. Without them it
-// has the hub version's.
+// WithFields returns the version with field selectors of its own, instead of the hub version's.
+// Labels maps each selector to the hub version's selector of the same meaning.
 func (v Version) WithFields(labels map[string]string) Version {
 	v.fields = labels
 	return v

@@ -12,8 +12,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// APIGroups makes of groups what a GenericAPIServer installs. Enabled says which resources are served; nil stands for all whose version
-// is not off by default.
+// APIGroups returns what GenericAPIServer.InstallAPIGroups takes for groups. The scheme is that of
+// [NewScheme]. Enabled decides which resources are served; nil stands for those whose version is
+// not [GroupVersion.OffByDefault].
 func APIGroups(scheme *runtime.Scheme, options generic.RESTOptionsGetter, enabled func(schema.GroupVersionResource) bool, groups ...Group) ([]*genericapiserver.APIGroupInfo, error) {
 	resources, err := NewResources(scheme, options, groups...)
 	if err != nil {
@@ -55,13 +56,13 @@ func APIGroups(scheme *runtime.Scheme, options generic.RESTOptionsGetter, enable
 	return infos, nil
 }
 
-// mainResource is the resource of a path such as "pods/status".
+// mainResource returns the resource in a path such as "pods/status".
 func mainResource(path string) string {
 	resource, _, _ := strings.Cut(path, "/")
 	return resource
 }
 
-// Served are the resources that infos serve in any version, without subresources.
+// Served returns the resources that infos serve in some version. Subresources are not included.
 func Served(infos []*genericapiserver.APIGroupInfo) sets.Set[schema.GroupResource] {
 	served := sets.New[schema.GroupResource]()
 	for _, info := range infos {
@@ -76,7 +77,7 @@ func Served(infos []*genericapiserver.APIGroupInfo) sets.Set[schema.GroupResourc
 	return served
 }
 
-// GroupVersions are the versions that infos serve.
+// GroupVersions returns the versions that infos serve.
 func GroupVersions(infos []*genericapiserver.APIGroupInfo) []schema.GroupVersion {
 	var gvs []schema.GroupVersion
 	for _, info := range infos {

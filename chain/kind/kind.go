@@ -45,8 +45,8 @@ type Kind[T Object] struct {
 	// Name checks metadata.name, and with prefix set a metadata.generateName. It returns what is
 	// wrong. Nil stands for a DNS-1123 subdomain.
 	Name func(name string, prefix bool) []string
-	// Default fills in what the client left out. It runs on every decoded object, whether the object
-	// comes from a client or from the storage, and must be idempotent.
+	// Default fills in what the client left out. It runs on every decoded object, whether the
+	// object comes from a client or from the storage, and must be idempotent.
 	Default func(obj T)
 	// PrepareCreate runs before validation, after the engine has reset the status and set the
 	// generation.
@@ -90,11 +90,11 @@ type Kind[T Object] struct {
 	CreateOnUpdate bool
 	// RequireResourceVersion refuses updates without a metadata.resourceVersion.
 	RequireResourceVersion bool
-	// GracePeriod makes deletion graceful: it reports whether deletion waits at all, and may fill in
-	// options.GracePeriodSeconds. See rest.RESTGracefulDeleteStrategy.
+	// GracePeriod makes deletion graceful: it reports whether deletion waits at all, and may fill
+	// in options.GracePeriodSeconds. See rest.RESTGracefulDeleteStrategy.
 	GracePeriod func(ctx context.Context, obj T, options *metav1.DeleteOptions) bool
-	// Refuse checks an object as the client sent it, before anything else and in subresources too.
-	// The client gets its error as it is; see [Malformed].
+	// Refuse checks an object before the engine prepares and validates it, in views by subresources
+	// too. The client gets its error as it is; see [Malformed].
 	Refuse func(ctx context.Context, obj T) error
 
 	// Adjust changes the store of a kind that behaves in its own way: TTLFunc, BeginCreate,
@@ -163,11 +163,12 @@ type Table[T Object] struct {
 	Conditions func(obj T) []metav1.TableRowCondition
 }
 
-// Column is a column of a [Table]. Type defaults to "string". Only kubectl get -o wide prints columns
-// of a priority above 0.
+// Column is a column of a [Table]. Type defaults to "string". Only kubectl get -o wide prints
+// columns of a priority above 0.
 type Column = metav1.TableColumnDefinition
 
-// Virtual declares a resource that keeps no objects, such as tokenreviews. [Act] is a storage for it.
+// Virtual declares a resource that keeps no objects, such as tokenreviews. [Act] is a storage for
+// it.
 type Virtual struct {
 	// Plural is the resource name in URLs, such as "tokenreviews".
 	Plural string

@@ -34,9 +34,10 @@ func newManagedFields(obj Object, manager, version string, reset *fieldpath.Set)
 }
 
 // ownedFields are the fields that the creator of obj owns: what obj has in JSON and an empty object
-// has not, except for reset, which the creator cannot set. Go types do not tell everything that OpenAPI definitions do. Lists are taken for atomic,
-// except for those that strategic merge patches merge, which are an error. Maps and structs are taken
-// for granular, except for the types that isAtomic knows.
+// has not, except for reset, which the creator cannot set. Go types do not tell everything that
+// OpenAPI definitions do. Lists are taken for atomic, except for those that strategic merge patches
+// merge, which are an error. Maps and structs are taken for granular, except for the types that
+// isAtomic knows.
 func ownedFields(obj Object, reset *fieldpath.Set) (*fieldpath.Set, error) {
 	f := fieldFinder{owned: fieldpath.NewSet(), reset: reset}
 	if err := f.addStruct(nil, reflect.ValueOf(obj).Elem(), false); err != nil {
@@ -59,8 +60,8 @@ func ownedFields(obj Object, reset *fieldpath.Set) (*fieldpath.Set, error) {
 // fieldFinder collects the fields that are owned.
 type fieldFinder struct{ owned, reset *fieldpath.Set }
 
-// addStruct adds the fields of a struct. Added tells that an empty object has no such struct, so that
-// fields with a zero value count too, if JSON has them.
+// addStruct adds the fields of a struct. Added tells that an empty object has no such struct, so
+// that fields with a zero value count too, if JSON has them.
 func (f *fieldFinder) addStruct(at fieldpath.Path, v reflect.Value, added bool) error {
 	for i := range v.NumField() {
 		typ, value := v.Type().Field(i), v.Field(i)

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Preparer prepares objects as create requests would leave them in the storage. A server that writes
-// its first objects with it needs to serve nothing yet, and spares the OpenAPI definitions from which
-// requests compute managed fields.
+// Preparer prepares objects as create requests would leave them in the storage. A server that
+// writes its first objects with it needs to serve nothing yet, and spares the OpenAPI definitions
+// from which requests compute managed fields.
 type Preparer struct {
 	scheme  *runtime.Scheme
 	options generic.RESTOptionsGetter
@@ -35,8 +35,8 @@ func NewPreparer(scheme *runtime.Scheme, options generic.RESTOptionsGetter, grou
 // preparation and validation are those of a request. Admission, and what a kind does in
 // [Kind.Adjust] and [Kind.Wrap], are left out.
 //
-// The managed fields are found without the OpenAPI definitions, which suffices for kinds whose lists
-// are atomic. A list that is merged by key is an error.
+// The managed fields are found without the OpenAPI definitions, which suffices for kinds whose
+// lists are atomic. A list that is merged by key is an error.
 func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key string, value []byte, err error) {
 	for _, g := range p.groups {
 		for _, k := range g.Kinds {

@@ -10,22 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 
 	"github.com/kinproc/kinproc/chain/kind"
 )
-
-// encoded gives resources a codec and a place, and no storage.
-type encoded struct{ runtime.Codec }
-
-func (e encoded) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	config := storagebackend.NewDefaultConfig("/registry", e.Codec)
-	return generic.RESTOptions{StorageConfig: config.ForResource(resource), ResourcePrefix: resource.Resource}, nil
-}
 
 func TestPrepare(t *testing.T) {
 	t.Parallel()
@@ -56,7 +45,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	codec := serializer.NewCodecFactory(scheme).LegacyCodec(corev1.SchemeGroupVersion)
-	p := kind.NewPreparer(scheme, encoded{codec}, group)
+	p := kind.NewPreparer(scheme, nowhere{codec}, group)
 	newNode := func(cidr string) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "a"},

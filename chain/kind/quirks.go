@@ -40,7 +40,7 @@ type Quirks struct {
 	// ReturnDeleted answers a deletion with the object instead of a Status.
 	ReturnDeleted bool
 
-	// HiddenAnnotations are left out of the metadata in the rows of tables. kube-apiserver's internal
-	// version has fields in their place.
+	// HiddenAnnotations are left out of the metadata in the rows of tables. kube-apiserver's
+	// internal version has fields in their place.
 	HiddenAnnotations []string
 }

@@ -12,7 +12,8 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 )
 
-// Malformed is the answer to an object that cannot be read because of err: the request is bad, or the patch that led to it.
+// Malformed is the error for an object that cannot be read because of err. It blames the request
+// or, if the object is the result of a patch, the patch.
 func Malformed(ctx context.Context, err error) error {
 	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
 		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), field.OmitValueType{}, err.Error())})

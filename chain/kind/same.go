@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ServedAsSame declares that the kind of type H is served as type V too, which has the same fields but is declared in another package, as
-// versions that graduated without a change have it. The defaults are those of the hub version. Types that differ are an error of
-// [NewScheme].
+// ServedAsSame declares that the kind of type H is also served as type V. V has the same fields but
+// is declared in another package, as happens when a version graduates without a change. V's
+// defaults are those of the hub version. [NewScheme] refuses types that differ.
 func ServedAsSame[V, H Object]() Version {
 	v := newVersion(copySame[V, H], copySame[H, V], nil)
 	install := v.install
@@ -30,21 +30,22 @@ func ServedAsSame[V, H Object]() Version {
 	return v
 }
 
-// As is obj as a type of the same fields, such as that of another version. What is below values of the same type is shared.
+// As converts obj to a type with the same fields, such as that of another version. The result
+// shares memory with obj.
 func As[Out Object](obj Object) Out {
 	out := newObject[Out]()
 	copyValue(reflect.ValueOf(obj).Elem(), reflect.ValueOf(out).Elem())
 	return out
 }
 
-// sameLayout says where two types differ in more than their names and packages.
+// sameLayout reports how two types differ in more than their names and packages.
 func sameLayout(a, b reflect.Type, seen map[reflect.Type]bool) error {
 	if a == b || seen[a] {
 		return nil
 	}
 	seen[a] = true
 	if a.Kind() != b.Kind() {
-		return fmt.Errorf("%s is no %s", a, b)
+		return fmt.Errorf("%s is not like %s", a, b)
 	}
 	switch a.Kind() {
 	case reflect.Struct:
@@ -70,19 +71,20 @@ func sameLayout(a, b reflect.Type, seen map[reflect.Type]bool) error {
 		return sameLayout(a.Elem(), b.Elem(), seen)
 	}
 	if !a.ConvertibleTo(b) {
-		return fmt.Errorf("%s is no %s", a, b)
+		return fmt.Errorf("%s is not like %s", a, b)
 	}
 	return nil
 }
 
-// copySame copies between types of the same layout, all but the kind, which depends on the version.
+// copySame copies between types of the same layout. It leaves out the kind, which depends on the
+// version.
 func copySame[In, Out Object](in In, out Out) error {
 	copyValue(reflect.ValueOf(in).Elem(), reflect.ValueOf(out).Elem())
 	out.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return nil
 }
 
-// copyValue makes to what from is. They share what is below values of the same type.
+// copyValue copies from into to. The copy is shallow where the types are the same.
 func copyValue(from, to reflect.Value) {
 	if from.Type() == to.Type() {
 		if from.Type() != reflect.TypeFor[metav1.TypeMeta]() {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// scaleREST serves a kind's number of replicas as an autoscaling/v1 Scale.
+// scaleREST serves the number of replicas as an autoscaling/v1 Scale.
 type scaleREST[T Object] struct {
 	store    *genericregistry.Store
 	scale    *Scale[T]
@@ -38,7 +38,7 @@ func (r *scaleREST[T]) New() runtime.Object { return &autoscalingv1.Scale{} }
 // Destroy leaves the store to the main resource.
 func (r *scaleREST[T]) Destroy() {}
 
-// GroupVersionKind implements rest.GroupVersionKindProvider: whatever the group, it is the same kind.
+// GroupVersionKind implements rest.GroupVersionKindProvider. The kind is the same in all groups.
 func (r *scaleREST[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
@@ -46,7 +46,7 @@ func (r *scaleREST[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersion
 func (r *scaleREST[T]) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	convertor := tableConvertor[*autoscalingv1.Scale]{
 		columns: []Column{
-			{Name: "Name", Type: "string", Description: "Name of the object that is scaled."},
+			{Name: "Name", Type: "string", Description: "Name of the scaled object."},
 			{Name: "Desired", Type: "integer", Description: "Replicas wanted."},
 			{Name: "Available", Type: "integer", Description: "Replicas observed."},
 			AgeColumn(),
@@ -94,7 +94,7 @@ func (r *scaleREST[T]) Update(ctx context.Context, name string, info rest.Update
 	return scale, false, err
 }
 
-// Admission judges the Scale, not the object behind it.
+// validateScale lets admission see the Scale instead of the scaled object.
 func (r *scaleREST[T]) validateScale(f rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		scale, err := r.toScale(obj.(T))
@@ -119,7 +119,7 @@ func (r *scaleREST[T]) validateScaleUpdate(f rest.ValidateObjectUpdateFunc) rest
 	}
 }
 
-// scaleUpdate turns a change of the Scale into one of the object.
+// scaleUpdate turns a change of the Scale into a change of the object.
 type scaleUpdate[T Object] struct {
 	*scaleREST[T]
 	name  string
@@ -152,13 +152,13 @@ func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) 
 	}
 	scale, ok := updated.(*autoscalingv1.Scale)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("expected input object type to be Scale, but %T", updated))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object must be a Scale, not %T", updated))
 	}
 	if errs := validateScale(scale); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), u.name, errs)
 	}
 	if scale.UID != "" && scale.UID != obj.GetUID() {
-		err := fmt.Errorf("the Scale is of the object with uid %s, this one has %s", scale.UID, obj.GetUID())
+		err := fmt.Errorf("uid mismatch: the Scale has uid %s, the object has %s", scale.UID, obj.GetUID())
 		scaled := u.store.DefaultQualifiedResource
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: scaled.Group, Resource: scaled.Resource + "/scale"}, u.name, err)
 	}
@@ -178,7 +178,7 @@ func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	return append(errs, apivalidation.ValidateNonnegativeField(int64(scale.Spec.Replicas), field.NewPath("spec", "replicas"))...)
 }
 
-// requestVersion is the version of the parent resource by which the request came.
+// requestVersion is the version of the parent resource in the request's path.
 func requestVersion(ctx context.Context) (schema.GroupVersion, error) {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	if !ok {

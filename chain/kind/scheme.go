@@ -16,17 +16,19 @@ import (
 
 // declaration is what the engine asks of a declared kind.
 type declaration interface {
-	// check finds combinations of fields that cannot work. The scheme knows all types of the groups.
+	// check refuses combinations of fields that cannot work. The scheme knows the types of the
+	// groups.
 	check(scheme *runtime.Scheme) (name, plural string, errs field.ErrorList)
-	// creation is what a new object needs; nil if obj is not of the kind.
+	// creation returns how new objects of the kind are made, or nil if obj is of another kind.
 	creation(scheme *runtime.Scheme, obj Object) *creation
-	// register makes the kind's types known: the hub version, field labels, defaults and conversions.
+	// register adds the hub version, field labels, defaults and conversions to the scheme.
 	register(scheme *runtime.Scheme) error
-	// resources makes the storage of the resource and its subresources, by group version.
+	// resources makes the storage of the resource and its subresources.
 	resources(b *builder) error
 }
 
-// NewScheme registers the types, defaults and conversions of groups, and what every API server's scheme needs besides.
+// NewScheme returns a scheme with the types, defaults and conversions of groups, and with what
+// every API server's scheme needs. It refuses declarations that cannot work.
 func NewScheme(groups ...Group) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	v1 := schema.GroupVersion{Version: "v1"}
@@ -45,7 +47,7 @@ func NewScheme(groups ...Group) (*runtime.Scheme, error) {
 			return nil, fmt.Errorf("register group %q: %w", g.Name, err)
 		}
 	}
-	// Scale is the form of every scale subresource, whether or not the group autoscaling is served.
+	// Scale subresources need the type Scale even if the group autoscaling is not served.
 	if !scheme.IsVersionRegistered(autoscalingv1.SchemeGroupVersion) {
 		utilruntime.Must(autoscalingv1.AddToScheme(scheme))
 	}
@@ -108,8 +110,8 @@ func (k *Kind[T]) register(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// registerFieldLabels accepts metadata.namespace for cluster-scoped kinds too, none of whose objects it matches, unless they have fields of
-// their own: kube-apiserver does so.
+// registerFieldLabels accepts metadata.namespace, as kube-apiserver does, also for cluster-scoped
+// kinds without other fields. It matches none of their objects.
 func (k *Kind[T]) registerFieldLabels(scheme *runtime.Scheme, gvk schema.GroupVersionKind) error {
 	namespace := !k.ClusterScoped || len(k.Fields) == 0
 	return scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
@@ -120,18 +122,18 @@ func (k *Kind[T]) registerFieldLabels(scheme *runtime.Scheme, gvk schema.GroupVe
 	})
 }
 
-// gvk is the hub version's kind in its external version.
+// gvk is the kind in its hub version, by the external name of that version.
 func (k *Kind[T]) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	return externalKind(scheme, newObject[T]())
 }
 
-// registerHub makes the Go type known by gvk, and its list, the internal version of group too.
+// registerHub makes the Go type of gvk, and that of its list, the internal version of group too.
 func registerHub(scheme *runtime.Scheme, gvk schema.GroupVersionKind, group string) error {
 	internal := schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
 	for _, name := range []string{gvk.Kind, gvk.Kind + "List"} {
 		obj, err := scheme.New(gvk.GroupVersion().WithKind(name))
 		if runtime.IsNotRegisteredError(err) && name != gvk.Kind {
-			continue // kinds of virtual resources have no list
+			continue // a virtual resource has no list
 		}
 		if err != nil {
 			return err
@@ -141,7 +143,7 @@ func registerHub(scheme *runtime.Scheme, gvk schema.GroupVersionKind, group stri
 	return nil
 }
 
-// externalKind is the one versioned kind under which the scheme knows obj's type.
+// externalKind is the kind of obj in its one version that is not internal.
 func externalKind(scheme *runtime.Scheme, obj runtime.Object) (schema.GroupVersionKind, error) {
 	kinds, _, err := scheme.ObjectKinds(obj)
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Resources is the storage that groups need, by group version and resource path ("pods", "pods/status").
+// Resources is the storage of groups, by group version and path, such as "pods" or "pods/status".
 type Resources map[schema.GroupVersion]map[string]rest.Storage
 
-// NewResources makes the storage of all kinds of groups. The scheme is that of [NewScheme]; options give the etcd storage of a resource.
+// NewResources makes the storage of all kinds of groups. The scheme is that of [NewScheme]. Options
+// decide where the objects of a resource are kept.
 func NewResources(scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group) (Resources, error) {
 	b := &builder{scheme: scheme, options: options, resources: Resources{}}
 	for _, g := range groups {
@@ -55,7 +56,7 @@ func (b *builder) add(gvs []schema.GroupVersion, path string, s rest.Storage) er
 	return nil
 }
 
-// Storage is the main resource of a kind: the registry's store with the names that discovery shows.
+// Storage is the main resource of a kind: a store with the names that discovery shows.
 type Storage struct {
 	*genericregistry.Store
 	shortNames []string
@@ -181,11 +182,11 @@ func (k *Kind[T]) mainResetFields() []string {
 	return k.ResetFields
 }
 
-// attributes are what label and field selectors look at.
+// attributes are what label and field selectors match.
 func (k *Kind[T]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	t, ok := obj.(T)
 	if !ok {
-		return nil, nil, fmt.Errorf("a %T is no %T", obj, newObject[T]())
+		return nil, nil, fmt.Errorf("the object is a %T, not a %T", obj, newObject[T]())
 	}
 	set := make(fields.Set, len(k.Fields)+2)
 	set["metadata.name"] = t.GetName()
@@ -198,7 +199,7 @@ func (k *Kind[T]) attributes(obj runtime.Object) (labels.Set, fields.Set, error)
 	return t.GetLabels(), set, nil
 }
 
-// storagePath lets a kind say where below the prefix its objects are kept.
+// storagePath replaces the path of a resource below the prefix, unless path is empty.
 type storagePath struct {
 	generic.RESTOptionsGetter
 	path string

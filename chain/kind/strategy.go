@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// strategy is a kind's main resource as the registry sees it.
+// strategy is how the registry creates, updates and deletes through the main resource of a kind.
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -77,7 +77,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	return errs
 }
 
-// ValidateUpdate leaves the metadata but for generateName and finalizers to rest.ValidateUpdate, which checks it for every kind.
+// ValidateUpdate leaves the rest of the metadata to rest.BeforeUpdate.
 func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.k.validateFinalizers(obj.(T))
 	if s.k.Quirks.NameOnUpdate {
@@ -92,7 +92,8 @@ func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	return errs
 }
 
-// GeneratedName is a Kind.Name that wants a DNS-1123 subdomain, and judges no prefix: what was generated from it is judged.
+// GeneratedName is a [Kind.Name] that wants a DNS-1123 subdomain and accepts every generateName.
+// The name that is generated is checked.
 func GeneratedName(name string, prefix bool) []string {
 	if prefix {
 		return nil
@@ -141,7 +142,8 @@ func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.Ga
 	return s.k.Quirks.DefaultDeletion(ctx)
 }
 
-// gracefulStrategy is the delete strategy of kinds with a grace period; the registry asks for it by type.
+// gracefulStrategy is the delete strategy of a kind with a grace period. The registry recognizes it
+// by its type.
 type gracefulStrategy[T Object] struct{ strategy[T] }
 
 func (s gracefulStrategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
@@ -165,8 +167,7 @@ func (k *Kind[T]) countGeneration(obj, old T) {
 	}
 }
 
-// partOf is the top-level field of obj with the given name. Kubernetes' conventions give all but a few kinds a Spec and a Status; a kind
-// that declares a status subresource has the latter.
+// partOf is the top-level field of obj with the given name, which check has found in the type.
 func partOf[T Object](obj T, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }
@@ -175,7 +176,7 @@ func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }
 
-// resetFields is the set of dotted paths, for each version in which they are served.
+// resetFields is the set of the dotted paths, for each of the versions.
 func resetFields(paths []string, versions []string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if len(paths) == 0 {
 		return nil

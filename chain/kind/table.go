@@ -18,7 +18,7 @@ import (
 
 // NameColumn is the first column of nearly every table.
 func NameColumn() Column {
-	return Column{Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique among those of its kind in its namespace."}
+	return Column{Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique among the objects of its kind in its namespace."}
 }
 
 // AgeColumn is the column of [Age].
@@ -26,13 +26,13 @@ func AgeColumn() Column {
 	return Column{Name: "Age", Type: "string", Description: "Time since the object was created."}
 }
 
-// Age is the cell for the time since obj was created, as kubectl prints it.
+// Age is the cell for the time since obj was created.
 func Age(obj Object) string {
 	created := obj.GetCreationTimestamp()
 	return Since(&created)
 }
 
-// Since is the cell for the time since t, "<unknown>" where there is none.
+// Since is the cell for the time since t, such as "5m", or "<unknown>" for no time.
 func Since(t *metav1.Time) string {
 	if t == nil || t.IsZero() {
 		return "<unknown>"
@@ -59,7 +59,7 @@ type tableConvertor[T Object] struct {
 	row     func(T) []any
 	// conditions may be nil.
 	conditions func(T) []metav1.TableRowCondition
-	// hidden annotations
+	// hidden are the annotations to leave out.
 	hidden []string
 }
 
@@ -92,7 +92,7 @@ func (c tableConvertor[T]) ConvertToTable(_ context.Context, obj runtime.Object,
 	return table, err
 }
 
-// withoutAnnotations is a copy of obj that shares with it all but the annotations.
+// withoutAnnotations is a shallow copy of obj with some of the annotations.
 func withoutAnnotations[T Object](obj T, names []string) T {
 	without := newObject[T]()
 	reflect.ValueOf(without).Elem().Set(reflect.ValueOf(obj).Elem())

@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Causes are errors as a Status has them, each "field reason" without the reason's prefix FieldValue: sorted, and each once.
+// Causes returns errors in the form "field reason", such as "spec.minutes Invalid". The reasons are
+// those in the causes of a Status, without the prefix FieldValue. The list is sorted and has no
+// duplicates, so that a test can compare it.
 func Causes(errs field.ErrorList) []string {
 	var causes []string
 	for _, err := range errs {

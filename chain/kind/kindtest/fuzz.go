@@ -1,4 +1,3 @@
-// Package kindtest tests declarations of kinds, one's own as well as the built-in ones.
 package kindtest
 
 import (
@@ -16,12 +15,14 @@ import (
 
 const (
 	maxInput = 1 << 15
-	// maxTime is far more than any object of that size takes, on a machine that has other things to do.
+	// maxTime is far more than any object of that size takes, even on a busy machine.
 	maxTime = 10 * time.Second
 )
 
-// Fuzz sends a kind objects that are decoded from anything that looks like JSON. Whatever they hold, nothing may panic or take long,
-// defaults must be stable, and a valid object must stay valid when nothing in it changes. Seeds are objects in JSON.
+// Fuzz runs the functions of a kind on objects that are decoded from generated JSON. It fails if
+// one of them panics or takes long, if the defaults of a defaulted object differ, if a valid object
+// is refused when it is written again unchanged, or if a row has not as many cells as the table has
+// columns. Seeds are objects in JSON.
 func Fuzz[T kind.Object](f *testing.F, k *kind.Kind[T], seeds ...string) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
@@ -39,7 +40,7 @@ func Fuzz[T kind.Object](f *testing.F, k *kind.Kind[T], seeds ...string) {
 	})
 }
 
-// pass takes obj the way of a create and of an update.
+// pass calls what a create and an update call.
 func pass[T kind.Object](t *testing.T, k *kind.Kind[T], obj T) {
 	t.Helper()
 	if k.Default != nil {
@@ -62,7 +63,7 @@ func pass[T kind.Object](t *testing.T, k *kind.Kind[T], obj T) {
 		}
 		if old := clone(obj); k.ValidateUpdate != nil {
 			if errs := k.ValidateUpdate(t.Context(), obj, old); len(errs) > 0 {
-				t.Errorf("it is valid until it is written again unchanged: %v", errs)
+				t.Errorf("a valid object is refused when it is written again unchanged: %v", errs)
 			}
 		}
 	}
@@ -71,7 +72,7 @@ func pass[T kind.Object](t *testing.T, k *kind.Kind[T], obj T) {
 	}
 	if k.Table.Row != nil {
 		if cells := k.Table.Row(obj); len(cells) != len(k.Table.Columns) {
-			t.Errorf("%d cells in %d columns", len(cells), len(k.Table.Columns))
+			t.Errorf("a row has %d cells, the table %d columns", len(cells), len(k.Table.Columns))
 		}
 	}
 	for _, value := range k.Fields {
