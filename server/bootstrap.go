@@ -55,7 +55,7 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 	err := hook(ctx)
 	switch {
 	case err == nil:
-	case refused(err):
+	case refused(err) && !p.damaged():
 		utilruntime.HandleErrorWithContext(ctx, err, "The server's own write is refused and will be tried again", "hook", name)
 		p.tasks.run(func() { retryRefused(ctx, hook) })
 	default:

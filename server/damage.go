@@ -34,11 +34,19 @@ func (p *plane) untilDamage(parent context.Context) (context.Context, context.Ca
 	return ctx, func() { cancel(nil) }
 }
 
-// nameDamage adds to the error of a start the keys of the objects that cannot be decoded, if there are any.
-func (p *plane) nameDamage(ctx context.Context, err error) error {
+// damaged reports whether an object was met that cannot be decoded.
+func (p *plane) damaged() bool {
 	select {
 	case <-p.storage.Undecodable():
+		return true
 	default:
+		return false
+	}
+}
+
+// nameDamage adds to the error of a start the keys of the objects that cannot be decoded, if there are any.
+func (p *plane) nameDamage(ctx context.Context, err error) error {
+	if !p.damaged() {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), damageTimeout)

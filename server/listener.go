@@ -21,7 +21,7 @@ func listen(o *Options, u *undo) (*listener, error) {
 		}
 	}
 	tracked := &listener{Listener: l, open: map[net.Conn]struct{}{}}
-	u.push("connections", func() error { tracked.closeAll(); return nil })
+	u.push("connections", tracked.closeAll)
 	return tracked, nil
 }
 
@@ -50,7 +50,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	return tracked, nil
 }
 
-func (l *listener) closeAll() {
+// closeAll closes the port and all connections. It may be called again.
+func (l *listener) closeAll() error {
 	l.Listener.Close()
 	l.mu.Lock()
 	l.closed = true
@@ -60,6 +61,7 @@ func (l *listener) closeAll() {
 	for c := range open {
 		c.(*conn).Conn.Close()
 	}
+	return nil
 }
 
 type conn struct {

@@ -22,11 +22,11 @@ type plane struct {
 	options *Options
 	undo    *undo
 
+	listener  *listener
 	dir       string // Options.DataDir, or the temporary directory in its place
 	etcd      *etcd
 	storage   *chain.Storage
 	requests  *requests
-	listener  *listener
 	self      *self
 	tasks     *tasks
 	services  *services
@@ -75,6 +75,10 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 // is complete, and pushes what ends it.
 func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p := &plane{options: &s.options, undo: &s.undo}
+	s.timeline.phase("listen")
+	if p.listener, err = listen(p.options, p.undo); err != nil {
+		return nil, err
+	}
 	s.timeline.phase("etcd")
 	if p.dir, err = openDir(p.options, p.undo); err != nil {
 		return nil, err
@@ -84,10 +88,8 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	}
 	p.storage = newStorage(p.etcd, p.options, p.undo)
 	p.requests = newRequests(p.options, p.undo)
-	s.timeline.phase("listen")
-	if p.listener, err = listen(p.options, p.undo); err != nil {
-		return nil, err
-	}
+	// Requests end with their connections, and before the storage does.
+	p.undo.push("connections", p.listener.closeAll)
 	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
 		return nil, err
 	}
