@@ -369,7 +369,7 @@ func (o *Options) libraryErrors(field string, errs []error) []error {
 	}
 	named := make([]error, len(errs))
 	for i, err := range errs {
-		named[i] = fmt.Errorf("Options.%s: %w", field, err)
+		named[i] = o.wrong(field, "", "%w", err)
 	}
 	return named
 }
