@@ -63,18 +63,20 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	lg := e.faults.logger(opts.Logger)
 	var committed uint64
 	if !opts.Ephemeral {
-		err := e.faults.call(ctx, func() (err error) { committed, err = check(e.dir, lg); return err })
+		err := e.faults.call(ctx, func() (err error) { committed, err = check(e.dir, lg); return err }, func() {})
 		if err != nil {
 			return explain("open "+e.dir, err)
 		}
 	}
+	var server *etcdserver.EtcdServer
 	err := e.faults.call(ctx, func() (err error) {
-		e.server, err = etcdserver.NewServer(serverConfig(e.dir, opts.Ephemeral, lg))
+		server, err = etcdserver.NewServer(serverConfig(e.dir, opts.Ephemeral, lg))
 		return err
-	})
+	}, func() { server.Cleanup() })
 	if err != nil {
 		return explain("start etcd in "+e.dir, err)
 	}
+	e.server = server
 	e.server.Start()
 	e.undo = append(e.undo, e.stopServer)
 	if err := e.elect(ctx, committed); err != nil {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -70,16 +71,22 @@ func entryError(message string, fields []zapcore.Field) error {
 
 // call runs run on a goroutine of its own, so that a Goexit ends no caller's, and returns its error or what ended it.
 // When etcd waits for ever on a goroutine that ended, so does this one: the fault comes back and it stays behind.
-// So it does when the disk does not answer and ctx has ended.
-func (f *faults) call(ctx context.Context, run func() error) error {
+// So it does when the disk does not answer and ctx has ended. If run succeeds after that, undo ends what it made.
+func (f *faults) call(ctx context.Context, run func() error, undo func()) error {
 	done := make(chan error, 1)
+	var settled atomic.Bool // by the result, or by nobody waiting for it
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
 				done <- fmt.Errorf("etcd: %s", firstLine(fmt.Sprint(r)))
 			}
 		}()
-		done <- run()
+		err := run()
+		if settled.CompareAndSwap(false, true) {
+			done <- err
+		} else if err == nil {
+			undo()
+		}
 	}()
 	select {
 	case err := <-done:
@@ -96,6 +103,9 @@ func (f *faults) call(ctx context.Context, run func() error) error {
 	case <-f.any:
 		return f.err
 	case <-abandon.C:
+		if !settled.CompareAndSwap(false, true) {
+			return <-done
+		}
 		return context.Cause(ctx)
 	}
 }

@@ -12,12 +12,12 @@ func TestCallIsBoundedByItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("interrupted")
 	cancel(why)
-	release := make(chan struct{})
-	defer close(release)
-	if err := newFaults().call(ctx, func() error { <-release; return nil }); !errors.Is(err, why) {
+	release, undone := make(chan struct{}), make(chan struct{})
+	defer func() { close(release); <-undone }() // what it makes after all is undone
+	if err := newFaults().call(ctx, func() error { <-release; return nil }, func() { close(undone) }); !errors.Is(err, why) {
 		t.Errorf("a call that hangs returned %v, want %v", err, why)
 	}
-	if err := newFaults().call(ctx, func() error { return nil }); err != nil {
+	if err := newFaults().call(ctx, func() error { return nil }, func() {}); err != nil {
 		t.Errorf("a call that does not hang returned %v", err)
 	}
 }

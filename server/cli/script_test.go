@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -44,6 +45,10 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 // TestScripts runs testdata/script: a file for everything that a user can observe, its first line says what.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	// Under nohup this process ignores hang-ups, and so would the programs that it starts.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		Cmds:                scriptCommands,
