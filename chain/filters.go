@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
+	"github.com/kinproc/kinproc/chain/internal/tracer"
 	"github.com/kinproc/kinproc/chain/trace"
 )
 
@@ -25,7 +26,7 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
 	traced.FlowControl = tracedFlowControl{config.FlowControl}
 	first = answerPanics(c.checkBodies(first, config.MaxRequestBodyBytes), config.Serializer)
-	return refuseUnread(trace.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
+	return refuseUnread(tracer.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
 }
 
 // tracedAuthenticator notes who a request was taken for, and lets that user see the trace who may get [trace.Path].
@@ -35,7 +36,7 @@ type tracedAuthenticator struct {
 }
 
 func (a tracedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
-	t := trace.From(r.Context())
+	t := tracer.From(r.Context())
 	if t == nil {
 		return a.Request.AuthenticateRequest(r)
 	}
@@ -60,7 +61,7 @@ func (a tracedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticato
 type tracedAuthorizer struct{ authorizer.Authorizer }
 
 func (a tracedAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	t := trace.From(ctx)
+	t := tracer.From(ctx)
 	if t == nil {
 		return a.Authorizer.Authorize(ctx, attributes)
 	}
@@ -92,7 +93,7 @@ func (f tracedFlowControl) Handle(
 	queued fairqueuing.QueueNoteFn,
 	execute func(),
 ) {
-	t := trace.From(ctx)
+	t := tracer.From(ctx)
 	if t == nil {
 		f.Interface.Handle(ctx, digest, classified, estimate, queued, execute)
 		return

@@ -8,7 +8,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 
-	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
 // Link is a server of the chain. It names itself and explains, for the trace of a request, what it did
@@ -57,7 +57,7 @@ func (t tracedTarget) UnprotectedHandler() http.Handler { return t.handler }
 // traceLink notes when a request comes to a link and whether the request went on to the next link.
 func traceLink(linkOf func() Link, next Link, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t := trace.From(r.Context())
+		t := tracer.From(r.Context())
 		if t == nil {
 			handler.ServeHTTP(w, r)
 			return

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kinproc/kinproc/conformance"
+	"github.com/kinproc/kinproc/conformance/internal/exchanges"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -53,7 +53,7 @@ func exceptions(t *testing.T) map[string]string {
 // Every recording gets a control plane of its own: they run side by side, and each begins with an empty one.
 func TestAnswersAsKubeAPIServer(t *testing.T) {
 	t.Parallel()
-	recordings, err := conformance.Load(os.DirFS("testdata"))
+	recordings, err := exchanges.Load(os.DirFS("testdata"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 		for _, r := range recordings {
 			t.Run(r.Name, func(t *testing.T) {
 				t.Parallel()
-				differences, exchanges := replay(t, r, meant)
+				differences, count := replay(t, r, meant)
 				mu.Lock()
 				defer mu.Unlock()
 				replayed[r.Name] = true
@@ -77,7 +77,7 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 					}
 					seen[key] = true
 				}
-				t.Logf("%d of %d exchanges are the same", exchanges-len(differences), exchanges)
+				t.Logf("%d of %d exchanges are the same", count-len(differences), count)
 			})
 		}
 	})
@@ -91,7 +91,7 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 	}
 }
 
-func exceptionOf(d *conformance.Difference) string {
+func exceptionOf(d *exchanges.Difference) string {
 	return exception{File: d.File, Case: d.Case, Step: d.Step}.String()
 }
 
@@ -99,19 +99,19 @@ func exceptionOf(d *conformance.Difference) string {
 const attempts = 4
 
 // replay replays a recording, each time on a control plane that is new.
-func replay(t *testing.T, r *conformance.Recording, meant map[string]string) ([]*conformance.Difference, int) {
+func replay(t *testing.T, r *exchanges.Recording, meant map[string]string) ([]*exchanges.Difference, int) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
-		differences, exchanges, err := r.Replay(t.Context(), start(t))
+		differences, count, err := r.Replay(t.Context(), start(t))
 		if err != nil {
 			t.Error(err)
 		}
-		unmeant := slices.DeleteFunc(slices.Clone(differences), func(d *conformance.Difference) bool {
+		unmeant := slices.DeleteFunc(slices.Clone(differences), func(d *exchanges.Difference) bool {
 			_, ok := meant[exceptionOf(d)]
 			return ok
 		})
-		if len(unmeant) == 0 || attempt == attempts || slices.ContainsFunc(unmeant, func(d *conformance.Difference) bool { return !outOfTime(d) }) {
-			return differences, exchanges
+		if len(unmeant) == 0 || attempt == attempts || slices.ContainsFunc(unmeant, func(d *exchanges.Difference) bool { return !outOfTime(d) }) {
+			return differences, count
 		}
 		t.Logf("once more: %v", unmeant)
 	}
@@ -119,11 +119,11 @@ func replay(t *testing.T, r *conformance.Recording, meant map[string]string) ([]
 
 // outOfTime reports whether an answer may differ just because it came in another second than the one before: the order of managed fields is
 // by whole seconds, and an apply that changes nothing but that order writes. Slow machines take longer for a case than a second.
-func outOfTime(d *conformance.Difference) bool {
+func outOfTime(d *exchanges.Difference) bool {
 	return len(d.What) == 1 && strings.HasSuffix(d.What[0], `metadata/resourceVersion: want "<rv:same>", got "<rv:new>"`)
 }
 
-func start(t *testing.T) conformance.Target {
+func start(t *testing.T) exchanges.Target {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(token+",admin,uid1,system:masters\n"), 0o600); err != nil {
@@ -137,7 +137,7 @@ func start(t *testing.T) conformance.Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conformance.Target{URL: config.Host, Client: &http.Client{Transport: transport}, Token: token}
+	return exchanges.Target{URL: config.Host, Client: &http.Client{Transport: transport}, Token: token}
 }
 
 // withoutServiceAccounts is how the recordings were made: pods need no account.

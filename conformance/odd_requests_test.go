@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kinproc/kinproc/conformance"
+	"github.com/kinproc/kinproc/conformance/internal/exchanges"
 )
 
 // oddCase is a recorded case with another name, some of whose requests are odd.
 type oddCase struct {
-	conformance.Case
+	exchanges.Case
 	// id is in the names of all that the case makes.
 	id string
 	// meant are the steps that are answered differently by Kubernetes 1.37 as they were recorded.
@@ -27,17 +27,17 @@ type oddCase struct {
 
 // generator makes odd cases.
 type generator struct {
-	recordings []*conformance.Recording
+	recordings []*exchanges.Recording
 	cases      []recordedCase
 	exceptions map[string]string
 }
 
 type recordedCase struct {
-	recording *conformance.Recording
+	recording *exchanges.Recording
 	index     int
 }
 
-func newGenerator(recordings []*conformance.Recording, exceptions map[string]string) *generator {
+func newGenerator(recordings []*exchanges.Recording, exceptions map[string]string) *generator {
 	g := &generator{recordings: recordings, exceptions: exceptions}
 	for _, r := range recordings {
 		if r.Name == "00-discovery" { // what a server serves is compared as a whole elsewhere
@@ -95,7 +95,7 @@ func (g *generator) make(seed, n uint64, name string) (*oddCase, error) {
 		request := clone(c.Steps[random.IntN(len(c.Steps))].Request)
 		request.Poll = nil
 		c.odd = append(c.odd, (&mutation{random, &request}).apply())
-		c.Steps = append(c.Steps, conformance.Step{Request: request})
+		c.Steps = append(c.Steps, exchanges.Step{Request: request})
 	}
 	for i := range c.Steps {
 		c.tame(&c.Steps[i].Request, harmful.MatchString(chosen.recording.Name))
@@ -104,7 +104,7 @@ func (g *generator) make(seed, n uint64, name string) (*oddCase, error) {
 }
 
 // tame makes a request finite, and harmless to what the case has not made.
-func (c *oddCase) tame(r *conformance.Request, harmful bool) {
+func (c *oddCase) tame(r *exchanges.Request, harmful bool) {
 	add := func(parameter string) {
 		separator := "?"
 		if strings.Contains(r.Path, "?") {
@@ -134,7 +134,7 @@ var (
 )
 
 // owns reports whether a request is about nothing but what the case has made.
-func (c *oddCase) owns(r *conformance.Request) bool {
+func (c *oddCase) owns(r *exchanges.Request) bool {
 	path, query, _ := strings.Cut(r.Path, "?")
 	if strings.Contains(path, c.id) {
 		return true
@@ -142,7 +142,7 @@ func (c *oddCase) owns(r *conformance.Request) bool {
 	return strings.Count(query, "elector=") == 1 && strings.Contains(query, "labelSelector=case%3D"+c.id) && !strings.Contains(query, "case%3D"+c.id+"%2C")
 }
 
-func clone(r conformance.Request) conformance.Request {
+func clone(r exchanges.Request) exchanges.Request {
 	r.Headers = maps.Clone(r.Headers)
 	r.Body = cloneValue(r.Body)
 	if r.BodyFrom != nil {
@@ -174,7 +174,7 @@ func cloneValue(v any) any {
 // mutation makes a request odd.
 type mutation struct {
 	*rand.Rand
-	request *conformance.Request
+	request *exchanges.Request
 }
 
 func one[T any](m *mutation, list []T) T { return list[m.IntN(len(list))] }
@@ -288,7 +288,7 @@ func (m *mutation) patch() {
 	if m.request.Method == http.MethodPost {
 		path += "/x"
 	}
-	*m.request = conformance.Request{Method: http.MethodPatch, Path: path, Body: one(m, oddBodies())}
+	*m.request = exchanges.Request{Method: http.MethodPatch, Path: path, Body: one(m, oddBodies())}
 	m.setHeader("Content-Type", one(m, patchTypes))
 	if m.IntN(4) == 0 {
 		m.request.Path += "?fieldManager=m&force=true"

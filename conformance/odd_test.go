@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kinproc/kinproc/conformance"
+	"github.com/kinproc/kinproc/conformance/internal/exchanges"
 )
 
 var (
@@ -31,7 +31,7 @@ var (
 // failures.
 func TestAnswersOddRequestsAsAnother(t *testing.T) {
 	t.Parallel()
-	second, against := conformance.Target{}, "another kinproc"
+	second, against := exchanges.Target{}, "another kinproc"
 	if *oddSecond == "" {
 		second = start(t)
 	} else {
@@ -78,7 +78,7 @@ func (l lying) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // targetOf is the server of a kubeconfig.
-func targetOf(t *testing.T, kubeconfig string) conformance.Target {
+func targetOf(t *testing.T, kubeconfig string) exchanges.Target {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -92,12 +92,12 @@ func targetOf(t *testing.T, kubeconfig string) conformance.Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conformance.Target{URL: strings.TrimSuffix(config.Host, "/"), Client: client, Token: token}
+	return exchanges.Target{URL: strings.TrimSuffix(config.Host, "/"), Client: client, Token: token}
 }
 
 // oddRun is a comparison under way.
 type oddRun struct {
-	first, second conformance.Target
+	first, second exchanges.Target
 	generator     *generator
 	// tag makes the names of its objects those of no other run against the same server.
 	tag string
@@ -112,19 +112,19 @@ type oddRun struct {
 
 const maxSilent = 20
 
-func newOddRun(t *testing.T, first, second conformance.Target) *oddRun {
+func newOddRun(t *testing.T, first, second exchanges.Target) *oddRun {
 	t.Helper()
-	recordings, err := conformance.Load(os.DirFS("testdata"))
+	recordings, err := exchanges.Load(os.DirFS("testdata"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []*conformance.Target{&first, &second} {
+	for _, target := range []*exchanges.Target{&first, &second} {
 		client := *target.Client
 		client.Timeout = answerTimeout
 		target.Client = &client
 	}
-	for _, target := range []conformance.Target{first, second} {
-		answers, err := conformance.NewPair(target, target).Ask(t.Context(), &conformance.Request{Method: http.MethodGet, Path: "/api/v1/namespaces"})
+	for _, target := range []exchanges.Target{first, second} {
+		answers, err := exchanges.NewPair(target, target).Ask(t.Context(), &exchanges.Request{Method: http.MethodGet, Path: "/api/v1/namespaces"})
 		if err != nil || answers.First == nil || answers.First.Status != http.StatusOK {
 			t.Fatalf("%s does not answer as it would to an administrator: %v %v", target.URL, err, answers.Broken)
 		}
@@ -202,13 +202,13 @@ func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []find
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := conformance.NewPair(o.first, o.second)
+	before := exchanges.NewPair(o.first, o.second)
 	if c.Namespace != "" {
-		o.ask(ctx, t, before, &conformance.Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Body: map[string]any{
+		o.ask(ctx, t, before, &exchanges.Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Body: map[string]any{
 			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.Namespace},
 		}})
 	}
-	pair := conformance.NewPair(o.first, o.second)
+	pair := exchanges.NewPair(o.first, o.second)
 	var findings []finding
 	diverged := false
 	for i := range c.Steps {
@@ -242,17 +242,17 @@ func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []find
 			findings = append(findings, f)
 		}
 	}
-	after := conformance.NewPair(o.first, o.second)
+	after := exchanges.NewPair(o.first, o.second)
 	for i := range c.Cleanup {
 		o.ask(ctx, t, after, &c.Cleanup[i])
 	}
 	if c.Namespace != "" {
-		o.ask(ctx, t, after, &conformance.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.Namespace})
+		o.ask(ctx, t, after, &exchanges.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.Namespace})
 	}
 	return findings
 }
 
-func (o *oddRun) ask(ctx context.Context, t *testing.T, pair *conformance.Pair, r *conformance.Request) conformance.Answers {
+func (o *oddRun) ask(ctx context.Context, t *testing.T, pair *exchanges.Pair, r *exchanges.Request) exchanges.Answers {
 	t.Helper()
 	answers, err := pair.Ask(ctx, r)
 	if err != nil {
@@ -262,14 +262,14 @@ func (o *oddRun) ask(ctx context.Context, t *testing.T, pair *conformance.Pair, 
 }
 
 // compare is what differs in what is comparable: lists of objects of others, such as those that a server makes for itself, are not.
-func (o *oddRun) compare(c *oddCase, step int, answers conformance.Answers) []string {
+func (o *oddRun) compare(c *oddCase, step int, answers exchanges.Answers) []string {
 	if c.meant[step] {
 		return nil
 	}
 	if _, ok := c.Steps[step].Request.Headers["Authorization"]; ok && o.second.Token == "" {
 		return nil // a certificate would go with it all the same
 	}
-	failed := func(r *conformance.Response) bool { return r == nil || r.Status >= http.StatusBadRequest }
+	failed := func(r *exchanges.Response) bool { return r == nil || r.Status >= http.StatusBadRequest }
 	everything := c.owns(&c.Steps[step].Request) || failed(answers.First) || failed(answers.Second)
 	var differences []string
 	for _, what := range answers.What {
@@ -280,7 +280,7 @@ func (o *oddRun) compare(c *oddCase, step int, answers conformance.Answers) []st
 	return differences
 }
 
-func message(answers conformance.Answers) string {
+func message(answers exchanges.Answers) string {
 	if answers.First == nil {
 		return fmt.Sprint(answers.Broken)
 	}

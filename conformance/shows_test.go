@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/conformance"
+	"github.com/kinproc/kinproc/conformance/internal/exchanges"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -65,7 +65,7 @@ func printedName(obj *unstructured.Unstructured, output string) string {
 // TestAPIResourcesAreThoseOfKubeAPIServer compares the lines of kubectl api-resources with the recorded discovery.
 func TestAPIResourcesAreThoseOfKubeAPIServer(t *testing.T) {
 	t.Parallel()
-	recordings, err := conformance.Load(os.DirFS("testdata"))
+	recordings, err := exchanges.Load(os.DirFS("testdata"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,14 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
 // tracedKV notes the round trips of traced requests.
 type tracedKV struct{ clientv3.KV }
 
 func (kv tracedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	t := trace.From(ctx)
+	t := tracer.From(ctx)
 	if t == nil {
 		return kv.KV.Get(ctx, key, opts...)
 	}
@@ -24,7 +24,7 @@ func (kv tracedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 }
 
 func (kv tracedKV) Txn(ctx context.Context) clientv3.Txn {
-	t := trace.From(ctx)
+	t := tracer.From(ctx)
 	if t == nil {
 		return kv.KV.Txn(ctx)
 	}
@@ -33,7 +33,7 @@ func (kv tracedKV) Txn(ctx context.Context) clientv3.Txn {
 
 type tracedTxn struct {
 	clientv3.Txn
-	trace *trace.Trace
+	trace *tracer.Trace
 }
 
 func (txn tracedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {

@@ -2,6 +2,9 @@
 package admission
 
 import (
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	admissionmetrics "k8s.io/apiserver/pkg/admission/metrics"
@@ -12,14 +15,26 @@ import (
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
+
+	"github.com/kinproc/kinproc/server/internal/admission/noderestriction"
 )
 
-// plugin is an entry of the list. Plugins without a maker are those that k8s.io/apiserver registers.
-type plugin struct {
+// entry is a plugin of the list. One without a factory is registered by k8s.io/apiserver.
+type entry struct {
 	name string
-	new  maker
+	new  admission.Factory
 	off  bool
 }
+
+// plain returns the factory of a plugin that has no configuration.
+func plain(new func() admission.Interface) admission.Factory {
+	return func(io.Reader) (admission.Interface, error) { return new(), nil }
+}
+
+var (
+	pods                   = corev1.Resource("pods")
+	persistentVolumeClaims = corev1.Resource("persistentvolumeclaims")
+)
 
 const (
 	onByDefault  = false
@@ -27,8 +42,8 @@ const (
 )
 
 // order is the order in which the plugins are asked, each kind of them (mutating, validating) by itself.
-func order() []plugin {
-	return []plugin{
+func order() []entry {
+	return []entry{
 		{"AlwaysAdmit", plain(newAlwaysAdmit), offByDefault},
 		{"NamespaceAutoProvision", plain(newAutoProvision), offByDefault},
 		{lifecycle.PluginName, nil, onByDefault},
@@ -36,7 +51,7 @@ func order() []plugin {
 		{"LimitPodHardAntiAffinityTopology", plain(newAntiAffinity), offByDefault},
 		{"LimitRanger", plain(newLimitRanger), onByDefault},
 		{"ServiceAccount", plain(newServiceAccount), onByDefault},
-		{"NodeRestriction", plain(newNodeRestriction), offByDefault},
+		{"NodeRestriction", plain(noderestriction.New), offByDefault},
 		{"TaintNodesByCondition", plain(newTaintNodes), onByDefault},
 		{"AlwaysPullImages", plain(newAlwaysPullImages), offByDefault},
 		{"ImagePolicyWebhook", newImagePolicy, offByDefault},
@@ -85,7 +100,7 @@ func NewOptions() *genericoptions.AdmissionOptions {
 	validatingwebhook.Register(o.Plugins)
 	for _, p := range order() {
 		if p.new != nil {
-			o.Plugins.Register(p.name, admission.Factory(p.new))
+			o.Plugins.Register(p.name, p.new)
 		}
 		if p.off {
 			o.DefaultOffPlugins.Insert(p.name)

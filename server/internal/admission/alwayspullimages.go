@@ -8,13 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // alwaysPullImages (AlwaysPullImages) makes nodes pull images, with the pod's credentials, even if they have them. Off by default.
 type alwaysPullImages struct{ *admission.Handler }
 
 func newAlwaysPullImages() admission.Interface {
-	return alwaysPullImages{on(admission.Create, admission.Update)}
+	return alwaysPullImages{admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (alwaysPullImages) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -45,11 +47,11 @@ func (alwaysPullImages) Validate(_ context.Context, a admission.Attributes, _ ad
 
 // podWithNewImages is nil for requests that bring no image.
 func podWithNewImages(a admission.Attributes) (*corev1.Pod, error) {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok || a.GetOperation() != admission.Update {
 		return pod, err
 	}
-	old, err := cast[*corev1.Pod](a.GetOldObject())
+	old, err := plugin.Cast[*corev1.Pod](a.GetOldObject())
 	if err != nil || images(&old.Spec).IsSuperset(images(&pod.Spec)) {
 		return nil, err
 	}
@@ -58,7 +60,7 @@ func podWithNewImages(a admission.Attributes) (*corev1.Pod, error) {
 
 func images(spec *corev1.PodSpec) sets.Set[string] {
 	images := sets.New[string]()
-	containers(spec, func(c *corev1.Container) { images.Insert(c.Image) })
+	plugin.Containers(spec, func(c *corev1.Container) { images.Insert(c.Image) })
 	for _, c := range spec.EphemeralContainers {
 		images.Insert(c.Image)
 	}

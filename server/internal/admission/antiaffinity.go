@@ -5,17 +5,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // antiAffinity (LimitPodHardAntiAffinityTopology) refuses pods that want a topology bigger than a node for themselves. Off by default.
 type antiAffinity struct{ *admission.Handler }
 
 func newAntiAffinity() admission.Interface {
-	return antiAffinity{on(admission.Create, admission.Update)}
+	return antiAffinity{admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (antiAffinity) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
@@ -24,7 +26,7 @@ func (antiAffinity) Validate(_ context.Context, a admission.Attributes, _ admiss
 	}
 	for _, term := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 		if term.TopologyKey != corev1.LabelHostname {
-			return forbid(a, "required pod anti-affinity has the topology key %q, but only %s is allowed", term.TopologyKey, corev1.LabelHostname)
+			return plugin.Forbid(a, "required pod anti-affinity has the topology key %q, but only %s is allowed", term.TopologyKey, corev1.LabelHostname)
 		}
 	}
 	return nil

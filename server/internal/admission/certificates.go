@@ -3,9 +3,6 @@ package admission
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -17,117 +14,112 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 var signingRequests = certificatesv1.Resource("certificatesigningrequests")
 
-// mayUseSigner refuses users who have no permission for a signer, or for all of the signer's domain.
-func (p *asker) mayUseSigner(ctx context.Context, a admission.Attributes, verb, signer string) error {
-	if core.MayUseSigner(ctx, p.authorizer, a.GetUserInfo(), verb, signer) {
+// mayUseSigner refuses users who have no permission for a signer, or for all of its domain.
+func mayUseSigner(ctx context.Context, authz authorizer.UnconditionalAuthorizer, a admission.Attributes, verb, signer string) error {
+	if core.MayUseSigner(ctx, authz, a.GetUserInfo(), verb, signer) {
 		return nil
 	}
-	return forbid(a, "user %q may not %s for the signer %q", a.GetUserInfo().GetName(), verb, signer)
+	return plugin.Forbid(a, "user %q may not %s for the signer %q", a.GetUserInfo().GetName(), verb, signer)
 }
 
 // certificateApproval (CertificateApproval) lets those approve or deny a request who may "approve" for its signer.
 type certificateApproval struct {
 	*admission.Handler
-	asker
+	plugin.WantsAuthorizer
 }
 
 func newCertificateApproval() admission.Interface {
-	return &certificateApproval{Handler: on(admission.Update)}
+	return &certificateApproval{Handler: admission.NewHandler(admission.Update)}
 }
 
 func (p *certificateApproval) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !is(a, signingRequests, "approval") {
+	if !plugin.Is(a, signingRequests, "approval") {
 		return nil
 	}
-	request, err := cast[*certificatesv1.CertificateSigningRequest](a.GetObject())
+	request, err := plugin.Cast[*certificatesv1.CertificateSigningRequest](a.GetObject())
 	if err != nil {
 		return err
 	}
-	return p.mayUseSigner(ctx, a, "approve", request.Spec.SignerName)
+	return mayUseSigner(ctx, p.Authorizer, a, "approve", request.Spec.SignerName)
 }
 
 // certificateSigning (CertificateSigning) lets those issue a certificate who may "sign" for the request's signer.
 type certificateSigning struct {
 	*admission.Handler
-	asker
+	plugin.WantsAuthorizer
 }
 
 func newCertificateSigning() admission.Interface {
-	return &certificateSigning{Handler: on(admission.Update)}
+	return &certificateSigning{Handler: admission.NewHandler(admission.Update)}
 }
 
 func (p *certificateSigning) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !is(a, signingRequests, "status") {
+	if !plugin.Is(a, signingRequests, "status") {
 		return nil
 	}
-	request, err := cast[*certificatesv1.CertificateSigningRequest](a.GetObject())
+	request, err := plugin.Cast[*certificatesv1.CertificateSigningRequest](a.GetObject())
 	if err != nil {
 		return err
 	}
-	old, err := cast[*certificatesv1.CertificateSigningRequest](a.GetOldObject())
+	old, err := plugin.Cast[*certificatesv1.CertificateSigningRequest](a.GetOldObject())
 	if err != nil {
 		return err
 	}
 	if bytes.Equal(old.Status.Certificate, request.Status.Certificate) && apiequality.Semantic.DeepEqual(old.Status.Conditions, request.Status.Conditions) {
 		return nil
 	}
-	return p.mayUseSigner(ctx, a, "sign", old.Spec.SignerName)
+	return mayUseSigner(ctx, p.Authorizer, a, "sign", old.Spec.SignerName)
 }
 
 // certificateSubject (CertificateSubjectRestriction) refuses requests for client certificates of system:masters, whom nothing restrains.
 type certificateSubject struct{ *admission.Handler }
 
-func newCertificateSubject() admission.Interface { return certificateSubject{on(admission.Create)} }
+func newCertificateSubject() admission.Interface {
+	return certificateSubject{admission.NewHandler(admission.Create)}
+}
 
 func (certificateSubject) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	request, ok, err := objectOf[*certificatesv1.CertificateSigningRequest](a, signingRequests)
+	request, ok, err := plugin.Object[*certificatesv1.CertificateSigningRequest](a, signingRequests)
 	if !ok || request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return err
 	}
-	parsed, err := parseRequest(request.Spec.Request)
+	parsed, err := plugin.ParseCertificateRequest(request.Spec.Request)
 	if err != nil {
-		return forbid(a, "spec.request: %w", err)
+		return plugin.Forbid(a, "spec.request: %w", err)
 	}
 	if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
-		return forbid(a, "no certificates of the group (organization) %s are issued by %s", user.SystemPrivilegedGroup, request.Spec.SignerName)
+		return plugin.Forbid(a, "no certificates of the group (organization) %s are issued by %s", user.SystemPrivilegedGroup, request.Spec.SignerName)
 	}
 	return nil
-}
-
-// parseRequest reads a certificate signing request in PEM.
-func parseRequest(data []byte) (*x509.CertificateRequest, error) {
-	block, _ := pem.Decode(data)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, errors.New("not a certificate request in PEM")
-	}
-	return x509.ParseCertificateRequest(block.Bytes)
 }
 
 // trustBundleAttest (ClusterTrustBundleAttest) lets those publish a signer's certificates who may "attest" for it.
 type trustBundleAttest struct {
 	*admission.Handler
-	asker
+	plugin.WantsAuthorizer
 }
 
 func newTrustBundleAttest() admission.Interface {
-	return &trustBundleAttest{Handler: on(admission.Create, admission.Update)}
+	return &trustBundleAttest{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (p *trustBundleAttest) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !is(a, certificatesv1.Resource("clustertrustbundles"), "") {
+	if !plugin.Is(a, certificatesv1.Resource("clustertrustbundles"), "") {
 		return nil
 	}
 	signer, err := signerOf(a.GetObject())
 	if err != nil || signer == "" || sameButMetadata(a) {
 		return err
 	}
-	return p.mayUseSigner(ctx, a, "attest", signer)
+	return mayUseSigner(ctx, p.Authorizer, a, "attest", signer)
 }
 
 // sameButMetadata reports whether an update changes nothing but owners and finalizers, as the garbage collector and storage migrations do.

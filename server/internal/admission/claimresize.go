@@ -9,22 +9,26 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // claimResize (PersistentVolumeClaimResize) lets claims grow only if they are bound and their storage class allows it.
 type claimResize struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
-func newClaimResize() admission.Interface { return &claimResize{Handler: on(admission.Update)} }
+func newClaimResize() admission.Interface {
+	return &claimResize{Handler: admission.NewHandler(admission.Update)}
+}
 
 func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	claim, ok, err := objectOf[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
+	claim, ok, err := plugin.Object[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
 	if !ok {
 		return err
 	}
-	old, err := cast[*corev1.PersistentVolumeClaim](a.GetOldObject())
+	old, err := plugin.Cast[*corev1.PersistentVolumeClaim](a.GetOldObject())
 	if err != nil {
 		return err
 	}
@@ -32,18 +36,18 @@ func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ ad
 		return nil
 	}
 	if old.Status.Phase != corev1.ClaimBound {
-		return forbid(a, "the claim is not bound, and only bound claims can grow")
+		return plugin.Forbid(a, "the claim is not bound, and only bound claims can grow")
 	}
 	name := volume.GetPersistentVolumeClaimClass(old)
 	if name == "" {
-		return forbid(a, "the claim has no storage class that would allow it to grow")
+		return plugin.Forbid(a, "the claim has no storage class that would allow it to grow")
 	}
-	class, err := p.client.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
+	class, err := p.Client.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return admission.NewForbidden(a, err)
 	}
 	if err != nil || !ptr.Deref(class.AllowVolumeExpansion, false) {
-		return forbid(a, "the claim's storage class %q does not allow volumes to grow", name)
+		return plugin.Forbid(a, "the claim's storage class %q does not allow volumes to grow", name)
 	}
 	return nil
 }

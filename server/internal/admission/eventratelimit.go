@@ -38,7 +38,7 @@ type eventLimit struct {
 const defaultEventBuckets = 4096
 
 func newEventRateLimit(config io.Reader) (admission.Interface, error) {
-	p := &eventRateLimit{Handler: on(admission.Create, admission.Update)}
+	p := &eventRateLimit{Handler: admission.NewHandler(admission.Create, admission.Update)}
 	if config == nil {
 		return nil, errors.New("EventRateLimit has no configuration: name its file with --admission-control-config-file")
 	}

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // denyExternalIPs (DenyServiceExternalIPs) refuses new external IPs of services, which take over traffic to any address (CVE-2020-8554).
@@ -13,17 +15,17 @@ import (
 type denyExternalIPs struct{ *admission.Handler }
 
 func newDenyExternalIPs() admission.Interface {
-	return denyExternalIPs{on(admission.Create, admission.Update)}
+	return denyExternalIPs{admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (denyExternalIPs) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	service, ok, err := objectOf[*corev1.Service](a, corev1.Resource("services"))
+	service, ok, err := plugin.Object[*corev1.Service](a, corev1.Resource("services"))
 	if !ok {
 		return err
 	}
 	var before []string
 	if a.GetOldObject() != nil {
-		old, err := cast[*corev1.Service](a.GetOldObject())
+		old, err := plugin.Cast[*corev1.Service](a.GetOldObject())
 		if err != nil {
 			return err
 		}
@@ -31,7 +33,7 @@ func (denyExternalIPs) Validate(_ context.Context, a admission.Attributes, _ adm
 	}
 	for _, ip := range service.Spec.ExternalIPs {
 		if !slices.Contains(before, ip) {
-			return forbid(a, "spec.externalIPs: the external IP %s must not be added", ip)
+			return plugin.Forbid(a, "spec.externalIPs: the external IP %s must not be added", ip)
 		}
 	}
 	return nil

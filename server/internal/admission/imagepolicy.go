@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // imagePolicy (ImagePolicyWebhook) asks a backend whether the images of a pod may run. Off by default; it cannot do without configuration.
@@ -82,7 +84,7 @@ func newImagePolicy(config io.Reader) (admission.Interface, error) {
 		return nil, fmt.Errorf("backend of ImagePolicyWebhook: %w", err)
 	}
 	return &imagePolicy{
-		Handler: on(admission.Create, admission.Update),
+		Handler: admission.NewHandler(admission.Create, admission.Update),
 		backend: backend,
 		answers: cache.NewLRUExpireCache(rememberedAnswers),
 		config:  c,
@@ -105,11 +107,11 @@ func setTime(value *time.Duration, name string, unit, least, most, otherwise tim
 }
 
 func (p *imagePolicy) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	ephemeral := is(a, pods, "ephemeralcontainers")
-	if !ephemeral && !is(a, pods, "") {
+	ephemeral := plugin.Is(a, pods, "ephemeralcontainers")
+	if !ephemeral && !plugin.Is(a, pods, "") {
 		return nil
 	}
-	pod, err := cast[*corev1.Pod](a.GetObject())
+	pod, err := plugin.Cast[*corev1.Pod](a.GetObject())
 	if err != nil {
 		return err
 	}
@@ -136,7 +138,7 @@ func (p *imagePolicy) Validate(ctx context.Context, a admission.Attributes, _ ad
 	}
 	if err := p.review(ctx, review); err != nil {
 		if !p.config.DefaultAllow {
-			return forbid(a, "image policy: %w", err)
+			return plugin.Forbid(a, "image policy: %w", err)
 		}
 		return a.AddAnnotation(imagePolicyAudit+"failed-open", "true")
 	}
@@ -149,9 +151,9 @@ func (p *imagePolicy) Validate(ctx context.Context, a admission.Attributes, _ ad
 	case status.Allowed:
 		return nil
 	case status.Reason != "":
-		return forbid(a, "an image is denied: %s", status.Reason)
+		return plugin.Forbid(a, "an image is denied: %s", status.Reason)
 	}
-	return forbid(a, "an image is denied")
+	return plugin.Forbid(a, "an image is denied")
 }
 
 // review has the backend fill in the status, if it has not done so lately.

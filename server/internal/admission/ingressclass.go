@@ -6,6 +6,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // ingressClassAnnotation is how an ingress named its class before there was spec.ingressClassName.
@@ -14,22 +16,22 @@ const ingressClassAnnotation = "kubernetes.io/ingress.class"
 // defaultIngressClass (DefaultIngressClass) gives ingresses that name no class the default one.
 type defaultIngressClass struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
 func newDefaultIngressClass() admission.Interface {
-	return &defaultIngressClass{Handler: on(admission.Create)}
+	return &defaultIngressClass{Handler: admission.NewHandler(admission.Create)}
 }
 
 func (p *defaultIngressClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	ingress, ok, err := objectOf[*networkingv1.Ingress](a, networkingv1.Resource("ingresses"))
+	ingress, ok, err := plugin.Object[*networkingv1.Ingress](a, networkingv1.Resource("ingresses"))
 	if !ok || ingress.Spec.IngressClassName != nil {
 		return err
 	}
 	if _, ok := ingress.Annotations[ingressClassAnnotation]; ok {
 		return nil
 	}
-	classes, err := p.client.NetworkingV1().IngressClasses().List(ctx, metav1.ListOptions{})
+	classes, err := p.Client.NetworkingV1().IngressClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}

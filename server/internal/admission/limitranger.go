@@ -14,27 +14,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // limitRanger (LimitRanger) gives containers the default requests and limits of the namespace's limit ranges, and holds pods,
 // containers and claims to their bounds.
 type limitRanger struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
 // limitsAnnotation tells people which values are not the pod's own.
 const limitsAnnotation = "kubernetes.io/limit-ranger"
 
 func newLimitRanger() admission.Interface {
-	return &limitRanger{Handler: on(admission.Create, admission.Update)}
+	return &limitRanger{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (p *limitRanger) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !limitsPod(a) || isLeaving(a) {
 		return nil
 	}
-	pod, err := cast[*corev1.Pod](a.GetObject())
+	pod, err := plugin.Cast[*corev1.Pod](a.GetObject())
 	if err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func (p *limitRanger) Admit(ctx context.Context, a admission.Attributes, _ admis
 
 // limitsPod reports whether a request gives a pod its resources.
 func limitsPod(a admission.Attributes) bool {
-	return is(a, pods, "") && a.GetOperation() == admission.Create || is(a, pods, "resize") && a.GetOperation() == admission.Update
+	return plugin.Is(a, pods, "") && a.GetOperation() == admission.Create || plugin.Is(a, pods, "resize") && a.GetOperation() == admission.Update
 }
 
 // isLeaving reports whether the object is being deleted: its finalizers must go whatever the limits are by now.
@@ -67,13 +69,13 @@ func (p *limitRanger) Validate(ctx context.Context, a admission.Attributes, _ ad
 	case isLeaving(a):
 		return nil
 	case limitsPod(a):
-		pod, err := cast[*corev1.Pod](a.GetObject())
+		pod, err := plugin.Cast[*corev1.Pod](a.GetObject())
 		if err != nil {
 			return err
 		}
 		check = func(item corev1.LimitRangeItem) []error { return checkPod(pod, item) }
-	case is(a, persistentVolumeClaims, ""):
-		claim, err := cast[*corev1.PersistentVolumeClaim](a.GetObject())
+	case plugin.Is(a, persistentVolumeClaims, ""):
+		claim, err := plugin.Cast[*corev1.PersistentVolumeClaim](a.GetObject())
 		if err != nil {
 			return err
 		}
@@ -98,7 +100,7 @@ func (p *limitRanger) Validate(ctx context.Context, a admission.Attributes, _ ad
 }
 
 func (p *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]corev1.LimitRange, error) {
-	list, err := p.client.CoreV1().LimitRanges(a.GetNamespace()).List(ctx, metav1.ListOptions{})
+	list, err := p.Client.CoreV1().LimitRanges(a.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, fmt.Errorf("limit ranges: %w", err))
 	}
@@ -146,7 +148,7 @@ func setDefaults(pod *corev1.Pod, items []corev1.LimitRangeItem) (set []string) 
 func checkPod(pod *corev1.Pod, item corev1.LimitRangeItem) (errs []error) {
 	switch item.Type {
 	case corev1.LimitTypeContainer:
-		containers(&pod.Spec, func(c *corev1.Container) {
+		plugin.Containers(&pod.Spec, func(c *corev1.Container) {
 			for _, err := range bounds(item, c.Resources.Requests, c.Resources.Limits) {
 				errs = append(errs, fmt.Errorf("container %s: %w", c.Name, err))
 			}

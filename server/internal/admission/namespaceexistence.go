@@ -7,6 +7,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // inNamespace reports whether a request needs a namespace to be there.
@@ -17,16 +19,18 @@ func inNamespace(a admission.Attributes) bool {
 // autoProvision (NamespaceAutoProvision) creates a missing namespace when the first object is created in it. Off by default.
 type autoProvision struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
-func newAutoProvision() admission.Interface { return &autoProvision{Handler: on(admission.Create)} }
+func newAutoProvision() admission.Interface {
+	return &autoProvision{Handler: admission.NewHandler(admission.Create)}
+}
 
 func (p *autoProvision) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !inNamespace(a) || a.IsDryRun() {
 		return nil
 	}
-	namespaces := p.client.CoreV1().Namespaces()
+	namespaces := p.Client.CoreV1().Namespaces()
 	_, err := namespaces.Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.GetNamespace()}}, metav1.CreateOptions{})
@@ -40,18 +44,18 @@ func (p *autoProvision) Admit(ctx context.Context, a admission.Attributes, _ adm
 // namespaceExists (NamespaceExists) refuses requests in a namespace that is not there. Off by default, for NamespaceLifecycle does more.
 type namespaceExists struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
 func newNamespaceExists() admission.Interface {
-	return &namespaceExists{Handler: on(admission.Create, admission.Update, admission.Delete)}
+	return &namespaceExists{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete)}
 }
 
 func (p *namespaceExists) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !inNamespace(a) {
 		return nil
 	}
-	_, err := p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
+	_, err := p.Client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return apierrors.NewInternalError(err)
 	}

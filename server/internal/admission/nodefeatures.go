@@ -9,18 +9,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // nodeFeatures (NodeDeclaredFeatureValidator) refuses changes of a pod that its node says nothing of being able to follow (KEP-5328).
 type nodeFeatures struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 	version *version.Version
 }
 
-func newNodeFeatures() admission.Interface { return &nodeFeatures{Handler: on(admission.Update)} }
+func newNodeFeatures() admission.Interface {
+	return &nodeFeatures{Handler: admission.NewHandler(admission.Update)}
+}
 
 // InspectEffectiveVersion implements initializer.WantsEffectiveVersion: nodes need not declare what every node of the version can.
 func (p *nodeFeatures) InspectEffectiveVersion(v compatibility.EffectiveVersion) {
@@ -28,7 +33,7 @@ func (p *nodeFeatures) InspectEffectiveVersion(v compatibility.EffectiveVersion)
 }
 
 func (p *nodeFeatures) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !is(a, pods, "") && !is(a, pods, "resize") {
+	if !plugin.Is(a, pods, "") && !plugin.Is(a, pods, "resize") {
 		return nil
 	}
 	pod, old, err := changedOnNode(a)
@@ -43,7 +48,7 @@ func (p *nodeFeatures) Validate(ctx context.Context, a admission.Attributes, _ a
 	if needed.IsEmpty() {
 		return nil
 	}
-	node, err := p.nodeOf(ctx, a, pod)
+	node, err := nodeOf(ctx, p.Client, a, pod)
 	if err != nil {
 		return err
 	}
@@ -52,7 +57,7 @@ func (p *nodeFeatures) Validate(ctx context.Context, a admission.Attributes, _ a
 		return admission.NewForbidden(a, err)
 	}
 	if !match.IsMatch {
-		return forbid(a, "the node %q does not declare the features that this takes: %s", node.Name, strings.Join(match.UnsatisfiedRequirements, ", "))
+		return plugin.Forbid(a, "the node %q does not declare the features that this takes: %s", node.Name, strings.Join(match.UnsatisfiedRequirements, ", "))
 	}
 	return nil
 }
@@ -63,21 +68,21 @@ func podInfo(pod *corev1.Pod) *nodedeclaredfeatures.PodInfo {
 
 // changedOnNode is the pod of an update if it is on a node and its spec differs from that before.
 func changedOnNode(a admission.Attributes) (pod, old *corev1.Pod, err error) {
-	if pod, err = cast[*corev1.Pod](a.GetObject()); err != nil {
+	if pod, err = plugin.Cast[*corev1.Pod](a.GetObject()); err != nil {
 		return nil, nil, err
 	}
-	if old, err = cast[*corev1.Pod](a.GetOldObject()); err != nil || pod.Spec.NodeName == "" || pod.Generation == old.Generation {
+	if old, err = plugin.Cast[*corev1.Pod](a.GetOldObject()); err != nil || pod.Spec.NodeName == "" || pod.Generation == old.Generation {
 		return nil, nil, err
 	}
 	return pod, old, nil
 }
 
-// nodeOf is the node that a pod is on.
-func (r *reader) nodeOf(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*corev1.Node, error) {
-	node, err := r.client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+// nodeOf returns the node that a pod is on.
+func nodeOf(ctx context.Context, client kubernetes.Interface, a admission.Attributes, pod *corev1.Pod) (*corev1.Node, error) {
+	node, err := client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, forbid(a, "the node %q of the pod is not there", pod.Spec.NodeName)
+		return nil, plugin.Forbid(a, "the node %q of the pod was not found", pod.Spec.NodeName)
 	case err != nil:
 		return nil, admission.NewForbidden(a, err)
 	}

@@ -6,15 +6,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // taintNodes (TaintNodesByCondition) keeps pods away from a new node until the node controller has found it ready.
 type taintNodes struct{ *admission.Handler }
 
-func newTaintNodes() admission.Interface { return taintNodes{on(admission.Create)} }
+func newTaintNodes() admission.Interface { return taintNodes{admission.NewHandler(admission.Create)} }
 
 func (taintNodes) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	node, ok, err := objectOf[*corev1.Node](a, corev1.Resource("nodes"))
+	node, ok, err := plugin.Object[*corev1.Node](a, corev1.Resource("nodes"))
 	if !ok {
 		return err
 	}

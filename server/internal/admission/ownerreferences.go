@@ -12,18 +12,20 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // ownerReferences (OwnerReferencesPermissionEnforcement) lets only those change an object's owners who may delete it, and only those let
 // it block an owner's deletion who may set the owner's finalizers. Off by default.
 type ownerReferences struct {
 	*admission.Handler
-	asker
+	plugin.WantsAuthorizer
 	mapper meta.RESTMapper
 }
 
 func newOwnerReferences() admission.Interface {
-	return &ownerReferences{Handler: on(admission.Create, admission.Update)}
+	return &ownerReferences{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (p *ownerReferences) SetRESTMapper(mapper meta.RESTMapper) { p.mapper = mapper }
@@ -32,18 +34,18 @@ func (p *ownerReferences) ValidateInitialization() error {
 	if p.mapper == nil {
 		return errors.New("no REST mapper was set")
 	}
-	return p.asker.ValidateInitialization()
+	return p.WantsAuthorizer.ValidateInitialization()
 }
 
 func (p *ownerReferences) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	owners, before := ownersOf(a.GetObject()), ownersOf(a.GetOldObject())
 	// The status of pods cannot change owners, and old kubelets leave them out.
-	if is(a, pods, "status") || apiequality.Semantic.DeepEqual(owners, before) {
+	if plugin.Is(a, pods, "status") || apiequality.Semantic.DeepEqual(owners, before) {
 		return nil
 	}
 	// Who creates an object may say whose it is.
 	if a.GetOperation() == admission.Update && !p.may(ctx, a, "delete", a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
-		return forbid(a, "user %q may not delete the object, and so not change its metadata.ownerReferences", a.GetUserInfo().GetName())
+		return plugin.Forbid(a, "user %q may not delete the object, and so not change its metadata.ownerReferences", a.GetUserInfo().GetName())
 	}
 	blocks := func(o metav1.OwnerReference) bool { return ptr.Deref(o.BlockOwnerDeletion, false) }
 	blocked := map[types.UID]bool{}
@@ -68,7 +70,7 @@ func (p *ownerReferences) mayBlock(ctx context.Context, a admission.Attributes, 
 	}
 	mappings, err := p.mapper.RESTMappings(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
 	if err != nil {
-		return forbid(a, "blockOwnerDeletion cannot be set for an owner of a kind that is not known: %w", err)
+		return plugin.Forbid(a, "blockOwnerDeletion cannot be set for an owner of a kind that is not known: %w", err)
 	}
 	for _, m := range mappings {
 		namespace := ""
@@ -76,14 +78,14 @@ func (p *ownerReferences) mayBlock(ctx context.Context, a admission.Attributes, 
 			namespace = a.GetNamespace()
 		}
 		if !p.may(ctx, a, "update", m.Resource, "finalizers", namespace, owner.Name) {
-			return forbid(a, "user %q may not set finalizers of %s %q, and so not set blockOwnerDeletion for it", a.GetUserInfo().GetName(), owner.Kind, owner.Name)
+			return plugin.Forbid(a, "user %q may not set finalizers of %s %q, and so not set blockOwnerDeletion for it", a.GetUserInfo().GetName(), owner.Kind, owner.Name)
 		}
 	}
 	return nil
 }
 
 func (p *ownerReferences) may(ctx context.Context, a admission.Attributes, verb string, resource schema.GroupVersionResource, subresource, namespace, name string) bool {
-	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+	decision, _, err := p.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User:            a.GetUserInfo(),
 		Verb:            verb,
 		Namespace:       namespace,

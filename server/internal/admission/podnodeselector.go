@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // nodeSelectorAnnotation is the node selector of a namespace's pods.
@@ -18,7 +20,7 @@ const nodeSelectorAnnotation = "scheduler.alpha.kubernetes.io/node-selector"
 // podNodeSelector (PodNodeSelector) gives pods their namespace's node selector, and limits what they can add to it. Off by default.
 type podNodeSelector struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 	// selectors has the selectors that namespaces allow, and clusterDefault.
 	selectors map[string]string
 }
@@ -27,7 +29,7 @@ type podNodeSelector struct {
 const clusterDefault = "clusterDefaultNodeSelector"
 
 func newPodNodeSelector(config io.Reader) (admission.Interface, error) {
-	p := &podNodeSelector{Handler: on(admission.Create)}
+	p := &podNodeSelector{Handler: admission.NewHandler(admission.Create)}
 	if config == nil {
 		return p, nil
 	}
@@ -42,7 +44,7 @@ func newPodNodeSelector(config io.Reader) (admission.Interface, error) {
 }
 
 func (p *podNodeSelector) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
@@ -57,7 +59,7 @@ func (p *podNodeSelector) Admit(ctx context.Context, a admission.Attributes, _ a
 }
 
 func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
@@ -71,7 +73,7 @@ func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, 
 // validate holds a pod to its namespace's selector, and to the labels that the configuration allows the namespace.
 func (p *podNodeSelector) validate(a admission.Attributes, pod *corev1.Pod, wanted labels.Set) error {
 	if labels.Conflicts(wanted, pod.Spec.NodeSelector) {
-		return forbid(a, "spec.nodeSelector contradicts that of the namespace %q, %s", a.GetNamespace(), wanted)
+		return plugin.Forbid(a, "spec.nodeSelector contradicts that of the namespace %q, %s", a.GetNamespace(), wanted)
 	}
 	allowed, err := labels.ConvertSelectorToLabelsMap(p.selectors[a.GetNamespace()])
 	if err != nil {
@@ -82,14 +84,14 @@ func (p *podNodeSelector) validate(a admission.Attributes, pod *corev1.Pod, want
 	}
 	for key, value := range pod.Spec.NodeSelector {
 		if is, ok := allowed[key]; !ok || is != value {
-			return forbid(a, "spec.nodeSelector: %s=%s is not among the labels that the namespace %q may select", key, value, a.GetNamespace())
+			return plugin.Forbid(a, "spec.nodeSelector: %s=%s is not among the labels that the namespace %q may select", key, value, a.GetNamespace())
 		}
 	}
 	return nil
 }
 
 func (p *podNodeSelector) ofNamespace(ctx context.Context, a admission.Attributes) (labels.Set, error) {
-	ns, err := p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
+	ns, err := p.Client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)
 	}

@@ -9,15 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/component-helpers/resource"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // podResize (PodResizeValidator) refuses a resize of a pod beyond what its node has, or on a node that does not run Linux (KEP-1287).
 type podResize struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
-func newPodResize() admission.Interface { return &podResize{Handler: on(admission.Update)} }
+func newPodResize() admission.Interface {
+	return &podResize{Handler: admission.NewHandler(admission.Update)}
+}
 
 // The causes of a refusal, by which clients tell them apart.
 const (
@@ -26,14 +30,14 @@ const (
 )
 
 func (p *podResize) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !is(a, pods, "resize") {
+	if !plugin.Is(a, pods, "resize") {
 		return nil
 	}
 	pod, _, err := changedOnNode(a)
 	if pod == nil {
 		return err
 	}
-	node, err := p.nodeOf(ctx, a, pod)
+	node, err := nodeOf(ctx, p.Client, a, pod)
 	if err != nil {
 		return err
 	}
@@ -51,7 +55,7 @@ func (p *podResize) Validate(ctx context.Context, a admission.Attributes, _ admi
 
 // forbidBecause refuses a request with a cause.
 func forbidBecause(a admission.Attributes, cause metav1.CauseType, format string, args ...any) error {
-	err := forbid(a, format, args...)
+	err := plugin.Forbid(a, format, args...)
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {
 		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause})

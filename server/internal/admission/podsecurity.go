@@ -43,7 +43,7 @@ func newPodSecurity(config io.Reader) (admission.Interface, error) {
 		return nil, fmt.Errorf("pod security checks: %w", err)
 	}
 	return &podSecurity{
-		Handler: on(admission.Create, admission.Update),
+		Handler: admission.NewHandler(admission.Create, admission.Update),
 		delegate: &podsecurityadmission.Admission{
 			Configuration:    configuration,
 			Evaluator:        evaluator,

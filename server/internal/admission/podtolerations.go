@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apiserver/pkg/admission"
 
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 )
 
@@ -24,13 +25,13 @@ const (
 // podTolerations (PodTolerationRestriction) gives pods their namespace's tolerations and lets them have no others than it allows. Off by default.
 type podTolerations struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 	// defaults and allowed are for namespaces without annotations.
 	defaults, allowed []corev1.Toleration
 }
 
 func newPodTolerations(config io.Reader) (admission.Interface, error) {
-	p := &podTolerations{Handler: on(admission.Create, admission.Update)}
+	p := &podTolerations{Handler: admission.NewHandler(admission.Create, admission.Update)}
 	if config == nil {
 		return p, nil
 	}
@@ -46,7 +47,7 @@ func newPodTolerations(config io.Reader) (admission.Interface, error) {
 }
 
 func (p *podTolerations) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
@@ -66,7 +67,7 @@ func (p *podTolerations) Admit(ctx context.Context, a admission.Attributes, _ ad
 }
 
 func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok || len(pod.Spec.Tolerations) == 0 {
 		return err
 	}
@@ -84,7 +85,7 @@ func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _
 }
 
 func (p *podTolerations) ofNamespace(ctx context.Context, a admission.Attributes, annotation string, otherwise []corev1.Toleration) ([]corev1.Toleration, error) {
-	ns, err := p.client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
+	ns, err := p.Client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)
 	}

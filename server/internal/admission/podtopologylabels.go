@@ -8,16 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // podTopologyLabels (PodTopologyLabels) copies a node's zone and region to the pods that are bound to it (KEP-4742).
 type podTopologyLabels struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
 func newPodTopologyLabels() admission.Interface {
-	return &podTopologyLabels{Handler: on(admission.Create)}
+	return &podTopologyLabels{Handler: admission.NewHandler(admission.Create)}
 }
 
 func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -25,12 +27,12 @@ func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _
 	var node string
 	switch obj := a.GetObject().(type) {
 	case *corev1.Pod:
-		if !is(a, pods, "") {
+		if !plugin.Is(a, pods, "") {
 			return nil
 		}
 		meta, node = &obj.ObjectMeta, obj.Spec.NodeName
 	case *corev1.Binding: // its labels become the pod's
-		if !is(a, pods, "binding") {
+		if !plugin.Is(a, pods, "binding") {
 			return nil
 		}
 		meta, node = &obj.ObjectMeta, obj.Target.Name
@@ -43,7 +45,7 @@ func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _
 	if node == "" || len(path.IsValidPathSegmentName(node)) > 0 { // there is no such node
 		return nil
 	}
-	found, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	found, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

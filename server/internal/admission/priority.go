@@ -14,17 +14,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // priority (Priority) turns the name of the priority class of a pod, or of a group of pods, into a number, and lets only one class be the
 // default.
 type priority struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
 func newPriority() admission.Interface {
-	return &priority{Handler: on(admission.Create, admission.Update)}
+	return &priority{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -38,12 +39,12 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 			return err
 		}
 	}
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
 	if a.GetOperation() == admission.Update {
-		old, err := cast[*corev1.Pod](a.GetOldObject())
+		old, err := plugin.Cast[*corev1.Pod](a.GetOldObject())
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 		policy = *class.PreemptionPolicy
 	}
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
-		return forbid(a, "spec.preemptionPolicy is %s, but %s by the pod's priority class; leave it out", *pod.Spec.PreemptionPolicy, policy)
+		return plugin.Forbid(a, "spec.preemptionPolicy is %s, but %s by the pod's priority class; leave it out", *pod.Spec.PreemptionPolicy, policy)
 	}
 	pod.Spec.PreemptionPolicy = &policy
 	return nil
@@ -78,7 +79,7 @@ func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *st
 		return nil, err
 	}
 	if *value != nil && **value != class.Value {
-		return nil, forbid(a, "spec.priority is %d, but %d by the priority class; leave it out", **value, class.Value)
+		return nil, plugin.Forbid(a, "spec.priority is %d, but %d by the priority class; leave it out", **value, class.Value)
 	}
 	*name, *value = class.Name, &class.Value
 	return class, nil
@@ -87,16 +88,16 @@ func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *st
 // of is the priority class with the name. Without one it is the default, or one of value 0.
 func (p *priority) of(ctx context.Context, a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
 	if name != "" {
-		class, err := p.client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
+		class, err := p.Client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil, forbid(a, "spec.priorityClassName: there is no priority class %q", name)
+			return nil, plugin.Forbid(a, "spec.priorityClassName: there is no priority class %q", name)
 		}
 		if err != nil {
 			return nil, admission.NewForbidden(a, err)
 		}
 		return class, nil
 	}
-	list, err := p.client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	list, err := p.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)
 	}
@@ -112,17 +113,17 @@ func (p *priority) of(ctx context.Context, a admission.Attributes, name string) 
 }
 
 func (p *priority) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	class, ok, err := objectOf[*schedulingv1.PriorityClass](a, schedulingv1.Resource("priorityclasses"))
+	class, ok, err := plugin.Object[*schedulingv1.PriorityClass](a, schedulingv1.Resource("priorityclasses"))
 	if !ok || !class.GlobalDefault {
 		return err
 	}
-	list, err := p.client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	list, err := p.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
 	for _, other := range list.Items {
 		if other.GlobalDefault && (a.GetOperation() == admission.Create || other.Name != class.Name) {
-			return forbid(a, "globalDefault: the priority class %q is the default already", other.Name)
+			return plugin.Forbid(a, "globalDefault: the priority class %q is the default already", other.Name)
 		}
 	}
 	return nil

@@ -10,18 +10,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // runtimeClass (RuntimeClass) gives pods the overhead, node selector and tolerations of their runtime class (KEP-585, KEP-688).
 type runtimeClass struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
-func newRuntimeClass() admission.Interface { return &runtimeClass{Handler: on(admission.Create)} }
+func newRuntimeClass() admission.Interface {
+	return &runtimeClass{Handler: admission.NewHandler(admission.Create)}
+}
 
 func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
@@ -31,7 +35,7 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 	}
 	if class.Overhead != nil {
 		if len(pod.Spec.Overhead) > 0 && !apiequality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
-			return forbid(a, "spec.overhead differs from the overhead of the runtime class %q; leave it out", class.Name)
+			return plugin.Forbid(a, "spec.overhead differs from the overhead of the runtime class %q; leave it out", class.Name)
 		}
 		pod.Spec.Overhead = class.Overhead.PodFixed
 	}
@@ -40,7 +44,7 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 	}
 	for key, value := range class.Scheduling.NodeSelector {
 		if is, ok := pod.Spec.NodeSelector[key]; ok && is != value {
-			return forbid(a, "spec.nodeSelector: %s is %q, but %q in the runtime class %q", key, is, value, class.Name)
+			return plugin.Forbid(a, "spec.nodeSelector: %s is %q, but %q in the runtime class %q", key, is, value, class.Name)
 		}
 		if pod.Spec.NodeSelector == nil {
 			pod.Spec.NodeSelector = map[string]string{}
@@ -52,7 +56,7 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 }
 
 func (p *runtimeClass) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
@@ -64,10 +68,10 @@ func (p *runtimeClass) Validate(ctx context.Context, a admission.Attributes, _ a
 	if class != nil && class.Overhead != nil {
 		want = class.Overhead.PodFixed
 	} else if pod.Spec.Overhead != nil {
-		return forbid(a, "spec.overhead: only a runtime class with an overhead can set it")
+		return plugin.Forbid(a, "spec.overhead: only a runtime class with an overhead can set it")
 	}
 	if !apiequality.Semantic.DeepEqual(want, pod.Spec.Overhead) {
-		return forbid(a, "spec.overhead differs from the overhead of the runtime class %q", class.Name)
+		return plugin.Forbid(a, "spec.overhead differs from the overhead of the runtime class %q", class.Name)
 	}
 	return nil
 }
@@ -77,9 +81,9 @@ func (p *runtimeClass) of(ctx context.Context, a admission.Attributes, pod *core
 	if pod.Spec.RuntimeClassName == nil {
 		return nil, nil
 	}
-	class, err := p.client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName, metav1.GetOptions{})
+	class, err := p.Client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, forbid(a, "spec.runtimeClassName: there is no runtime class %q", *pod.Spec.RuntimeClassName)
+		return nil, plugin.Forbid(a, "spec.runtimeClassName: there is no runtime class %q", *pod.Spec.RuntimeClassName)
 	}
 	if err != nil {
 		return nil, err

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/storage/names"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 const (
@@ -35,19 +37,19 @@ const (
 // serviceAccount (ServiceAccount) gives pods a service account, its token, and its secrets for pulling images.
 type serviceAccount struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
 func newServiceAccount() admission.Interface {
-	return &serviceAccount{Handler: on(admission.Create, admission.Update)}
+	return &serviceAccount{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok || a.GetOperation() != admission.Create {
 		return err
 	}
-	if isMirror(pod) {
+	if plugin.IsMirror(pod) {
 		return validateMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
@@ -68,19 +70,19 @@ func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ ad
 }
 
 func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	ephemeral := is(a, pods, "ephemeralcontainers") && a.GetOperation() == admission.Update
-	if !ephemeral && (!is(a, pods, "") || a.GetOperation() != admission.Create) {
+	ephemeral := plugin.Is(a, pods, "ephemeralcontainers") && a.GetOperation() == admission.Update
+	if !ephemeral && (!plugin.Is(a, pods, "") || a.GetOperation() != admission.Create) {
 		return nil
 	}
-	pod, err := cast[*corev1.Pod](a.GetObject())
+	pod, err := plugin.Cast[*corev1.Pod](a.GetObject())
 	if err != nil {
 		return err
 	}
-	if isMirror(pod) && !ephemeral {
+	if plugin.IsMirror(pod) && !ephemeral {
 		return validateMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
-		return forbid(a, "the pod has no service account")
+		return plugin.Forbid(a, "the pod has no service account")
 	}
 	account, err := p.account(ctx, a, pod.Spec.ServiceAccountName)
 	if err != nil {
@@ -91,13 +93,13 @@ func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _
 
 // account reads a service account, and waits for it if it is missing but may come.
 func (p *serviceAccount) account(ctx context.Context, a admission.Attributes, name string) (*corev1.ServiceAccount, error) {
-	accounts := p.client.CoreV1().ServiceAccounts(a.GetNamespace())
+	accounts := p.Client.CoreV1().ServiceAccounts(a.GetNamespace())
 	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && name == defaultServiceAccount {
 		account, err = p.await(ctx, a.GetNamespace(), name)
 	}
 	if err != nil {
-		return nil, forbid(a, "service account %s/%s: %w", a.GetNamespace(), name, err)
+		return nil, plugin.Forbid(a, "service account %s/%s: %w", a.GetNamespace(), name, err)
 	}
 	return account, nil
 }
@@ -105,7 +107,7 @@ func (p *serviceAccount) account(ctx context.Context, a admission.Attributes, na
 func (p *serviceAccount) await(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	limited, cancel := context.WithTimeout(ctx, accountWait)
 	defer cancel()
-	w, err := p.client.CoreV1().ServiceAccounts(namespace).Watch(limited, metav1.ListOptions{
+	w, err := p.Client.CoreV1().ServiceAccounts(namespace).Watch(limited, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
 	})
 	if err == nil {
@@ -116,26 +118,21 @@ func (p *serviceAccount) await(ctx context.Context, namespace, name string) (*co
 			}
 		}
 	}
-	return p.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-func isMirror(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return ok
+	return p.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // validateMirror keeps pods that nodes run by themselves from the cluster's secrets: nodes create them without asking anybody.
 func validateMirror(a admission.Attributes, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
-		return forbid(a, "a mirror pod must not have a service account")
+		return plugin.Forbid(a, "a mirror pod must not have a service account")
 	}
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
-			return forbid(a, "volume %q: a mirror pod must not have tokens of service accounts", volume.Name)
+			return plugin.Forbid(a, "volume %q: a mirror pod must not have tokens of service accounts", volume.Name)
 		}
 	}
-	for name := range podSecrets(&pod.Spec) {
-		return forbid(a, "secret %q: a mirror pod must not use secrets", name)
+	for name := range plugin.Secrets(&pod.Spec) {
+		return plugin.Forbid(a, "secret %q: a mirror pod must not use secrets", name)
 	}
 	return nil
 }
@@ -167,7 +164,7 @@ func mountToken(pod *corev1.Pod) {
 		}
 	}
 	mounted := false
-	containers(&pod.Spec, func(c *corev1.Container) {
+	plugin.Containers(&pod.Spec, func(c *corev1.Container) {
 		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenMountPath }) {
 			return
 		}
@@ -218,15 +215,15 @@ func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod
 			}
 		}
 	}
-	if extra := podSecrets(looked).Difference(allowed); len(extra) > 0 {
-		return forbid(a, "the service account %q does not allow its pods the secrets %s", account.Name, quoted(extra))
+	if extra := plugin.Secrets(looked).Difference(allowed); len(extra) > 0 {
+		return plugin.Forbid(a, "the service account %q does not allow its pods the secrets %s", account.Name, quoted(extra))
 	}
 	if ephemeral {
 		return nil
 	}
 	for i, s := range pod.Spec.ImagePullSecrets {
 		if !pull.Has(s.Name) {
-			return forbid(a, "spec.imagePullSecrets[%d]: the service account %q does not allow its pods the secret %q", i, account.Name, s.Name)
+			return plugin.Forbid(a, "spec.imagePullSecrets[%d]: the service account %q does not allow its pods the secret %q", i, account.Name, s.Name)
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // The annotations that make a storage class the default; the second one is older.
@@ -19,19 +21,19 @@ const (
 // defaultStorageClass (DefaultStorageClass) gives claims that name no storage class the default one.
 type defaultStorageClass struct {
 	*admission.Handler
-	reader
+	plugin.WantsClient
 }
 
 func newDefaultStorageClass() admission.Interface {
-	return &defaultStorageClass{Handler: on(admission.Create)}
+	return &defaultStorageClass{Handler: admission.NewHandler(admission.Create)}
 }
 
 func (p *defaultStorageClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	claim, ok, err := objectOf[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
+	claim, ok, err := plugin.Object[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
 	if !ok || volume.PersistentVolumeClaimHasClass(claim) {
 		return err
 	}
-	classes, err := p.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	classes, err := p.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}

@@ -9,13 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // storageProtection (StorageObjectInUseProtection) adds the finalizers that keep volumes, claims and attributes classes while they are
 // used. Controllers remove them.
 type storageProtection struct{ *admission.Handler }
 
-func newStorageProtection() admission.Interface { return storageProtection{on(admission.Create)} }
+func newStorageProtection() admission.Interface {
+	return storageProtection{admission.NewHandler(admission.Create)}
+}
 
 func (storageProtection) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	finalizer, ok := map[schema.GroupResource]string{
@@ -26,7 +30,7 @@ func (storageProtection) Admit(_ context.Context, a admission.Attributes, _ admi
 	if !ok || a.GetSubresource() != "" {
 		return nil
 	}
-	obj, err := cast[metav1.Object](a.GetObject())
+	obj, err := plugin.Cast[metav1.Object](a.GetObject())
 	if err != nil {
 		return err
 	}

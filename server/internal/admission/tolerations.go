@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // defaultTolerationSeconds (DefaultTolerationSeconds) lets pods stay for five minutes on a node that is not ready or cannot be reached,
@@ -32,11 +33,11 @@ func (s TolerationSeconds) Initialize(plugin admission.Interface) {
 }
 
 func newDefaultTolerationSeconds() admission.Interface {
-	return &defaultTolerationSeconds{on(admission.Create, admission.Update), TolerationSeconds{DefaultTolerationSeconds, DefaultTolerationSeconds}}
+	return &defaultTolerationSeconds{admission.NewHandler(admission.Create, admission.Update), TolerationSeconds{DefaultTolerationSeconds, DefaultTolerationSeconds}}
 }
 
 func (p *defaultTolerationSeconds) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
@@ -64,16 +65,16 @@ func (p *defaultTolerationSeconds) Admit(_ context.Context, a admission.Attribut
 type extendedResourceToleration struct{ *admission.Handler }
 
 func newExtendedResourceToleration() admission.Interface {
-	return extendedResourceToleration{on(admission.Create, admission.Update)}
+	return extendedResourceToleration{admission.NewHandler(admission.Create, admission.Update)}
 }
 
 func (extendedResourceToleration) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	pod, ok, err := objectOf[*corev1.Pod](a, pods)
+	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
 	}
 	resources := sets.New[string]()
-	containers(&pod.Spec, func(c *corev1.Container) {
+	plugin.Containers(&pod.Spec, func(c *corev1.Container) {
 		for name := range c.Resources.Requests {
 			if core.IsExtendedResource(name) {
 				resources.Insert(string(name))

@@ -1,4 +1,4 @@
-package conformance
+package exchanges
 
 import (
 	"encoding/json"

@@ -1,12 +1,12 @@
-package admission
+package plugin
 
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// podSecrets are the names of the secrets that a pod refers to, wherever it does.
-func podSecrets(spec *corev1.PodSpec) sets.Set[string] {
+// Secrets returns the names of all secrets that a pod refers to.
+func Secrets(spec *corev1.PodSpec) sets.Set[string] {
 	found := sets.New[string]()
 	local := func(refs ...*corev1.LocalObjectReference) {
 		for _, r := range refs {
@@ -30,7 +30,7 @@ func podSecrets(spec *corev1.PodSpec) sets.Set[string] {
 			}
 		}
 	}
-	containers(spec, func(c *corev1.Container) { environment(c.Env, c.EnvFrom) })
+	Containers(spec, func(c *corev1.Container) { environment(c.Env, c.EnvFrom) })
 	for _, c := range spec.EphemeralContainers {
 		environment(c.Env, c.EnvFrom)
 	}

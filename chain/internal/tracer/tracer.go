@@ -1,0 +1,113 @@
+// Package tracer records the trace of a request, as package trace describes it.
+//
+// Requests whose clients did not ask for a trace pay next to nothing: there is no [Trace] in their
+// context, and each function here begins with a check for nil.
+package tracer
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/kinproc/kinproc/chain/trace"
+)
+
+// Trace is the way of one request. The methods of a nil Trace do nothing.
+type Trace struct {
+	mu    sync.Mutex
+	began time.Time
+	show  func() bool
+	steps []*trace.Step
+}
+
+type contextKey struct{}
+
+// From returns the trace of the request that has the given context. It is nil if the client did not
+// ask for one.
+func From(ctx context.Context) *Trace {
+	t, _ := ctx.Value(contextKey{}).(*Trace)
+	return t
+}
+
+// Begin starts a step. The returned function ends it; it may be called more than once, and the last decision holds.
+func (t *Trace) Begin(at string) (end func(decision, reason string)) {
+	if t == nil {
+		return func(string, string) {}
+	}
+	began := time.Now()
+	step := &trace.Step{At: at, Start: began.Sub(t.began)}
+	t.mu.Lock()
+	t.steps = append(t.steps, step)
+	t.mu.Unlock()
+	return func(decision, reason string) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		step.Decision, step.Reason, step.Took = decision, reason, time.Since(began)
+	}
+}
+
+// Passed reports whether the request has come to the place.
+func (t *Trace) Passed(at string) bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.steps {
+		if s.At == at {
+			return true
+		}
+	}
+	return false
+}
+
+// ShowIf sets who may see the trace: it is sent only if show returns true at the end of the request. Without it, it is not sent.
+func (t *Trace) ShowIf(show func() bool) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.show = show
+}
+
+// result is the steps so far, unless they are not to be shown.
+func (t *Trace) result() ([]trace.Step, bool) {
+	t.mu.Lock()
+	show := t.show
+	t.mu.Unlock()
+	if show == nil || !show() {
+		return nil, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	steps := make([]trace.Step, len(t.steps))
+	for i, s := range t.steps {
+		steps[i] = *s
+	}
+	return steps, true
+}
+
+// WithTrace is the outermost filter: it gives a trace to requests that ask for one.
+func WithTrace(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, asked := r.Header[trace.Header]; !asked {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		t := &Trace{began: time.Now()}
+		r = r.WithContext(context.WithValue(r.Context(), contextKey{}, t))
+		r.Header.Del(trace.Header) // an extension API server may be a kinproc too, and its trailer is not ours
+		w.Header().Set("Trailer", trace.Header)
+		handler.ServeHTTP(w, r)
+		steps, ok := t.result()
+		if !ok {
+			return
+		}
+		if data, err := json.Marshal(steps); err == nil {
+			w.Header().Set(trace.Header, string(data))
+		}
+	})
+}
