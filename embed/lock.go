@@ -49,6 +49,23 @@ func lockFile(path string) (*dirLock, error) {
 	return l, nil
 }
 
+// InUse returns an error that wraps [ErrLocked] and names the process, if one uses the data directory.
+// It changes nothing, and returns nil if the directory does not exist.
+func InUse(dir string) error {
+	path := filepath.Join(dir, lockName)
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	locked, err := fileutil.TryLockFile(path, os.O_RDWR, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return explain("lock "+dir, lockHolder(path))
+	}
+	if err == nil {
+		return locked.Close()
+	}
+	return nil // starting etcd there says what is wrong
+}
+
 func lockHolder(path string) error {
 	holder := "another process"
 	if pid := readPID(path); pid == os.Getpid() {

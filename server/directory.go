@@ -14,6 +14,9 @@ import (
 const (
 	etcdDir = "etcd"
 	pkiDir  = "pki"
+	// ephemeralDir is where the command line keeps records of control planes that have their data
+	// elsewhere.
+	ephemeralDir = "ephemeral"
 )
 
 // openDir returns the directory of a control plane: the data directory, or a temporary one in its place.
@@ -44,11 +47,13 @@ func ownDir(dir string) error {
 		return err
 	}
 	ours := func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }
-	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
-		return fmt.Errorf("%s was not made by kinproc, it holds %q; name an empty directory or a new one", dir, entries[0].Name())
+	known := func(e fs.DirEntry) bool { return e.Name() == ownership.IgnoreFile || e.Name() == ephemeralDir }
+	foreign := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !known(e) })
+	if foreign >= 0 && !slices.ContainsFunc(entries, ours) {
+		return fmt.Errorf("%s was not made by kinproc, it holds %q; name an empty directory or a new one", dir, entries[foreign].Name())
 	}
 	if err := ownership.Claim(dir); err != nil {
 		return fmt.Errorf("%w, or name another directory", err)
 	}
-	return nil
+	return ownership.KeepOutOfGit(dir)
 }

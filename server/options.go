@@ -250,11 +250,12 @@ func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "where node ports are taken from")
 	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers to endpoints and never to cluster IPs")
 	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses, "let the proxies to services, pods and nodes reach loopback and link-local addresses, such as the ports of this machine")
-	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "control loops to run: '*' for all, 'name' for one, '-name' for all but one, '-*' for none")
+	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, describeControllers())
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
 	o.Admission.AddFlags(f)
+	describePlugins(f, o.Admission)
 	notReady, unreachable := o.DefaultNotReadyTolerationSeconds, o.DefaultUnreachableTolerationSeconds
 	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady, "how long pods stay on nodes that are not ready, unless they say something else")
 	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable, "how long pods stay on nodes that cannot be reached, unless they say something else")

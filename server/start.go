@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/informers"
 
 	"github.com/kinproc/kinproc/chain"
+	"github.com/kinproc/kinproc/embed"
 )
 
 var (
@@ -75,6 +77,12 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 // is complete, and pushes what ends it.
 func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p := &plane{options: &s.options, undo: &s.undo}
+	if s.options.DataDir != "" {
+		// A busy directory says more than a busy port, which may only follow from it.
+		if err := embed.InUse(filepath.Join(s.options.DataDir, etcdDir)); err != nil {
+			return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
+		}
+	}
 	s.timeline.phase("listen")
 	if p.listener, err = listen(p.options, p.undo); err != nil {
 		return nil, err

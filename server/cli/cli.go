@@ -37,6 +37,9 @@ func Main(args []string) int {
 	if err == nil {
 		return 0
 	}
+	if exit := new(exitError); errors.As(err, exit) {
+		return exit.code
+	}
 	fmt.Fprintf(os.Stderr, "kinproc: %s\n", oneLine(err))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
@@ -71,8 +74,10 @@ func newRootCmd(s streams, args []string) *cobra.Command {
 		Long: `kinproc runs Kubernetes API servers in one process: an embedded etcd, and the aggregator, the core-like server and the server of
 custom resources chained as in kube-apiserver.
 
-  kinproc start
-  kinproc kubectl get namespaces`,
+  kinproc start --detach
+  kinproc kubectl get namespaces
+  kinproc stop`,
+		Version:       versions(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -90,6 +95,7 @@ custom resources chained as in kube-apiserver.
 		SuggestionsMinimumDistance: 2,
 		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true}, // ours says what is wrong with its arguments
 	}
+	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetArgs(args)
 	cmd.SetIn(s.in)
 	cmd.SetOut(s.out)
@@ -97,7 +103,7 @@ custom resources chained as in kube-apiserver.
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(newStartCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
+	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }
 

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
@@ -14,14 +16,89 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-const (
-	// kubeconfigEntry names the administrator's cluster, user and context in a kubeconfig.
-	kubeconfigEntry = "kinproc"
-	// kubeconfigMark is the name of the extension by which kinproc knows the entries that it wrote.
-	kubeconfigMark = "kinproc"
-)
+// kubeconfigMark is the name of the extension by which kinproc knows the entries that it wrote.
+const kubeconfigMark = "kinproc"
 
-// loadKubeconfig reads the file that entries are to be added to. It is empty if it does not exist.
+// mark is what the extension holds.
+type mark struct {
+	WrittenBy string `json:"writtenBy"`
+	// Directory is the folder of the control plane.
+	Directory string `json:"directory,omitempty"`
+}
+
+// entries are the cluster, user and context of a control plane in a kubeconfig. All three have the
+// same name.
+type entries struct {
+	name      string
+	directory string // the absolute path of the control plane's folder
+}
+
+func entriesOf(sandbox, directory string) entries {
+	return entries{name: "kinproc-" + sandbox, directory: directory}
+}
+
+// check refuses a kubeconfig in which somebody else's entries have the same name.
+func (e entries) check(path string, config *clientcmdapi.Config) error {
+	for kind, extensions := range e.extensions(config) {
+		data, _ := extensions[kubeconfigMark].(*runtime.Unknown)
+		if data == nil {
+			return fmt.Errorf("--kubeconfig: %s has a %s %q that kinproc did not write; name another file, or this sandbox with --name",
+				path, kind, e.name)
+		}
+		var m mark
+		if err := json.Unmarshal(data.Raw, &m); err != nil || m.Directory == "" || m.Directory == e.directory || abandoned(m.Directory) {
+			continue
+		}
+		return fmt.Errorf("--kubeconfig: %s has a %s %q of the sandbox in %s; give this one another name with --name",
+			path, kind, e.name, m.Directory)
+	}
+	return nil
+}
+
+// extensions returns the extensions of the entries that exist, by the kind of entry.
+func (e entries) extensions(config *clientcmdapi.Config) map[string]map[string]runtime.Object {
+	all := map[string]map[string]runtime.Object{}
+	if cluster := config.Clusters[e.name]; cluster != nil {
+		all["cluster"] = cluster.Extensions
+	}
+	if user := config.AuthInfos[e.name]; user != nil {
+		all["user"] = user.Extensions
+	}
+	if context := config.Contexts[e.name]; context != nil {
+		all["context"] = context.Extensions
+	}
+	return all
+}
+
+// abandoned reports whether a folder's control plane is gone for good: the folder was removed, or
+// an ephemeral control plane was killed.
+func abandoned(directory string) bool {
+	if _, err := os.Lstat(directory); err != nil {
+		return true
+	}
+	runs, known := running(directory)
+	return known && !runs && filepath.Base(filepath.Dir(directory)) == ephemeralName
+}
+
+// add puts the current context of from, with its cluster and user, into a configuration and makes
+// it the current context there.
+func (e entries) add(config, from *clientcmdapi.Config) error {
+	data, err := json.Marshal(mark{WrittenBy: "kinproc", Directory: e.directory})
+	if err != nil {
+		return err
+	}
+	marked := map[string]runtime.Object{kubeconfigMark: &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON}}
+	current := from.Contexts[from.CurrentContext]
+	cluster, user := from.Clusters[current.Cluster].DeepCopy(), from.AuthInfos[current.AuthInfo].DeepCopy()
+	cluster.Extensions, user.Extensions = marked, marked
+	config.Clusters[e.name] = cluster
+	config.AuthInfos[e.name] = user
+	config.Contexts[e.name] = &clientcmdapi.Context{Cluster: e.name, AuthInfo: e.name, Extensions: marked}
+	config.CurrentContext = e.name
+	return nil
+}
+
+// loadKubeconfig reads a kubeconfig of the user's. It is empty if the file does not exist.
 func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	config, err := clientcmd.LoadFromFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,55 +107,92 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: read %s: %w; name a kubeconfig to add to, or a file that does not exist", path, err)
 	}
-	if kind := othersEntry(config); kind != "" {
-		return nil, fmt.Errorf("--kubeconfig: %s has a %s %q that kinproc did not write; name another file, or give the %s another name",
-			path, kind, kubeconfigEntry, kind)
-	}
 	return config, nil
 }
 
-// othersEntry is the kind of an entry that has our name and is not ours, or empty if there is none.
-func othersEntry(config *clientcmdapi.Config) (kind string) {
-	if e := config.Clusters[kubeconfigEntry]; e != nil && e.Extensions[kubeconfigMark] == nil {
-		return "cluster"
-	}
-	if e := config.AuthInfos[kubeconfigEntry]; e != nil && e.Extensions[kubeconfigMark] == nil {
-		return "user"
-	}
-	if e := config.Contexts[kubeconfigEntry]; e != nil && e.Extensions[kubeconfigMark] == nil {
-		return "context"
-	}
-	return ""
+// addToFile adds the entries to the kubeconfig at path. What else the file holds stays, and a
+// symbolic link to the file stays a link. The returned function takes the entries away again.
+func (e entries) addToFile(path string, from *clientcmdapi.Config) (remove func() error, err error) {
+	before := ""
+	err = changeKubeconfig(path, func(config *clientcmdapi.Config) error {
+		if err := e.check(path, config); err != nil {
+			return err
+		}
+		if before = config.CurrentContext; before == e.name {
+			before = ""
+		}
+		return e.add(config, from)
+	})
+	return func() error { return e.removeFromFile(path, before) }, err
 }
 
-// addToKubeconfig adds the current context of ours, with its cluster and user, to the file at path
-// and makes it the current context there. What else the file holds stays, and a symbolic link to
-// the file stays a link.
-func addToKubeconfig(path string, ours *clientcmdapi.Config) error {
+// removeFromFile takes the entries away, unless somebody else has written them since. The current
+// context becomes the one before.
+func (e entries) removeFromFile(path, before string) error {
+	return changeKubeconfig(path, func(config *clientcmdapi.Config) error {
+		for _, extensions := range e.extensions(config) {
+			var m mark
+			data, _ := extensions[kubeconfigMark].(*runtime.Unknown)
+			if data == nil || json.Unmarshal(data.Raw, &m) != nil || m.Directory != e.directory {
+				return nil
+			}
+		}
+		delete(config.Clusters, e.name)
+		delete(config.AuthInfos, e.name)
+		delete(config.Contexts, e.name)
+		if config.CurrentContext == e.name {
+			config.CurrentContext = ""
+			if config.Contexts[before] != nil {
+				config.CurrentContext = before
+			}
+		}
+		return nil
+	})
+}
+
+func changeKubeconfig(path string, change func(*clientcmdapi.Config) error) error {
+	target, err := followLinks(path)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	unlock, err := lockKubeconfig(target)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w; name a file in a directory that exists and can be written to", err)
+	}
+	defer unlock()
 	config, err := loadKubeconfig(path)
 	if err != nil {
 		return err
 	}
-	target, err := followLinks(path)
-	if err == nil {
-		addEntries(config, ours)
-		err = pki.WriteKubeconfig(target, config)
+	if err := change(config); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := pki.WriteKubeconfig(target, config); err != nil {
 		return fmt.Errorf("--kubeconfig: %w; name a file in a directory that exists and can be written to", err)
 	}
 	return nil
 }
 
-func addEntries(config, ours *clientcmdapi.Config) {
-	current := ours.Contexts[ours.CurrentContext]
-	cluster, user := ours.Clusters[current.Cluster], ours.AuthInfos[current.AuthInfo]
-	mark := map[string]runtime.Object{kubeconfigMark: &runtime.Unknown{Raw: []byte(`{"writtenBy":"kinproc"}`), ContentType: runtime.ContentTypeJSON}}
-	cluster.Extensions, user.Extensions = mark, mark
-	config.Clusters[kubeconfigEntry] = cluster
-	config.AuthInfos[kubeconfigEntry] = user
-	config.Contexts[kubeconfigEntry] = &clientcmdapi.Context{Cluster: kubeconfigEntry, AuthInfo: kubeconfigEntry, Extensions: mark}
-	config.CurrentContext = kubeconfigEntry
+// kubeconfigLockPatience is how long other programs may take to change a kubeconfig.
+const kubeconfigLockPatience = 5 * time.Second
+
+// lockKubeconfig keeps other programs from changing a kubeconfig, in the way of kubectl config:
+// while somebody changes a file, there is a file of the same name with the suffix ".lock".
+func lockKubeconfig(path string) (unlock func(), err error) {
+	lock := path + ".lock"
+	for giveUp := time.Now().Add(kubeconfigLockPatience); ; time.Sleep(10 * time.Millisecond) {
+		f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			f.Close()
+			return func() { _ = os.Remove(lock) }, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		if time.Now().After(giveUp) {
+			return nil, fmt.Errorf("another program changes %s; if none does, remove %s", path, lock)
+		}
+	}
 }
 
 // maxLinks is Linux's limit.
@@ -89,7 +203,7 @@ func followLinks(path string) (string, error) {
 	for range maxLinks {
 		target, err := os.Readlink(path)
 		if err != nil {
-			return path, nil // it is no link, or what is wrong with it shows when it is written
+			return path, nil // not a link; any other trouble shows when the file is written
 		}
 		if !filepath.IsAbs(target) {
 			// Not cleaned: the directory may be a link itself.

@@ -26,13 +26,15 @@ import (
 func newKubectlCmd(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl",
-		Short: "Run kubectl, by default against the sandbox of the working directory",
+		Short: "Run kubectl, by default against the sandbox of this directory",
 		Long: `Run kubectl: the real one, which is part of this program.
 
-It talks to the sandbox of the working directory, unless --kubeconfig or KUBECONFIG says otherwise. A sandbox that belongs to somebody
-else, or whose kubeconfig holds more than kinproc writes, is refused. The configuration in the home directory, which may be that of a real
-cluster, counts only if it is named.`,
+It talks to the sandbox of the working directory or of the nearest directory above, unless
+--kubeconfig or KUBECONFIG says otherwise. A sandbox that belongs to somebody else, or whose
+kubeconfig holds more than kinproc writes, is refused. The configuration in the home directory,
+which may be that of a real cluster, is used only if it is named.`,
 		DisableFlagParsing: true, // they are kubectl's
+		ValidArgsFunction:  completeKubectl,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := newRealKubectl(s, args)
 			if err != nil {
@@ -51,12 +53,13 @@ func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
 	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
 		WithWarningPrinter(io)
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-		sandbox, err := sandboxForKubectl(defaultDataDir, args)
+		sandbox, err := sandboxForKubectl(".", args)
 		if err != nil {
 			return nil, err
 		}
 		sandbox.guard(config)
-		// A file that is named and not there is an error, unless it would only have said which server.
+		sandbox.explain(config)
+		// A file that is named and does not exist is an error, unless it would only have said which server.
 		if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s") }) {
 			*config.KubeConfig = sandbox.kubeconfig
 		}

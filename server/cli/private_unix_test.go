@@ -13,7 +13,7 @@ import (
 func TestSandboxIsTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	dir := sandboxDir(t, written(trustedCluster, trustedUser, "", ""))
-	_, err := findSandboxOf(os.Geteuid()+1, dir)
+	_, err := findSandboxes(os.Geteuid()+1, filepath.Dir(dir))
 	if err == nil || !strings.Contains(err.Error(), ".kinproc belongs to user") {
 		t.Errorf("a directory of another user: %v", err)
 	}

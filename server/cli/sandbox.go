@@ -1,52 +1,123 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// sandbox is a kubeconfig that was found in a data directory rather than named by the caller. The
+// sandbox is a control plane that was found in a directory rather than named by the caller. The
 // directory may have come with a cloned repository, or lie where others write too. So it must be
-// the caller's own, and its kubeconfig may hold only what kinproc writes.
+// the caller's own, and the kubeconfig there may hold only what kinproc writes.
 type sandbox struct {
+	// folder holds the kubeconfig, and the record while the control plane runs.
+	folder string
 	// kubeconfig is the file's path.
 	kubeconfig string
 	// config is what the file holds, with the content of certificate files in place of their paths.
 	config *clientcmdapi.Config
 	// files is the content of those certificate files by absolute path.
 	files map[string][]byte
+	// record says where the control plane can be reached. It is nil if the control plane does not
+	// run, or was not started by kinproc start.
+	record *record
+	// stopped is true if the control plane is known not to run.
+	stopped bool
 }
 
-// findSandbox reads the kubeconfig in a data directory. The error is fs.ErrNotExist if there is no
-// kubeconfig, and otherwise says why it is not trusted.
-func findSandbox(dir string) (*sandbox, error) { return findSandboxOf(os.Geteuid(), dir) }
+// noSandboxError says that there is no sandbox, and what to do.
+type noSandboxError struct{}
 
-func findSandboxOf(user int, dir string) (*sandbox, error) {
-	s := &sandbox{kubeconfig: filepath.Join(dir, kubeconfigName), files: map[string][]byte{}}
-	if _, err := os.Lstat(s.kubeconfig); errors.Is(err, fs.ErrNotExist) {
+func (noSandboxError) Error() string {
+	return "there is no sandbox in this directory or above it; start one with kinproc start, or name a kubeconfig with --kubeconfig or KUBECONFIG"
+}
+
+// findSandbox returns the sandbox of a directory, or of the nearest parent that has one: of several,
+// the one that was started last, and one that runs rather than one that does not. The error is a
+// noSandboxError if there is none, and otherwise says why it is not trusted.
+func findSandbox(dir string) (*sandbox, error) {
+	sandboxes, err := findSandboxes(os.Geteuid(), dir)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.read(user, dir); err != nil {
-		// Not wrapped: a missing certificate file does not make it a missing sandbox.
-		return nil, fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
-	}
-	return s, nil
+	return sandboxes[0], nil
 }
 
-func (s *sandbox) read(user int, dir string) error {
-	private, err := openPrivate(dir, user)
+// findSandboxes returns all sandboxes of the nearest directory that has any, the best one first.
+func findSandboxes(user int, dir string) ([]*sandbox, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	for { // the first path is as brief as the caller's, for messages
+		sandboxes, err := sandboxesIn(user, filepath.Join(dir, defaultDataDir))
+		if err != nil || len(sandboxes) > 0 {
+			return sandboxes, err
+		}
+		if dir = filepath.Dir(absolute); dir == absolute {
+			return nil, noSandboxError{}
+		}
+		absolute = dir
+	}
+}
+
+// sandboxesIn returns the sandboxes of a data directory, the best one first. There are none if the
+// directory does not exist.
+func sandboxesIn(user int, state string) ([]*sandbox, error) {
+	if _, err := os.Lstat(state); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	folders := []string{"."}
+	ephemeral, _ := os.ReadDir(filepath.Join(state, ephemeralName)) // checked below
+	for _, e := range ephemeral {
+		folders = append(folders, filepath.Join(ephemeralName, e.Name()))
+	}
+	var found []*sandbox
+	for _, folder := range folders {
+		s := &sandbox{folder: filepath.Join(state, folder), files: map[string][]byte{}}
+		s.kubeconfig = filepath.Join(s.folder, kubeconfigName)
+		if _, err := os.Lstat(s.kubeconfig); errors.Is(err, fs.ErrNotExist) {
+			continue // it is not ready yet
+		}
+		if err := s.read(user, state, folder); err != nil {
+			// Not wrapped: a missing certificate file does not make it a missing sandbox.
+			return nil, fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
+		}
+		if s.stopped && folder != "." {
+			continue // it was killed, and nothing of it is left
+		}
+		found = append(found, s)
+	}
+	slices.SortStableFunc(found, func(a, b *sandbox) int {
+		switch {
+		case a.record != nil && b.record != nil:
+			return b.record.Started.Compare(a.record.Started)
+		case b.record != nil:
+			return 1
+		case a.record != nil:
+			return -1
+		}
+		return 0
+	})
+	return found, nil
+}
+
+// read reads the files of a folder, which is relative to the data directory.
+func (s *sandbox) read(user int, state, folder string) error {
+	private, err := openPrivate(state, user)
 	if err != nil {
 		return err
 	}
 	defer private.close()
-	data, err := private.read(kubeconfigName)
+	data, err := private.read(filepath.Join(folder, kubeconfigName))
 	if err != nil {
 		return err
 	}
@@ -59,7 +130,38 @@ func (s *sandbox) read(user int, dir string) error {
 		s.files[filepath.Join(private.path, name)] = data
 		return data, err
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return s.readRecord(private, folder)
+}
+
+// readRecord finds out whether the control plane runs, and reads its record if it does.
+func (s *sandbox) readRecord(private *privateDir, folder string) error {
+	lock := filepath.Join(folder, lockName)
+	if _, err := private.root.Lstat(lock); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := private.read(lock); err != nil { // which refuses links and pipes
+		return err
+	}
+	runs, known := running(s.folder)
+	if s.stopped = known && !runs; !runs {
+		return nil
+	}
+	data, err := private.read(filepath.Join(folder, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it is starting or stopping
+	}
+	if err != nil {
+		return err
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return fmt.Errorf("%s: %w", recordName, err)
+	}
+	s.record = &r
+	return nil
 }
 
 // decode turns a kubeconfig that passes judgement into a configuration.

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,14 +15,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// sandboxForKubectl finds the sandbox in a data directory. Without one it returns an empty
-// configuration, because not every command of kubectl needs a server.
+// sandboxForKubectl finds the sandbox of a directory for kubectl. Without one it returns an empty configuration,
+// because not every command of kubectl needs a server.
 func sandboxForKubectl(dir string, args []string) (*sandbox, error) {
 	s, err := findSandbox(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &sandbox{kubeconfig: filepath.Join(dir, kubeconfigName), config: clientcmdapi.NewConfig()}, nil
+	if errors.As(err, new(noSandboxError)) {
+		return &sandbox{kubeconfig: filepath.Join(dir, defaultDataDir, kubeconfigName), config: clientcmdapi.NewConfig()}, nil
 	}
 	if err != nil && namesKubeconfig(args) {
 		// The caller's choice counts. Nothing, not even the environment, leads kubectl to the other.
@@ -56,6 +56,32 @@ func (s *sandbox) guard(flags *genericclioptions.ConfigFlags) {
 		s.inline(&tls.KeyFile, &tls.KeyData)
 		return config
 	}
+}
+
+// explain makes kubectl say what to do when it ends with an error for want of a sandbox that runs.
+func (s *sandbox) explain(flags *genericclioptions.ConfigFlags) {
+	hint := ""
+	switch {
+	case s.folder == "":
+		hint = noSandboxError{}.Error()
+	case s.stopped:
+		hint = "the sandbox in " + s.folder + " does not run; start it with kinproc start"
+	default:
+		return
+	}
+	cmdutil.BehaviorOnFatal(func(message string, code int) {
+		used := *flags.KubeConfig == s.kubeconfig
+		switch {
+		case used && s.folder == "" && strings.Contains(message, s.kubeconfig):
+			message = "kinproc: " + hint
+		case used && s.stopped:
+			message = strings.TrimSuffix(message, "\n") + "\nkinproc: " + hint
+		}
+		if message != "" {
+			fmt.Fprintln(os.Stderr, strings.TrimSuffix(message, "\n"))
+		}
+		os.Exit(code)
+	})
 }
 
 // compare compares what kubectl has read with what was judged.

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/netip"
 	"os"
@@ -67,7 +66,7 @@ func TestSandboxHoldsWhatKinprocWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := findSandbox(sandboxDir(t, kubeconfig))
+			s, err := findSandbox(filepath.Dir(sandboxDir(t, kubeconfig)))
 			must(t, err)
 			config, err := kubectlConfig(s)
 			must(t, err)
@@ -148,20 +147,20 @@ func TestSandboxRefusesByName(t *testing.T) {
 
 func wantRefused(t *testing.T, dir, want string) {
 	t.Helper()
-	s, err := findSandbox(dir)
+	s, err := findSandbox(filepath.Dir(dir))
 	if err == nil {
 		t.Fatalf("trusted: %v", s.config)
 	}
-	if errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) ||
+	if errors.As(err, new(noSandboxError)) || !strings.Contains(err.Error(), want) ||
 		!strings.Contains(err.Error(), "name it with --kubeconfig or KUBECONFIG") {
 		t.Errorf("%q does not say %q and what to do", err, want)
 	}
 	// Nor does kubectl come by it when the caller names another.
-	s, err = sandboxForKubectl(dir, []string{"get", "ns", "--kubeconfig", "other"})
+	s, err = sandboxForKubectl(filepath.Dir(dir), []string{"get", "ns", "--kubeconfig", "other"})
 	if err != nil || s.kubeconfig != os.DevNull {
 		t.Errorf("kubectl with another kubeconfig: %v %v", s, err)
 	}
-	if _, err = sandboxForKubectl(dir, []string{"exec", "pod", "--", "kubectl", "--kubeconfig=other"}); err == nil {
+	if _, err = sandboxForKubectl(filepath.Dir(dir), []string{"exec", "pod", "--", "kubectl", "--kubeconfig=other"}); err == nil {
 		t.Error("what comes after -- is not kubectl's")
 	}
 }
@@ -180,7 +179,7 @@ func TestKubectlUsesWhatWasJudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := sandboxDir(t, written(trustedCluster, "", "", ""))
-			s, err := findSandbox(dir)
+			s, err := findSandbox(filepath.Dir(dir))
 			must(t, err)
 			must(t, os.Rename(dir, dir+".away"))
 			must(t, os.Mkdir(dir, 0o755))
@@ -210,7 +209,7 @@ func TestKubectlUsesWhatWasJudged(t *testing.T) {
 func TestKubectlUsesNoSandboxThatCameLater(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), ".kinproc")
-	s, err := sandboxForKubectl(dir, nil)
+	s, err := sandboxForKubectl(filepath.Dir(dir), nil)
 	must(t, err)
 	must(t, os.Mkdir(dir, 0o700))
 	must(t, os.WriteFile(s.kubeconfig, []byte(written(trustedCluster, "token: abc", "", "")), 0o600))
@@ -224,13 +223,13 @@ func TestKubectlUsesNoSandboxThatCameLater(t *testing.T) {
 // What a start writes is trusted, and is what kubectl then uses.
 func TestWrittenKubeconfigIsTrusted(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700))
+	dir := filepath.Join(t.TempDir(), ".kinproc")
+	must(t, os.Mkdir(dir, 0o700))
 	config := clientcmdapi.NewConfig()
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: []byte("cert"), ClientKeyData: []byte("key")}
-	addEntries(config, pki.Kubeconfig("kinproc", "https://127.0.0.1:6443", []byte("ca"), pki.AdminUser, user))
+	must(t, entriesOf("app", dir).add(config, pki.Kubeconfig("kinproc", "https://127.0.0.1:6443", []byte("ca"), pki.AdminUser, user)))
 	must(t, pki.WriteKubeconfig(filepath.Join(dir, kubeconfigName), config))
-	s, err := findSandbox(dir)
+	s, err := findSandbox(filepath.Dir(dir))
 	must(t, err)
 	used, err := kubectlConfig(s)
 	must(t, err)

@@ -1,13 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -41,62 +46,107 @@ const (
 
 type startOptions struct {
 	server     server.Options
+	name       string
 	ephemeral  bool
 	kubeconfig string
 	timings    bool
 	verbosity  int
+	detach     bool
+	detached   bool // this is the process that --detach has started
 }
 
-func newStartCmd(s streams) *cobra.Command {
+func newStartCmd(s streams, args []string) *cobra.Command {
 	o := &startOptions{server: server.Options{DataDir: defaultDataDir, SecurePort: defaultSecurePort}}
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Start a control plane and run it until interrupted",
 		Long: `Start a control plane and run it until interrupted.
 
-Data, keys and a kubeconfig are kept in .kinproc in the working directory, and the next start there serves the same objects:
+Data, keys and a kubeconfig are kept in .kinproc in the working directory, and the next start there
+serves the same objects:
 
   kinproc start
 
 Nothing is kept with --ephemeral:
 
-  kinproc start --ephemeral --secure-port 0`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), s) },
+  kinproc start --ephemeral --secure-port 0
+
+With --detach, the control plane runs on in the background, until kinproc stop:
+
+  kinproc start --detach`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.detach && !o.detached {
+				return o.startDetached(cmd.Context(), s, args)
+			}
+			return o.run(cmd.Context(), s)
+		},
 	}
 	var sections cliflag.NamedFlagSets
 	f := sections.FlagSet("start")
+	f.BoolVar(&o.detach, "detach", false, "return when the control plane is ready, and leave it running until kinproc stop")
+	f.BoolVar(&o.detached, "detached", false, "")
+	_ = f.MarkHidden("detached") // the flag exists
 	f.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to add the administrator's context to, and make it the current one; in the data directory if empty")
-	f.BoolVar(&o.timings, "timings", false, "print what each phase of the start took")
+	f.StringVar(&o.name, "name", "", "name of this sandbox, which its kubeconfig's context kinproc-NAME has; that of the directory if empty")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to add the administrator's context to as the current one, besides that of the sandbox")
+	f.BoolVar(&o.timings, "timings", false, "print how long each phase of the start took")
 	f.IntVarP(&o.verbosity, "v", "v", 0, "how much to log to standard error; 0 is nothing")
 	o.server.AddFlags(&sections)
 	for _, set := range sections.FlagSets {
 		cmd.Flags().AddFlagSet(set)
 	}
+	completeStartFlags(cmd)
 	width, _, _ := term.TerminalSize(s.out)
 	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
 	return cmd
 }
 
-func (o *startOptions) run(ctx context.Context, s streams) (err error) {
+// validate returns what is wrong with the flags, and names the sandbox.
+func (o *startOptions) validate() error {
+	if o.name != "" {
+		if err := checkName(o.name); err != nil {
+			return err
+		}
+	}
 	if o.ephemeral {
 		o.server.DataDir = ""
 	}
 	if err := errors.Join(o.server.Validate()...); err != nil {
 		return usageError{err}
 	}
+	return nil
+}
+
+func (o *startOptions) run(ctx context.Context, s streams) (err error) {
+	if err := o.validate(); err != nil {
+		return err
+	}
 	for _, warning := range o.server.Warnings() {
 		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
 	}
-	if o.kubeconfig != "" {
+	began := time.Now()
+	name, held, err := o.place(s)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if held != nil {
+			err = errors.Join(err, held.release())
+		}
+	}()
+	if o.kubeconfig != "" && held != nil {
 		// Before the start, so that a file that cannot be added to is refused at once.
-		if _, err := loadKubeconfig(o.kubeconfig); err != nil {
+		config, err := loadKubeconfig(o.kubeconfig)
+		if err == nil {
+			err = entriesOf(name, held.path).check(o.kubeconfig, config)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	o.server.Log = setLogging(o.verbosity)
-	began := time.Now()
 	srv, err := server.New(o.server)
 	if err != nil {
 		return err
@@ -111,14 +161,35 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			err = errors.Join(err, stopErr)
 		}
 	}()
-	path, err := o.writeKubeconfig(srv)
+	if held == nil {
+		if held, err = holdFolder(srv.Dir()); err != nil {
+			return err
+		}
+	}
+	kubeconfig, remove, err := o.writeKubeconfigs(srv, entriesOf(name, held.path))
 	if err != nil {
 		return err
 	}
-	o.printScreen(s.out, srv, time.Since(began), path)
+	defer func() { err = errors.Join(err, remove()) }()
+	if err := held.announce(record{
+		Name: name, PID: os.Getpid(), URL: srv.URL(), Kubeconfig: kubeconfig, Started: began, Ephemeral: o.ephemeral,
+	}); err != nil {
+		return err
+	}
+	o.printScreen(s.out, srv, time.Since(began), kubeconfig)
 	if o.timings {
 		printTimings(s.out, srv.Timeline())
 	}
+	if o.detached {
+		if err := logTo(filepath.Join(held.path, logName)); err != nil {
+			return err
+		}
+	}
+	return untilEnd(ctx, srv)
+}
+
+// untilEnd returns when the context ends, which is no error, or when the control plane fails.
+func untilEnd(ctx context.Context, srv *server.Server) error {
 	// At first nothing of the start goes on any more; by the second time a program that has just been built is on the disk.
 	settling := []time.Duration{time.Second, 3 * time.Second}
 	for {
@@ -136,6 +207,42 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			return srv.Err()
 		}
 	}
+}
+
+// place returns the name of the sandbox and its folder, which other commands look into. The folder
+// is nil if it is the data directory, which the server has to accept first.
+func (o *startOptions) place(s streams) (name string, held *folder, err error) {
+	if name = o.name; name == "" {
+		name = nameFor(cmp.Or(o.server.DataDir, "."))
+	}
+	if !o.ephemeral {
+		return name, nil, o.refuseRunning()
+	}
+	held, numbered, err := holdEphemeral(defaultDataDir, name, o.name != "")
+	switch {
+	case err == nil:
+		return numbered, held, nil
+	case errors.As(err, new(usageError)):
+		return "", nil, err
+	case !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS):
+		fmt.Fprintf(s.err, "kinproc: warning: kinproc kubectl will not find this sandbox by itself: %s\n", oneLine(err))
+	}
+	return name, nil, nil
+}
+
+// refuseRunning refuses a data directory in which another process runs a control plane, and says
+// where that one can be reached. What is wrong with the directory otherwise, the server says.
+func (o *startOptions) refuseRunning() error {
+	if runs, _ := running(o.server.DataDir); !runs {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(o.server.DataDir, recordName))
+	var r record
+	if err != nil || json.Unmarshal(data, &r) != nil {
+		return nil // it is not ready yet
+	}
+	return fmt.Errorf("--data-dir: %s is in use by process %d, which serves %s; end it with kinproc stop, or name another directory",
+		o.server.DataDir, r.PID, r.URL)
 }
 
 // stopServer ends the server. What is broken is waited for less long, and until ctx ends at most, which is Ctrl-C.
@@ -173,26 +280,40 @@ func startUntilReady(ctx context.Context, srv *server.Server) error {
 	return err
 }
 
-// writeKubeconfig returns the absolute path of the kubeconfig. The one in the data directory holds nothing else.
-func (o *startOptions) writeKubeconfig(srv *server.Server) (path string, err error) {
-	if path = o.kubeconfig; path != "" {
-		err = addToKubeconfig(path, srv.Kubeconfig())
-	} else {
-		path = filepath.Join(srv.Dir(), kubeconfigName)
-		config := clientcmdapi.NewConfig()
-		addEntries(config, srv.Kubeconfig())
-		err = pki.WriteKubeconfig(path, config)
+// writeKubeconfigs writes the kubeconfig of the sandbox, and adds the context to that of the flag
+// --kubeconfig. It returns the absolute path of the one to use. The returned function takes away
+// what an ephemeral control plane must not leave.
+func (o *startOptions) writeKubeconfigs(srv *server.Server, e entries) (path string, remove func() error, err error) {
+	path = filepath.Join(e.directory, kubeconfigName)
+	config := clientcmdapi.NewConfig()
+	if err := e.add(config, srv.Kubeconfig()); err != nil {
+		return "", nil, err
 	}
-	if err != nil {
-		return "", err
+	if err := pki.WriteKubeconfig(path, config); err != nil {
+		return "", nil, err
 	}
-	return filepath.Abs(path)
+	keep := func() error { return nil }
+	if o.kubeconfig == "" {
+		return path, keep, nil
+	}
+	if remove, err = e.addToFile(o.kubeconfig, srv.Kubeconfig()); err != nil {
+		return "", nil, err
+	}
+	if !o.ephemeral {
+		remove = keep
+	}
+	path, err = filepath.Abs(o.kubeconfig)
+	return path, remove, err
 }
 
 func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.Duration, kubeconfig string) {
 	kept := "nothing is kept"
 	if o.server.DataDir != "" {
 		kept = "everything is kept in " + o.server.DataDir
+	}
+	stop := "Ctrl-C"
+	if o.detached {
+		stop = "kinproc stop"
 	}
 	fmt.Fprintf(w, `kinproc %s, Kubernetes %s, ready in %d ms
 
@@ -201,8 +322,8 @@ func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.D
 
   client → aggregator → core (%d kinds) → extensions → 404
 
-Ctrl-C stops it; %s.
-`, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(), setKubeconfig(kubeconfig), srv.Kinds(), kept)
+%s stops it; %s.
+`, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(), setKubeconfig(kubeconfig), srv.Kinds(), stop, kept)
 }
 
 // setKubeconfig is the line that makes kubectl use a kubeconfig, for the shell that is usual here.

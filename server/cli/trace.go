@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -69,12 +68,12 @@ func traceConfig(kubeconfig string) (*rest.Config, error) {
 	rules.ExplicitPath = kubeconfig
 	source := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	if kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-		sandbox, err := findSandbox(defaultDataDir)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
-		}
+		sandbox, err := findSandbox(".")
 		if err != nil {
 			return nil, err
+		}
+		if sandbox.stopped {
+			return nil, fmt.Errorf("the sandbox in %s does not run; start it with kinproc start", sandbox.folder)
 		}
 		source = clientcmd.NewDefaultClientConfig(*sandbox.config, nil)
 	}

@@ -15,8 +15,13 @@ func newVersionCmd(s streams) *cobra.Command {
 		Short: "Print the versions of kinproc, of the Kubernetes API that it serves and of Go",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(s.out, "kinproc %s, Kubernetes %s, %s\n", server.Version(), server.KubernetesVersion, runtime.Version())
+			_, err := fmt.Fprintln(s.out, versions())
 			return err
 		},
 	}
+}
+
+// versions names the versions of kinproc, of the Kubernetes API that it serves and of Go.
+func versions() string {
+	return fmt.Sprintf("kinproc %s, Kubernetes %s, %s", server.Version(), server.KubernetesVersion, runtime.Version())
 }

@@ -43,41 +43,46 @@ type Runner interface {
 	Run(ctx context.Context) error
 }
 
-// controller is an entry of the list.
-type controller struct {
-	// name and alias are those of kube-controller-manager's --controllers; alias is the one from before Kubernetes 1.28.
-	name, alias  string
+// Controller describes a control loop.
+type Controller struct {
+	// Name is the controller's name in the flag --controllers of kube-controller-manager.
+	Name string
+	// Purpose says what the control loop does.
+	Purpose string
+
+	alias        string // the name before Kubernetes 1.28
 	offByDefault bool
 	new          func(Dependencies) (Runner, error)
 }
 
-func all() []controller {
-	return []controller{
-		{name: clusterroleaggregation.Name, alias: "clusterrole-aggregation", new: func(d Dependencies) (Runner, error) {
+// All returns the control loops that there are.
+func All() []Controller {
+	return []Controller{
+		{Name: clusterroleaggregation.Name, Purpose: "fills in the rules of aggregated ClusterRoles", alias: "clusterrole-aggregation", new: func(d Dependencies) (Runner, error) {
 			return clusterroleaggregation.New(d.Client, d.Informers.Rbac().V1().ClusterRoles()), nil
 		}},
-		{name: serviceaccounts.Name, alias: "serviceaccount", new: func(d Dependencies) (Runner, error) {
+		{Name: serviceaccounts.Name, Purpose: `makes the ServiceAccount "default" of each namespace`, alias: "serviceaccount", new: func(d Dependencies) (Runner, error) {
 			return serviceaccounts.New(d.Client, d.Informers.Core().V1().Namespaces()), nil
 		}},
-		{name: rootca.Name, alias: "root-ca-cert-publisher", new: func(d Dependencies) (Runner, error) {
+		{Name: rootca.Name, Purpose: `makes the ConfigMap "kube-root-ca.crt" of each namespace`, alias: "root-ca-cert-publisher", new: func(d Dependencies) (Runner, error) {
 			return rootca.New(d.Client, d.Informers.Core().V1().Namespaces(), d.CABundle), nil
 		}},
-		{name: namespaces.Name, alias: "namespace", new: func(d Dependencies) (Runner, error) {
+		{Name: namespaces.Name, Purpose: "deletes what is in a namespace that is deleted", alias: "namespace", new: func(d Dependencies) (Runner, error) {
 			client, err := metadata.NewForConfig(d.Config)
 			if err != nil {
 				return nil, err
 			}
 			return namespaces.New(d.Client, client, d.Informers.Core().V1().Namespaces()), nil
 		}},
-		{name: servicecidrs.Name, alias: "servicecidr", new: func(d Dependencies) (Runner, error) {
+		{Name: servicecidrs.Name, Purpose: "keeps ServiceCIDRs while their addresses are in use, and sets their status", alias: "servicecidr", new: func(d Dependencies) (Runner, error) {
 			return servicecidrs.New(d.Client, d.Informers.Networking().V1().ServiceCIDRs(), d.ServiceCIDRs), nil
 		}},
-		{name: validatingadmissionpolicystatus.Name, alias: "validatingadmissionpolicy-status", new: func(d Dependencies) (Runner, error) {
+		{Name: validatingadmissionpolicystatus.Name, Purpose: "checks the expressions of ValidatingAdmissionPolicies against types", alias: "validatingadmissionpolicy-status", new: func(d Dependencies) (Runner, error) {
 			return validatingadmissionpolicystatus.New(d.Client, d.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()), nil
 		}},
-		{name: protection.ClaimsName, alias: "pvc-protection", new: protected(protection.Claims)},
-		{name: protection.VolumesName, alias: "pv-protection", new: protected(protection.Volumes)},
-		{name: protection.ClassesName, alias: "vac-protection", new: protected(protection.Classes)},
+		{Name: protection.ClaimsName, Purpose: "keeps deleted PersistentVolumeClaims while pods use them", alias: "pvc-protection", new: protected(protection.Claims)},
+		{Name: protection.VolumesName, Purpose: "keeps deleted PersistentVolumes while claims are bound to them", alias: "pv-protection", new: protected(protection.Volumes)},
+		{Name: protection.ClassesName, Purpose: "keeps deleted VolumeAttributesClasses while they are in use", alias: "vac-protection", new: protected(protection.Classes)},
 	}
 }
 
@@ -98,12 +103,12 @@ func Enabled(spec []string) ([]string, error) {
 	if len(spec) == 0 {
 		spec = []string{"*"}
 	}
-	list := all()
+	list := All()
 	words := map[string]bool{}
 	for _, word := range spec {
 		name, off := strings.CutPrefix(word, "-")
-		if i := slices.IndexFunc(list, func(c controller) bool { return c.name == name || c.alias == name }); i >= 0 {
-			name = list[i].name
+		if i := slices.IndexFunc(list, func(c Controller) bool { return c.Name == name || c.alias == name }); i >= 0 {
+			name = list[i].Name
 		} else if name != "*" {
 			return nil, fmt.Errorf("no controller is called %q; there are %s", name, strings.Join(names(list), ", "))
 		}
@@ -113,21 +118,21 @@ func Enabled(spec []string) ([]string, error) {
 	}
 	var enabled []string
 	for _, c := range list {
-		on, said := words[c.name]
+		on, said := words[c.Name]
 		if !said {
 			on = words["*"] && !c.offByDefault
 		}
 		if on {
-			enabled = append(enabled, c.name)
+			enabled = append(enabled, c.Name)
 		}
 	}
 	return enabled, nil
 }
 
-func names(list []controller) []string {
+func names(list []Controller) []string {
 	var names []string
 	for _, c := range list {
-		names = append(names, c.name)
+		names = append(names, c.Name)
 	}
 	return names
 }
@@ -139,12 +144,12 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 		return nil, err
 	}
 	runners := map[string]Runner{}
-	for _, c := range all() {
-		if !slices.Contains(enabled, c.name) {
+	for _, c := range All() {
+		if !slices.Contains(enabled, c.Name) {
 			continue
 		}
-		if runners[c.name], err = c.new(d); err != nil {
-			return nil, fmt.Errorf("%s: %w", c.name, err)
+		if runners[c.Name], err = c.new(d); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
 	d.Informers.StartWithContext(ctx)

@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/controllers"
+)
+
+// completeStartFlags completes the values of flags of kinproc start.
+func completeStartFlags(cmd *cobra.Command) {
+	loops := []string{"*", "-*"}
+	for _, loop := range controllers.All() {
+		loops = append(loops, loop.Name+"\t"+loop.Purpose, "-"+loop.Name+"\t"+loop.Purpose)
+	}
+	plugins := admission.NewOptions().Plugins.Registered()
+	for flag, words := range map[string][]string{
+		"controllers":               loops,
+		"enable-admission-plugins":  plugins,
+		"disable-admission-plugins": plugins,
+		"authorization-mode":        {auth.ModeRBAC, auth.ModeNode, auth.ModeAlwaysAllow, auth.ModeAlwaysDeny},
+	} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, completeList(words)) // the flags exist
+	}
+	for _, flag := range []string{"name", "bind-address", "secure-port", "v"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
+	}
+	_ = cmd.MarkFlagDirname("data-dir")
+}
+
+// completeList completes the last word of a list that commas separate, with words that the list
+// does not have yet. A word may be followed by a tab and a description.
+func completeList(words []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndex(typed, ",")+1]
+		chosen := strings.Split(before, ",")
+		var completions []string
+		for _, word := range words {
+			name, _, _ := strings.Cut(word, "\t")
+			if strings.HasPrefix(name, typed[len(before):]) && !slices.Contains(chosen, name) {
+				completions = append(completions, before+word)
+			}
+		}
+		return completions, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// completeKubectl asks kubectl, which completes names of objects too.
+func completeKubectl(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var answer, complaints bytes.Buffer
+	request := append([]string{cobra.ShellCompRequestCmd}, args...)
+	k, err := newRealKubectl(streams{in: strings.NewReader(""), out: &answer, err: &complaints}, append(request, typed))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	k.SetOut(&answer)
+	k.SetErr(&complaints)
+	if err := k.Execute(); err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	lines := strings.Split(strings.TrimSpace(answer.String()), "\n")
+	last := lines[len(lines)-1]
+	directive, err := strconv.Atoi(strings.TrimPrefix(last, ":"))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return lines[:len(lines)-1], cobra.ShellCompDirective(directive)
+}

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// exitError ends the program with a code when everything has been said.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// startDetached starts the control plane in a process of its own, which gets the same arguments. It
+// returns when that process is ready, or has failed.
+//
+// Until then the process writes into pipes. It writes the screen when it is ready, and closes its
+// ends of the pipes by turning to its log file.
+func (o *startOptions) startDetached(ctx context.Context, s streams, args []string) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.Command(program, append(args[:len(args):len(args)], "--detached")...)
+	cmd.SysProcAttr = detachedProcess()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	complaints, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", program, err)
+	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	endInterrupt := context.AfterFunc(ctx, func() { _ = terminate(cmd.Process) })
+	defer endInterrupt()
+
+	var screen, said bytes.Buffer
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = screen.ReadFrom(out) })
+	reading.Go(func() { _, _ = said.ReadFrom(complaints) })
+	reading.Wait()
+	if _, err := said.WriteTo(s.err); err != nil {
+		return err
+	}
+	if screen.Len() > 0 && ctx.Err() == nil {
+		_, err := screen.WriteTo(s.out)
+		return errors.Join(err, cmd.Process.Release())
+	}
+	err = cmd.Wait()
+	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return exitError{exit.ExitCode()}
+	}
+	if err != nil {
+		return fmt.Errorf("the control plane ended before it was ready: %w", err)
+	}
+	return errors.New("interrupted before it was ready")
+}

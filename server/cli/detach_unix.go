@@ -1,0 +1,31 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// detachedProcess keeps the signals of the terminal from a process.
+func detachedProcess() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// terminate asks a process to end.
+func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+
+// logTo makes a file this process's standard output and standard error.
+func logTo(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, stream := range []int{1, 2} {
+		if err := unix.Dup2(int(f.Fd()), stream); err != nil {
+			return os.NewSyscallError("dup2", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/kinproc/kinproc/server/internal/ownership"
+)
+
+// The files by which commands find a control plane that kinproc start runs, besides its kubeconfig.
+// They lie in its folder: the data directory, or a folder below .kinproc/ephemeral.
+const (
+	recordName    = "running.json"
+	lockName      = "running.lock"
+	logName       = "kinproc.log"
+	ephemeralName = "ephemeral"
+)
+
+// record says where a control plane that runs can be reached.
+type record struct {
+	Name       string    `json:"name"`
+	PID        int       `json:"pid"`
+	URL        string    `json:"url"`
+	Kubeconfig string    `json:"kubeconfig"`
+	Started    time.Time `json:"started"`
+	Ephemeral  bool      `json:"ephemeral,omitempty"`
+}
+
+// folder is the folder of a control plane. While the control plane runs, its process holds the lock
+// file there locked.
+type folder struct {
+	path   string // absolute
+	lock   *fileutil.LockedFile
+	remove func() error // nil if the folder stays
+}
+
+// lockAttempts bounds how often a lock is tried. Other commands hold it for an instant to see
+// whether the control plane runs.
+const lockAttempts = 20
+
+// holdFolder locks a folder that exists. The error is fileutil.ErrLocked if a control plane of that
+// folder runs.
+func holdFolder(path string) (*folder, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	lock := filepath.Join(path, lockName)
+	for attempt := 1; ; attempt++ {
+		locked, err := fileutil.TryLockFile(lock, os.O_RDWR|os.O_CREATE, 0o600)
+		if err == nil {
+			return &folder{path: path, lock: locked}, nil
+		}
+		if !errors.Is(err, fileutil.ErrLocked) || attempt == lockAttempts {
+			return nil, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// announce writes the record, from which other commands learn that the control plane is ready.
+func (f *folder) announce(r record) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	written := filepath.Join(f.path, recordName)
+	if err := os.WriteFile(written+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(written+".new", written)
+}
+
+// release removes the record and unlocks the folder.
+func (f *folder) release() error {
+	err := os.Remove(filepath.Join(f.path, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if f.remove != nil {
+		err = errors.Join(err, f.remove())
+	}
+	return errors.Join(err, f.lock.Close())
+}
+
+// running reports whether the control plane of a folder runs. It is not known if nothing was ever
+// locked there.
+func running(path string) (runs, known bool) {
+	locked, err := fileutil.TryLockFile(filepath.Join(path, lockName), os.O_RDWR, 0o600)
+	if err == nil {
+		locked.Close()
+		return false, true
+	}
+	return errors.Is(err, fileutil.ErrLocked), errors.Is(err, fileutil.ErrLocked)
+}
+
+// holdEphemeral makes and locks the folder of an ephemeral control plane below a state directory,
+// which it makes too. If a control plane of the same name runs there, it appends a number to the
+// name, unless the caller chose the name.
+func holdEphemeral(state, name string, chosen bool) (*folder, string, error) {
+	if err := makeStateDir(state); err != nil {
+		return nil, "", err
+	}
+	parent := filepath.Join(state, ephemeralName)
+	sweepEphemeral(parent)
+	for number := 1; ; number++ {
+		numbered := name
+		if number > 1 {
+			numbered = fmt.Sprintf("%s-%d", name, number)
+		}
+		path := filepath.Join(parent, numbered)
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, "", err
+		}
+		f, err := holdFolder(path)
+		switch {
+		case err == nil:
+			f.remove = func() error { return removeEphemeral(state, path) }
+			return f, numbered, nil
+		case !errors.Is(err, fileutil.ErrLocked):
+			return nil, "", err
+		case chosen:
+			return nil, "", usageError{fmt.Errorf("--name: an ephemeral sandbox %q runs in this directory already; choose another name", name)}
+		}
+	}
+}
+
+// sweepEphemeral removes the folders of ephemeral control planes that were killed.
+func sweepEphemeral(parent string) {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return // nothing is there yet
+	}
+	for _, e := range entries {
+		path := filepath.Join(parent, e.Name())
+		locked, err := fileutil.TryLockFile(filepath.Join(path, lockName), os.O_RDWR, 0o600)
+		if err != nil {
+			continue // it runs, or it is about to
+		}
+		_ = os.RemoveAll(path)
+		locked.Close()
+	}
+}
+
+// makeStateDir makes the directory in which an ephemeral control plane leaves its record, or makes
+// sure that one that exists is the caller's own.
+func makeStateDir(state string) error {
+	if err := os.Mkdir(state, 0o700); err == nil {
+		return ownership.KeepOutOfGit(state)
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	private, err := openPrivate(state, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	private.close()
+	err = ownership.Claim(filepath.Join(state, ephemeralName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// removeEphemeral removes the folder of an ephemeral control plane, and the directories above it
+// that hold nothing else.
+func removeEphemeral(state, path string) error {
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(path)) // fails if others are there
+	if entries, err := os.ReadDir(state); err == nil && len(entries) == 1 && entries[0].Name() == ownership.IgnoreFile {
+		return os.RemoveAll(state)
+	}
+	return nil
+}

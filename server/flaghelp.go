@@ -1,0 +1,61 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+
+	"github.com/kinproc/kinproc/server/internal/controllers"
+)
+
+// describeControllers returns the usage of --controllers, with a line for each control loop.
+func describeControllers() string {
+	var b strings.Builder
+	b.WriteString("control loops to run: '*' for all, 'name' for one, '-name' for all but one, '-*' for none. There are:")
+	for _, c := range controllers.All() {
+		fmt.Fprintf(&b, "\n  %s: %s", c.Name, c.Purpose)
+	}
+	return b.String()
+}
+
+// describePlugins replaces the usage of the flags that switch admission plugins on and off. That of
+// the library has all names in one line, twice.
+func describePlugins(f *pflag.FlagSet, o *genericoptions.AdmissionOptions) {
+	var on, off []string
+	for _, name := range o.RecommendedPluginOrder {
+		if o.DefaultOffPlugins.Has(name) {
+			off = append(off, name)
+		} else {
+			on = append(on, name)
+		}
+	}
+	f.Lookup("enable-admission-plugins").Usage = "admission plugins to switch on, in any order. Off by default are:" + list(off)
+	f.Lookup("disable-admission-plugins").Usage = "admission plugins to switch off, in any order. On by default are:" + list(on)
+}
+
+// listWidth is the width at which list breaks lines. Flags and their types stand to the left.
+const listWidth = 90
+
+// list joins names with commas, in indented lines.
+func list(names []string) string {
+	var b strings.Builder
+	width := listWidth
+	for i, name := range names {
+		if width+len(name)+2 > listWidth {
+			b.WriteString("\n  ")
+			width = 2
+		} else {
+			b.WriteString(" ")
+			width++
+		}
+		b.WriteString(name)
+		width += len(name)
+		if i < len(names)-1 {
+			b.WriteString(",")
+			width++
+		}
+	}
+	return b.String()
+}
