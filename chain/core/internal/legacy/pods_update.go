@@ -77,8 +77,9 @@ func sameContainers(p, old *corev1.Pod, spec *field.Path) field.ErrorList {
 	return field.ErrorList{field.Forbidden(spec.Child(name), "containers may not be added or removed")}
 }
 
-// validateDeadlineUpdate checks that the deadline is only set or shortened. further reports whether
-// the other fields should be validated too, which is not the case for an invalid deadline.
+// validateDeadlineUpdate checks that the deadline is only set or shortened. The result further is
+// false if the deadline is out of range or longer than before: then the other fields are not
+// validated.
 func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, further bool) {
 	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
 	switch {
@@ -103,7 +104,7 @@ func validateAddedTolerations(p, old *corev1.Pod, path *field.Path) field.ErrorL
 			return is == was
 		})
 		if !kept {
-			return field.ErrorList{field.Forbidden(path, "existing tolerations may not be changed or removed, except for tolerationSeconds")}
+			return field.ErrorList{field.Forbidden(path, "existing tolerations may not be removed or changed, except for tolerationSeconds")}
 		}
 	}
 	return nil
