@@ -21,8 +21,8 @@ import (
 )
 
 // kubelets stands in for the kubelets, which a bare control plane does not have. It validates a
-// request as far as possible without a kubelet, and then returns an error that says that there is
-// no kubelet.
+// request as far as possible without a kubelet, and then returns an error saying that there is no
+// kubelet.
 type kubelets struct {
 	pods *genericregistry.Store
 	// nodes may be nil.

@@ -230,7 +230,7 @@ func restartsAll(p *corev1.Pod) bool {
 
 // restarts reports whether the kubelet may restart the terminated container. The first of its
 // restart rules that matches the exit code decides, then the restart policy of the container, then
-// that of the pod.
+// the restart policy of the pod.
 func restarts(p *corev1.Pod, s corev1.ContainerStatus, containers []corev1.Container) bool {
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
 	if i < 0 {

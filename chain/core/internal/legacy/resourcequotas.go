@@ -117,8 +117,8 @@ func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 	return append(errs, validateScopePairs(scopes, at, spec.ScopeSelector)...)
 }
 
-// validateQuotaScope checks that the scope is known and that it supports the resources in hard. An
-// unknown scope is reported at nameAt, an unsupported resource at the path at.
+// validateQuotaScope checks that the scope is known and that it supports the resources in hard.
+// Unknown scopes are reported with nameAt and name, unsupported resources with at and value.
 func validateQuotaScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList, nameAt *field.Path, name any, at *field.Path, value any) field.ErrorList {
 	countable, ok := quotaScopes[scope]
 	if !ok {

@@ -337,7 +337,7 @@ func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int
 	return nil
 }
 
-// takePort reserves port, or any free port if port is 0. The result is not in used.
+// takePort reserves port, or any free port if port is 0. It never returns a port that is in used.
 func (r *reservation) takePort(ctx context.Context, port int32, used sets.Set[int32]) (int32, error) {
 	if port != 0 && used.Has(port) {
 		return 0, errors.New("is specified twice")

@@ -111,7 +111,7 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 		return nil, err
 	}
 	if len(addresses) == 0 {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no ready endpoints available for service %q", id))
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id))
 	}
 	var allowed []netip.AddrPort
 	for _, address := range addresses {
