@@ -46,7 +46,7 @@ func TestNodePortsOfServices(t *testing.T) {
 		"the ones that were shared": {[]port{{Port: 54, Protocol: tcp, NodePort: 30055}, {Port: 54, Protocol: udp, NodePort: 30055}},
 			[]port{{Port: 54, Protocol: tcp}, {Port: 54, Protocol: udp}}, "30055 30055"},
 		"one twice": {[]port{{Port: 1, Protocol: tcp, NodePort: 30003}},
-			[]port{{Port: 1, Protocol: tcp, NodePort: 30003}, {Port: 2, Protocol: tcp, NodePort: 30003}}, "30003 is there twice"},
+			[]port{{Port: 1, Protocol: tcp, NodePort: 30003}, {Port: 2, Protocol: tcp, NodePort: 30003}}, "duplicate node port 30003"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := func(ports []port) *corev1.Service {

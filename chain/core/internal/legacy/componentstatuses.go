@@ -16,16 +16,17 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Component is a part of the control plane that can be asked whether it works.
+// Component is a control plane component whose health can be checked.
 type Component struct {
-	// Name is the name of its ComponentStatus, such as "etcd-0".
+	// Name is the name of the ComponentStatus, such as "etcd-0".
 	Name string
-	// Check fails when the component does not work.
+	// Check returns an error if the component is unhealthy.
 	Check func(ctx context.Context) error
 }
 
-// ComponentStatuses declares componentstatuses, a deprecated view of the control plane's health. kube-apiserver probes etcd, scheduler
-// and controller manager at fixed ports; here it is what the server says it has.
+// ComponentStatuses declares componentstatuses, a deprecated view of the health of the control
+// plane. kube-apiserver probes etcd, the scheduler and the controller manager at fixed ports. Here,
+// the caller supplies the components and their checks.
 func ComponentStatuses(components []Component) *kind.Virtual {
 	return &kind.Virtual{
 		Plural: "componentstatuses",
@@ -56,7 +57,7 @@ func (cs componentStatuses) Get(ctx context.Context, name string, _ *metav1.GetO
 			return c.status(ctx), nil
 		}
 	}
-	// The singular is what kube-apiserver says.
+	// Like kube-apiserver, report the singular name of the resource.
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: cs.GetSingularName()}, name)
 }
 
@@ -90,9 +91,9 @@ func (cs componentStatuses) ConvertToTable(_ context.Context, obj, options runti
 	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
 		table.ColumnDefinitions = []metav1.TableColumnDefinition{
 			kind.NameColumn(),
-			{Name: "Status", Type: "string", Description: "Whether the component works."},
-			{Name: "Message", Type: "string", Description: "What the component answered."},
-			{Name: "Error", Type: "string", Description: "Why it does not work."},
+			{Name: "Status", Type: "string", Description: "Whether the component is healthy."},
+			{Name: "Message", Type: "string", Description: "Message of the health check."},
+			{Name: "Error", Type: "string", Description: "Error of the health check."},
 		}
 	}
 	var items []corev1.ComponentStatus

@@ -6,7 +6,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestMissingComponentStatus has the details that kube-apiserver's refusal has.
+// TestMissingComponentStatus checks that a NotFound error has the same details as in
+// kube-apiserver.
 func TestMissingComponentStatus(t *testing.T) {
 	t.Parallel()
 	_, err := componentStatuses{}.Get(t.Context(), "foo", nil)

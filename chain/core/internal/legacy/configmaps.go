@@ -10,7 +10,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// maxDataSize bounds the values of a config map or a secret, in bytes: one must fit into an etcd request.
+// maxDataSize is the maximum total size of the values of a ConfigMap or a Secret, in bytes. The
+// whole object must fit into an etcd request.
 const maxDataSize = 1 << 20
 
 // ConfigMaps declares configmaps.
@@ -28,7 +29,7 @@ func ConfigMaps() *kind.Kind[*corev1.ConfigMap] {
 		Table: kind.Table[*corev1.ConfigMap]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Data", Description: "Number of entries, text and binary."},
+				{Name: "Data", Description: "Number of entries in data and binaryData."},
 				kind.AgeColumn(),
 			},
 			Row: func(c *corev1.ConfigMap) []any {
@@ -48,7 +49,7 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 			errs = append(errs, field.Invalid(path, key, msg))
 		}
 		if _, both := c.BinaryData[key]; both {
-			errs = append(errs, field.Invalid(path, key, "is a key of binaryData too"))
+			errs = append(errs, field.Invalid(path, key, "must not be a key of binaryData too"))
 		}
 		size += len(value)
 	}
@@ -59,7 +60,7 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 		size += len(value)
 	}
 	if size > maxDataSize {
-		errs = append(errs, field.TooLong(field.NewPath(""), "" /* not the data */, maxDataSize))
+		errs = append(errs, field.TooLong(field.NewPath(""), "" /* do not repeat the data */, maxDataSize))
 	}
 	return errs
 }

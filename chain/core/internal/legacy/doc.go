@@ -1,2 +1,3 @@
-// Package core declares the kinds of the core group, one file per kind.
+// Package legacy declares the kinds of the core group, also called the legacy group. Its name is
+// empty.
 package legacy

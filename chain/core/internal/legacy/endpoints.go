@@ -16,7 +16,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Endpoints declares endpoints, the deprecated forerunner of endpointslices. The API machinery says so in a warning by itself.
+// Endpoints declares endpoints, the deprecated predecessor of endpointslices. The API machinery
+// adds the deprecation warning.
 func Endpoints() *kind.Kind[*corev1.Endpoints] {
 	return &kind.Kind[*corev1.Endpoints]{
 		Plural:     "endpoints",
@@ -35,14 +36,14 @@ func Endpoints() *kind.Kind[*corev1.Endpoints] {
 		Table: kind.Table[*corev1.Endpoints]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Endpoints", Description: "Addresses and ports of the endpoints that are ready."},
+				{Name: "Endpoints", Description: "Addresses and ports of the ready endpoints."},
 				kind.AgeColumn(),
 			},
 			Row: func(e *corev1.Endpoints) []any { return []any{e.Name, formatEndpoints(e), kind.Age(e)} },
 		},
 		Warnings: func(_ context.Context, e, _ *corev1.Endpoints) []string {
 			if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
-				// It writes canonical addresses only, and often.
+				// The endpoints controller writes often, and only canonical addresses.
 				return nil
 			}
 			var warnings []string
@@ -92,7 +93,9 @@ func eachAddress(e *corev1.Endpoints, do func(*corev1.EndpointAddress, *field.Pa
 	}
 }
 
-// validateEndpoints lets pass what old has already: the rules were laxer once.
+// validateEndpoints validates e; old is nil for a new object. An update that leaves the subsets of
+// old unchanged is valid even if the subsets are not, because older versions of Kubernetes
+// validated them less strictly.
 func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	errs := validateSubsets(e)
 	if len(errs) > 0 && old != nil && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
@@ -106,7 +109,7 @@ func validateSubsets(e *corev1.Endpoints) field.ErrorList {
 	for i, s := range e.Subsets {
 		path := field.NewPath("subsets").Index(i)
 		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
-			errs = append(errs, field.Required(path, "addresses or notReadyAddresses"))
+			errs = append(errs, field.Required(path, "must specify addresses or notReadyAddresses"))
 		}
 		for j, p := range s.Ports {
 			errs = append(errs, validateEndpointPort(&p, len(s.Ports) > 1, path.Child("ports").Index(j))...)
@@ -132,7 +135,7 @@ func validateEndpointPort(p *corev1.EndpointPort, needsName bool, path *field.Pa
 	if p.Name != "" {
 		errs = append(errs, invalidAs(path.Child("name"), p.Name, validation.IsDNS1123Label)...)
 	} else if needsName {
-		errs = append(errs, field.Required(path.Child("name"), "ports of a subset with several have names"))
+		errs = append(errs, field.Required(path.Child("name"), "must be set if the subset has more than one port"))
 	}
 	for _, msg := range validation.IsValidPortNum(int(p.Port)) {
 		errs = append(errs, field.Invalid(path.Child("port"), p.Port, msg))
@@ -148,7 +151,7 @@ func validateEndpointPort(p *corev1.EndpointPort, needsName bool, path *field.Pa
 	return errs
 }
 
-// invalidAs makes an error of each message that check has about value.
+// invalidAs returns an Invalid error for each message that check returns for value.
 func invalidAs(path *field.Path, value string, check func(string) []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range check(value) {

@@ -22,14 +22,15 @@ import (
 )
 
 const (
-	// eventSeconds is how long events are kept, as kube-apiserver's --event-ttl has it.
+	// eventSeconds is how long events are kept, the default of --event-ttl in kube-apiserver.
 	eventSeconds = 3600
-	// Bounds of what new-style events say, in bytes.
+	// Limits on the text fields of new-style events, in bytes.
 	maxEventWord    = 128
 	maxEventMessage = 1024
 )
 
-// Events declares events, served in the groups "" and events.k8s.io. What is written through the latter is held to stricter rules.
+// Events declares events, which are served in the core group and in events.k8s.io. Writes through
+// events.k8s.io are validated more strictly.
 func Events() *kind.Kind[*corev1.Event] {
 	return &kind.Kind[*corev1.Event]{
 		Plural:         "events",
@@ -40,15 +41,15 @@ func Events() *kind.Kind[*corev1.Event] {
 		ValidateUpdate: validateEventUpdate,
 		Table: kind.Table[*corev1.Event]{
 			Columns: []kind.Column{
-				{Name: "Last Seen", Description: "Time since it happened last."},
-				{Name: "Type", Description: "Whether it is normal or a warning."},
-				{Name: "Reason", Description: "What happened, in a word."},
-				{Name: "Object", Description: "The object that it happened to."},
-				{Name: "Subobject", Priority: 1, Description: "The part of the object that it happened to."},
-				{Name: "Source", Priority: 1, Description: "Who reported it."},
-				{Name: "Message", Description: "What happened, for people."},
-				{Name: "First Seen", Priority: 1, Description: "Time since it happened first."},
-				{Name: "Count", Priority: 1, Description: "How often it happened."},
+				{Name: "Last Seen", Description: "Time since the event was last observed."},
+				{Name: "Type", Description: "Type of the event: Normal or Warning."},
+				{Name: "Reason", Description: "Reason for the event, as a single word."},
+				{Name: "Object", Description: "Object that the event is about."},
+				{Name: "Subobject", Priority: 1, Description: "Part of the object that the event is about."},
+				{Name: "Source", Priority: 1, Description: "Component that reported the event."},
+				{Name: "Message", Description: "Human-readable description of the event."},
+				{Name: "First Seen", Priority: 1, Description: "Time since the event was first observed."},
+				{Name: "Count", Priority: 1, Description: "Number of times the event occurred."},
 				{Name: "Name", Format: "name", Priority: 1, Description: "Name of the event."},
 			},
 			Row: eventRow,
@@ -82,7 +83,7 @@ func eventFields() map[string]func(*corev1.Event) string {
 	}
 }
 
-// reporter is the component that reported an event of either style.
+// reporter returns the name of the component that reported the event, which may be of either style.
 func reporter(e *corev1.Event) string {
 	if e.Source.Component != "" {
 		return e.Source.Component
@@ -120,7 +121,8 @@ func eventRow(e *corev1.Event) []any {
 	return []any{last, e.Type, e.Reason, object, e.InvolvedObject.FieldPath, source, strings.TrimSpace(e.Message), first, int64(count), e.Name}
 }
 
-// isStrict reports whether the request came through events.k8s.io.
+// isStrict reports whether the request came through events.k8s.io. A request without RequestInfo
+// counts as strict.
 func isStrict(ctx context.Context) bool {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	return !ok || info.APIGroup == eventsv1.GroupName
@@ -135,7 +137,7 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 	errs = append(errs, kind.ValidateFinalizers(e)...)
 	errs = append(errs, validateEventSeries(e)...)
 	if e.EventTime.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("eventTime"), "say when it happened"))
+		errs = append(errs, field.Required(field.NewPath("eventTime"), "must be specified"))
 	}
 	if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
 		errs = append(errs, field.Invalid(field.NewPath("type"), e.Type, "must be Normal or Warning"))
@@ -147,7 +149,7 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 		"source":         e.Source != corev1.EventSource{},
 	} {
 		if set {
-			errs = append(errs, field.Invalid(field.NewPath(name), "", "is of old events only: leave it out"))
+			errs = append(errs, field.Invalid(field.NewPath(name), "", "must not be set through events.k8s.io"))
 		}
 	}
 	return errs
@@ -191,26 +193,27 @@ func validateEventSeries(e *corev1.Event) field.ErrorList {
 		return nil
 	}
 	if e.Series.Count < 2 {
-		errs = append(errs, field.Invalid(field.NewPath("series.count"), e.Series.Count, "a series has two events at least"))
+		errs = append(errs, field.Invalid(field.NewPath("series.count"), e.Series.Count, "must be at least 2"))
 	}
 	if e.Series.LastObservedTime.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("series.lastObservedTime"), "say when it happened last"))
+		errs = append(errs, field.Required(field.NewPath("series.lastObservedTime"), "must be specified"))
 	}
 	return errs
 }
 
-// validateEventOfAnyStyle tells the styles apart by eventTime, which old events do not have.
+// validateEventOfAnyStyle validates an event of either style. Only new-style events have an
+// eventTime.
 func validateEventOfAnyStyle(ctx context.Context, e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	about := e.InvolvedObject.Namespace
 	agrees := about == e.Namespace
-	if about == "" { // about something without namespace
+	if about == "" { // the object is cluster-scoped
 		agrees = e.Namespace == metav1.NamespaceDefault || e.EventTime.IsZero() && e.Namespace == "" || !e.EventTime.IsZero() && e.Namespace == metav1.NamespaceSystem
 	} else if !e.EventTime.IsZero() {
 		agrees = true
 	}
 	if !agrees {
-		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), about, "is not the event's namespace"))
+		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), about, "must match the namespace of the event"))
 	}
 	if !e.EventTime.IsZero() {
 		errs = append(errs, validateWords(ctx, e)...)
@@ -221,11 +224,12 @@ func validateEventOfAnyStyle(ctx context.Context, e *corev1.Event) field.ErrorLi
 	return errs
 }
 
-// validateWords checks what a new-style event must say and how long it may be.
+// validateWords checks that a new-style event sets the required text fields and that no field is
+// too long.
 func validateWords(ctx context.Context, e *corev1.Event) field.ErrorList {
 	var errs field.ErrorList
 	controller := "reportingController"
-	if !isStrict(ctx) { // the field has another name there
+	if !isStrict(ctx) { // the core group names the field differently
 		controller = "reportingComponent"
 	}
 	for _, f := range []struct {
@@ -243,7 +247,7 @@ func validateWords(ctx context.Context, e *corev1.Event) field.ErrorList {
 			errs = append(errs, field.Required(field.NewPath(f.name), ""))
 		}
 		if f.max > 0 && len(f.value) > f.max {
-			errs = append(errs, field.Invalid(field.NewPath(f.name), "", fmt.Sprintf("has more than %d bytes", f.max)))
+			errs = append(errs, field.Invalid(field.NewPath(f.name), "", fmt.Sprintf("may not be more than %d bytes", f.max)))
 		}
 	}
 	for _, msg := range validation.IsQualifiedName(e.ReportingController) {

@@ -7,7 +7,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// eventsOfOwnGroup is the events of events.k8s.io: the same objects in other words.
+// eventsOfOwnGroup returns the version of events in events.k8s.io, which serves the same objects
+// with different field names.
 func eventsOfOwnGroup() kind.Version {
 	labels := map[string]string{
 		"reason":              "reason",

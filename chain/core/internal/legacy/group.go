@@ -9,23 +9,26 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Dependencies are what some kinds of the group need of the server around them.
+// Dependencies are what some kinds of the group need from the server.
 type Dependencies struct {
-	// Tokens signs the tokens of service accounts. Nil refuses token requests.
+	// Tokens signs service account tokens. If it is nil, token requests are refused.
 	Tokens TokenIssuer
-	// Objects are read when a token is bound to one of them. Nil refuses token requests.
+	// Objects reads the objects that tokens are bound to. If it is nil, token requests are refused.
 	Objects BoundObjects
-	// Allocator gives services their addresses. Nil refuses services.
+	// Allocator allocates cluster IPs and node ports. If it is nil, services cannot be created or
+	// updated.
 	Allocator ServiceAllocator
-	// Components are what componentstatuses lists.
+	// Components are the components that componentstatuses lists.
 	Components []Component
-	// Client is a client of the server itself. Nil refuses services/proxy, and evictions ask no disruption budgets.
+	// Client is a client of this server. If it is nil, services/proxy is refused and evictions ignore
+	// disruption budgets.
 	Client kubernetes.Interface
-	// ProxyAllowLocalAddresses lets services/proxy connect to loopback, link-local and unspecified addresses.
+	// ProxyAllowLocalAddresses allows services/proxy to connect to loopback, link-local, multicast and
+	// unspecified addresses.
 	ProxyAllowLocalAddresses bool
 }
 
-// Group is the core group, whose name is empty.
+// Group returns the core group, whose name is empty.
 func Group(d Dependencies) kind.Group {
 	binder := &bindingREST{}
 	return kind.Group{

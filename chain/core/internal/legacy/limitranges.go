@@ -43,7 +43,7 @@ func LimitRanges() *kind.Kind[*corev1.LimitRange] {
 	}
 }
 
-// defaultLimits derives the limits that containers get from the largest ones, and the requests from limits and, last, the smallest ones.
+// defaultLimits fills in default from max, and defaultRequest from default and then from min.
 func defaultLimits(item *corev1.LimitRangeItem) {
 	item.Default = withMissing(item.Default, item.Max)
 	item.DefaultRequest = withMissing(withMissing(item.DefaultRequest, item.Default), item.Min)
@@ -82,7 +82,7 @@ func validateLimitType(t corev1.LimitType, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at, t, msg))
 	}
 	if len(errs) == 0 && !strings.Contains(string(t), "/") && !limitTypes.Has(t) {
-		errs = append(errs, field.Invalid(at, t, "is neither a standard type nor a name with a prefix"))
+		errs = append(errs, field.Invalid(at, t, "must be a standard limit type or have a domain prefix"))
 	}
 	return errs
 }
@@ -106,7 +106,7 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 	if item.Type == corev1.LimitTypePod {
 		for child, list := range map[string]corev1.ResourceList{"default": item.Default, "defaultRequest": item.DefaultRequest} {
 			if len(list) > 0 {
-				errs = append(errs, field.Forbidden(at.Child(child), "pods have no default limits: their containers have"))
+				errs = append(errs, field.Forbidden(at.Child(child), "may not be specified for type Pod; specify it for type Container"))
 			}
 		}
 	} else {
@@ -117,14 +117,14 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 		_, hasMin := item.Min[corev1.ResourceStorage]
 		_, hasMax := item.Max[corev1.ResourceStorage]
 		if !hasMin && !hasMax {
-			errs = append(errs, field.Required(at.Child("limits"), "give the least or the most storage, or both"))
+			errs = append(errs, field.Required(at.Child("limits"), "must specify min or max for storage, or both"))
 		}
 	}
 	check(item.MaxLimitRequestRatio, "maxLimitRequestRatio")
 
 	compared := *item
 	if item.Type == corev1.LimitTypePod {
-		compared.Default, compared.DefaultRequest = nil, nil // refused as a whole
+		compared.Default, compared.DefaultRequest = nil, nil // already forbidden above
 	}
 	for _, name := range sets.List(names) {
 		errs = append(errs, validateOrder(&compared, name, at)...)
@@ -133,7 +133,7 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 	return errs
 }
 
-// validateOrder keeps min ≤ defaultRequest ≤ default ≤ max, of what is given.
+// validateOrder checks that min ≤ defaultRequest ≤ default ≤ max, for those values that are set.
 func validateOrder(item *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	ordered := func(small, large corev1.ResourceList, smallName, largeName, blame string) {
@@ -141,7 +141,7 @@ func validateOrder(item *corev1.LimitRangeItem, name corev1.ResourceName, at *fi
 		l, both := large[name]
 		if ok && both && s.Cmp(l) > 0 {
 			errs = append(errs, field.Invalid(at.Child(blame).Key(string(name)), s.String(),
-				fmt.Sprintf("%s is %s, and %s is less: %s", smallName, s.String(), largeName, l.String())))
+				fmt.Sprintf("%s (%s) must not be greater than %s (%s)", smallName, s.String(), largeName, l.String())))
 		}
 	}
 	ordered(item.Min, item.Max, "min", "max", "min")
@@ -156,7 +156,7 @@ func validateOrder(item *corev1.LimitRangeItem, name corev1.ResourceName, at *fi
 	overcommit := quantities.IsNativeResource(name) && !quantities.IsHugePages(name)
 	if hasRequest && hasLimit && !overcommit && request.Cmp(limit) != 0 {
 		errs = append(errs, field.Invalid(at.Child("defaultRequest").Key(string(name)), request.String(),
-			"must be the default limit: the resource cannot be overcommitted"))
+			"must equal the default limit: the resource cannot be overcommitted"))
 	}
 	return errs
 }
@@ -169,18 +169,18 @@ func validateRatio(item *corev1.LimitRangeItem, name corev1.ResourceName, at *fi
 	var errs field.ErrorList
 	key := at.Child("maxLimitRequestRatio").Key(string(name))
 	if ratio.Cmp(*resource.NewQuantity(1, resource.DecimalSI)) < 0 {
-		errs = append(errs, field.Invalid(key, ratio.String(), "is less than 1"))
+		errs = append(errs, field.Invalid(key, ratio.String(), "must be at least 1"))
 	}
 	least, hasMin := item.Min[name]
 	most, hasMax := item.Max[name]
 	if hasMin && hasMax {
-		// Thousandths, where they do not overflow, as kube-apiserver compares.
+		// Like kube-apiserver, compare in thousandths unless they overflow.
 		wanted, possible := float64(ratio.Value()), float64(most.Value())/float64(least.Value())
 		if max(ratio.Value(), least.Value(), most.Value()) < resource.MaxMilliValue {
 			wanted, possible = float64(ratio.MilliValue())/1000, float64(most.MilliValue())/float64(least.MilliValue())
 		}
 		if wanted > possible {
-			errs = append(errs, field.Invalid(key, ratio.String(), fmt.Sprintf("is more than max/min, %f", possible)))
+			errs = append(errs, field.Invalid(key, ratio.String(), fmt.Sprintf("must not be greater than max/min, which is %f", possible)))
 		}
 	}
 	return errs

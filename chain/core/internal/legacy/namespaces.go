@@ -16,8 +16,9 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Namespaces declares namespaces. A deleted one stays, Terminating, until its spec.finalizers are gone, which only namespaces/finalize
-// can remove: the namespace controller does so when the namespace is empty.
+// Namespaces declares namespaces. A deleted namespace stays in phase Terminating until its
+// spec.finalizers are empty. Only namespaces/finalize can remove them; the namespace controller
+// does so once the namespace is empty.
 func Namespaces() *kind.Kind[*corev1.Namespace] {
 	return &kind.Kind[*corev1.Namespace]{
 		Plural:        "namespaces",
@@ -25,7 +26,7 @@ func Namespaces() *kind.Kind[*corev1.Namespace] {
 		ClusterScoped: true,
 		Name:          apivalidation.ValidateNamespaceName,
 		Default: func(n *corev1.Namespace) {
-			if n.Name != "" { // with generateName, Canonicalize knows the name
+			if n.Name != "" { // Canonicalize adds the label once generateName has produced a name
 				labelWithName(n)
 			}
 			setIfEmpty(&n.Status.Phase, corev1.NamespaceActive)
@@ -87,25 +88,25 @@ func labelWithName(n *corev1.Namespace) {
 	n.Labels[corev1.LabelMetadataName] = n.Name
 }
 
-// validateFinalizer lets a namespace have well-known finalizers and such as have a domain.
+// validateFinalizer accepts well-known finalizers and finalizers with a domain prefix.
 func validateFinalizer(f corev1.FinalizerName, at *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateFinalizerName(string(f), at)
 	switch {
 	case len(errs) > 0, strings.Contains(string(f), "/"):
 	case f == corev1.FinalizerKubernetes, f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents:
 	default:
-		errs = append(errs, field.Invalid(at, f, "is neither a well-known finalizer nor one with a domain"))
+		errs = append(errs, field.Invalid(at, f, "must be a well-known finalizer or have a domain prefix"))
 	}
 	return errs
 }
 
 func validateNamespaceStatus(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
-	want, when := corev1.NamespaceActive, "lives"
+	want, when := corev1.NamespaceActive, "without"
 	if n.DeletionTimestamp != nil {
-		want, when = corev1.NamespaceTerminating, "is being deleted"
+		want, when = corev1.NamespaceTerminating, "with"
 	}
 	if n.Status.Phase == want {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("status", "Phase"), n.Status.Phase, "a namespace that "+when+" is "+string(want))}
+	return field.ErrorList{field.Invalid(field.NewPath("status", "Phase"), n.Status.Phase, "the phase of a namespace "+when+" deletionTimestamp must be "+string(want))}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// namespaceREST deletes namespaces in two steps, and not in bulk: it leaves out the collection deleter that a store has.
+// namespaceREST stores namespaces. It deletes a namespace in two steps, and does not implement
+// rest.CollectionDeleter, so namespaces cannot be deleted in bulk.
 type namespaceREST struct {
 	rest.CreaterUpdater
 	rest.Getter
@@ -38,7 +39,8 @@ func newNamespaceREST(s *kind.Storage) *namespaceREST {
 
 func (r *namespaceREST) Destroy() { r.store.Destroy() }
 
-// Delete marks a live namespace for deletion, and removes one that is marked and has no finalizers left.
+// Delete marks an active namespace for deletion, or removes a marked namespace that has no
+// finalizers left.
 func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	found, err := r.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -52,7 +54,7 @@ func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.V
 	if options.Preconditions == nil {
 		options.Preconditions = &metav1.Preconditions{}
 	}
-	// Who asked meant this namespace, not one of the same name that may follow.
+	// The client means this namespace, not a later one with the same name.
 	if options.Preconditions.UID == nil {
 		options.Preconditions.UID = &namespace.UID
 	}
@@ -74,7 +76,7 @@ func (r *namespaceREST) conflict(name, format string, args ...any) error {
 	return apierrors.NewConflict(r.store.DefaultQualifiedResource, name, fmt.Errorf(format, args...))
 }
 
-// mark sets the deletion time and the phase.
+// mark sets deletionTimestamp, the phase Terminating and the finalizers that options ask for.
 func (r *namespaceREST) mark(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
@@ -84,7 +86,7 @@ func (r *namespaceREST) mark(ctx context.Context, name string, validate rest.Val
 	update := func(existing runtime.Object) (runtime.Object, error) {
 		n, ok := existing.(*corev1.Namespace)
 		if !ok {
-			return nil, fmt.Errorf("a %T is no namespace", existing)
+			return nil, fmt.Errorf("not a Namespace object: %T", existing)
 		}
 		if err := validate(ctx, n); err != nil {
 			return nil, err
@@ -109,7 +111,8 @@ func (r *namespaceREST) mark(ctx context.Context, name string, validate rest.Val
 	return out, false, nil
 }
 
-// dependentsFinalizers has the finalizers that tell the garbage collector what to do with dependants, as options demand.
+// dependentsFinalizers returns finalizers with the orphan and foregroundDeletion finalizers added
+// or removed as options require. They tell the garbage collector what to do with dependents.
 func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []string {
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := slices.Contains(finalizers, metav1.FinalizerDeleteDependents)

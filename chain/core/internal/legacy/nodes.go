@@ -21,7 +21,7 @@ const (
 	nodeRoleLabel  = "kubernetes.io/role"
 )
 
-// Nodes declares nodes. They are kept where kube-apiserver keeps them, under the name that they had before they were nodes.
+// Nodes declares nodes. Like kube-apiserver, it stores them as "minions", their original name.
 func Nodes() *kind.Kind[*corev1.Node] {
 	return &kind.Kind[*corev1.Node]{
 		Plural:        "nodes",
@@ -37,15 +37,15 @@ func Nodes() *kind.Kind[*corev1.Node] {
 		Table: kind.Table[*corev1.Node]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Status", Description: "Whether pods can run on the node."},
-				{Name: "Roles", Description: "What the node is for."},
+				{Name: "Status", Description: "Whether the node is ready and schedulable."},
+				{Name: "Roles", Description: "Roles of the node."},
 				kind.AgeColumn(),
-				{Name: "Version", Description: "Version of the node's kubelet."},
+				{Name: "Version", Description: "Version of the kubelet on the node."},
 				{Name: "Internal-IP", Priority: 1, Description: "Address of the node inside the cluster."},
-				{Name: "External-IP", Priority: 1, Description: "Address of the node for the world."},
-				{Name: "OS-Image", Priority: 1, Description: "The node's operating system."},
-				{Name: "Kernel-Version", Priority: 1, Description: "The node's kernel."},
-				{Name: "Container-Runtime", Priority: 1, Description: "What runs the node's containers."},
+				{Name: "External-IP", Priority: 1, Description: "Address of the node outside the cluster."},
+				{Name: "OS-Image", Priority: 1, Description: "Operating system of the node."},
+				{Name: "Kernel-Version", Priority: 1, Description: "Kernel of the node."},
+				{Name: "Container-Runtime", Priority: 1, Description: "Container runtime of the node."},
 			},
 			Row: nodeRow,
 		},
@@ -69,7 +69,8 @@ func Nodes() *kind.Kind[*corev1.Node] {
 	}
 }
 
-// defaultNode makes podCIDR and podCIDRs, its successor, agree: a different podCIDR wins, as in kube-apiserver's conversion.
+// defaultNode makes podCIDR agree with podCIDRs, its successor, and rounds up quantities. As in the
+// conversion of kube-apiserver, podCIDR wins if the two differ.
 func defaultNode(n *corev1.Node) {
 	switch spec := &n.Spec; {
 	case spec.PodCIDR != "" && (len(spec.PodCIDRs) == 0 || spec.PodCIDRs[0] != spec.PodCIDR):
@@ -77,15 +78,15 @@ func defaultNode(n *corev1.Node) {
 	case len(spec.PodCIDRs) > 0:
 		spec.PodCIDR = spec.PodCIDRs[0]
 	}
-	// What is allocatable is by default what is there.
+	// Allocatable defaults to capacity.
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
 	quantities.RoundUp(n.Status.Capacity, n.Status.Allocatable)
 }
 
-// dropUnsupported drops what an old object does not have already: the configuration of kubelets by the API, a feature that is gone, and the
-// preemption policy, one that is off.
+// dropUnsupported clears unsupported fields, unless old uses them: dynamic kubelet configuration,
+// which Kubernetes has removed, and podPreemptionPolicy, whose feature is off.
 func dropUnsupported(n, old *corev1.Node) {
 	if old.Spec.ConfigSource == nil {
 		n.Spec.ConfigSource = nil
@@ -156,10 +157,10 @@ func orUnknown(s string) string {
 func warnNode(_ context.Context, n, _ *corev1.Node) []string {
 	var warnings []string
 	if n.Spec.ConfigSource != nil {
-		warnings = append(warnings, "spec.configSource: kubelets are no longer configured through the API")
+		warnings = append(warnings, "spec.configSource: kubelets can no longer be configured through the API")
 	}
 	if n.Spec.DoNotUseExternalID != "" {
-		warnings = append(warnings, "spec.externalID: deprecated, and nothing uses it")
+		warnings = append(warnings, "spec.externalID: deprecated and unused")
 	}
 	for i, cidr := range n.Spec.PodCIDRs {
 		warnings = append(warnings, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)

@@ -16,12 +16,13 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// nodeProxy is nodes/proxy. Nodes are objects here, nothing more: there is no kubelet to connect to, and it says so.
+// nodeProxy implements nodes/proxy. The nodes of this server are API objects without a kubelet, so
+// every request ends in an error.
 type nodeProxy struct{ nodes *genericregistry.Store }
 
 var _ rest.Connecter = &nodeProxy{}
 
-// registerNodeProxyOptions lets the options be read from a query.
+// registerNodeProxyOptions registers the conversion from query parameters to NodeProxyOptions.
 func registerNodeProxyOptions(scheme *runtime.Scheme) error {
 	return scheme.AddConversionFunc((*url.Values)(nil), (*corev1.NodeProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
 		out.(*corev1.NodeProxyOptions).Path = in.(*url.Values).Get("path")
@@ -31,7 +32,7 @@ func registerNodeProxyOptions(scheme *runtime.Scheme) error {
 
 func (p *nodeProxy) New() runtime.Object { return &corev1.NodeProxyOptions{} }
 
-// Destroy leaves the store to the main resource.
+// Destroy does nothing: the main resource owns the store.
 func (p *nodeProxy) Destroy() {}
 
 func (p *nodeProxy) ConnectMethods() []string {
@@ -54,10 +55,11 @@ func (p *nodeProxy) Connect(ctx context.Context, id string, _ runtime.Object, _ 
 	if err := addressed(node.(*corev1.Node)); err != nil {
 		return nil, err
 	}
-	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q has no kubelet: nodes of this server are objects without machines", name))
+	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q has no kubelet: the nodes of this server are API objects without machines", name))
 }
 
-// addressed is why a kubelet cannot even be tried: an internal error, as kube-apiserver has it.
+// addressed returns an error if the node has no address at which its kubelet could be reached. As
+// in kube-apiserver, the client gets an internal error.
 func addressed(node *corev1.Node) error {
 	if len(node.Status.Addresses) == 0 {
 		return fmt.Errorf("node %q has no address", node.Name)

@@ -19,20 +19,22 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 )
 
-// taintsAnnotation is what taints were before they were a field.
+// taintsAnnotation is the annotation that held taints before spec.taints existed.
 const taintsAnnotation = "scheduler.alpha.kubernetes.io/taints"
 
-// declaredFeature is the form of a feature's name: segments of letters and digits, the first of which begins with a capital.
+// declaredFeature matches the name of a feature: segments of letters and digits, separated by
+// slashes. The first segment begins with a capital letter.
 var declaredFeature = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*$`)
 
 func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
 	meta := field.NewPath("metadata")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
-	// The path that kube-apiserver reports, for taints are from the time of annotations. That of the swap space is a slip of its own.
+	// kube-apiserver reports taints and swap capacity under metadata: taints because they were once an
+	// annotation, swap capacity by mistake.
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 	errs = append(errs, validateNodeStatus(&n.Status)...)
 	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
-		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be more than zero"))
+		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero"))
 	}
 
 	at := field.NewPath("spec", "podCIDRs")
@@ -42,22 +44,23 @@ func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
 	if count := len(n.Spec.PodCIDRs); count > 1 {
 		dual, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs)
 		if err != nil {
-			errs = append(errs, field.InternalError(at, fmt.Errorf("families of the CIDRs: %w", err)))
+			errs = append(errs, field.InternalError(at, fmt.Errorf("determine the IP families of the CIDRs: %w", err)))
 		}
 		if !dual || count > 2 {
-			errs = append(errs, field.Invalid(at, n.Spec.PodCIDRs, "a node has one CIDR of each IP family at most"))
+			errs = append(errs, field.Invalid(at, n.Spec.PodCIDRs, "must have at most one CIDR of each IP family"))
 		}
 	}
 	return errs
 }
 
-// validateNodeStatus checks what is checked of the status whichever way it is written.
+// validateNodeStatus validates the status fields that are checked on every write, through nodes and
+// nodes/status alike.
 func validateNodeStatus(status *corev1.NodeStatus) field.ErrorList {
 	errs := append(validateNodeAmounts(status.Capacity, "capacity"), validateNodeAmounts(status.Allocatable, "allocatable")...)
 	at, features := field.NewPath("status", "declaredFeatures"), status.DeclaredFeatures
 	for i, feature := range features {
 		if len(feature) > validation.DNS1123SubdomainMaxLength || !declaredFeature.MatchString(feature) {
-			errs = append(errs, field.Invalid(at.Index(i), feature, "is no name of a feature, such as MyFeature/mySubFeature"))
+			errs = append(errs, field.Invalid(at.Index(i), feature, "must be the name of a feature, such as MyFeature/mySubFeature"))
 		}
 		if i == 0 {
 			continue
@@ -92,7 +95,7 @@ func validateTaints(taints []corev1.Taint, at *field.Path) field.ErrorList {
 		switch t.Effect {
 		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
 		case "":
-			errs = append(errs, field.Required(path.Child("effect"), "say what the taint does"))
+			errs = append(errs, field.Required(path.Child("effect"), "must specify the effect of the taint"))
 		default:
 			errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect,
 				[]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}))
@@ -106,7 +109,7 @@ func validateTaints(taints []corev1.Taint, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeAnnotations checks what taints were once, and an annotation that asks the scheduler to keep a controller's pods away.
+// validateNodeAnnotations validates the taints annotation and the preferAvoidPods annotation.
 func validateNodeAnnotations(annotations map[string]string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if value := annotations[taintsAnnotation]; value != "" {
@@ -120,7 +123,8 @@ func validateNodeAnnotations(annotations map[string]string, at *field.Path) fiel
 	return append(errs, validateAvoidPods(annotations[corev1.PreferAvoidPodsAnnotationKey], at)...)
 }
 
-// validateAvoidPods checks an annotation that asks the scheduler to keep a controller's pods away.
+// validateAvoidPods validates the value of the preferAvoidPods annotation, which asks the scheduler
+// to keep the pods of certain controllers away from the node.
 func validateAvoidPods(value string, at *field.Path) field.ErrorList {
 	if value == "" {
 		return nil
@@ -142,7 +146,8 @@ func validateAvoidPods(value string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNodeUpdate keeps what identifies the node, once it is known.
+// validateNodeUpdate validates a change of n. podCIDRs and providerID are immutable once set,
+// externalID is always immutable.
 func validateNodeUpdate(_ context.Context, n, old *corev1.Node) field.ErrorList {
 	meta, spec := field.NewPath("metadata"), field.NewPath("spec")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))

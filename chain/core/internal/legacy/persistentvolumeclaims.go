@@ -31,7 +31,8 @@ func PersistentVolumeClaims() *kind.Kind[*corev1.PersistentVolumeClaim] {
 			claims.DefaultSpec(&c.Spec)
 			quantities.RoundUp(c.Status.Capacity, c.Status.AllocatedResources)
 		},
-		// The phase is stored with the first update only: kube-apiserver leaves it to the default when it writes a new claim.
+		// Like kube-apiserver, do not store a phase in a new claim. It is defaulted on reads and stored
+		// with the first update.
 		PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 			claims.PrepareSpec(&c.Spec, nil)
 		},
@@ -46,27 +47,27 @@ func PersistentVolumeClaims() *kind.Kind[*corev1.PersistentVolumeClaim] {
 		Table: kind.Table[*corev1.PersistentVolumeClaim]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Status", Description: "Phase of the claim's life."},
-				{Name: "Volume", Description: "The volume that the claim is bound to."},
-				{Name: "Capacity", Description: "How much the volume holds."},
-				{Name: "Access Modes", Description: "How nodes may mount the volume."},
-				{Name: "StorageClass", Description: "The storage class that the claim wants."},
-				{Name: "VolumeAttributesClass", Description: "The volume attributes class that the claim wants."},
+				{Name: "Status", Description: "Phase of the claim."},
+				{Name: "Volume", Description: "Volume that the claim is bound to."},
+				{Name: "Capacity", Description: "Capacity of the volume."},
+				{Name: "Access Modes", Description: "Access modes of the volume."},
+				{Name: "StorageClass", Description: "Storage class that the claim requests."},
+				{Name: "VolumeAttributesClass", Description: "Volume attributes class that the claim requests."},
 				kind.AgeColumn(),
-				{Name: "VolumeMode", Priority: 1, Description: "Whether the claim wants a file system or a block device."},
+				{Name: "VolumeMode", Priority: 1, Description: "Whether the claim requests a file system or a block device."},
 			},
 			Row: claimRow,
 		},
 		Warnings: warnClaim,
 		Status: &kind.Status[*corev1.PersistentVolumeClaim]{
 			Prepare: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
-				// An alpha field, CSIVolumeHealth.
+				// healthStatus belongs to the alpha feature CSIVolumeHealth.
 				c.Status.HealthStatus = old.Status.HealthStatus
 			},
 			Validate: validateClaimStatus,
 		},
 		Adjust: func(store *genericregistry.Store) {
-			// Claims from before dataSourceRef was there are read as if it was.
+			// Mirror dataSource in claims that were stored before dataSourceRef existed.
 			store.Decorator = mirrorStoredDataSources
 		},
 		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
@@ -104,13 +105,13 @@ func claimRow(c *corev1.PersistentVolumeClaim) []any {
 	}
 }
 
-// validateClaimUpdate lets little change: the volume is set once, a missing class is filled in, and a bound claim grows and exchanges its
-// attributes class.
+// validateClaimUpdate allows few changes: volumeName may be set once, a missing storage class may
+// be filled in, and a bound claim may change its storage request and its volume attributes class.
 func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := claims.ValidateSpec(&c.Spec, spec, claims.OptionsFor(&old.Spec))
 
-	// want is the old spec with all that may differ taken over from the new one.
+	// want is the old spec with the permitted one-time settings copied from the new spec.
 	want := old.Spec.DeepCopy()
 	if want.VolumeName == "" {
 		want.VolumeName = c.Spec.VolumeName
@@ -134,19 +135,19 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	}
 	if !equality.Semantic.DeepEqual(is, want) {
 		errs = append(errs, field.Forbidden(spec,
-			"a claim is what it was made as: only a bound claim's resources.requests and the volumeAttributesClassName can be changed"))
+			"immutable after creation, except for resources.requests and volumeAttributesClassName of a bound claim"))
 	}
 
 	size, oldSize := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
-	// A request that could not be fulfilled may be taken back, but volumes never shrink.
+	// A request that could not be satisfied may be reduced, but volumes never shrink.
 	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(oldSize) < 0 && size.Cmp(capacity) <= 0 {
-		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"), "must be more than status.capacity"))
+		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"), "must be greater than status.capacity"))
 	}
 	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 
 	if old.Status.CurrentVolumeAttributesClassName != nil && !equality.Semantic.DeepEqual(old.Spec.VolumeAttributesClassName, c.Spec.VolumeAttributesClassName) {
 		if is := c.Spec.VolumeAttributesClassName; is == nil || *is == "" {
-			errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"), "cannot be unset: the volume has a class already"))
+			errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"), "cannot be unset: the volume already has a class"))
 		}
 	}
 	return errs
@@ -179,7 +180,8 @@ func validateClaimStatus(_ context.Context, c, _ *corev1.PersistentVolumeClaim) 
 	return errs
 }
 
-// validateClaimResource checks the name of a resource of which a claim has some: storage, or one that a driver defines.
+// validateClaimResource validates the name of a resource in the status of a claim: storage, or a
+// resource that a driver defines.
 func validateClaimResource(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range validation.IsQualifiedName(string(name)) {

@@ -19,12 +19,13 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// mountOptionsAnnotation is the predecessor of the field mountOptions.
+// mountOptionsAnnotation is the predecessor of the mountOptions field.
 const mountOptionsAnnotation = "volume.beta.kubernetes.io/mount-options"
 
 var reclaimPolicies = sets.New(corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)
 
-// topologySuccessors are the labels by which a volume's node affinity may replace those of a key's beta time.
+// topologySuccessors maps beta labels to their successors. The node affinity of a volume may change
+// from a beta label to its successor.
 var topologySuccessors = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
@@ -48,14 +49,14 @@ func PersistentVolumes() *kind.Kind[*corev1.PersistentVolume] {
 		Table: kind.Table[*corev1.PersistentVolume]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Capacity", Description: "How much the volume holds."},
-				{Name: "Access Modes", Description: "How nodes may mount the volume."},
-				{Name: "Reclaim Policy", Description: "What becomes of the volume once its claim is gone."},
-				{Name: "Status", Description: "Phase of the volume's life."},
-				{Name: "Claim", Description: "The claim to which the volume belongs."},
-				{Name: "StorageClass", Description: "The storage class of the volume."},
-				{Name: "VolumeAttributesClass", Description: "The volume attributes class of the volume."},
-				{Name: "Reason", Description: "Why the volume is in its phase."},
+				{Name: "Capacity", Description: "Capacity of the volume."},
+				{Name: "Access Modes", Description: "Access modes of the volume."},
+				{Name: "Reclaim Policy", Description: "What happens to the volume when its claim is deleted."},
+				{Name: "Status", Description: "Phase of the volume."},
+				{Name: "Claim", Description: "Claim that the volume is bound to."},
+				{Name: "StorageClass", Description: "Storage class of the volume."},
+				{Name: "VolumeAttributesClass", Description: "Volume attributes class of the volume."},
+				{Name: "Reason", Description: "Reason for the phase of the volume."},
 				kind.AgeColumn(),
 				{Name: "VolumeMode", Priority: 1, Description: "Whether the volume is a file system or a block device."},
 			},
@@ -95,7 +96,7 @@ func persistentVolumeRow(v *corev1.PersistentVolume) []any {
 	}
 }
 
-// accessModesCell abbreviates access modes, each once, in a fixed order.
+// accessModesCell returns the abbreviated access modes in a fixed order, without duplicates.
 func accessModesCell(modes []corev1.PersistentVolumeAccessMode) string {
 	have := sets.New(modes...)
 	var short []string
@@ -112,7 +113,8 @@ func accessModesCell(modes []corev1.PersistentVolumeAccessMode) string {
 	return strings.Join(short, ",")
 }
 
-// storageClassCell prefers the annotation that preceded the field.
+// storageClassCell returns the storage class of obj. The annotation that preceded the field takes
+// precedence.
 func storageClassCell(obj metav1.Object, class string) string {
 	if annotated, ok := obj.GetAnnotations()[corev1.BetaStorageClassAnnotation]; ok {
 		return annotated
@@ -134,15 +136,17 @@ func volumeModeCell(mode *corev1.PersistentVolumeMode) string {
 	return string(*mode)
 }
 
-// requireVersion is for the status of kinds that insist on optimistic locking. A patch always has a version.
+// requireVersion returns an error if obj has no resource version. The status subresource of some
+// kinds requires optimistic locking. A patch always has a resource version.
 func requireVersion(obj metav1.Object) field.ErrorList {
 	if obj.GetResourceVersion() != "" {
 		return nil
 	}
-	return field.ErrorList{field.Required(field.NewPath("resourceVersion"), "say which version is to be changed")}
+	return field.ErrorList{field.Required(field.NewPath("resourceVersion"), "must be specified for an update of the status")}
 }
 
-// validatePersistentVolume checks v; old is nil for a new volume. A node affinity of impossible values that is stored stays possible.
+// validatePersistentVolume validates v; old is nil for a new volume. Invalid values in the node
+// affinity of v are allowed if old has some too.
 func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
 	impossible := old != nil && old.Spec.NodeAffinity != nil && nodeselectors.HasImpossibleValue(old.Spec.NodeAffinity.Required)
 	return append(validatePersistentVolumeSpec(&v.Spec, v.Name, impossible, field.NewPath("spec")), validateMountOptions(v)...)
@@ -152,7 +156,7 @@ func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string
 	errs := claims.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))
 	capacity := at.Child("capacity")
 	if len(spec.Capacity) == 0 {
-		errs = append(errs, field.Required(capacity, "say how much the volume holds"))
+		errs = append(errs, field.Required(capacity, "must specify the storage capacity"))
 	}
 	if _, ok := spec.Capacity[corev1.ResourceStorage]; !ok || len(spec.Capacity) > 1 {
 		errs = append(errs, field.NotSupported(capacity, spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
@@ -166,15 +170,15 @@ func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string
 	if a := spec.NodeAffinity; a != nil {
 		required := at.Child("nodeAffinity", "required")
 		if a.Required == nil {
-			errs = append(errs, field.Required(required, "say which nodes reach the volume"))
+			errs = append(errs, field.Required(required, "must specify which nodes can access the volume"))
 		} else {
 			errs = append(errs, nodeselectors.Validate(a.Required, impossibleNodes, required)...)
 		}
 	}
 	errs = append(errs, validatePersistentVolumeSource(spec, name, at)...)
-	// Recycling would delete the node's files.
+	// Recycling would delete all files of the node.
 	if p := spec.HostPath; p != nil && path.Clean(p.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "the root of a node cannot be recycled"))
+		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be Recycle for the root directory of a node"))
 	}
 	if spec.StorageClassName != "" {
 		errs = append(errs, validateName(spec.StorageClassName, at.Child("storageClassName"))...)
@@ -187,12 +191,12 @@ func validateVolumeAttributesClass(spec *corev1.PersistentVolumeSpec, at *field.
 	var errs field.ErrorList
 	if class := spec.VolumeAttributesClassName; class != nil {
 		if *class == "" {
-			errs = append(errs, field.Required(at.Child("volumeAttributesClassName"), "leave it out for none"))
+			errs = append(errs, field.Required(at.Child("volumeAttributesClassName"), "must not be empty; omit it for no class"))
 		} else {
 			errs = append(errs, validateName(*class, at.Child("volumeAttributesClassName"))...)
 		}
 		if spec.CSI == nil {
-			errs = append(errs, field.Required(at.Child("csi"), "volume attributes classes are for CSI volumes"))
+			errs = append(errs, field.Required(at.Child("csi"), "must be set if volumeAttributesClassName is set"))
 		}
 	}
 	return errs
@@ -203,15 +207,15 @@ func validatePersistentVolumeUpdate(_ context.Context, v, old *corev1.Persistent
 
 	source := v.Spec.PersistentVolumeSource.DeepCopy()
 	if source.CSI != nil && old.Spec.CSI != nil && old.Spec.CSI.ControllerExpandSecretRef == nil {
-		source.CSI.ControllerExpandSecretRef = nil // may be added
+		source.CSI.ControllerExpandSecretRef = nil // the secret may be added
 	}
 	if !equality.Semantic.DeepEqual(*source, old.Spec.PersistentVolumeSource) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "the source of a volume cannot be changed"))
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "the volume source is immutable after creation"))
 	}
 	errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
 	if old.Spec.NodeAffinity != nil && !sameVolumeAffinity(v.Spec.NodeAffinity, old.Spec.NodeAffinity) {
 		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), v.Spec.NodeAffinity,
-			"cannot be changed, but for replacing beta topology labels by their successors"))
+			"is immutable, except that beta topology labels may be replaced by their successors"))
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "cannot be unset"))
@@ -219,8 +223,9 @@ func validatePersistentVolumeUpdate(_ context.Context, v, old *corev1.Persistent
 	return errs
 }
 
-// sameVolumeAffinity lets a change replace topology labels of the old affinity by their successors, and other keys by none at all: there
-// kube-apiserver does not look closely.
+// sameVolumeAffinity reports whether affinity equals old, except that beta topology labels may be
+// replaced by their successors. Like kube-apiserver, which is lax here, it also allows any other
+// key to be replaced by an empty one.
 func sameVolumeAffinity(affinity, old *corev1.VolumeNodeAffinity) bool {
 	same := equality.Semantic.Copy()
 	err := same.AddFunc(func(r, was corev1.NodeSelectorRequirement) bool {
@@ -251,7 +256,7 @@ func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []st
 	}
 	spec := field.NewPath("spec")
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		warnings = append(warnings, fmt.Sprintf("%s: Recycle is deprecated; provision volumes dynamically", spec.Child("persistentVolumeReclaimPolicy")))
+		warnings = append(warnings, fmt.Sprintf("%s: Recycle is deprecated; use dynamic provisioning instead", spec.Child("persistentVolumeReclaimPolicy")))
 	}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
 		for i := range a.Required.NodeSelectorTerms {
@@ -262,8 +267,9 @@ func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []st
 	return append(warnings, warnVolumeSource(&v.Spec, spec)...)
 }
 
-// ValidateInlineVolume checks the spec of a volume that an attachment has in place of a persistent volume's name: a CSI volume with
-// nothing that belongs to the volume's life as an object.
+// ValidateInlineVolume validates the spec of an inline volume, which a VolumeAttachment may have in
+// place of the name of a PersistentVolume. An inline volume must be a CSI volume and may not set
+// fields that only apply to a PersistentVolume object.
 func ValidateInlineVolume(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for name, set := range map[string]bool{
@@ -275,11 +281,11 @@ func ValidateInlineVolume(spec *corev1.PersistentVolumeSpec, at *field.Path) fie
 		"volumeMode":                    spec.VolumeMode != nil && *spec.VolumeMode != corev1.PersistentVolumeFilesystem,
 	} {
 		if set {
-			errs = append(errs, field.Forbidden(at.Child(name), "an inline volume does not have it"))
+			errs = append(errs, field.Forbidden(at.Child(name), "may not be specified for an inline volume"))
 		}
 	}
 	if spec.CSI == nil {
-		errs = append(errs, field.Required(at.Child("csi"), "inline volumes are CSI volumes"))
+		errs = append(errs, field.Required(at.Child("csi"), "an inline volume must be a CSI volume"))
 	}
 	errs = append(errs, claims.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))...)
 	return append(errs, validatePersistentVolumeSource(spec, "", at)...)

@@ -15,30 +15,33 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
 
-// The three forms of the name of an iSCSI target or initiator (RFC 3720, RFC 3980), by their prefix, as loosely as kube-apiserver takes them.
+// iscsiNames matches the three forms of the name of an iSCSI target or initiator (RFC 3720, RFC
+// 3980), by prefix. The patterns are as loose as in kube-apiserver.
 var iscsiNames = map[string]*regexp.Regexp{
 	"iqn": regexp.MustCompile(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
 	"eui": regexp.MustCompile(`^eui.[[:alnum:]]{16}$`),
 	"naa": regexp.MustCompile(`^naa.[[:alnum:]]{32}$`),
 }
 
-// annotatedSources are those that take mount options in an annotation.
+// annotatedSources are the volume sources that support the mount options annotation.
 var annotatedSources = sets.New("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephFS", "azureFile",
 	"vsphereVolume", "azureDisk", "photonPersistentDisk")
 
-// maxISCSISession bounds volume name and portal together where they become the name of an interface.
+// maxISCSISession limits the total length of volume name and target portal, which together name an
+// iSCSI interface if initiatorName is set.
 const maxISCSISession = 64
 
-// volumeSource is one of the fields of which a volume sets exactly one.
+// volumeSource is one of the source fields of a volume, of which exactly one must be set.
 type volumeSource struct {
 	field    string
 	set      bool
 	validate func(at *field.Path) field.ErrorList
-	// deprecated says since when, for the warning.
+	// deprecated is the version that deprecated the source, for the warning, or empty.
 	deprecated string
 }
 
-// path is the name of the field in errors about what is in it, as in those of kube-apiserver.
+// path returns the name of the field as kube-apiserver spells it in errors about the content of the
+// field.
 func (s volumeSource) path() string {
 	switch s.field {
 	case "gcePersistentDisk":
@@ -56,8 +59,8 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 	DefaultInlineVolume(&v.Spec)
 }
 
-// DefaultInlineVolume fills in what the client left out of the spec of a volume that is no object: what belongs to a volume's life is left
-// open.
+// DefaultInlineVolume sets the defaults of the spec of an inline volume. It leaves out fields that
+// only apply to a PersistentVolume object.
 func DefaultInlineVolume(spec *corev1.PersistentVolumeSpec) {
 	quantities.RoundUp(spec.Capacity)
 	if s := spec.HostPath; s != nil {
@@ -95,7 +98,8 @@ func setIfNil[T any](to **T, value T) {
 	}
 }
 
-// volumeSources are the sources that a persistent volume may have, in the order in which the first one set wins.
+// volumeSources returns the sources that a persistent volume may have. If several are set, the
+// first one takes precedence.
 func volumeSources(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) []volumeSource {
 	s := &spec.PersistentVolumeSource
 	type errorList = field.ErrorList
@@ -137,31 +141,32 @@ func validatePersistentVolumeSource(spec *corev1.PersistentVolumeSpec, name stri
 	for _, s := range volumeSources(spec, name, at) {
 		switch {
 		case !s.set:
-		case found && s.field != "flexVolume": // which kube-apiserver takes beside another
-			errs = append(errs, field.Forbidden(at.Child(s.field), "a volume has one source only"))
+		case found && s.field != "flexVolume": // kube-apiserver accepts flexVolume beside another source
+			errs = append(errs, field.Forbidden(at.Child(s.field), "may not specify more than one volume source"))
 		default:
 			found = true
 			errs = append(errs, s.validate(at.Child(s.path()))...)
 		}
 	}
 	if !found {
-		errs = append(errs, field.Required(at, "say where the volume's data is: a volume has a source"))
+		errs = append(errs, field.Required(at, "must specify a volume source"))
 	}
 	return errs
 }
 
-// warnVolumeSource is about sources whose drivers are gone from Kubernetes.
+// warnVolumeSource returns warnings about sources whose drivers Kubernetes has removed.
 func warnVolumeSource(spec *corev1.PersistentVolumeSpec, at *field.Path) []string {
 	var warnings []string
 	for _, s := range volumeSources(spec, "", at) {
 		if s.set && s.deprecated != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: deprecated since %s, and no kubelet mounts it any more", at.Child(s.path()), s.deprecated))
+			warnings = append(warnings, fmt.Sprintf("%s: deprecated since %s, and no longer supported by kubelets", at.Child(s.path()), s.deprecated))
 		}
 	}
 	return warnings
 }
 
-// validateMountOptions refuses the annotation for sources whose drivers never took it.
+// validateMountOptions forbids the mount options annotation for sources whose drivers never
+// supported it.
 func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 	if _, ok := v.Annotations[mountOptionsAnnotation]; !ok {
 		return nil
@@ -171,7 +176,7 @@ func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 			return nil
 		}
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations", mountOptionsAnnotation), "this kind of volume takes no mount options")}
+	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations", mountOptionsAnnotation), "this volume source does not support mount options")}
 }
 
 func validateLocal(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
@@ -179,7 +184,7 @@ func validateLocal(spec *corev1.PersistentVolumeSpec, at *field.Path) field.Erro
 	errs := requireSome(spec.Local.Path, path)
 	errs = append(errs, volumesources.ValidateNoBacksteps(spec.Local.Path, path)...)
 	if spec.NodeAffinity == nil || spec.NodeAffinity.Required == nil {
-		errs = append(errs, field.Required(at.Child("nodeAffinity"), "a local volume is on one node: say which"))
+		errs = append(errs, field.Required(at.Child("nodeAffinity"), "a local volume requires node affinity"))
 	}
 	return errs
 }
@@ -224,7 +229,7 @@ func validateISCSI(s *corev1.ISCSIPersistentVolumeSource, volume string, at *fie
 	errs := requireSome(s.TargetPortal, at.Child("targetPortal"))
 	if s.InitiatorName != nil && len(volume)+1+len(s.TargetPortal) > maxISCSISession {
 		errs = append(errs, field.Invalid(at.Child("targetportal"), s.TargetPortal,
-			fmt.Sprintf("with initiatorName, the volume's name and the portal have %d characters at most", maxISCSISession-1)))
+			fmt.Sprintf("if initiatorName is set, the volume name and targetPortal may not be longer than %d characters together", maxISCSISession-1)))
 	}
 	if s.IQN == "" {
 		errs = append(errs, field.Required(at.Child("iqn"), ""))
@@ -235,7 +240,7 @@ func validateISCSI(s *corev1.ISCSIPersistentVolumeSource, volume string, at *fie
 		errs = append(errs, field.Invalid(at.Child("lun"), s.Lun, validation.InclusiveRangeError(0, 255)))
 	}
 	if s.SecretRef == nil && (s.DiscoveryCHAPAuth || s.SessionCHAPAuth) {
-		errs = append(errs, field.Required(at.Child("secretRef"), "CHAP needs a secret"))
+		errs = append(errs, field.Required(at.Child("secretRef"), "CHAP authentication requires a secret"))
 	}
 	if s.SecretRef != nil {
 		errs = append(errs, requireSome(s.SecretRef.Name, at.Child("secretRef", "name"))...)
@@ -252,7 +257,7 @@ func validateISCSIName(name string, at *field.Path) field.ErrorList {
 			return nil
 		}
 	}
-	return field.ErrorList{field.Invalid(at, name, "is not an iSCSI name of the form iqn., eui. or naa.")}
+	return field.ErrorList{field.Invalid(at, name, "must be an iSCSI name that starts with iqn., eui. or naa.")}
 }
 
 func validateAzureFile(s *corev1.AzureFilePersistentVolumeSource, at *field.Path) field.ErrorList {
@@ -301,7 +306,7 @@ func validateLabel(name string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// requireSome refuses an empty string or list.
+// requireSome returns a Required error if value, a string or a list, is empty.
 func requireSome[T ~string | ~[]string](value T, at *field.Path) field.ErrorList {
 	if len(value) > 0 {
 		return nil

@@ -18,8 +18,9 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Pods declares pods. Binder, which [Bindings] shares, assigns pods to nodes. Client reads the
-// disruption budgets before an eviction, and the nodes where kubelets run; nil stands for none of either.
+// Pods declares pods. The binder, which [Bindings] shares, assigns pods to nodes. The client reads
+// disruption budgets before an eviction, and nodes for requests to their kubelets. If client is
+// nil, evictions ignore disruption budgets and nodes are not looked up.
 func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.Pod] {
 	var budgets typedpolicyv1.PodDisruptionBudgetsGetter
 	var nodes typedcorev1.NodesGetter
@@ -57,21 +58,21 @@ func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.P
 		Generation: true,
 		Fields: map[string]func(*corev1.Pod) string{
 			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
-			"spec.host":                func(p *corev1.Pod) string { return p.Spec.NodeName }, // its name before v1
+			"spec.host":                func(p *corev1.Pod) string { return p.Spec.NodeName }, // name of the field before v1
 			"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
 			"spec.schedulerName":       func(p *corev1.Pod) string { return p.Spec.SchedulerName },
 			"spec.serviceAccountName":  func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
 			"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
 			"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
 			"status.podIP":             podIP,
-			"status.podIPs":            func(*corev1.Pod) string { return "" }, // taken but, as in kube-apiserver, matching nothing
+			"status.podIPs":            func(*corev1.Pod) string { return "" }, // as in kube-apiserver, supported but always empty
 			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 		},
 		IndexedField: "spec.nodeName",
 		GracePeriod:  podGracePeriod,
 		Quirks: kind.Quirks{
 			NameOnUpdate:   true,
-			StatusOnCreate: true, // but for nothing more than the quality of service
+			StatusOnCreate: true, // only qosClass is kept
 			ReturnDeleted:  true,
 		},
 	}
@@ -91,13 +92,14 @@ func defaultPod(p *corev1.Pod) {
 	}
 }
 
-// initContainerAnnotations repeated the fields that replaced them, up to v1.7. They are no longer kept.
+// initContainerAnnotations duplicated, up to v1.7, the fields that replaced them. They are dropped.
 var initContainerAnnotations = []string{
 	"pod.alpha.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-containers",
 	"pod.alpha.kubernetes.io/init-container-statuses", "pod.beta.kubernetes.io/init-container-statuses",
 }
 
-// syncPodIPs makes podIP the first of podIPs; where they differ, podIP is what an old kubelet wrote.
+// syncPodIPs makes podIP equal to the first of podIPs. If the two differ, podIP wins, because an
+// old kubelet sets only podIP.
 func syncPodIPs(s *corev1.PodStatus) {
 	if s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP) {
 		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
@@ -120,7 +122,8 @@ func validatePod(_ context.Context, p *corev1.Pod) field.ErrorList {
 	return append(errs, podspec.ValidateNewPod(p)...)
 }
 
-// podWarnings are for those who make pods; what is wrong with a pod that is there has been said.
+// podWarnings returns warnings about a new pod. There are none for an update: the client was warned
+// when it created the pod.
 func podWarnings(_ context.Context, p, old *corev1.Pod) []string {
 	if old != nil {
 		return nil
@@ -128,7 +131,8 @@ func podWarnings(_ context.Context, p, old *corev1.Pod) []string {
 	return podspec.PodWarnings(p)
 }
 
-// podGracePeriod waits for the kubelet to stop a pod, unless it never started it or has already done so.
+// podGracePeriod sets the grace period in which the kubelet stops a deleted pod. It is zero if the
+// pod was never scheduled or has finished.
 func podGracePeriod(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
 	if options == nil {
 		return false
@@ -148,7 +152,7 @@ func podGracePeriod(_ context.Context, p *corev1.Pod, options *metav1.DeleteOpti
 	return true
 }
 
-// isFinished says that the pod's containers have stopped for good.
+// isFinished reports whether all containers of the pod have terminated for good.
 func isFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -18,9 +18,10 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 )
 
-// bindingREST is the resource bindings: it assigns pods to nodes. Schedulers use [podBindingREST] instead.
+// bindingREST implements bindings, which assigns pods to nodes. Schedulers use [podBindingREST]
+// instead.
 type bindingREST struct {
-	// pods is set when the storage of pods is made.
+	// pods is set when the storage of pods is created.
 	pods *genericregistry.Store
 }
 
@@ -37,12 +38,13 @@ func (r *bindingREST) Create(ctx context.Context, obj runtime.Object, validate r
 	return r.bind(ctx, m.GetName(), obj, validate, options)
 }
 
-// podBindingREST is pods/binding.
+// podBindingREST implements pods/binding.
 type podBindingREST struct{ *bindingREST }
 
 var _ rest.SubresourceObjectMetaPreserver = podBindingREST{}
 
-// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID of the pod that is meant, a precondition.
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate returns true to keep the UID of the
+// request, which is a precondition on the pod.
 func (podBindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 func (r podBindingREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
@@ -52,13 +54,13 @@ func (r podBindingREST) Create(ctx context.Context, name string, obj runtime.Obj
 func (r *bindingREST) bind(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	binding, ok := obj.(*corev1.Binding)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T is no Binding", obj))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %T", obj))
 	}
 	if binding.Name != name {
-		return nil, apierrors.NewBadRequest("the URL and the Binding name different pods")
+		return nil, apierrors.NewBadRequest("name in URL does not match the name of the Binding")
 	}
 	if errs := validateTarget(&binding.Target); len(errs) > 0 {
-		// Like kube-apiserver, without the form of an invalid object.
+		// Like kube-apiserver, do not return an Invalid status.
 		return nil, errs.ToAggregate()
 	}
 	if validate != nil {
@@ -101,16 +103,16 @@ func validateTarget(target *corev1.ObjectReference) field.ErrorList {
 func assign(p *corev1.Pod, binding *corev1.Binding) error {
 	switch {
 	case p.DeletionTimestamp != nil:
-		return fmt.Errorf("the pod %s is being deleted", p.Name)
+		return fmt.Errorf("pod %s is being deleted and cannot be assigned to a node", p.Name)
 	case p.Spec.NodeName != "":
-		return fmt.Errorf("the pod %s is on node %q already", p.Name, p.Spec.NodeName)
+		return fmt.Errorf("pod %s is already assigned to node %q", p.Name, p.Spec.NodeName)
 	case len(p.Spec.SchedulingGates) > 0:
-		return fmt.Errorf("the pod %s has closed scheduling gates", p.Name)
+		return fmt.Errorf("pod %s still has scheduling gates", p.Name)
 	}
 	p.Spec.NodeName = binding.Target.Name
 	p.Status.NominatedNodeName = ""
 	p.Annotations = overlay(p.Annotations, binding.Annotations)
-	p.Labels = overlay(p.Labels, binding.Labels) // of the node's place, which admission copies to the binding (KEP-4742)
+	p.Labels = overlay(p.Labels, binding.Labels) // topology labels of the node, which admission copies to the binding (KEP-4742)
 	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil
 }
@@ -123,7 +125,7 @@ func overlay(under, over map[string]string) map[string]string {
 	return under
 }
 
-// changePod changes a stored pod, past the rules for clients.
+// changePod updates a stored pod, bypassing the strategy that applies to client requests.
 func changePod(ctx context.Context, pods *genericregistry.Store, name string, preconditions *storage.Preconditions, dryRun bool, change func(*corev1.Pod) error) error {
 	key, err := pods.KeyFunc(ctx, name)
 	if err != nil {
@@ -132,7 +134,7 @@ func changePod(ctx context.Context, pods *genericregistry.Store, name string, pr
 	update := storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
 		p, ok := obj.(*corev1.Pod)
 		if !ok {
-			return nil, fmt.Errorf("a %T is no pod", obj)
+			return nil, fmt.Errorf("not a Pod object: %T", obj)
 		}
 		return p, change(p)
 	})

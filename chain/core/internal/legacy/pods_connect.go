@@ -20,15 +20,16 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// kubelets answers in the place of the kubelets, which a control plane by itself does not have: it finds what can be wrong with a request
-// before a kubelet would be asked, and then says that there is none.
+// kubelets stands in for the kubelets, which a bare control plane does not have. It validates a
+// request as far as possible without a kubelet, and then returns an error saying that there is no
+// kubelet.
 type kubelets struct {
 	pods *genericregistry.Store
 	// nodes may be nil.
 	nodes typedcorev1.NodesGetter
 }
 
-// Destroy leaves the store to pods.
+// Destroy does nothing: the main resource owns the store.
 func (k kubelets) Destroy() {}
 
 func (k kubelets) pod(ctx context.Context, name string) (*corev1.Pod, error) {
@@ -38,12 +39,12 @@ func (k kubelets) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	}
 	p, ok := found.(*corev1.Pod)
 	if !ok {
-		return nil, fmt.Errorf("a %T is no pod", found)
+		return nil, fmt.Errorf("not a Pod object: %T", found)
 	}
 	return p, nil
 }
 
-// unreachable is why the kubelet of the pod's node does not answer.
+// unreachable returns the reason why the kubelet on the node of the pod cannot be reached.
 func (k kubelets) unreachable(ctx context.Context, p *corev1.Pod) error {
 	if k.nodes != nil {
 		node, err := k.nodes.Nodes().Get(ctx, p.Spec.NodeName, metav1.GetOptions{})
@@ -54,10 +55,11 @@ func (k kubelets) unreachable(ctx context.Context, p *corev1.Pod) error {
 			return err
 		}
 	}
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("no kubelet serves the pod %s: node %s is not a machine, this is a control plane only", p.Name, p.Spec.NodeName))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("no kubelet serves pod %s: node %s is an API object without a machine", p.Name, p.Spec.NodeName))
 }
 
-// container checks that the pod has the container, and finds the one that is meant if there is no doubt.
+// container checks that the pod has the container. The name may be empty if the pod has only one
+// container.
 func (k kubelets) container(p *corev1.Pod, name string) error {
 	var names []string
 	for _, c := range p.Spec.InitContainers {
@@ -73,14 +75,14 @@ func (k kubelets) container(p *corev1.Pod, name string) error {
 	case name == "" && len(p.Spec.Containers) == 1:
 		return nil
 	case name == "":
-		return apierrors.NewBadRequest(fmt.Sprintf("say which container of the pod %s is meant: %s", p.Name, strings.Join(names, ", ")))
+		return apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s: one of %s", p.Name, strings.Join(names, ", ")))
 	case !slices.Contains(names, name):
-		return apierrors.NewBadRequest(fmt.Sprintf("the pod %s has no container %s", p.Name, name))
+		return apierrors.NewBadRequest(fmt.Sprintf("pod %s has no container %s", p.Name, name))
 	}
 	return nil
 }
 
-// stream checks a request to a running container.
+// stream validates a request to a running container.
 func (k kubelets) stream(ctx context.Context, podName, container string) error {
 	p, err := k.pod(ctx, podName)
 	if err != nil {
@@ -94,12 +96,12 @@ func (k kubelets) stream(ctx context.Context, podName, container string) error {
 
 func (k kubelets) scheduled(ctx context.Context, p *corev1.Pod) error {
 	if p.Spec.NodeName == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("the pod %s is on no node", p.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf("pod %s is not assigned to a node", p.Name))
 	}
 	return k.unreachable(ctx, p)
 }
 
-// logREST is pods/log.
+// logREST implements pods/log.
 type logREST struct{ kubelets }
 
 func (r *logREST) New() runtime.Object { return &corev1.Pod{} }
@@ -115,7 +117,8 @@ func (r *logREST) NewGetOptions() (runtime.Object, bool, string) {
 	return &corev1.PodLogOptions{}, false, ""
 }
 
-// OverrideMetricsVerb implements rest.MetricsVerbOverride: logs are streams.
+// OverrideMetricsVerb implements rest.MetricsVerbOverride. Requests for logs count as CONNECT
+// because they may stream.
 func (r *logREST) OverrideMetricsVerb(verb string) string {
 	if verb == "GET" {
 		return "CONNECT"
@@ -126,7 +129,7 @@ func (r *logREST) OverrideMetricsVerb(verb string) string {
 func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
 	o, ok := options.(*corev1.PodLogOptions)
 	if !ok {
-		return nil, fmt.Errorf("a %T is no PodLogOptions", options)
+		return nil, fmt.Errorf("not a PodLogOptions object: %T", options)
 	}
 	if errs := validateLogOptions(o); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), name, errs)
@@ -154,19 +157,19 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	}
 	if o.SinceSeconds != nil {
 		if o.SinceTime != nil {
-			errs = append(errs, field.Forbidden(field.NewPath(""), "give either sinceTime or sinceSeconds"))
+			errs = append(errs, field.Forbidden(field.NewPath(""), "only one of sinceTime and sinceSeconds may be specified"))
 		} else if *o.SinceSeconds < 1 {
 			errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
 		}
 	}
 	if o.Stream != nil {
 		// The feature PodLogsQuerySplitStreams is off by default.
-		errs = append(errs, field.Forbidden(field.NewPath("stream"), "kubelets mix the streams"))
+		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified: kubelets do not separate stdout and stderr"))
 	}
 	return errs
 }
 
-// emptyStream is the log of a pod that never ran: no content.
+// emptyStream is the empty log of a pod that never ran.
 type emptyStream struct{}
 
 // GetObjectKind implements runtime.Object.
@@ -180,7 +183,7 @@ func (emptyStream) InputStream(context.Context, string, string) (io.ReadCloser, 
 	return nil, false, "", nil
 }
 
-// connectREST is a subresource whose requests would go on to a kubelet.
+// connectREST implements a subresource whose requests would be forwarded to a kubelet.
 type connectREST struct {
 	kubelets
 	kind    func() runtime.Object
@@ -228,11 +231,12 @@ func newProxyREST(k kubelets) rest.Storage {
 	}
 }
 
-// proxy finds what is wrong with a request to a pod's own server. The name may have a scheme before it and a port behind it.
+// proxy validates a request to a server that runs in a pod. The name of the pod may have a scheme
+// as a prefix and a port as a suffix.
 func (k kubelets) proxy(ctx context.Context, id string, _ runtime.Object) error {
 	_, name, _, ok := splitSchemeNamePort(id)
 	if !ok {
-		return apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form scheme:pod:port", id))
+		return apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form name, name:port or scheme:name:port", id))
 	}
 	p, err := k.pod(ctx, name)
 	if err != nil {
@@ -241,10 +245,10 @@ func (k kubelets) proxy(ctx context.Context, id string, _ runtime.Object) error 
 	if ip := netutils.ParseIPSloppy(podIP(p)); ip == nil || !ip.IsGlobalUnicast() {
 		return apierrors.NewBadRequest(fmt.Sprintf("address not allowed: %q", podIP(p)))
 	}
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("no network leads to the pod %s at %s: this is a control plane only", p.Name, podIP(p)))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf("pod %s is not reachable at %s: this control plane has no pod network", p.Name, podIP(p)))
 }
 
-// splitSchemeNamePort takes apart "name", "name:port" and "scheme:name:port".
+// splitSchemeNamePort splits "name", "name:port" and "scheme:name:port".
 func splitSchemeNamePort(id string) (scheme, name, port string, ok bool) {
 	switch parts := strings.Split(id, ":"); len(parts) {
 	case 1:
@@ -270,7 +274,8 @@ func (r *connectREST) NewConnectOptions() (runtime.Object, bool, string) {
 	return r.kind(), false, ""
 }
 
-// Connect implements rest.Connecter. There is nothing to connect to, so that it always ends in an error.
+// Connect implements rest.Connecter. It always returns an error, because there is no kubelet to
+// connect to.
 func (r *connectREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
 	return nil, r.check(ctx, name, options)
 }

@@ -51,7 +51,7 @@ func TestWhichContainersStartAgain(t *testing.T) {
 			p := old.DeepCopy()
 			p.Status.ContainerStatuses[0].State = corev1.ContainerState{}
 			if got := len(validatePodStatus(t.Context(), p, old)) == 0; got != test.want {
-				t.Errorf("starts again: %v", got)
+				t.Errorf("container may start again: got %v", got)
 			}
 		})
 	}
@@ -165,11 +165,11 @@ func TestStatusKeepsGenerations(t *testing.T) {
 		t.Errorf("got %d and %v, volumes %v", p.Status.ObservedGeneration, got, p.Status.VolumeHealth)
 	}
 	if len(p.Status.ResourceClaimStatuses) != 1 {
-		t.Error("claims that were left out are lost")
+		t.Error("an update that omits resourceClaimStatuses clears them")
 	}
 	p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{}
 	if preparePodStatus(t.Context(), p, old); len(p.Status.ResourceClaimStatuses) > 0 {
-		t.Error("claims cannot be cleared")
+		t.Error("an empty list does not clear resourceClaimStatuses")
 	}
 }
 
@@ -310,11 +310,11 @@ func TestUpdatesThatEndEarly(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if warnings := podWarnings(t.Context(), p, old); len(warnings) > 0 {
-		t.Errorf("an update warns: %q", warnings)
+		t.Errorf("warnings about an update: %q", warnings)
 	}
 	p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{}}
 	if got, want := podWarnings(t.Context(), p, nil), podspec.PodWarnings(p); len(want) == 0 || !slices.Equal(got, want) {
-		t.Errorf("a new pod: %q", got)
+		t.Errorf("warnings about a new pod: got %q", got)
 	}
 }
 

@@ -27,26 +27,31 @@ import (
 )
 
 const (
-	// maxDisruptedPods is how many evictions a budget notes before the disruption controller has seen their pods go.
+	// maxDisruptedPods is how many evicted pods a budget may record before the disruption controller
+	// has observed their deletion.
 	maxDisruptedPods = 2000
-	// evictionRetryAfter is when a client may try again while the disruption controller works, in seconds.
+	// evictionRetryAfter is when a client should retry while the disruption controller catches up, in
+	// seconds.
 	evictionRetryAfter = 10
 
 	overBudget = "Cannot evict pod as it would violate the pod's disruption budget."
 )
 
-// evictionConflicts is how often an eviction is tried again when others change the pod or its budget.
+// evictionConflicts returns the backoff for retries of an eviction when the pod or its budget
+// changes concurrently.
 func evictionConflicts() wait.Backoff {
 	return wait.Backoff{Steps: 20, Duration: 500 * time.Millisecond, Factor: 1, Jitter: 0.1}
 }
 
-// registerEviction makes the kind of pods/eviction known, which belongs to another group.
+// registerEviction registers Eviction, the kind of pods/eviction, which belongs to the policy
+// group.
 func registerEviction(scheme *runtime.Scheme) error {
 	if err := policyv1.AddToScheme(scheme); err != nil {
 		return err
 	}
 	scheme.AddKnownTypes(schema.GroupVersion{Group: policyv1.GroupName, Version: runtime.APIVersionInternal}, &policyv1.Eviction{})
-	// Evictions outlived the version v1beta1, in which they are the same.
+	// Evictions are still accepted in policy/v1beta1, although the rest of that version was removed.
+	// The two versions have the same fields.
 	scheme.AddKnownTypes(policyv1beta1.SchemeGroupVersion, &policyv1beta1.Eviction{})
 	return errors.Join(
 		scheme.AddConversionFunc((*policyv1beta1.Eviction)(nil), (*policyv1.Eviction)(nil), func(in, out any, _ conversion.Scope) error {
@@ -60,7 +65,7 @@ func registerEviction(scheme *runtime.Scheme) error {
 	)
 }
 
-// evictionREST is pods/eviction: a deletion that asks the pod's disruption budget first.
+// evictionREST implements pods/eviction, which deletes a pod if its disruption budget allows it.
 type evictionREST struct {
 	pods *genericregistry.Store
 	// budgets may be nil.
@@ -69,7 +74,7 @@ type evictionREST struct {
 
 func (r *evictionREST) New() runtime.Object { return &policyv1.Eviction{} }
 
-// Destroy leaves the store to pods.
+// Destroy does nothing: the main resource owns the store.
 func (r *evictionREST) Destroy() {}
 
 // GroupVersionKind implements rest.GroupVersionKindProvider.
@@ -85,10 +90,10 @@ func (r *evictionREST) AcceptsGroupVersion(gv schema.GroupVersion) bool {
 func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	eviction, ok := obj.(*policyv1.Eviction)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T is no Eviction", obj))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("not an Eviction object: %T", obj))
 	}
 	if eviction.Name != name {
-		return nil, apierrors.NewBadRequest("the URL and the Eviction name different pods")
+		return nil, apierrors.NewBadRequest("name in URL does not match the name of the Eviction")
 	}
 	deletion, err := deletionOf(eviction, options)
 	if err != nil {
@@ -102,7 +107,7 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 
 	var p *corev1.Pod
 	deleted := false
-	// A conflict with the version that the client itself demands stays one.
+	// Retry conflicts, unless the client itself demands a resource version.
 	free := deletion.Preconditions == nil || deletion.Preconditions.ResourceVersion == nil
 	again := func(err error) bool { return free && apierrors.IsConflict(err) }
 	err = retry.OnError(evictionConflicts(), again, func() error {
@@ -114,7 +119,7 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 		if !isFinished(p) && p.Status.Phase != corev1.PodPending && p.DeletionTimestamp == nil {
 			return nil
 		}
-		// Nobody counts on such a pod.
+		// Disruption budgets do not protect a pod that is pending, finished or being deleted.
 		if err := r.delete(ctx, p, deletion, !isFinished(p) && p.DeletionTimestamp == nil); err != nil {
 			return err
 		}
@@ -133,8 +138,8 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 	}
 	err = r.delete(ctx, p, deletion, spared != "")
 	if apierrors.IsConflict(err) && free && spared != "" {
-		// The pod may be healthy by now, which the client cannot know.
-		return nil, tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the pod changed while the disruption budget %s was asked", spared))
+		// The pod may have become healthy, so its budget must be checked again.
+		return nil, tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the pod changed while its disruption budget %s was checked", spared))
 	}
 	if err != nil {
 		return nil, err
@@ -142,7 +147,8 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 	return &metav1.Status{Status: metav1.StatusSuccess}, nil
 }
 
-// deletionOf are the options of the eviction's deletion, which is a dry run if the request is one.
+// deletionOf returns the delete options of the eviction. The deletion is a dry run if the request
+// is one.
 func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*metav1.DeleteOptions, error) {
 	deletion := eviction.DeleteOptions.DeepCopy()
 	switch {
@@ -151,7 +157,7 @@ func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*me
 	case len(deletion.DryRun) == 0:
 		deletion.DryRun = options.DryRun
 	case len(options.DryRun) > 0 && !slices.Equal(options.DryRun, deletion.DryRun):
-		return nil, fmt.Errorf("the request's dryRun is %v, that of its content %v", options.DryRun, deletion.DryRun)
+		return nil, fmt.Errorf("dryRun of the request (%v) and dryRun of deleteOptions (%v) do not match", options.DryRun, deletion.DryRun)
 	}
 	return deletion, nil
 }
@@ -163,7 +169,8 @@ func storagePreconditions(p *metav1.Preconditions) *storage.Preconditions {
 	return &storage.Preconditions{UID: p.UID, ResourceVersion: p.ResourceVersion}
 }
 
-// delete deletes the pod and says why in its status. With unchanged, it must not have changed since it was looked at.
+// delete sets the DisruptionTarget condition of the pod and deletes the pod. If unchanged is true,
+// the deletion fails if the pod has changed since it was read.
 func (r *evictionREST) delete(ctx context.Context, p *corev1.Pod, deletion *metav1.DeleteOptions, unchanged bool) error {
 	deletion = deletion.DeepCopy()
 	if unchanged && (deletion.Preconditions == nil || deletion.Preconditions.ResourceVersion == nil) {
@@ -199,8 +206,9 @@ func (r *evictionREST) delete(ctx context.Context, p *corev1.Pod, deletion *meta
 	return err
 }
 
-// askBudget takes one disruption from the pod's budget. If the pod does not need one because it is not healthy, so that it must be deleted
-// as it is or not at all, it returns the name of the budget that is spared.
+// askBudget takes one disruption from the budget of the pod. If the pod is unhealthy and may be
+// evicted without a disruption, askBudget takes none and returns the name of the budget. The caller
+// must then delete the pod only if it has not changed.
 func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool) (spared string, err error) {
 	budgets, err := r.budgetsOf(ctx, p)
 	switch {
@@ -211,7 +219,7 @@ func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool
 	case len(budgets) > 1:
 		return "", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status:  metav1.StatusFailure,
-			Message: "the pod has several disruption budgets, and an eviction can ask one only",
+			Message: "the pod has several disruption budgets, but the eviction subresource supports only one",
 			Code:    500,
 		}}
 	}
@@ -236,7 +244,7 @@ func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool
 		return r.take(ctx, b, p.Name, dryRun)
 	})
 	if apierrors.IsConflict(err) || errors.Is(err, context.DeadlineExceeded) {
-		return "", tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s changes too often", b.Name))
+		return "", tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s changes too often; retry later", b.Name))
 	}
 	return "", err
 }
@@ -259,17 +267,18 @@ func (r *evictionREST) budgetsOf(ctx context.Context, p *corev1.Pod) ([]policyv1
 	return budgets, nil
 }
 
-// take notes a disruption in the budget's status, until the disruption controller sees the pod go.
+// take records a disruption in the status of the budget until the disruption controller observes
+// the deletion of the pod.
 func (r *evictionREST) take(ctx context.Context, b *policyv1.PodDisruptionBudget, name string, dryRun bool) error {
 	resource := policyv1.Resource("poddisruptionbudget")
 	s := &b.Status
 	switch {
 	case s.ObservedGeneration < b.Generation:
-		return tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s has changed and was not worked out again yet", b.Name))
+		return tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s has changed and has not been processed yet", b.Name))
 	case s.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(resource, b.Name, errors.New("the disruptions allowed are negative"))
+		return apierrors.NewForbidden(resource, b.Name, errors.New("status.disruptionsAllowed is negative"))
 	case len(s.DisruptedPods) > maxDisruptedPods:
-		return apierrors.NewForbidden(resource, b.Name, errors.New("the disruption controller has not confirmed too many evictions"))
+		return apierrors.NewForbidden(resource, b.Name, errors.New("too many evictions have not been confirmed by the disruption controller"))
 	case s.DisruptionsAllowed == 0:
 		return tooManyDisruptions(0, fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d", b.Name, s.DesiredHealthy, s.CurrentHealthy))
 	}

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// registerConnectOptions makes the options of log, exec, attach, portforward and the proxies known, which come as query parameters.
+// registerConnectOptions registers the options of log, exec, attach, portforward and the proxies,
+// which are passed as query parameters.
 func registerConnectOptions(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Version: runtime.APIVersionInternal}
 	for _, options := range []runtime.Object{
@@ -36,7 +37,8 @@ func registerConnectOptions(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// fromQuery fills a struct of options from query parameters, which are named like the JSON fields.
+// fromQuery fills in an options struct from query parameters, which have the names of the JSON
+// fields.
 func fromQuery(in, out any, scope conversion.Scope) error {
 	query, to := *in.(*url.Values), reflect.ValueOf(out).Elem()
 	for i := range to.NumField() {
@@ -73,5 +75,5 @@ func setParameter(values []string, field any, scope conversion.Scope) error {
 	case **metav1.Time:
 		return metav1.Convert_Slice_string_To_Pointer_v1_Time(&values, to, scope)
 	}
-	return fmt.Errorf("cannot be a %T", field)
+	return fmt.Errorf("unsupported type %T", field)
 }

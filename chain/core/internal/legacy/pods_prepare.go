@@ -19,7 +19,7 @@ func preparePod(ctx context.Context, p *corev1.Pod) {
 	fixGracePeriod(p)
 	mergeLabelKeys(p)
 	copyAppArmorAnnotations(ctx, p)
-	qos := p.Status.QOSClass // whoever says it is believed
+	qos := p.Status.QOSClass // a class that the client sets is kept
 	if qos == "" {
 		qos = podQOS(p)
 	}
@@ -40,14 +40,15 @@ func preparePodUpdate(_ context.Context, p, old *corev1.Pod) {
 	fixGracePeriod(p)
 }
 
-// fixGracePeriod makes the negative grace periods that were once let through one second.
+// fixGracePeriod sets negative grace periods, which were once valid, to one second.
 func fixGracePeriod(p *corev1.Pod) {
 	if s := p.Spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
 		p.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	}
 }
 
-// mergeLabelKeys spells matchLabelKeys and mismatchLabelKeys out as label selectors, for the scheduler (KEP-3633, KEP-3243).
+// mergeLabelKeys adds matchLabelKeys and mismatchLabelKeys to the label selectors, for the
+// scheduler (KEP-3633, KEP-3243).
 func mergeLabelKeys(p *corev1.Pod) {
 	add := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
 		for _, key := range keys {
@@ -83,7 +84,8 @@ func mergeLabelKeys(p *corev1.Pod) {
 	}
 }
 
-// copyAppArmorAnnotations turns the profiles that clients still write into annotations into fields, and tells them not to.
+// copyAppArmorAnnotations copies AppArmor profiles from the deprecated annotations to the fields,
+// and warns about the annotations.
 func copyAppArmorAnnotations(ctx context.Context, p *corev1.Pod) {
 	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
 		return
@@ -110,14 +112,15 @@ func copyAppArmorAnnotations(ctx context.Context, p *corev1.Pod) {
 				}
 				c.SecurityContext.AppArmorProfile = profile
 			}
-			warning.AddWarning(ctx, "", fmt.Sprintf("metadata.annotations[%s]: deprecated since v1.30; set appArmorProfile of the security context", key))
+			warning.AddWarning(ctx, "", fmt.Sprintf("metadata.annotations[%s]: deprecated since v1.30; set securityContext.appArmorProfile instead", key))
 		}
 	}
 }
 
-// podQOS is the pod's quality of service, by which nodes that run out of memory choose whom to stop: Guaranteed when every container
-// limits cpu and memory and requests as much, BestEffort when none asks for anything, Burstable otherwise. Resources of the whole pod,
-// where given, stand for those of its containers.
+// podQOS returns the QoS class of the pod, which determines the pods that a node stops first if it
+// runs out of memory. The class is Guaranteed if every container limits cpu and memory and requests
+// the same amounts, BestEffort if no container requests or limits either, and Burstable otherwise.
+// Pod-level resources, if set, replace the resources of the containers.
 func podQOS(p *corev1.Pod) corev1.PodQOSClass {
 	var all []corev1.ResourceRequirements
 	if r := p.Spec.Resources; r != nil {
@@ -153,7 +156,7 @@ func podQOS(p *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// sum adds a resource of list to the sums and reports whether there was any.
+// sum adds the named resource of list to sums. It reports whether list has a positive amount.
 func sum(sums map[corev1.ResourceName]resource.Quantity, list corev1.ResourceList, name corev1.ResourceName) bool {
 	quantity, ok := list[name]
 	if !ok || quantity.Sign() <= 0 {
@@ -174,7 +177,8 @@ func podCondition(s *corev1.PodStatus, t corev1.PodConditionType) *corev1.PodCon
 	return nil
 }
 
-// setPodCondition sets a condition, with the time if it has changed its status.
+// setPodCondition sets a condition. The transition time changes only with the status of the
+// condition.
 func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
 	c.LastTransitionTime = metav1.Now()
 	old := podCondition(s, c.Type)

@@ -15,7 +15,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 )
 
-// keepAllBut restores the old pod but for what change takes over from the new one.
+// keepAllBut reverts p to old, except for what change copies from the new spec.
 func keepAllBut(p, old *corev1.Pod, change func(spec, wanted *corev1.PodSpec)) {
 	wanted := p.Spec
 	p.Spec, p.Status = *old.Spec.DeepCopy(), *old.Status.DeepCopy()
@@ -26,7 +26,7 @@ func keepAllBut(p, old *corev1.Pod, change func(spec, wanted *corev1.PodSpec)) {
 	}
 }
 
-// validateChangedPod checks a pod as a whole, as if it were new but for what the old one may keep.
+// validateChangedPod validates the whole pod like a new one, but tolerates what old already has.
 func validateChangedPod(p, old *corev1.Pod) field.ErrorList {
 	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	return append(errs, podspec.ValidatePod(p, podspec.PodOptionsFor(p, old))...)
@@ -39,11 +39,12 @@ func prepareEphemeralContainers(_ context.Context, p, old *corev1.Pod) {
 	})
 }
 
-// validateEphemeralContainers lets containers be added for debugging, and stay (KEP-277).
+// validateEphemeralContainers allows ephemeral containers to be added, but not to be changed or
+// removed (KEP-277).
 func validateEphemeralContainers(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs := validateChangedPod(p, old)
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "a static pod takes no ephemeral containers")}
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods may not have ephemeral containers")}
 	}
 	path := field.NewPath("spec", "ephemeralContainers")
 	byName := map[string]*corev1.EphemeralContainer{}
@@ -55,9 +56,9 @@ func validateEphemeralContainers(_ context.Context, p, old *corev1.Pod) field.Er
 		is, ok := byName[was.Name]
 		switch {
 		case !ok:
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("the ephemeral container %q cannot be removed", was.Name)))
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("ephemeral container %q cannot be removed", was.Name)))
 		case !equality.Semantic.DeepEqual(is, was):
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("the ephemeral container %q cannot be changed", was.Name)))
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("ephemeral container %q cannot be changed", was.Name)))
 		}
 	}
 	return errs
@@ -65,7 +66,7 @@ func validateEphemeralContainers(_ context.Context, p, old *corev1.Pod) field.Er
 
 func prepareResize(_ context.Context, p, old *corev1.Pod) {
 	if len(p.Spec.Containers) != len(old.Spec.Containers) || len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
-		// What else was changed no longer matters, this is refused.
+		// Validation refuses this update, so other changes do not matter.
 		return
 	}
 	keepAllBut(p, old, func(spec, wanted *corev1.PodSpec) {
@@ -76,7 +77,8 @@ func prepareResize(_ context.Context, p, old *corev1.Pod) {
 	})
 }
 
-// resized are the containers with the resources that are wanted. Where names differ, they are as wanted altogether, to be refused.
+// resized returns containers with the resources and resize policies of wanted. If the names differ,
+// it returns wanted, which validation then refuses.
 func resized(containers, wanted []corev1.Container) []corev1.Container {
 	for i := range containers {
 		if containers[i].Name != wanted[i].Name {
@@ -90,32 +92,33 @@ func resized(containers, wanted []corev1.Container) []corev1.Container {
 	return containers
 }
 
-// validateResize lets the cpu and memory of pods and their containers change while they run (KEP-1287, KEP-5419).
+// validateResize allows the cpu and memory of running pods and containers to change (KEP-1287,
+// KEP-5419).
 func validateResize(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs := validateChangedPod(p, old)
 	spec := field.NewPath("spec")
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "a static pod cannot be resized")}
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	}
 	if old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "a windows pod cannot be resized")}
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "Windows pods cannot be resized")}
 	}
 	was := old.Status.QOSClass
 	if was == "" {
 		was = podQOS(old)
 	}
 	if is := podQOS(p); is != was {
-		errs = append(errs, field.Invalid(spec, is, "the quality of service, "+string(was)+", would change"))
+		errs = append(errs, field.Invalid(spec, is, "the QoS class of the pod, "+string(was)+", may not change"))
 	}
 	if !nodeResizes(old) {
-		errs = append(errs, field.Forbidden(spec, "the node that runs the pod does not know how to resize it"))
+		errs = append(errs, field.Forbidden(spec, "the node of the pod does not support resizing"))
 	}
 	rest := p.Spec.DeepCopy()
 	if hasResources(&p.Spec) || hasResources(&old.Spec) {
 		errs = append(errs, takeBackPodResize(rest, &old.Spec, spec)...)
 	}
 	if len(old.Status.NodeAllocatableResourceClaimStatuses) > 0 {
-		errs = append(errs, field.Forbidden(spec, "a pod whose claims take part of the node's own resources cannot be resized"))
+		errs = append(errs, field.Forbidden(spec, "a pod whose resource claims use allocatable resources of the node cannot be resized"))
 	}
 	wrong := sameOrder(p.Spec.Containers, old.Spec.Containers, spec.Child("containers"))
 	wrong = append(wrong, sameOrder(p.Spec.InitContainers, old.Spec.InitContainers, spec.Child("initContainers"))...)
@@ -124,12 +127,13 @@ func validateResize(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	}
 	errs = append(errs, takeBackContainers(rest, &old.Spec, spec)...)
 	if len(errs) == 0 && !equality.Semantic.DeepEqual(rest, &old.Spec) {
-		errs = append(errs, field.Forbidden(spec, "only cpu and memory can be resized"))
+		errs = append(errs, field.Forbidden(spec, "only cpu and memory resources can be resized"))
 	}
 	return errs
 }
 
-// nodeResizes says whether the node can resize pods: kubelets that can report the resources of running containers.
+// nodeResizes reports whether the node supports resizing. A kubelet that does reports the resources
+// of running containers.
 func nodeResizes(p *corev1.Pod) bool {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Running != nil {
@@ -143,12 +147,13 @@ func hasResources(spec *corev1.PodSpec) bool {
 	return spec.Resources != nil && len(spec.Resources.Requests)+len(spec.Resources.Limits) > 0
 }
 
-// takeBackPodResize gives the pod's own cpu and memory their old amounts, so that the rest can be compared.
+// takeBackPodResize restores the old pod-level cpu and memory in rest, so that the rest of the spec
+// can be compared.
 func takeBackPodResize(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	var was corev1.ResourceRequirements
 	if old.Resources != nil {
 		if rest.Resources == nil {
-			return field.ErrorList{field.Forbidden(spec.Child("resources"), "the pod's resources can change but not go away")}
+			return field.ErrorList{field.Forbidden(spec.Child("resources"), "pod-level resources may be changed but not removed")}
 		}
 		was = *old.Resources
 	}
@@ -160,25 +165,26 @@ func takeBackPodResize(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorL
 		rest.Resources = nil
 	}
 	if !equality.Semantic.DeepEqual(rest.Resources, old.Resources) {
-		errs = append(errs, field.Forbidden(spec, "only the pod's cpu and memory can be resized"))
+		errs = append(errs, field.Forbidden(spec, "only the cpu and memory of the pod can be resized"))
 	}
 	return errs
 }
 
 func sameOrder(is, was []corev1.Container, path *field.Path) field.ErrorList {
 	if len(is) != len(was) {
-		return field.ErrorList{field.Forbidden(path, "a resize adds and removes no containers")}
+		return field.ErrorList{field.Forbidden(path, "a resize may not add or remove containers")}
 	}
 	var errs field.ErrorList
 	for i := range is {
 		if is[i].Name != was[i].Name {
-			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), "a resize does not rename or reorder containers"))
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), "a resize may not rename or reorder containers"))
 		}
 	}
 	return errs
 }
 
-// takeBackContainers gives the containers' cpu and memory their old amounts, and finds what else was changed of them.
+// takeBackContainers restores the old cpu and memory of the containers in rest, and forbids all
+// other changes of the containers.
 func takeBackContainers(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range rest.InitContainers {
@@ -187,12 +193,12 @@ func takeBackContainers(rest, old *corev1.PodSpec, spec *field.Path) field.Error
 		changed := !equality.Semantic.DeepEqual(c, was)
 		takeBack(&c.Resources, &was.Resources)
 		if !equality.Semantic.DeepEqual(c, was) {
-			errs = append(errs, field.Forbidden(at, "only cpu and memory can be resized"))
+			errs = append(errs, field.Forbidden(at, "only cpu and memory resources can be resized"))
 		}
 		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 		restarts := slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
 		if changed && !sidecar && restarts {
-			errs = append(errs, field.Forbidden(at, "an init container does not start again in order to be resized"))
+			errs = append(errs, field.Forbidden(at, "an init container cannot be restarted to be resized, unless it is a sidecar"))
 		}
 	}
 	for i := range rest.Containers {
@@ -200,7 +206,7 @@ func takeBackContainers(rest, old *corev1.PodSpec, spec *field.Path) field.Error
 		errs = append(errs, removedAmounts(&c.Resources, &was.Resources, spec.Child("containers").Index(i).Child("resources"))...)
 		takeBack(&c.Resources, &was.Resources)
 		if !equality.Semantic.DeepEqual(c, was) {
-			errs = append(errs, field.Forbidden(spec, "only cpu and memory can be resized"))
+			errs = append(errs, field.Forbidden(spec, "only cpu and memory resources can be resized"))
 		}
 	}
 	return errs
@@ -211,7 +217,7 @@ func removedAmounts(is, was *corev1.ResourceRequirements, path *field.Path) fiel
 	check := func(is, was corev1.ResourceList, path *field.Path) {
 		for name := range was {
 			if _, ok := is[name]; !ok {
-				errs = append(errs, field.Forbidden(path, "an amount can change but not go away"))
+				errs = append(errs, field.Forbidden(path, "requests and limits may be changed but not removed"))
 				return
 			}
 		}
@@ -221,7 +227,8 @@ func removedAmounts(is, was *corev1.ResourceRequirements, path *field.Path) fiel
 	return errs
 }
 
-// takeBack gives cpu and memory their old amounts. Claims are left out: as in kube-apiserver, what uses any cannot be resized.
+// takeBack restores the old cpu and memory. It drops claims, so that, as in kube-apiserver, a
+// container with claims cannot be resized.
 func takeBack(is, was *corev1.ResourceRequirements) {
 	list := func(is, was corev1.ResourceList) corev1.ResourceList {
 		all := corev1.ResourceList{}

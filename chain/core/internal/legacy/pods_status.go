@@ -14,14 +14,14 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 )
 
-// preparePodStatus keeps kubelets from touching what is none of their business.
+// preparePodStatus restores what an update of the status may not change.
 func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	p.DeletionTimestamp = old.DeletionTimestamp
 	p.OwnerReferences = old.OwnerReferences
 	if p.Status.QOSClass == "" {
 		p.Status.QOSClass = old.Status.QOSClass
 	}
-	// Clients that do not know of claims leave them out; who means to clear the list sends an empty one.
+	// Clients that do not support claims omit them. An empty list clears the field.
 	if p.Status.ResourceClaimStatuses == nil {
 		p.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
 	}
@@ -32,7 +32,7 @@ func preparePodStatus(_ context.Context, p, old *corev1.Pod) {
 	dropDisabledStatusFields(&p.Status, &old.Status)
 }
 
-// keepObservedGenerations keeps what kubelets that do not know of generations leave out.
+// keepObservedGenerations restores the observed generations that old kubelets omit.
 func keepObservedGenerations(s, old *corev1.PodStatus) {
 	keep := func(is *int64, was int64) {
 		if *is == 0 {
@@ -54,7 +54,8 @@ func keepObservedGenerations(s, old *corev1.PodStatus) {
 	}
 }
 
-// dropDisabledStatusFields clears the fields of features that are off by default in Kubernetes 1.37, unless they are in use.
+// dropDisabledStatusFields clears the fields of features that are off by default in Kubernetes
+// 1.37, unless old uses them.
 func dropDisabledStatusFields(s, old *corev1.PodStatus) {
 	if len(old.NodeAllocatableResourceClaimStatuses) == 0 {
 		s.NodeAllocatableResourceClaimStatuses = nil
@@ -84,7 +85,7 @@ func containerStatuses(s *corev1.PodStatus) []*corev1.ContainerStatus {
 	return all
 }
 
-// podStatusWarnings are about addresses that not everybody reads alike.
+// podStatusWarnings returns warnings about addresses in an ambiguous or non-canonical form.
 func podStatusWarnings(_ context.Context, p, _ *corev1.Pod) []string {
 	path := field.NewPath("status")
 	var warnings []string
@@ -105,16 +106,16 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
 		errs = append(errs, invalidName(path.Child("nominatedNodeName"), name)...)
 		if old.Spec.NodeName != "" {
-			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"), "the pod is on a node already"))
+			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"), "the pod is already assigned to a node"))
 		}
 	}
 	if p.Status.ObservedGeneration < 0 {
 		errs = append(errs, field.Invalid(path.Child("observedGeneration"), p.Status.ObservedGeneration, "must not be negative"))
 	}
 	if p.Status.QOSClass != old.Status.QOSClass {
-		errs = append(errs, field.Invalid(path.Child("qosClass"), p.Status.QOSClass, "follows from the spec and never changes"))
+		errs = append(errs, field.Invalid(path.Child("qosClass"), p.Status.QOSClass, "is immutable: it follows from the spec"))
 	}
-	// What may start again is up to the spec of the pod that is stored.
+	// The spec of the stored pod determines which containers may restart.
 	errs = append(errs, validateTransitions(old, old.Status.ContainerStatuses, p.Status.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
 	errs = append(errs, validateTransitions(old, old.Status.InitContainerStatuses, p.Status.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
 	errs = append(errs, validateTransitions(nil, old.Status.EphemeralContainerStatuses, p.Status.EphemeralContainerStatuses, nil, path.Child("ephemeralContainerStatuses"))...)
@@ -129,7 +130,7 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateAllocated(p, p.Status.InitContainerStatuses, p.Spec.InitContainers, path.Child("initContainerStatuses"))...)
 	for i, s := range p.Status.EphemeralContainerStatuses {
 		if len(s.AllocatedResourcesStatus) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "ephemeral containers have no resources"))
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "may not be set for ephemeral containers"))
 		}
 	}
 	errs = append(errs, validateExtendedClaim(p, path.Child("extendedResourceClaimStatus"))...)
@@ -151,7 +152,7 @@ func validatePodConditions(p *corev1.Pod, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Index(i).Child("observedGeneration"), c.ObservedGeneration, "must not be negative"))
 		}
 		for _, msg := range validation.IsQualifiedName(string(c.Type)) {
-			// The capital is kube-apiserver's.
+			// kube-apiserver capitalizes Type in the path.
 			errs = append(errs, field.Invalid(path.Index(i).Child("Type"), c.Type, msg))
 		}
 	}
@@ -176,12 +177,12 @@ func validatePodAddresses(p, old *corev1.Pod, path *field.Path) field.ErrorList 
 		was = append(was, ip.IP)
 	}
 	if len(is) > 0 && is[0] != p.Status.HostIP {
-		errs = append(errs, field.Invalid(path.Child("hostIPs").Index(0).Child("ip"), is[0], "must be hostIP"))
+		errs = append(errs, field.Invalid(path.Child("hostIPs").Index(0).Child("ip"), is[0], "must equal hostIP"))
 	}
 	return append(errs, validateAddresses(is, was, path.Child("hostIPs"))...)
 }
 
-// validateAddresses checks that there is at most one address of each family.
+// validateAddresses validates the addresses and checks that there is at most one of each IP family.
 func validateAddresses(is, was []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, ip := range is {
@@ -195,12 +196,13 @@ func validateAddresses(is, was []string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.InternalError(path, err))
 	}
 	if !dual || len(is) > 2 {
-		errs = append(errs, field.Invalid(path, is, "may have one address of each family"))
+		errs = append(errs, field.Invalid(path, is, "may have at most one address of each IP family"))
 	}
 	return errs
 }
 
-// validateTransitions checks that a container that ended for good stays ended. Without a pod, all that end do so for good.
+// validateTransitions checks that a container that terminated for good does not leave that state.
+// If p is nil, every terminated container has terminated for good.
 func validateTransitions(p *corev1.Pod, was, is []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
 	if p != nil && restartsAll(p) {
 		return nil
@@ -211,13 +213,13 @@ func validateTransitions(p *corev1.Pod, was, is []corev1.ContainerStatus, contai
 			continue
 		}
 		if slices.ContainsFunc(is, func(s corev1.ContainerStatus) bool { return s.Name == old.Name && s.State.Terminated == nil }) {
-			errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "a container that ended does not start again"))
+			errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "a terminated container that may not restart cannot leave the terminated state"))
 		}
 	}
 	return errs
 }
 
-// restartsAll says that some container may make the whole pod start again (KEP-5532).
+// restartsAll reports whether some container may restart the whole pod (KEP-5532).
 func restartsAll(p *corev1.Pod) bool {
 	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
@@ -226,8 +228,9 @@ func restartsAll(p *corev1.Pod) bool {
 	})
 }
 
-// restarts says that the kubelet may start the ended container again: the first of its rules that knows the exit code decides, otherwise
-// its policy, otherwise that of the pod.
+// restarts reports whether the kubelet may restart the terminated container. The first of its
+// restart rules that matches the exit code decides, then the restart policy of the container, then
+// the restart policy of the pod.
 func restarts(p *corev1.Pod, s corev1.ContainerStatus, containers []corev1.Container) bool {
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
 	if i < 0 {
@@ -267,7 +270,7 @@ func validateContainerUsers(p *corev1.Pod, list []corev1.ContainerStatus, path *
 		}
 		at := path.Index(i).Child("user", "linux")
 		if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
-			errs = append(errs, field.Forbidden(at, "Windows has no such thing"))
+			errs = append(errs, field.Forbidden(at, "may not be set for a Windows pod"))
 			continue
 		}
 		check := func(id int64, at *field.Path) {
@@ -293,7 +296,7 @@ func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 	for i, s := range p.Status.ResourceClaimStatuses {
 		at := path.Index(i).Child("name")
 		if !known.Has(s.Name) {
-			errs = append(errs, field.Invalid(at, s.Name, "is none of spec.resourceClaims"))
+			errs = append(errs, field.Invalid(at, s.Name, "must be the name of an entry in spec.resourceClaims"))
 		}
 		if seen.Has(s.Name) {
 			errs = append(errs, field.Duplicate(at, s.Name))

@@ -14,7 +14,8 @@ var resourceHealths = []corev1.ResourceHealthStatus{
 	corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown,
 }
 
-// validateAllocated checks what kubelets say of the health of the devices that containers have (KEP-4680).
+// validateAllocated validates what kubelets report about the health of the devices of containers
+// (KEP-4680).
 func validateAllocated(p *corev1.Pod, statuses []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range statuses {
@@ -22,7 +23,7 @@ func validateAllocated(p *corev1.Pod, statuses []corev1.ContainerStatus, contain
 		for j, allocated := range s.AllocatedResourcesStatus {
 			at := path.Index(i).Child("allocatedResourcesStatus").Index(j)
 			if container >= 0 && !hasResource(p, &containers[container], allocated.Name) {
-				errs = append(errs, field.Invalid(at.Child("name"), allocated.Name, "the container has no such request, or claim if it begins with claim:"))
+				errs = append(errs, field.Invalid(at.Child("name"), allocated.Name, "must be a resource that the container requests or, with the prefix claim:, one of its claims"))
 			}
 			errs = append(errs, validateHealths(allocated.Resources, at.Child("resources"))...)
 		}
@@ -30,8 +31,9 @@ func validateAllocated(p *corev1.Pod, statuses []corev1.ContainerStatus, contain
 	return errs
 }
 
-// hasResource knows the resource by its name or, if it is of a claim, as claim:name or claim:name/request. Claims for extended resources
-// are named in the pod's status.
+// hasResource reports whether the container uses the named resource. The resources of a claim are
+// named claim:name or claim:name/request. Claims for extended resources are listed in the status of
+// the pod.
 func hasResource(p *corev1.Pod, c *corev1.Container, name corev1.ResourceName) bool {
 	claimed, ok := strings.CutPrefix(string(name), "claim:")
 	if !ok {
@@ -60,7 +62,7 @@ func validateHealths(list []corev1.ResourceHealth, path *field.Path) field.Error
 			errs = append(errs, field.NotSupported(at.Child("health"), r.Health, resourceHealths))
 		}
 		if r.Message != nil && *r.Message == "" {
-			errs = append(errs, field.Required(at.Child("message"), "leave it out, or say something"))
+			errs = append(errs, field.Required(at.Child("message"), "must not be empty; omit it if there is no message"))
 		}
 		if r.Message != nil && len(*r.Message) > corev1.ResourceHealthMessageMaxLength {
 			errs = append(errs, field.TooLong(at.Child("message"), *r.Message, corev1.ResourceHealthMessageMaxLength))
@@ -73,7 +75,8 @@ func validateHealths(list []corev1.ResourceHealth, path *field.Path) field.Error
 	return errs
 }
 
-// validateExtendedClaim checks the claim that the scheduler made for extended resources that are devices (KEP-5004).
+// validateExtendedClaim validates the claim that the scheduler created for extended resources
+// backed by devices (KEP-5004).
 func validateExtendedClaim(p *corev1.Pod, path *field.Path) field.ErrorList {
 	status := p.Status.ExtendedResourceClaimStatus
 	if status == nil {
@@ -85,7 +88,7 @@ func validateExtendedClaim(p *corev1.Pod, path *field.Path) field.ErrorList {
 		requests[c.Name] = c.Resources.Requests
 	}
 	if len(status.RequestMappings) == 0 {
-		errs = append(errs, field.Required(path.Child("requestMappings"), "a claim for nothing"))
+		errs = append(errs, field.Required(path.Child("requestMappings"), "must have at least one request mapping"))
 	}
 	seen := sets.Set[corev1.ContainerExtendedResourceRequest]{}
 	for i, mapping := range status.RequestMappings {
@@ -93,10 +96,10 @@ func validateExtendedClaim(p *corev1.Pod, path *field.Path) field.ErrorList {
 		if list, ok := requests[mapping.ContainerName]; !ok {
 			errs = append(errs, field.Invalid(at.Child("containerName"), mapping.ContainerName, "the pod has no such container"))
 		} else if _, ok := list[corev1.ResourceName(mapping.ResourceName)]; !ok {
-			errs = append(errs, field.Invalid(at.Child("resourceName"), mapping.ResourceName, "the container does not request it"))
+			errs = append(errs, field.Invalid(at.Child("resourceName"), mapping.ResourceName, "the container does not request this resource"))
 		}
 		for _, msg := range validation.IsDNS1123Label(mapping.RequestName) {
-			// Without its index, as in kube-apiserver.
+			// As in kube-apiserver, the path has no index.
 			errs = append(errs, field.Invalid(path.Child("requestName"), mapping.RequestName, msg))
 		}
 		if seen.Has(mapping) {

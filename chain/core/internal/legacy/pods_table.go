@@ -16,14 +16,14 @@ const none = "<none>"
 func podColumns() []kind.Column {
 	return []kind.Column{
 		kind.NameColumn(),
-		{Name: "Ready", Description: "Containers that are ready, of all that keep running."},
-		{Name: "Status", Description: "What the pod is doing, or why it is not."},
-		{Name: "Restarts", Description: "How often containers were restarted, and how long ago the last one was."},
+		{Name: "Ready", Description: "Ready containers, out of all containers including sidecars."},
+		{Name: "Status", Description: "State of the pod, or the reason why it is not running."},
+		{Name: "Restarts", Description: "Number of container restarts, and the time since the last one."},
 		kind.AgeColumn(),
-		{Name: "IP", Priority: 1, Description: "The pod's first address."},
-		{Name: "Node", Priority: 1, Description: "Where the pod runs."},
-		{Name: "Nominated Node", Priority: 1, Description: "Where the pod is to run once others have made room."},
-		{Name: "Readiness Gates", Priority: 1, Description: "Readiness gates that are open, of all."},
+		{Name: "IP", Priority: 1, Description: "First address of the pod."},
+		{Name: "Node", Priority: 1, Description: "Node that the pod is assigned to."},
+		{Name: "Nominated Node", Priority: 1, Description: "Node that the pod may be assigned to once preempted pods have left it."},
+		{Name: "Readiness Gates", Priority: 1, Description: "Readiness gates that are true, out of all."},
 	}
 }
 
@@ -56,7 +56,7 @@ func orNone(s string) string {
 	return s
 }
 
-// podRowConditions mark the pods that are done, for clients that show them differently.
+// podRowConditions marks finished pods as completed, for clients that display them differently.
 func podRowConditions(p *corev1.Pod) []metav1.TableRowCondition {
 	completed := metav1.TableRowCondition{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase)}
 	switch p.Status.Phase {
@@ -70,7 +70,7 @@ func podRowConditions(p *corev1.Pod) []metav1.TableRowCondition {
 	return []metav1.TableRowCondition{completed}
 }
 
-// podSummary is a pod's state in a few words.
+// podSummary is the state of a pod in short form.
 type podSummary struct {
 	status            string
 	ready, containers int
@@ -97,7 +97,7 @@ func summarize(p *corev1.Pod) podSummary {
 	initializing, kept := s.initContainers(p, sidecars)
 	initialized := podCondition(&p.Status, corev1.PodInitialized)
 	if !initializing || initialized != nil && initialized.Status == corev1.ConditionTrue {
-		// Restarts of init containers that are through do not count any more.
+		// Restarts of completed init containers no longer count.
 		s.restarts, s.lastRestart = kept.restarts, kept.lastRestart
 		s.mainContainers(p)
 	}
@@ -111,7 +111,8 @@ func summarize(p *corev1.Pod) podSummary {
 	return s
 }
 
-// initContainers looks for the first init container that is not through. It returns the restarts of sidecars apart.
+// initContainers finds the first init container that has not completed. It returns the restarts of
+// sidecars separately.
 func (s *podSummary) initContainers(p *corev1.Pod, sidecars map[string]bool) (initializing bool, kept podSummary) {
 	for i, c := range p.Status.InitContainerStatuses {
 		s.addRestarts(c)
@@ -141,7 +142,7 @@ func (s *podSummary) initContainers(p *corev1.Pod, sidecars map[string]bool) (in
 
 func (s *podSummary) mainContainers(p *corev1.Pod) {
 	running := false
-	// Backwards, so that the first container that has something to say prevails.
+	// Go backwards, so that the first container with a reason determines the status.
 	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {
 		c := p.Status.ContainerStatuses[i]
 		s.addRestarts(c)

@@ -218,7 +218,7 @@ func TestPodQOS(t *testing.T) {
 		}
 	}
 	if p := createdPod(func(p *corev1.Pod) { p.Status.QOSClass = "Mine" }); p.Status.QOSClass != "Mine" {
-		t.Errorf("got %s, want what the client says", p.Status.QOSClass)
+		t.Errorf("got %s, want the class that the client sets", p.Status.QOSClass)
 	}
 }
 
@@ -300,6 +300,6 @@ func TestQueryParameters(t *testing.T) {
 		t.Errorf("exec: %+v", exec)
 	}
 	if err := runtime.NewParameterCodec(scheme).DecodeParameters(url.Values{"tailLines": {"x"}}, corev1.SchemeGroupVersion, log); err == nil {
-		t.Error("a number that is none was taken")
+		t.Error("an invalid number was accepted")
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/podspec"
 )
 
-// validatePodUpdate lets a pod change its images, shorten its deadline, tolerate more, open scheduling gates and, while gates are closed,
-// narrow down the nodes that it may run on.
+// validatePodUpdate allows a pod to change its images, shorten its deadline, add tolerations and
+// remove scheduling gates. While it has gates, the pod may also restrict the nodes that it may run
+// on.
 func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidatePod(p, podspec.PodOptionsFor(p, old))
 	errs = append(errs, validateFixedAnnotations(p, old)...)
@@ -34,11 +35,11 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateAddedTolerations(p, old, spec.Child("tolerations"))...)
 	for i, gate := range p.Spec.SchedulingGates {
 		if !slices.Contains(old.Spec.SchedulingGates, gate) {
-			errs = append(errs, field.Forbidden(spec.Child("schedulingGates").Index(i).Child("name"), fmt.Sprintf("the gate %s is new; gates can only be removed", gate.Name)))
+			errs = append(errs, field.Forbidden(spec.Child("schedulingGates").Index(i).Child("name"), fmt.Sprintf("gate %s is new: gates can only be removed", gate.Name)))
 		}
 	}
 
-	// What may change is made equal; what then differs must not.
+	// Revert the permitted changes. Any difference that remains is forbidden.
 	rest := p.Spec.DeepCopy()
 	for i := range rest.Containers {
 		rest.Containers[i].Image = old.Spec.Containers[i].Image
@@ -57,12 +58,12 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	}
 	if !equality.Semantic.DeepEqual(rest, &old.Spec) {
 		errs = append(errs, field.Forbidden(spec,
-			"of a pod only images, activeDeadlineSeconds, terminationGracePeriodSeconds (from negative to 1), further tolerations and fewer schedulingGates can change"))
+			"pod updates may not change fields other than container images, activeDeadlineSeconds, terminationGracePeriodSeconds (only from negative to 1), tolerations (only additions) and schedulingGates (only removals)"))
 	}
 	return errs
 }
 
-// sameContainers checks that no container came or went.
+// sameContainers checks that no container was added or removed.
 func sameContainers(p, old *corev1.Pod, spec *field.Path) field.ErrorList {
 	name := ""
 	switch {
@@ -73,26 +74,29 @@ func sameContainers(p, old *corev1.Pod, spec *field.Path) field.ErrorList {
 	default:
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(spec.Child(name), "the containers of a pod are set when it is created")}
+	return field.ErrorList{field.Forbidden(spec.Child(name), "containers may not be added or removed")}
 }
 
-// validateDeadlineUpdate says too whether the rest is worth looking at: with a deadline that cannot be, it is not.
+// validateDeadlineUpdate checks that the deadline is only set or shortened. The result further is
+// false if the deadline is out of range or longer than before: then the other fields are not
+// validated.
 func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, further bool) {
 	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
 	switch {
 	case is == nil && was != nil:
-		return field.ErrorList{field.Invalid(path, is, "cannot be taken back")}, true
+		return field.ErrorList{field.Invalid(path, is, "cannot be removed")}, true
 	case is == nil:
 		return nil, true
 	case *is < 0 || *is > math.MaxInt32:
 		return field.ErrorList{field.Invalid(path, *is, validation.InclusiveRangeError(0, math.MaxInt32))}, false
 	case was != nil && *is > *was:
-		return field.ErrorList{field.Invalid(path, *is, "can only become shorter")}, false
+		return field.ErrorList{field.Invalid(path, *is, "must not be greater than the previous value")}, false
 	}
 	return nil, true
 }
 
-// validateAddedTolerations checks that every old toleration is still there, but for how long it tolerates.
+// validateAddedTolerations checks that every old toleration is kept. Only its tolerationSeconds may
+// change.
 func validateAddedTolerations(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	for _, was := range old.Spec.Tolerations {
 		kept := slices.ContainsFunc(p.Spec.Tolerations, func(is corev1.Toleration) bool {
@@ -100,19 +104,19 @@ func validateAddedTolerations(p, old *corev1.Pod, path *field.Path) field.ErrorL
 			return is == was
 		})
 		if !kept {
-			return field.ErrorList{field.Forbidden(path, "of a toleration that is there only tolerationSeconds can change")}
+			return field.ErrorList{field.Forbidden(path, "existing tolerations may not be removed or changed, except for tolerationSeconds")}
 		}
 	}
 	return nil
 }
 
-// validateNarrowed checks the node selector and node affinity of a gated pod, which may rule out more nodes (KEP-3838), and takes the
-// changes back in rest.
+// validateNarrowed validates the node selector and node affinity of a gated pod, which may only
+// exclude more nodes (KEP-3838). It reverts the changes in rest.
 func validateNarrowed(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range old.NodeSelector {
 		if is, ok := rest.NodeSelector[key]; !ok || is != value {
-			errs = append(errs, field.Invalid(spec.Child("nodeSelector"), rest.NodeSelector, "can only be added to"))
+			errs = append(errs, field.Invalid(spec.Child("nodeSelector"), rest.NodeSelector, "only additions are allowed"))
 			break
 		}
 	}
@@ -153,23 +157,24 @@ func validateNarrowedAffinity(is, was *corev1.NodeAffinity, path *field.Path) fi
 	var errs field.ErrorList
 	for i, term := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 		if (len(terms[i].MatchExpressions) == 0 && len(terms[i].MatchFields) == 0) && (len(term.MatchExpressions) > 0 || len(term.MatchFields) > 0) {
-			// An empty term matches nothing; with a requirement it would match more.
-			errs = append(errs, field.Invalid(at.Index(i), term, "an empty term cannot be added to"))
+			// An empty term matches nothing. With a requirement, it would match more nodes.
+			errs = append(errs, field.Invalid(at.Index(i), term, "an empty term may not be changed"))
 			continue
 		}
 		if !extends(term.MatchExpressions, terms[i].MatchExpressions) || !extends(term.MatchFields, terms[i].MatchFields) {
-			errs = append(errs, field.Invalid(at.Index(i), term, "a term can only be added to"))
+			errs = append(errs, field.Invalid(at.Index(i), term, "only additions to a term are allowed"))
 		}
 	}
 	return errs
 }
 
-// extends says that is begins with all of was.
+// extends reports whether was is a prefix of is.
 func extends(is, was []corev1.NodeSelectorRequirement) bool {
 	return len(is) >= len(was) && equality.Semantic.DeepEqual(is[:len(was)], was)
 }
 
-// validateFixedAnnotations checks the annotations that belong to what a pod was made with.
+// validateFixedAnnotations checks that the annotations of mirror pods and AppArmor, which are fixed
+// at creation, did not change.
 func validateFixedAnnotations(p, old *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("metadata", "annotations")
@@ -181,7 +186,7 @@ func validateFixedAnnotations(p, old *corev1.Pod) field.ErrorList {
 		is, now := p.Annotations[key]
 		was, before := old.Annotations[key]
 		if is != was || now != before {
-			errs = append(errs, field.Forbidden(path.Key(key), "is set when the pod is created"))
+			errs = append(errs, field.Forbidden(path.Key(key), "may not be changed after the pod is created"))
 		}
 	}
 	return errs

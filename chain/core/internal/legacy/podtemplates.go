@@ -34,7 +34,7 @@ func PodTemplates() *kind.Kind[*corev1.PodTemplate] {
 				kind.NameColumn(),
 				{Name: "Containers", Description: "Names of the containers."},
 				{Name: "Images", Description: "Images of the containers."},
-				{Name: "Pod Labels", Description: "Labels of the pods that are made."},
+				{Name: "Pod Labels", Description: "Labels of the pods created from the template."},
 			},
 			Row: func(t *corev1.PodTemplate) []any {
 				names, images := podspec.ContainerCells(&t.Template.Spec)

@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// errLocalAddress is why a proxy does not connect. Whoever may write the endpoints of a service, or the status of a pod or a
-// node, is not for that allowed into the machine that the server runs on, nor to what listens next to it.
+// errLocalAddress is the error for an address that a proxy may not connect to. Permission to write
+// the endpoints of a service, or the status of a pod or a node, must not give access to the machine
+// that the server runs on, or to services that listen next to it.
 var errLocalAddress = errors.New("address not allowed: the proxies to services, pods and nodes connect to loopback, link-local, " +
 	"multicast and unspecified addresses only if the server runs with --proxy-allow-local-addresses")
 
-// proxyDialer connects the proxies.
+// proxyDialer makes the connections of the proxies.
 type proxyDialer struct {
-	// local allows the addresses that errLocalAddress names.
+	// local allows the addresses that errLocalAddress lists.
 	local bool
 }
 
-// check refuses an address that is not to be connected to.
+// check returns an error if connections to the address are not allowed.
 func (d proxyDialer) check(address netip.Addr) error {
 	if d.local || address.Unmap().WithZone("").IsGlobalUnicast() {
 		return nil
@@ -31,8 +32,9 @@ func (d proxyDialer) check(address netip.Addr) error {
 	return fmt.Errorf("%s: %w", address, errLocalAddress)
 }
 
-// transport goes through no other proxy, which would connect to anything. The check is made of the address that the system is
-// about to connect to, whatever a name was resolved to and wherever the address came from.
+// transport returns a transport that uses no other proxy, which would connect to any address. It
+// checks the address that the system is about to connect to, whatever a name resolved to and
+// wherever the address came from.
 func (d proxyDialer) transport() *http.Transport {
 	dialer := &net.Dialer{
 		Timeout:   30 * time.Second,

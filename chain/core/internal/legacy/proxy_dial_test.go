@@ -44,7 +44,8 @@ func TestProxyDialerChecksAddresses(t *testing.T) {
 	}
 }
 
-// TestProxyDialerChecksWhatItDials has names resolved to local addresses, and addresses in other forms.
+// TestProxyDialerChecksWhatItDials dials names that resolve to local addresses, and local addresses
+// in other notations.
 func TestProxyDialerChecksWhatItDials(t *testing.T) {
 	t.Parallel()
 	local := httptest.NewServer(http.NotFoundHandler())

@@ -43,12 +43,12 @@ func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 		Table: kind.Table[*corev1.ReplicationController]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Desired", Type: "integer", Description: "Pods wanted."},
-				{Name: "Current", Type: "integer", Description: "Pods that exist."},
-				{Name: "Ready", Type: "integer", Description: "Pods that are ready."},
+				{Name: "Desired", Type: "integer", Description: "Number of desired pods."},
+				{Name: "Current", Type: "integer", Description: "Number of existing pods."},
+				{Name: "Ready", Type: "integer", Description: "Number of ready pods."},
 				kind.AgeColumn(),
-				{Name: "Containers", Priority: 1, Description: "Names of the template's containers."},
-				{Name: "Images", Priority: 1, Description: "Images of the template's containers."},
+				{Name: "Containers", Priority: 1, Description: "Names of the containers in the template."},
+				{Name: "Images", Priority: 1, Description: "Images of the containers in the template."},
 				{Name: "Selector", Priority: 1, Description: "Labels of the pods that belong to the controller."},
 			},
 			Row: replicationControllerRow,
@@ -63,7 +63,7 @@ func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 				if r.Generation == old.Generation {
 					return nil
 				}
-				// Of an update kube-apiserver judges the template that goes.
+				// On an update, kube-apiserver returns the warnings about the old template.
 				tmpl = old.Spec.Template
 			}
 			if tmpl == nil {
@@ -93,9 +93,9 @@ func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 			"status.replicas": func(r *corev1.ReplicationController) string { return strconv.Itoa(int(r.Status.Replicas)) },
 		},
 		Quirks: kind.Quirks{
-			// Where kube-apiserver keeps them since before they had a group and a name like others.
+			// The storage path of kube-apiserver, which is older than groups and the present name.
 			StoragePath: "controllers",
-			// From before there was garbage collection.
+			// The default predates garbage collection.
 			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
 		},
 	}
@@ -117,7 +117,8 @@ func replicationControllerRow(r *corev1.ReplicationController) []any {
 		names, images, labels.FormatLabels(r.Spec.Selector)}
 }
 
-// defaultReplicationController takes the labels and the selector from the template.
+// defaultReplicationController sets defaults. Labels and selector default to the labels of the
+// template.
 func defaultReplicationController(r *corev1.ReplicationController) {
 	if r.Spec.Replicas == nil {
 		r.Spec.Replicas = new(int32(1))
@@ -144,12 +145,12 @@ func validateReplicationController(r *corev1.ReplicationController, oldTemplate 
 		workloads.Counter{Field: "minReadySeconds", Value: int64(r.Spec.MinReadySeconds)},
 		workloads.Counter{Field: "replicas", Value: int64(wantedReplicas(r))})
 	if len(r.Spec.Selector) == 0 {
-		errs = append(errs, field.Required(path.Child("selector"), "say which pods are the controller's"))
+		errs = append(errs, field.Required(path.Child("selector"), "must select the pods of the controller"))
 	}
 	path = path.Child("template")
 	tmpl := r.Spec.Template
 	if tmpl == nil {
-		return append(errs, field.Required(path, "say what pods look like"))
+		return append(errs, field.Required(path, "must specify a pod template"))
 	}
 	errs = append(errs, workloads.ValidateTemplateLabels(labels.SelectorFromSet(r.Spec.Selector), tmpl, path)...)
 	errs = append(errs, podspec.ValidateTemplate(tmpl, path, podspec.OptionsFor(tmpl, oldTemplate))...)

@@ -14,7 +14,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// quotaScopes are the scopes of quotas and the standard resources that each can count. Others than standard ones go with any scope.
+// quotaScopes maps the scopes of quotas to the standard resources that they support. Every scope
+// supports non-standard resources.
 var quotaScopes = map[corev1.ResourceQuotaScope]sets.Set[corev1.ResourceName]{
 	corev1.ResourceQuotaScopeTerminating:               podResources,
 	corev1.ResourceQuotaScopeNotTerminating:            podResources,
@@ -47,8 +48,8 @@ func ResourceQuotas() *kind.Kind[*corev1.ResourceQuota] {
 		Table: kind.Table[*corev1.ResourceQuota]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Request", Description: "What is used of what is granted."},
-				{Name: "Limit", Description: "The same for limits."},
+				{Name: "Request", Description: "Used and hard amounts of resources, except for limits."},
+				{Name: "Limit", Description: "Used and hard amounts of limits."},
 				kind.AgeColumn(),
 			},
 			Row: quotaRow,
@@ -87,7 +88,7 @@ func validateQuotaList(list corev1.ResourceList, at *field.Path) field.ErrorList
 		key := at.Key(string(name))
 		errs = append(errs, quantities.ValidateResourceName(name, key)...)
 		if !strings.Contains(string(name), "/") && !quantities.IsStandardQuotaResource(name) {
-			errs = append(errs, field.Invalid(key, name, "is not a resource that quotas are for"))
+			errs = append(errs, field.Invalid(key, name, "must be a standard quota resource"))
 		}
 		errs = append(errs, quantities.ValidateResourceQuantity(name, q, key)...)
 	}
@@ -116,16 +117,17 @@ func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 	return append(errs, validateScopePairs(scopes, at, spec.ScopeSelector)...)
 }
 
-// validateQuotaScope checks that the scope is known (what is wrong with it is said at nameAt) and goes with what is limited (at).
+// validateQuotaScope checks that the scope is known and that it supports the resources in hard.
+// Unknown scopes are reported with nameAt and name, unsupported resources with at and value.
 func validateQuotaScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList, nameAt *field.Path, name any, at *field.Path, value any) field.ErrorList {
 	countable, ok := quotaScopes[scope]
 	if !ok {
-		return field.ErrorList{field.Invalid(nameAt, name, fmt.Sprintf("%s is no scope of quotas", scope))}
+		return field.ErrorList{field.Invalid(nameAt, name, fmt.Sprintf("unsupported quota scope %s", scope))}
 	}
 	var errs field.ErrorList
 	for _, limited := range sets.List(sets.KeySet(hard)) {
 		if quantities.IsStandardQuotaResource(limited) && !countable.Has(limited) {
-			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("the scope %s does not go with the resource %s", scope, limited)))
+			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("scope %s does not support resource %s", scope, limited)))
 		}
 	}
 	return errs
@@ -138,7 +140,7 @@ func validateScopePairs(scopes []corev1.ResourceQuotaScope, at *field.Path, valu
 		{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 	} {
 		if slices.Contains(scopes, pair[0]) && slices.Contains(scopes, pair[1]) {
-			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("%s and %s exclude each other", pair[0], pair[1])))
+			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("conflicting scopes %s and %s", pair[0], pair[1])))
 		}
 	}
 	return errs
@@ -150,20 +152,20 @@ func validateScopeRequirement(r corev1.ScopedResourceSelectorRequirement, at *fi
 	case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeTerminating,
 		corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
 		if r.Operator != corev1.ScopeSelectorOpExists {
-			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, fmt.Sprintf("must be Exists for the scope %s", r.ScopeName)))
+			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, fmt.Sprintf("must be Exists for scope %s", r.ScopeName)))
 		}
 	}
 	switch r.Operator {
 	case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 		if len(r.Values) == 0 {
-			errs = append(errs, field.Required(at.Child("values"), "the operators In and NotIn need values"))
+			errs = append(errs, field.Required(at.Child("values"), "must not be empty if operator is In or NotIn"))
 		}
 	case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
-			errs = append(errs, field.Invalid(at.Child("values"), r.Values, "the operators Exists and DoesNotExist take no values"))
+			errs = append(errs, field.Invalid(at.Child("values"), r.Values, "must be empty if operator is Exists or DoesNotExist"))
 		}
 	default:
-		errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "is no operator of scope selectors"))
+		errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "is not a valid operator of a scope selector"))
 	}
 	return errs
 }

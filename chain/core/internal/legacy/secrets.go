@@ -25,7 +25,7 @@ func Secrets() *kind.Kind[*corev1.Secret] {
 		Table: kind.Table[*corev1.Secret]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Type", Description: "What the secret is for."},
+				{Name: "Type", Description: "Type of the secret."},
 				{Name: "Data", Description: "Number of entries."},
 				kind.AgeColumn(),
 			},
@@ -41,7 +41,7 @@ func Secrets() *kind.Kind[*corev1.Secret] {
 
 func defaultSecret(s *corev1.Secret) {
 	setIfEmpty(&s.Type, corev1.SecretTypeOpaque)
-	// stringData is a way to write data, not something that a secret has.
+	// stringData is write-only: it is merged into data and not stored.
 	if len(s.StringData) > 0 && s.Data == nil {
 		s.Data = make(map[string][]byte, len(s.StringData))
 	}
@@ -62,24 +62,24 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 		size += len(value)
 	}
 	if size > maxDataSize {
-		errs = append(errs, field.TooLong(data, "" /* not the data */, maxDataSize))
+		errs = append(errs, field.TooLong(data, "" /* do not repeat the data */, maxDataSize))
 	}
 
 	need := func(key string) {
 		if _, ok := s.Data[key]; !ok {
-			errs = append(errs, field.Required(data.Key(key), fmt.Sprintf("a secret of type %s has it", s.Type)))
+			errs = append(errs, field.Required(data.Key(key), fmt.Sprintf("must be set for secrets of type %s", s.Type)))
 		}
 	}
 	needJSON := func(key string) {
 		need(key)
 		if value, ok := s.Data[key]; ok && json.Unmarshal(value, &map[string]any{}) != nil {
-			errs = append(errs, field.Invalid(data.Key(key), "<redacted>", "must be an object in JSON"))
+			errs = append(errs, field.Invalid(data.Key(key), "<redacted>", "must be a JSON object"))
 		}
 	}
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "name the service account"))
+			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "must be the name of a service account"))
 		}
 	case corev1.SecretTypeDockercfg:
 		needJSON(corev1.DockerConfigKey)
@@ -94,7 +94,7 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 		}
 	case corev1.SecretTypeSSHAuth:
 		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
-			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), "give the private key"))
+			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), "must contain the private key"))
 		}
 	case corev1.SecretTypeTLS:
 		need(corev1.TLSCertKey)
@@ -112,20 +112,22 @@ func validateSecretUpdate(ctx context.Context, s, old *corev1.Secret) field.Erro
 	return append(errs, validateSecret(ctx, s)...)
 }
 
-// validateStaysImmutable keeps the field immutable of an object that has it set.
+// validateStaysImmutable checks that an immutable object stays immutable. The argument is the new
+// value of the field immutable.
 func validateStaysImmutable(immutable *bool) field.ErrorList {
 	if immutable != nil && *immutable {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("immutable"), "an immutable object stays immutable")}
+	return field.ErrorList{field.Forbidden(field.NewPath("immutable"), "may not be unset: the object is immutable")}
 }
 
-// forbidChange keeps a field of an immutable object as it is: not even nothing may become an empty list.
+// forbidChange forbids changes to a field of an immutable object. Even a change from nil to an
+// empty value is forbidden.
 func forbidChange(value, old any, name string) field.ErrorList {
 	if reflect.DeepEqual(value, old) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath(name), "the object is immutable")}
+	return field.ErrorList{field.Forbidden(field.NewPath(name), "may not be changed: the object is immutable")}
 }
 
 func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
@@ -133,7 +135,7 @@ func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
 		return nil
 	}
 	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
-		return []string{fmt.Sprintf("data: %s and %s make no key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)}
+		return []string{fmt.Sprintf("data: %s and %s are not a valid key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)}
 	}
 	return nil
 }

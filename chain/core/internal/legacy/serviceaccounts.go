@@ -10,10 +10,12 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// mountableSecretsAnnotation limits which secrets an account's pods may mount; superseded by separate namespaces.
+// mountableSecretsAnnotation limits which secrets the pods of a service account may mount. It is
+// deprecated: separate namespaces supersede it.
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
-// ServiceAccounts declares serviceaccounts. Their tokens are signed by issuer and may be bound to objects.
+// ServiceAccounts declares serviceaccounts. The issuer signs their tokens, and objects reads the
+// objects that tokens are bound to.
 func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) *kind.Kind[*corev1.ServiceAccount] {
 	return &kind.Kind[*corev1.ServiceAccount]{
 		Plural:        "serviceaccounts",
@@ -35,7 +37,8 @@ func ServiceAccounts(issuer TokenIssuer, objects BoundObjects) *kind.Kind[*corev
 	}
 }
 
-// keepSecretNames drops all but the names of the secrets: they are of the account's namespace, and no reference to anything else.
+// keepSecretNames clears everything but the names of the secrets: an account can only reference
+// secrets in its namespace.
 func keepSecretNames(a *corev1.ServiceAccount) {
 	for i := range a.Secrets {
 		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
@@ -51,5 +54,5 @@ func warnServiceAccount(_ context.Context, a, old *corev1.ServiceAccount) []stri
 			return nil
 		}
 	}
-	return []string{`metadata.annotations["` + mountableSecretsAnnotation + `"]: deprecated since v1.32; keep secrets that must not be mounted in a namespace of their own`}
+	return []string{`metadata.annotations["` + mountableSecretsAnnotation + `"]: deprecated since v1.32; use separate namespaces to isolate secrets`}
 }

@@ -22,45 +22,47 @@ import (
 )
 
 const (
-	// defaultTokenSeconds is how long a token lives when the request does not say.
+	// defaultTokenSeconds is the lifetime of a token if the request does not specify one.
 	defaultTokenSeconds = 3600
-	// minTokenSeconds and maxTokenSeconds bound what a request may ask for.
+	// minTokenSeconds and maxTokenSeconds limit the lifetime that a request may ask for.
 	minTokenSeconds = 600
 	maxTokenSeconds = 1 << 32
 )
 
 // TokenIssuer signs the tokens of service accounts.
 type TokenIssuer interface {
-	// Audiences are those of the API server; a request that names none gets them.
+	// Audiences returns the audiences of the API server, the default for requests that name none.
 	Audiences() []string
-	// MaxLifetime is the longest time for which a token is issued; zero is no bound.
+	// MaxLifetime returns the maximum lifetime of a token. Zero means no limit.
 	MaxLifetime() time.Duration
-	// Issue signs a token. The time from now to its expiry may be longer than t says if the issuer so decides.
+	// Issue signs a token. The issuer may let the token live longer than t.Lifetime.
 	Issue(ctx context.Context, t Token) (string, error)
 }
 
-// Token is what a service account token says.
+// Token is the content of a service account token.
 type Token struct {
 	Account *corev1.ServiceAccount
-	// At most one of Pod, Secret and Node is the object to which the token is bound; a token of a pod that was scheduled has its Node as
-	// well, maybe without a UID.
+	// At most one of Pod, Secret and Node is the object that the token is bound to. If the token is
+	// bound to a pod that is assigned to a node, Node is set too, possibly without a UID.
 	Pod    *corev1.Pod
 	Secret *corev1.Secret
 	Node   *corev1.Node
-	// Audiences are who may accept the token.
+	// Audiences are the audiences that may accept the token.
 	Audiences []string
-	// Lifetime is the time until it expires.
+	// Lifetime is the time until the token expires.
 	Lifetime time.Duration
 }
 
-// BoundObjects reads the objects to which tokens are bound; a clientset's CoreV1() is one.
+// BoundObjects reads the objects that tokens are bound to. The CoreV1 client of a clientset
+// implements it.
 type BoundObjects interface {
 	typedcorev1.PodsGetter
 	typedcorev1.SecretsGetter
 	typedcorev1.NodesGetter
 }
 
-// registerTokenRequest makes the kind of serviceaccounts/token known, which belongs to a group that does not list it as a resource.
+// registerTokenRequest registers TokenRequest, the kind of serviceaccounts/token. It belongs to
+// authentication.k8s.io, which has no resource of this kind.
 func registerTokenRequest(scheme *runtime.Scheme) error {
 	if err := authenticationv1.AddToScheme(scheme); err != nil {
 		return err
@@ -75,7 +77,7 @@ func registerTokenRequest(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// tokenREST is serviceaccounts/token.
+// tokenREST implements serviceaccounts/token.
 type tokenREST struct {
 	accounts *genericregistry.Store
 	issuer   TokenIssuer
@@ -91,20 +93,21 @@ var (
 
 func (r *tokenREST) New() runtime.Object { return &authenticationv1.TokenRequest{} }
 
-// Destroy leaves the store to the main resource.
+// Destroy does nothing: the main resource owns the store.
 func (r *tokenREST) Destroy() {}
 
 func (r *tokenREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 }
 
-// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID that a request may name its service account by.
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate returns true to keep the UID of the
+// request, which is a precondition on the service account.
 func (r *tokenREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
 	req := obj.(*authenticationv1.TokenRequest)
 	if r.issuer == nil || r.objects == nil {
-		return nil, apierrors.NewServiceUnavailable("this server has no key to sign service account tokens with")
+		return nil, apierrors.NewServiceUnavailable("this server has no key for signing service account tokens")
 	}
 	namespace := genericapirequest.NamespaceValue(ctx)
 	if err := mismatch(req, namespace, name); err != nil {
@@ -122,7 +125,7 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 	case account.UID:
 	default:
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: authenticationv1.GroupName, Resource: "TokenRequest"}, name,
-			fmt.Errorf("the request is for a service account with the UID %s, not %s", req.UID, account.UID))
+			fmt.Errorf("the UID in the request is %s, but the UID of the service account is %s", req.UID, account.UID))
 	}
 	req.Name, req.Namespace = name, namespace
 	if len(req.Spec.Audiences) == 0 {
@@ -143,7 +146,7 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 
 	lifetime := time.Duration(*req.Spec.ExpirationSeconds) * time.Second
 	if longest := r.issuer.MaxLifetime(); longest > 0 && lifetime > longest {
-		warning.AddWarning(ctx, "", fmt.Sprintf("the token lives for %s, not %s: the server issues none that live longer", longest, lifetime))
+		warning.AddWarning(ctx, "", fmt.Sprintf("token lifetime limited to %s instead of the requested %s", longest, lifetime))
 		lifetime = longest
 		*req.Spec.ExpirationSeconds = int64(longest / time.Second)
 	}
@@ -158,18 +161,18 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 		return nil, apierrors.NewInternalError(fmt.Errorf("sign token: %w", err))
 	}
 	out := req.DeepCopy()
-	// The time from before signing: a client must not believe that the token lives longer than it does.
+	// Count from before signing: a client must not believe that the token lives longer than it does.
 	out.Status = authenticationv1.TokenRequestStatus{Token: signed, ExpirationTimestamp: metav1.NewTime(now.Add(lifetime))}
 	return out, nil
 }
 
-// mismatch between the body and the URL, the first that there is.
+// mismatch returns the first mismatch between the body and the URL, or nil.
 func mismatch(req *authenticationv1.TokenRequest, namespace, name string) *field.Error {
 	switch {
 	case req.Name != "" && req.Name != name:
-		return field.Invalid(field.NewPath("metadata", "name"), req.Name, "is not the service account's name")
+		return field.Invalid(field.NewPath("metadata", "name"), req.Name, "must match the name of the service account")
 	case req.Namespace != "" && req.Namespace != namespace:
-		return field.Invalid(field.NewPath("metadata", "namespace"), req.Namespace, "is not the service account's namespace")
+		return field.Invalid(field.NewPath("metadata", "namespace"), req.Namespace, "must match the namespace of the service account")
 	}
 	return nil
 }
@@ -178,18 +181,19 @@ func validateTokenRequest(req *authenticationv1.TokenRequest) field.ErrorList {
 	path := field.NewPath("spec", "expirationSeconds")
 	switch seconds := *req.Spec.ExpirationSeconds; {
 	case seconds < minTokenSeconds:
-		return field.ErrorList{field.Invalid(path, seconds, fmt.Sprintf("a token lives for %d seconds at least", minTokenSeconds))}
+		return field.ErrorList{field.Invalid(path, seconds, fmt.Sprintf("must be at least %d seconds", minTokenSeconds))}
 	case seconds > maxTokenSeconds:
-		return field.ErrorList{field.Invalid(path, seconds, fmt.Sprintf("a token lives for %d seconds at most", int64(maxTokenSeconds)))}
+		return field.ErrorList{field.Invalid(path, seconds, fmt.Sprintf("must be at most %d seconds", int64(maxTokenSeconds)))}
 	}
 	return nil
 }
 
-// bind looks up the object that ref names.
+// bind looks up the object that ref names and sets it in t.
 func (r *tokenREST) bind(ctx context.Context, t *Token, ref *authenticationv1.BoundObjectReference) error {
-	// Said here, not by the client that looks the object up: the request is bad, not the server.
+	// Check the name here, not in the client that gets the object: the error must blame the request,
+	// not the server.
 	if ref.Name == "" {
-		return apierrors.NewBadRequest("spec.boundObjectRef needs a name")
+		return apierrors.NewBadRequest("spec.boundObjectRef.name must be specified")
 	}
 	if msgs := path.IsValidPathSegmentName(ref.Name); len(msgs) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("spec.boundObjectRef.name: %q %s", ref.Name, msgs[0]))
@@ -226,11 +230,11 @@ func (r *tokenREST) bind(ctx context.Context, t *Token, ref *authenticationv1.Bo
 		}
 		uid = t.Secret.UID
 	default:
-		return apierrors.NewBadRequest(fmt.Sprintf("a token cannot be bound to a %s", gvk.GroupKind()))
+		return apierrors.NewBadRequest(fmt.Sprintf("a token cannot be bound to an object of type %s", gvk.GroupKind()))
 	}
 	if ref.UID != "" && ref.UID != uid {
 		return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, ref.Name,
-			fmt.Errorf("the object's UID is %s, not %s: it may have been deleted and made anew", uid, ref.UID))
+			fmt.Errorf("the object's UID is %s, not %s: it may have been deleted and recreated", uid, ref.UID))
 	}
 	return nil
 }

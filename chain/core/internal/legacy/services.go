@@ -20,9 +20,10 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Services declares services. Allocator gives them cluster IPs and node ports; client, of this very server, finds the endpoints that
-// services/proxy connects to, and deletes the endpoints of a deleted service. Without an allocator services are refused, without a
-// client the proxy is. Local allows the proxy local addresses.
+// Services declares services. The allocator allocates cluster IPs and node ports; if it is nil,
+// services cannot be created or updated. The client, a client of this server, finds the endpoints
+// that services/proxy connects to and deletes the Endpoints of a deleted service; if it is nil,
+// services/proxy is refused. local allows services/proxy to connect to local addresses.
 func Services(allocator ServiceAllocator, client kubernetes.Interface, local bool) *kind.Kind[*corev1.Service] {
 	storage := serviceStorage{allocator: allocator, client: client}
 	return &kind.Kind[*corev1.Service]{
@@ -38,11 +39,11 @@ func Services(allocator ServiceAllocator, client kubernetes.Interface, local boo
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Type", Description: "How the service is reached: ClusterIP, NodePort, LoadBalancer or ExternalName."},
-				{Name: "Cluster-IP", Description: "Its address within the cluster; None for a headless service."},
-				{Name: "External-IP", Description: "Its addresses outside the cluster."},
-				{Name: "Port(s)", Description: "Its ports, with the node ports."},
+				{Name: "Cluster-IP", Description: "Address of the service inside the cluster; None for a headless service."},
+				{Name: "External-IP", Description: "Addresses of the service outside the cluster."},
+				{Name: "Port(s)", Description: "Ports of the service, with their node ports."},
 				kind.AgeColumn(),
-				{Name: "Selector", Priority: 1, Description: "The labels of the pods that serve it."},
+				{Name: "Selector", Priority: 1, Description: "Labels of the pods that back the service."},
 			},
 			Row: func(s *corev1.Service) []any {
 				clusterIP := "<none>"
@@ -114,7 +115,7 @@ func portCell(ports []corev1.ServicePort) string {
 	return strings.Join(cells, ",")
 }
 
-// What the types of services have.
+// Predicates that follow from the type of a service.
 
 func hasClusterIP(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
 
@@ -128,7 +129,7 @@ func hasNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || isLoadBalancer(s)
 }
 
-// allocatesNodePorts tells the services of which every port gets a node port.
+// allocatesNodePorts reports whether every port of the service gets a node port.
 func allocatesNodePorts(s *corev1.Service) bool {
 	allocate := s.Spec.AllocateLoadBalancerNodePorts
 	return hasNodePorts(s) && (!isLoadBalancer(s) || allocate == nil || *allocate)
@@ -138,12 +139,13 @@ func isExternallyAccessible(s *corev1.Service) bool {
 	return hasNodePorts(s) || s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0
 }
 
-// hasHealthCheck tells the services whose load balancer asks nodes, at a port of its own, whether they have endpoints.
+// hasHealthCheck reports whether the service has a health check node port, at which its load
+// balancer asks nodes whether they have endpoints of the service.
 func hasHealthCheck(s *corev1.Service) bool {
 	return isLoadBalancer(s) && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// defaultAffinitySeconds is three hours.
+// defaultAffinitySeconds is the default timeout of ClientIP session affinity, three hours.
 const defaultAffinitySeconds = 10800
 
 func defaultService(s *corev1.Service) {
@@ -194,7 +196,7 @@ func defaultService(s *corev1.Service) {
 func warnService(s *corev1.Service) []string {
 	var warnings []string
 	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {
-		warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s] is deprecated: it is %s now",
+		warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s] is deprecated; use %s instead",
 			corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
 	}
 	path := field.NewPath("spec")
@@ -205,10 +207,10 @@ func warnService(s *corev1.Service) []string {
 		}
 	}
 	if headless && s.Spec.LoadBalancerIP != "" {
-		warnings = append(warnings, "spec.loadBalancerIP does nothing for a headless service")
+		warnings = append(warnings, "spec.loadBalancerIP is ignored for a headless service")
 	}
 	if headless && s.Spec.SessionAffinity != corev1.ServiceAffinityNone {
-		warnings = append(warnings, "spec.sessionAffinity does nothing for a headless service")
+		warnings = append(warnings, "spec.sessionAffinity is ignored for a headless service")
 	}
 	for i, ip := range s.Spec.ExternalIPs {
 		warnings = append(warnings, validation.GetWarningsForIP(path.Child("externalIPs").Index(i), ip)...)
@@ -216,9 +218,9 @@ func warnService(s *corev1.Service) []string {
 	if len(s.Spec.ExternalIPs) > 0 {
 		switch {
 		case headless:
-			warnings = append(warnings, "spec.externalIPs does nothing for a headless service")
+			warnings = append(warnings, "spec.externalIPs is ignored for a headless service")
 		case s.Spec.Type == corev1.ServiceTypeExternalName:
-			warnings = append(warnings, "spec.externalIPs does nothing for a service of type ExternalName")
+			warnings = append(warnings, "spec.externalIPs is ignored for a service of type ExternalName")
 		default:
 			warnings = append(warnings, "spec.externalIPs is deprecated (KEP-5707): clusters may ignore it")
 		}
@@ -230,10 +232,10 @@ func warnService(s *corev1.Service) []string {
 		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
 	}
 	if s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ExternalName != "" {
-		warnings = append(warnings, "spec.externalName does nothing but for a service of type ExternalName")
+		warnings = append(warnings, "spec.externalName is ignored unless the type is ExternalName")
 	}
 	if d := s.Spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
-		warnings = append(warnings, fmt.Sprintf("spec.trafficDistribution: %s is deprecated: it is %s now",
+		warnings = append(warnings, fmt.Sprintf("spec.trafficDistribution: %s is deprecated; use %s instead",
 			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone))
 	}
 	return warnings
@@ -250,8 +252,8 @@ func warnServiceStatus(s *corev1.Service) []string {
 	return warnings
 }
 
-// dropWhatTypeForbids clears the fields that the service's new type, or its traffic policy, has no use for, if the client left them as
-// they were: a change of the type alone means that.
+// dropWhatTypeForbids clears the fields that do not apply to the new type or traffic policy of the
+// service, if the client left them unchanged. A client that only changes the type expects this.
 func dropWhatTypeForbids(s, old *corev1.Service) {
 	lost := func(has func(*corev1.Service) bool) bool { return has(old) && !has(s) }
 	to, from := &s.Spec, &old.Spec
@@ -290,7 +292,7 @@ func dropWhatTypeForbids(s, old *corev1.Service) {
 	}
 }
 
-// heldNodePorts are the node ports that the service names, whatever its type.
+// heldNodePorts returns the node ports that the service specifies, whatever its type.
 func heldNodePorts(s *corev1.Service) sets.Set[int32] {
 	ports := sets.New[int32]()
 	for _, p := range s.Spec.Ports {

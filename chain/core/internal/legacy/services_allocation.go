@@ -20,24 +20,29 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ServiceAllocator reserves what no two services may share. Reservations are durable, whoever else allocates from the same etcd.
+// ServiceAllocator reserves the cluster IPs and node ports that no two services may share.
+// Reservations are durable, and also hold against other allocators that use the same etcd.
 type ServiceAllocator interface {
-	// Families are the IP families of the cluster's services, the default one first.
+	// Families returns the IP families of services in the cluster, the default family first.
 	Families() []corev1.IPFamily
-	// AllocateIP reserves ip for the service, or some address of the family if ip is empty. With dryRun it only says which.
+	// AllocateIP reserves ip for the service, or any free address of the family if ip is empty. With
+	// dryRun, it returns the address without reserving it.
 	AllocateIP(ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool) (string, error)
-	// ReleaseIP frees an address, if it is the service's.
+	// ReleaseIP releases ip if it is reserved for the service.
 	ReleaseIP(ctx context.Context, s *corev1.Service, ip string) error
-	// AllocateNodePort reserves port, or some port if it is 0. With dryRun it only says which.
+	// AllocateNodePort reserves port, or any free port if port is 0. With dryRun, it returns the port
+	// without reserving it.
 	AllocateNodePort(ctx context.Context, port int32, dryRun bool) (int32, error)
-	// ReleaseNodePorts frees ports.
+	// ReleaseNodePorts releases ports.
 	ReleaseNodePorts(ctx context.Context, ports ...int32) error
 }
 
-// cleanupTimeout bounds what is done after the request has been answered for, and so without its deadline.
+// cleanupTimeout limits cleanup that runs after the response, and therefore without the deadline of
+// the request.
 const cleanupTimeout = 10 * time.Second
 
-// serviceStorage hangs allocation into the store of services. It comes before validation, which sees what has been allocated.
+// serviceStorage adds allocation to the store of services. Allocation precedes validation, which
+// sees the allocated values.
 type serviceStorage struct {
 	allocator ServiceAllocator
 	client    kubernetes.Interface
@@ -50,7 +55,7 @@ func (a serviceStorage) adjust(store *genericregistry.Store) {
 	store.AfterDelete = a.afterDelete
 }
 
-// complete runs on everything that is read.
+// complete runs on every object that is read.
 func (a serviceStorage) complete(obj runtime.Object) {
 	var families []corev1.IPFamily
 	if a.allocator != nil {
@@ -82,7 +87,7 @@ func (a serviceStorage) beginUpdate(ctx context.Context, obj, existing runtime.O
 
 func (a serviceStorage) begin(ctx context.Context, s, old *corev1.Service, dryRun bool) (genericregistry.FinishFunc, error) {
 	if a.allocator == nil {
-		return nil, apierrors.NewServiceUnavailable("this server gives services no addresses")
+		return nil, apierrors.NewServiceUnavailable("this server cannot allocate addresses for services")
 	}
 	if errs := chooseFamilies(s, old, a.allocator.Families()); len(errs) > 0 {
 		return nil, invalidService(s, errs...)
@@ -112,10 +117,10 @@ func (a serviceStorage) afterDelete(obj runtime.Object, options *metav1.DeleteOp
 	if a.client == nil {
 		return
 	}
-	// A new service of this name must not find the endpoints of the old one.
+	// A new service of the same name must not get the endpoints of the old one.
 	err := a.client.CoreV1().Endpoints(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		utilruntime.HandleErrorWithContext(ctx, err, "delete the endpoints of a deleted service", "namespace", s.Namespace, "name", s.Name)
+		utilruntime.HandleErrorWithContext(ctx, err, "Failed to delete the endpoints of a deleted service", "namespace", s.Namespace, "name", s.Name)
 	}
 }
 
@@ -137,7 +142,8 @@ func heldPorts(s *corev1.Service) sets.Set[int32] {
 	return ports
 }
 
-// reservation is what a request takes, to be given back if it fails, and what it leaves, to be given back if it succeeds.
+// reservation records what a request allocates, which is released if the request fails, and what it
+// gives up, which is released if the request succeeds.
 type reservation struct {
 	allocator    ServiceAllocator
 	service, old *corev1.Service // old is nil for a new service
@@ -163,12 +169,12 @@ func (r *reservation) finish(ctx context.Context, success bool) {
 	defer cancel()
 	for _, ip := range ips {
 		if err := r.allocator.ReleaseIP(ctx, r.service, ip); err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "release a cluster IP", "ip", ip)
+			utilruntime.HandleErrorWithContext(ctx, err, "Failed to release a cluster IP", "ip", ip)
 		}
 	}
 	if len(ports) > 0 {
 		if err := r.allocator.ReleaseNodePorts(ctx, ports...); err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "release node ports", "ports", ports)
+			utilruntime.HandleErrorWithContext(ctx, err, "Failed to release node ports", "ports", ports)
 		}
 	}
 }
@@ -188,7 +194,8 @@ func (r *reservation) takeIPs(ctx context.Context) error {
 	}
 	first := 0
 	if r.old != nil && hasClusterIP(r.old) {
-		// The first address stays; a change of it, and of headlessness, is refused by validation. A second one may come or go.
+		// The first address stays: validation refuses a change of it, and a change to or from headless. A
+		// second address may be added or removed.
 		if isHeadless(r.old) {
 			return nil
 		}
@@ -208,7 +215,7 @@ func (r *reservation) takeIPs(ctx context.Context) error {
 		case err != nil && wanted != "":
 			return invalidService(r.service, field.Invalid(field.NewPath("spec", "clusterIPs"), spec.ClusterIPs, fmt.Sprintf("%s: %v", wanted, err)))
 		case err != nil:
-			return apierrors.NewInternalError(fmt.Errorf("no cluster IP for the service: %w", err))
+			return apierrors.NewInternalError(fmt.Errorf("failed to allocate a cluster IP: %w", err))
 		}
 		r.takenIPs = append(r.takenIPs, ip)
 		if wanted == "" {
@@ -241,7 +248,7 @@ func (r *reservation) takePorts(ctx context.Context) error {
 		if r.old == nil || !hasHealthCheck(r.old) {
 			port, err := r.takePort(ctx, spec.HealthCheckNodePort, used)
 			if err != nil {
-				return apierrors.NewInternalError(fmt.Errorf("no health check node port for the service: %w", err))
+				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a health check node port: %w", err))
 			}
 			spec.HealthCheckNodePort = port
 			used.Insert(port)
@@ -253,8 +260,8 @@ func (r *reservation) takePorts(ctx context.Context) error {
 	return nil
 }
 
-// takeNodePorts gives a new service the ports that it asks for, and others. A port number that is served over several protocols gets one
-// node port for all of them.
+// takeNodePorts reserves the node ports that a new service asks for, and allocates the others. A
+// port number that is served over several protocols gets the same node port for all of them.
 func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) error {
 	ports := r.service.Spec.Ports
 	wanted, shared := map[int32]int32{}, map[int32]int32{} // by port number
@@ -285,7 +292,8 @@ func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) e
 	return nil
 }
 
-// changeNodePorts lets a service keep what it has, and gives it a node port of its own for every port that it adds.
+// changeNodePorts lets a service keep its node ports, and allocates a separate node port for every
+// port that is added.
 func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32]) error {
 	held := heldNodePorts(r.old)
 	type portKey struct {
@@ -307,14 +315,14 @@ func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32])
 		used.Insert(p.NodePort)
 		key := portKey{p.Protocol, p.NodePort}
 		if seen.Has(key) {
-			return fmt.Errorf("node port %d is there twice for %s", p.NodePort, p.Protocol)
+			return fmt.Errorf("duplicate node port %d for protocol %s", p.NodePort, p.Protocol)
 		}
 		seen.Insert(key)
 	}
 	return nil
 }
 
-// takeNodePort takes the node port of the i-th port, or some if it is 0.
+// takeNodePort reserves the node port of the i-th port, or any free port if it is 0.
 func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int32]) error {
 	p := &r.service.Spec.Ports[i]
 	port, err := r.takePort(ctx, p.NodePort, used)
@@ -322,17 +330,17 @@ func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int
 	case err != nil && p.NodePort != 0:
 		return invalidService(r.service, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
 	case err != nil:
-		return apierrors.NewInternalError(fmt.Errorf("no node port for the service: %w", err))
+		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a node port: %w", err))
 	}
 	p.NodePort = port
 	used.Insert(port)
 	return nil
 }
 
-// takePort reserves port, or some port if it is 0, that is not in used.
+// takePort reserves port, or any free port if port is 0. It never returns a port that is in used.
 func (r *reservation) takePort(ctx context.Context, port int32, used sets.Set[int32]) (int32, error) {
 	if port != 0 && used.Has(port) {
-		return 0, errors.New("is asked for twice")
+		return 0, errors.New("is specified twice")
 	}
 	for {
 		taken, err := r.allocator.AllocateNodePort(ctx, port, r.dryRun)
@@ -340,7 +348,7 @@ func (r *reservation) takePort(ctx context.Context, port int32, used sets.Set[in
 			return 0, err
 		}
 		if r.dryRun && port == 0 && used.Has(taken) {
-			continue // nothing is reserved, so that chance may give the same port twice
+			continue // a dry run reserves nothing, so the same port may be drawn twice
 		}
 		r.takenPorts = append(r.takenPorts, taken)
 		return taken, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 )
 
-// The fields clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy say one thing four times (KEP-563). Clients write any of them; what is
-// stored has all of them, in agreement.
+// The fields clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy overlap (KEP-563). Clients may
+// set any of them. In a stored service, all of them are set and consistent.
 
 func familyOf(ip netip.Addr) corev1.IPFamily {
 	if ip.Is4() {
@@ -29,7 +29,7 @@ func otherFamily(f corev1.IPFamily) corev1.IPFamily {
 	return corev1.IPv4Protocol
 }
 
-// adoptAllocated fills in what was allocated for old and what an update may leave out.
+// adoptAllocated copies allocated values that an update may omit from old.
 func adoptAllocated(s, old *corev1.Service) {
 	to, from := &s.Spec, &old.Spec
 	if hasClusterIP(s) && hasClusterIP(old) {
@@ -49,7 +49,7 @@ func adoptAllocated(s, old *corev1.Service) {
 		for i := range to.Ports {
 			p := &to.Ports[i]
 			if known := byName[p.Name]; p.NodePort == 0 && !used.Has(known) {
-				p.NodePort = known // which two ports may share, over different protocols
+				p.NodePort = known // two ports may share it, over different protocols
 			}
 		}
 	}
@@ -58,7 +58,8 @@ func adoptAllocated(s, old *corev1.Service) {
 	}
 }
 
-// syncClusterIPs lets clients that know clusterIP only have their way: clusterIPs follows it. Old is nil for a new service.
+// syncClusterIPs makes clusterIPs follow clusterIP, for clients that only know clusterIP. old is
+// nil for a new service.
 func syncClusterIPs(s, old *corev1.Service) {
 	spec := &s.Spec
 	switch {
@@ -78,14 +79,16 @@ func syncClusterIPs(s, old *corev1.Service) {
 	}
 }
 
-// completeStored fills in what services stored by API servers before dual-stack lack, and hides what means nothing for an ExternalName. Families are the cluster's.
+// completeStored sets the fields that are missing in services stored by API servers before
+// dual-stack. It clears internalTrafficPolicy for ExternalName services, where the field has no
+// meaning. families are the IP families of the cluster.
 func completeStored(s *corev1.Service, families []corev1.IPFamily) {
 	syncClusterIPs(s, nil)
 	if !hasClusterIP(s) {
 		s.Spec.InternalTrafficPolicy = nil
 		return
 	}
-	if s.Spec.ClusterIP == "" { // such as the empty one of a bookmark
+	if s.Spec.ClusterIP == "" { // for example, the empty service in a bookmark
 		return
 	}
 	if len(s.Spec.IPFamilies) > 0 {
@@ -104,14 +107,15 @@ func completeStored(s *corev1.Service, families []corev1.IPFamily) {
 	}
 }
 
-// chooseFamilies settles ipFamilyPolicy and ipFamilies, from what the client wrote, old (nil for a new service) and what the cluster
-// has. Addresses are not chosen here, but clusterIPs loses its second one when the policy becomes SingleStack.
+// chooseFamilies sets ipFamilyPolicy and ipFamilies from what the client specified, old (nil for a
+// new service) and the families of the cluster. It allocates no addresses, but it removes the
+// second of clusterIPs if the policy becomes SingleStack.
 func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.ErrorList {
 	if !hasClusterIP(s) || keepsPreferDualStack(s, old) {
 		return nil
 	}
 	spec := &s.Spec
-	open := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0 // headless, endpoints of the user's making
+	open := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0 // headless, and the user manages the endpoints
 	choosePolicy(spec, old, open)
 	if errs := validateClusterIPs(s, old); len(errs) > 0 {
 		return errs
@@ -125,7 +129,7 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 		if slices.Contains(cluster, family) {
 			spec.IPFamilies = append(slices.Clone(spec.IPFamilies), family)
 		} else {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(i), ip, fmt.Sprintf("is of %s, which this cluster has not", family)))
+			errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(i), ip, fmt.Sprintf("this cluster is not configured for %s", family)))
 		}
 	}
 	if len(errs) > 0 {
@@ -134,11 +138,11 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 	dual := *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack
 	if !open {
 		if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(cluster) < 2 {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster has one IP family only"))
+			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster has only one IP family"))
 		}
 		for i, family := range spec.IPFamilies {
 			if !slices.Contains(cluster, family) {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "this cluster has none of these addresses"))
+				errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "this cluster is not configured for this IP family"))
 			}
 		}
 		if len(errs) > 0 {
@@ -155,8 +159,9 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 	return nil
 }
 
-// keepsPreferDualStack tells updates that leave a PreferDualStack service as it is: whether it has one family or two must not follow the
-// cluster's own change from one to the other.
+// keepsPreferDualStack reports whether the update leaves a PreferDualStack service unchanged. Such
+// an update must not add or remove a family because the cluster has become dual-stack or
+// single-stack.
 func keepsPreferDualStack(s, old *corev1.Service) bool {
 	prefers := func(s *corev1.Service) bool {
 		return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
@@ -177,7 +182,8 @@ func choosePolicy(spec *corev1.ServiceSpec, old *corev1.Service, open bool) {
 	}
 }
 
-// fitPolicy judges the number of addresses and families by the policy, and takes SingleStack for the wish to give up the second ones.
+// fitPolicy checks the number of addresses and families against the policy. With SingleStack, it
+// removes the second address and family if the client left them unchanged.
 func fitPolicy(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &s.Spec, field.NewPath("spec", "ipFamilyPolicy")
@@ -189,10 +195,10 @@ func fitPolicy(s, old *corev1.Service) field.ErrorList {
 			spec.IPFamilies = spec.IPFamilies[:1:1]
 		}
 		if len(spec.ClusterIPs) > 1 {
-			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "does not go with two clusterIPs"))
+			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "may not be SingleStack with two clusterIPs"))
 		}
 		if len(spec.IPFamilies) > 1 {
-			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "does not go with two ipFamilies"))
+			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "may not be SingleStack with two ipFamilies"))
 		}
 		return errs
 	}
@@ -200,15 +206,15 @@ func fitPolicy(s, old *corev1.Service) field.ErrorList {
 		return nil
 	}
 	if n := len(spec.ClusterIPs); n > 0 && n < len(old.Spec.ClusterIPs) {
-		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "must be SingleStack for the second cluster IP to be given up"))
+		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "must be SingleStack to remove the second cluster IP"))
 	}
 	if n := len(spec.IPFamilies); n > 0 && n < len(old.Spec.IPFamilies) {
-		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "must be SingleStack for the second IP family to be given up"))
+		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "must be SingleStack to remove the second IP family"))
 	}
 	return errs
 }
 
-// validateClusterIPs checks the four fields by themselves and against each other.
+// validateClusterIPs validates the four fields separately and against each other.
 func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 	if !hasClusterIP(s) {
 		return nil // validateType refuses them
@@ -219,10 +225,10 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 	switch {
 	case spec.ClusterIP == "":
 		if len(spec.ClusterIPs) > 0 {
-			errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "goes with clusterIP, which is empty"))
+			errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "must be empty if clusterIP is empty"))
 		}
 	case len(spec.ClusterIPs) == 0:
-		errs = append(errs, field.Required(ips, "goes with clusterIP"))
+		errs = append(errs, field.Required(ips, "must be set if clusterIP is set"))
 	case spec.ClusterIPs[0] != spec.ClusterIP:
 		errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "must start with clusterIP"))
 	}
@@ -253,7 +259,7 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 	for i, ip := range spec.ClusterIPs {
 		if ip == corev1.ClusterIPNone && i == 0 {
 			if len(spec.ClusterIPs) > 1 {
-				errs, wrong = append(errs, field.Invalid(ips, spec.ClusterIPs, "must be None or addresses")), true
+				errs, wrong = append(errs, field.Invalid(ips, spec.ClusterIPs, "must be either None or addresses")), true
 			}
 			continue
 		}
@@ -261,7 +267,7 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 		errs, wrong = append(errs, bad...), wrong || len(bad) > 0
 	}
 	if len(spec.ClusterIPs) > 2 {
-		errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "must not be more than one of each IP family"))
+		errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "may have at most one address of each IP family"))
 	}
 	if wrong || isHeadless(s) {
 		return errs
@@ -269,7 +275,7 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 	return append(errs, validateFamiliesOfIPs(spec, path)...)
 }
 
-// validateFamiliesOfIPs compares addresses, known to be well formed, with the families.
+// validateFamiliesOfIPs checks valid addresses against the families.
 func validateFamiliesOfIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	ips := path.Child("clusterIPs")
@@ -278,12 +284,13 @@ func validateFamiliesOfIPs(spec *corev1.ServiceSpec, path *field.Path) field.Err
 		family := familyOf(addresses.Parse(ip))
 		found.Insert(family)
 		if i < len(spec.IPFamilies) && spec.IPFamilies[i] == otherFamily(family) {
-			errs = append(errs, field.Invalid(ips.Index(i), ip, fmt.Sprintf("is not of %s, as ipFamilies[%d] has it", spec.IPFamilies[i], i)))
+			errs = append(errs, field.Invalid(ips.Index(i), ip, fmt.Sprintf("must be an address of family %s, like ipFamilies[%d]", spec.IPFamilies[i], i)))
 		}
 	}
-	// Two addresses are one of each family; more are refused for their number already, and for this.
+	// Two addresses must be of different families. More than two are an error here too, although the
+	// caller has already reported their number.
 	if len(spec.ClusterIPs) > 1 && (len(found) < 2 || len(spec.ClusterIPs) > 2) {
-		errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "must not be more than one of each IP family"))
+		errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "may have at most one address of each IP family"))
 	}
 	return errs
 }

@@ -26,7 +26,8 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// serviceProxy is services/proxy: it connects to a ready endpoint of the service, where this process can reach one.
+// serviceProxy implements services/proxy. It connects to a ready endpoint of the service, if this
+// process can reach one.
 type serviceProxy struct {
 	services *genericregistry.Store
 	client   kubernetes.Interface
@@ -38,7 +39,8 @@ var (
 	_ rest.StorageMetadata = &serviceProxy{}
 )
 
-// registerServiceProxyOptions lets the options be read from a query.
+// registerServiceProxyOptions registers the conversion from query parameters to
+// ServiceProxyOptions.
 func registerServiceProxyOptions(scheme *runtime.Scheme) error {
 	return scheme.AddConversionFunc((*url.Values)(nil), (*corev1.ServiceProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
 		out.(*corev1.ServiceProxyOptions).Path = in.(*url.Values).Get("path")
@@ -48,7 +50,7 @@ func registerServiceProxyOptions(scheme *runtime.Scheme) error {
 
 func (p *serviceProxy) New() runtime.Object { return &corev1.ServiceProxyOptions{} }
 
-// Destroy leaves the store to the main resource.
+// Destroy does nothing: the main resource owns the store.
 func (p *serviceProxy) Destroy() {}
 
 func (p *serviceProxy) ConnectMethods() []string {
@@ -68,14 +70,16 @@ func (p *serviceProxy) Connect(ctx context.Context, id string, options runtime.O
 		return nil, err
 	}
 	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path, options.(*corev1.ServiceProxyOptions).Path)
-	// Nothing names the certificate of an endpoint, so that TLS is for secrecy only here, as in kube-apiserver.
+	// There is no name to check the certificate of an endpoint against. As in kube-apiserver, TLS only
+	// provides secrecy here.
 	transport := p.dialer.transport()
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	handler := utilproxy.NewUpgradeAwareHandler(location, utilnet.SetTransportDefaults(transport), true, false, utilproxy.NewErrorResponder(responder))
 	return handler, nil
 }
 
-// locate finds a ready endpoint. The id is [scheme:]name[:port], the port being a name or a number of the service.
+// locate returns the URL of a ready endpoint. The id is [scheme:]name[:port], where port is the
+// name or the number of a port of the service.
 func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id)
 	if !ok {
@@ -86,7 +90,7 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 		return nil, err
 	}
 	s := obj.(*corev1.Service)
-	// The endpoints know the port by its name only.
+	// Endpoints identify the port only by its name.
 	if number, err := strconv.Atoi(port); err == nil {
 		found := false
 		for _, sp := range s.Spec.Ports {
@@ -100,14 +104,14 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 		}
 	}
 	if p.client == nil {
-		return nil, apierrors.NewServiceUnavailable("this server connects to no services")
+		return nil, apierrors.NewServiceUnavailable("this server cannot connect to services")
 	}
 	addresses, err := p.endpoints(ctx, s, port)
 	if err != nil {
 		return nil, err
 	}
 	if len(addresses) == 0 {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoint of service %q is ready", id))
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id))
 	}
 	var allowed []netip.AddrPort
 	for _, address := range addresses {
@@ -124,12 +128,13 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 	return &url.URL{Scheme: scheme, Host: address.String()}, nil
 }
 
-// endpoints are the addresses of the ready ones that serve a port, from the service's slices or, without any, its Endpoints. Names
-// among them are left out: nobody is to have names of his choice resolved here.
+// endpoints returns the addresses of the ready endpoints that serve a port, from the EndpointSlices
+// of the service or, if it has none, from its Endpoints. Host names are left out: no user may make
+// this server resolve names of their choice.
 func (p *serviceProxy) endpoints(ctx context.Context, s *corev1.Service, port string) ([]netip.AddrPort, error) {
 	found := sets.New[netip.AddrPort]()
 	insert := func(address string, port int32) {
-		ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(address)) // as old as they may be
+		ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(address)) // old endpoints may have leading zeros
 		if ok && port > 0 && port <= math.MaxUint16 {
 			found.Insert(netip.AddrPortFrom(ip.Unmap(), uint16(port)))
 		}
@@ -158,7 +163,7 @@ func (p *serviceProxy) endpoints(ctx context.Context, s *corev1.Service, port st
 	}
 	e, err := p.client.CoreV1().Endpoints(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		// As in kube-apiserver, it is the service that is missing, then.
+		// As in kube-apiserver, report the service as missing.
 		return nil, apierrors.NewNotFound(corev1.Resource("services"), s.Name)
 	}
 	if err != nil {

@@ -212,7 +212,7 @@ func TestProxyToNoEndpoints(t *testing.T) {
 	}
 	p.client = fake.NewClientset(&corev1.Endpoints{ObjectMeta: s.ObjectMeta})
 	if addresses, err := p.endpoints(t.Context(), s, ""); err != nil || len(addresses) > 0 {
-		t.Errorf("with endpoints of nobody: %v, %v", addresses, err)
+		t.Errorf("with empty endpoints: %v, %v", addresses, err)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestAdoptAllocated(t *testing.T) {
 	name := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ClusterIP: "a", InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyLocal)}}
 	completeStored(name, nil)
 	if name.Spec.InternalTrafficPolicy != nil || !slices.Equal(name.Spec.ClusterIPs, []string{"a"}) || name.Spec.IPFamilies != nil {
-		t.Errorf("an external name as it is read: %+v", name.Spec)
+		t.Errorf("an ExternalName service as it is read: %+v", name.Spec)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestDropWhatTypeForbids(t *testing.T) {
 	s.Spec.Type, s.Spec.Ports = corev1.ServiceTypeClusterIP, s.Spec.Ports[:1]
 	dropWhatTypeForbids(s, fewer)
 	if s.Spec.Ports[0].NodePort != 0 || s.Status.LoadBalancer.Ingress != nil {
-		t.Errorf("left of a load balancer with a port less: %v, %v", s.Spec.Ports, s.Status)
+		t.Errorf("fields left of a load balancer that lost a port: %v, %v", s.Spec.Ports, s.Status)
 	}
 	changed := old.DeepCopy()
 	changed.Spec.Type, changed.Spec.Ports[0].NodePort = corev1.ServiceTypeClusterIP, 30003
@@ -303,7 +303,7 @@ func TestValidateEndpoints(t *testing.T) {
 			}
 			if test.name == "leading zero" {
 				if got := strings.Join(kindtest.Causes(validateEndpoints(e, e)), ", "); got != "" {
-					t.Errorf("what the old object has: %q", got)
+					t.Errorf("an address that the old object has: %q", got)
 				}
 			}
 		})

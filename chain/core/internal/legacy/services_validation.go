@@ -17,11 +17,11 @@ import (
 
 const (
 	maxAffinitySeconds = 86400
-	// sourceRangesAnnotation is the forerunner of the field loadBalancerSourceRanges.
+	// sourceRangesAnnotation is the predecessor of the loadBalancerSourceRanges field.
 	sourceRangesAnnotation = "service.beta.kubernetes.io/load-balancer-source-ranges"
 )
 
-// validateService checks a service; old is nil for a new one.
+// validateService validates a service; old is nil for a new service.
 func validateService(s, old *corev1.Service) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := append(validateTopologyAnnotations(s.Annotations), validateType(s, path)...)
@@ -47,7 +47,7 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 	return append(errs, validateClusterIPs(s, old)...)
 }
 
-// validateTopologyAnnotations wants the annotation and its forerunner to agree.
+// validateTopologyAnnotations checks that the annotation and its predecessor agree.
 func validateTopologyAnnotations(annotations map[string]string) field.ErrorList {
 	mode, set := annotations[corev1.AnnotationTopologyMode]
 	hints, deprecated := annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
@@ -55,7 +55,7 @@ func validateTopologyAnnotations(annotations map[string]string) field.ErrorList 
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode), mode,
-		"is not what "+corev1.DeprecatedAnnotationTopologyAwareHints+" says")}
+		"must match "+corev1.DeprecatedAnnotationTopologyAwareHints+" if both are set")}
 }
 
 func validateType(s *corev1.Service, path *field.Path) field.ErrorList {
@@ -64,21 +64,21 @@ func validateType(s *corev1.Service, path *field.Path) field.ErrorList {
 	case corev1.ServiceTypeClusterIP:
 	case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
 		if isHeadless(s) {
-			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "is for services of type ClusterIP"))
+			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "may only be used for services of type ClusterIP"))
 		}
 	case corev1.ServiceTypeExternalName:
 		if len(s.Spec.ClusterIPs) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("clusterIPs"), "an ExternalName service has none"))
+			errs = append(errs, field.Forbidden(path.Child("clusterIPs"), "may not be set for services of type ExternalName"))
 		}
 		if len(s.Spec.IPFamilies) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("ipFamilies"), "an ExternalName service has none"))
+			errs = append(errs, field.Forbidden(path.Child("ipFamilies"), "may not be set for services of type ExternalName"))
 		}
 		if s.Spec.IPFamilyPolicy != nil {
-			errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"), "an ExternalName service has none"))
+			errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"), "may not be set for services of type ExternalName"))
 		}
 		// A trailing dot makes the name absolute for resolvers.
 		if name := strings.TrimSuffix(s.Spec.ExternalName, "."); name == "" {
-			errs = append(errs, field.Required(path.Child("externalName"), "type ExternalName needs it"))
+			errs = append(errs, field.Required(path.Child("externalName"), "must be set for services of type ExternalName"))
 		} else {
 			errs = append(errs, invalidAs(path.Child("externalName"), name, validation.IsDNS1123Subdomain)...)
 		}
@@ -110,11 +110,11 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 			}
 			names.Insert(p.Name)
 		} else if len(s.Spec.Ports) > 1 {
-			errs = append(errs, field.Required(path.Child("name"), "the ports of a service with several have names"))
+			errs = append(errs, field.Required(path.Child("name"), "must be set if the service has more than one port"))
 		}
 		errs = append(errs, validateServicePort(&p, path)...)
 		if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP {
-			errs = append(errs, field.Forbidden(path.Child("nodePort"), "a ClusterIP service has none"))
+			errs = append(errs, field.Forbidden(path.Child("nodePort"), "may not be set for services of type ClusterIP"))
 		}
 		if key := (portKey{p.Protocol, p.Port}); ports.Has(key) {
 			errs = append(errs, field.Duplicate(path, p))
@@ -160,7 +160,7 @@ func validateAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	switch spec.SessionAffinity {
 	case corev1.ServiceAffinityNone:
 		if config != nil {
-			return field.ErrorList{field.Forbidden(configPath, "there is no affinity to configure")}
+			return field.ErrorList{field.Forbidden(configPath, "may not be set if sessionAffinity is None")}
 		}
 		return nil
 	case corev1.ServiceAffinityClientIP:
@@ -173,11 +173,11 @@ func validateAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	seconds := configPath.Child("clientIP", "timeoutSeconds")
 	switch {
 	case config == nil:
-		return field.ErrorList{field.Required(configPath, "affinity ClientIP needs it")}
+		return field.ErrorList{field.Required(configPath, "must be set if sessionAffinity is ClientIP")}
 	case config.ClientIP == nil:
-		return field.ErrorList{field.Required(configPath.Child("clientIP"), "affinity ClientIP needs it")}
+		return field.ErrorList{field.Required(configPath.Child("clientIP"), "must be set if sessionAffinity is ClientIP")}
 	case config.ClientIP.TimeoutSeconds == nil:
-		return field.ErrorList{field.Required(seconds, "affinity ClientIP needs it")}
+		return field.ErrorList{field.Required(seconds, "must be set if sessionAffinity is ClientIP")}
 	}
 	var errs field.ErrorList
 	for _, msg := range validation.IsInRange(int(*config.ClientIP.TimeoutSeconds), 1, maxAffinitySeconds) {
@@ -186,7 +186,7 @@ func validateAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	return errs
 }
 
-const onlyLoadBalancer = "is for services of type LoadBalancer"
+const onlyLoadBalancer = "may only be set for services of type LoadBalancer"
 
 func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	errs := validateSourceRanges(s, old, path)
@@ -213,7 +213,8 @@ func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorL
 	return errs
 }
 
-// validateSourceRanges checks the field or, without it, the annotation. Both may be padded with spaces, as the annotation always could.
+// validateSourceRanges validates the field or, if it is empty, the annotation. The ranges in both
+// may be padded with spaces, as was always allowed in the annotation.
 func validateSourceRanges(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	var oldRanges []string
 	if old != nil {
@@ -255,7 +256,7 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	switch policy := s.Spec.ExternalTrafficPolicy; {
 	case !isExternallyAccessible(s):
 		if policy != "" {
-			errs = append(errs, field.Invalid(external, policy, "is for services that are reached from outside"))
+			errs = append(errs, field.Invalid(external, policy, "may only be set for services that are accessible from outside the cluster"))
 		}
 	case policy == "":
 		errs = append(errs, field.Required(external, ""))
@@ -267,7 +268,7 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	switch port := s.Spec.HealthCheckNodePort; {
 	case !hasHealthCheck(s):
 		if port != 0 {
-			errs = append(errs, field.Invalid(check, port, "is for services of type LoadBalancer with externalTrafficPolicy Local"))
+			errs = append(errs, field.Invalid(check, port, "may only be set for services of type LoadBalancer with externalTrafficPolicy Local"))
 		}
 	case port == 0:
 		errs = append(errs, field.Required(check, ""))
@@ -302,8 +303,9 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	return append(errs, validateService(s, old)...)
 }
 
-// validateClusterIPsUpdate keeps the first address. The second may be added, or removed if the policy becomes SingleStack. ExternalName
-// services have neither, so that a change from or to that type gives or takes both.
+// validateClusterIPsUpdate checks that the first address does not change. The second may be added,
+// or removed if the policy becomes SingleStack. ExternalName services have no addresses, so a
+// change from or to that type adds or removes both.
 func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
 	if !hasClusterIP(s) || !hasClusterIP(old) || isHeadless(s) && isHeadless(old) {
 		return nil
@@ -324,7 +326,8 @@ func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// validateFamiliesUpdate is the same for families; what changes is reported at the first, as kube-apiserver does.
+// validateFamiliesUpdate does the same for families. Like kube-apiserver, it reports changes at the
+// first family.
 func validateFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
 	if !hasClusterIP(s) || !hasClusterIP(old) || isHeadless(s) || isHeadless(old) {
 		return nil
@@ -354,7 +357,7 @@ func requireSingleStack(s *corev1.Service) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
-		"must be SingleStack for the second IP family to be given up")}
+		"must be SingleStack to remove the second IP family")}
 }
 
 func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
@@ -375,7 +378,7 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 		switch {
 		case in.IP == "":
 			if in.IPMode != nil {
-				errs = append(errs, field.Forbidden(mode, "says how to deal with ip, which is not set"))
+				errs = append(errs, field.Forbidden(mode, "may not be set if ip is not set"))
 			}
 		case in.IPMode == nil:
 			errs = append(errs, field.Required(mode, ""))

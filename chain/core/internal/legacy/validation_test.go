@@ -24,7 +24,7 @@ func amounts(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// through is the context of a request to a group.
+// through returns the context of a request to an API group.
 func through(t *testing.T, group string) context.Context {
 	return genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{APIGroup: group, APIVersion: "v1"})
 }
@@ -319,7 +319,8 @@ func TestSecretReferences(t *testing.T) {
 	}
 }
 
-// TestPhaseTransitionTime: it is when the phase of a volume last changed, unless the client says.
+// TestPhaseTransitionTime checks that lastPhaseTransitionTime is when the phase of a volume last
+// changed, unless the client sets it.
 func TestPhaseTransitionTime(t *testing.T) {
 	t.Parallel()
 	k := PersistentVolumes()
