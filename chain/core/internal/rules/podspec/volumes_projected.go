@@ -150,7 +150,7 @@ func (p *projection) certificate(s *corev1.PodCertificateProjection, path *field
 		errs = append(errs, inRange(path.Child("maxExpirationSeconds"), *s.MaxExpirationSeconds, minCertificateSeconds, limit)...)
 	}
 	if s.CredentialBundlePath == "" && s.KeyPath == "" && s.CertificateChainPath == "" {
-		errs = append(errs, field.Required(path, "say where to write: credentialBundlePath, or keyPath and certificateChainPath"))
+		errs = append(errs, field.Required(path, "must specify credentialBundlePath, or keyPath and certificateChainPath"))
 	}
 	for name, file := range map[string]string{"credentialBundlePath": s.CredentialBundlePath, "keyPath": s.KeyPath, "certificateChainPath": s.CertificateChainPath} {
 		if file != "" {
