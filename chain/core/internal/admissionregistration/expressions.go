@@ -37,7 +37,7 @@ type expressions struct {
 	// stored holds the expressions of the object in etcd. They may use features that are allowed in
 	// stored expressions only.
 	stored sets.Set[string]
-	// hasParams reports whether the variable params is declared.
+	// hasParams is set if the variable params is declared.
 	hasParams bool
 	// compiler is nil until an expression needs it. It remembers the object's variables.
 	compiler  plugincel.Compiler

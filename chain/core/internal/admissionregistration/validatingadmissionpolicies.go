@@ -115,7 +115,7 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	return append(errs, validateAuditAnnotations(e, p, at.Child("auditAnnotations"))...)
 }
 
-// sameMatchConditions reports whether neither the conditions nor the parameter kind have changed.
+// sameMatchConditions reports whether the conditions and the parameter kind are unchanged.
 func sameMatchConditions(conditions, old []admissionv1.MatchCondition, kind, oldKind *admissionv1.ParamKind) bool {
 	return equality.Semantic.DeepEqual(conditions, old) && equality.Semantic.DeepEqual(kind, oldKind)
 }

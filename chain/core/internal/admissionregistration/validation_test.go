@@ -235,8 +235,8 @@ func TestParamsAreAuthorized(t *testing.T) {
 	}
 }
 
-// TestIdleRules checks for a warning about each rule for resources that webhooks never see, unless
-// the rule covers them with a wildcard.
+// TestIdleRules checks that a rule that names resources that webhooks never see causes warnings. A
+// rule that covers them with a wildcard does not.
 func TestIdleRules(t *testing.T) {
 	t.Parallel()
 	k := ValidatingWebhookConfigurations()

@@ -48,7 +48,7 @@ type tolerated struct {
 	reviewVersions bool
 	duplicateNames bool
 	labelValues    bool
-	// conditions skips the match conditions because none has changed.
+	// conditions is set if no match condition has changed. They are not validated then.
 	conditions bool
 	// stored holds the match condition expressions in etcd.
 	stored sets.Set[string]

@@ -170,17 +170,17 @@ func TestStatefulSets(t *testing.T) {
 		s.Spec.Replicas, s.Spec.RevisionHistoryLimit = new(int32(5)), new(int32(-1))
 	}), old))
 	valid := changed(k, statefulSet(), func(*appsv1.StatefulSet) {})
-	expect(t, "fixed field, and wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "invalid value of an immutable field", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.ServiceName = "Not_A_Label"
 	}), valid), "spec Forbidden")
-	expect(t, "further claim, and wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "additional invalid claim", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{}}
 	}), valid), "spec Forbidden", "spec.template.spec.volumes[0].name Required",
 		"spec.template.spec.volumes[0].persistentVolumeClaim.claimName Required")
-	expect(t, "template that becomes wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "template that becomes invalid", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.Template.Spec.Containers[0].Image = ""
 	}), valid), "spec.template.spec.containers[0].image Required")
-	expect(t, "fixed field", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "immutable field", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	}), old), "spec Forbidden")
 	if n := len(k.Warnings(t.Context(), changed(k, statefulSet(), func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) }), nil)); n != 1 {

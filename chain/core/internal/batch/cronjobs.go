@@ -110,7 +110,7 @@ func cronJobRow(c *batchv1.CronJob) []any {
 		names, images, metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector)}
 }
 
-// defaultCronJob does not default the job spec itself: jobs get these defaults when they are
+// defaultCronJob leaves the defaults of the job spec to the jobs, which get them when they are
 // created.
 func defaultCronJob(c *batchv1.CronJob) {
 	podspec.SetDefaults(&c.Spec.JobTemplate.Spec.Template.Spec)

@@ -83,8 +83,8 @@ func validateFileRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorL
 	return append(errs, volumesources.ValidateNoBacksteps(ref.Path, path.Child("path"))...)
 }
 
-// validateFileRefVolumes requires the files that environment variables refer to to be in emptyDir
-// volumes, which containers share.
+// validateFileRefVolumes requires environment variables to refer only to files in emptyDir volumes,
+// which containers share.
 func (v *validator) validateFileRefVolumes(path *field.Path) field.ErrorList {
 	shared := map[string]bool{}
 	for _, volume := range v.spec.Volumes {
