@@ -37,41 +37,43 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Dependencies are what some built-in kinds need of the server around them.
+// Dependencies holds the parts of the surrounding server that some built-in kinds need.
 type Dependencies struct {
 	// Client is a client of the API server itself.
 	Client kubernetes.Interface
-	// Authenticator answers token reviews, for Audiences unless a review names others.
+	// Authenticator answers token reviews. Audiences are the default for reviews that name none.
 	Authenticator authenticator.Request
 	Audiences     authenticator.Audiences
-	// Authorizer answers access reviews and decides what the writer of an object may refer to.
+	// Authorizer answers access reviews and decides which other objects the writer of an object may
+	// refer to.
 	Authorizer authorizer.Authorizer
-	// Rules answers rules reviews.
+	// Rules answers self subject rules reviews.
 	Rules authorizer.RuleResolver
-	// Roles is asked whether a user may grant the rules of a role.
+	// Roles decides whether a user may grant the rules of a role.
 	Roles RolePolicy
-	// Tokens signs the tokens of service accounts.
+	// Tokens signs service account tokens.
 	Tokens TokenIssuer
-	// Services allocates the addresses and node ports of services.
+	// Services allocates the cluster IPs and node ports of services.
 	Services ServiceAllocator
-	// AllowLocalProxy lets the proxy to services connect to loopback, link-local and unspecified addresses.
+	// AllowLocalProxy lets the service proxy connect to loopback, link-local and unspecified
+	// addresses.
 	AllowLocalProxy bool
 }
 
-// What the kinds of some groups ask of the server around them.
+// The interfaces through which the kinds of some groups use the surrounding server.
 type (
 	// RolePolicy decides whether a user may grant rules.
 	RolePolicy = rbac.Policy
 	// TokenIssuer signs the tokens of service accounts.
 	TokenIssuer = legacy.TokenIssuer
-	// Token is what a service account token says.
+	// Token describes the service account token to sign.
 	Token = legacy.Token
-	// ServiceAllocator allocates the addresses and node ports of services.
+	// ServiceAllocator allocates the cluster IPs and node ports of services.
 	ServiceAllocator = legacy.ServiceAllocator
 )
 
-// Groups are the API groups of the built-in kinds. With zero dependencies they say all that there is
-// to know of the kinds, but cannot be served.
+// Groups returns the API groups of the built-in kinds. With zero dependencies the groups describe
+// their kinds completely, but cannot be served.
 func Groups(d Dependencies) []kind.Group {
 	var bound legacy.BoundObjects
 	if d.Client != nil {
@@ -111,7 +113,8 @@ func Groups(d Dependencies) []kind.Group {
 	}
 }
 
-// readNewest reads at the newest version, which only etcd can answer.
+// readNewest returns a health check that lists namespaces at the most recent resource version,
+// which only etcd can answer.
 func readNewest(client kubernetes.Interface) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
@@ -119,8 +122,8 @@ func readNewest(client kubernetes.Interface) func(context.Context) error {
 	}
 }
 
-// paramAccess asks the API server itself, once for each policy or binding that names parameters. So
-// custom resources are known as soon as they are served.
+// paramAccess looks up parameter kinds through the API server itself, once for each policy or
+// binding that names parameters. A custom resource is therefore known as soon as it is served.
 func paramAccess(client kubernetes.Interface, authorizer authorizer.UnconditionalAuthorizer) admissionregistration.ParamAccess {
 	return admissionregistration.ParamAccess{
 		Authorizer: authorizer,

@@ -18,17 +18,18 @@ import (
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 )
 
-// installer adds API groups to the server. It does what GenericAPIServer.InstallAPIGroups does, but leaves the OpenAPI definitions of
-// all kinds alone until a kind is written to: see lazyTypes.
+// installer adds API groups to the server. It does what GenericAPIServer.InstallAPIGroups does, but
+// does not build the OpenAPI definitions of a kind until the first write to it: see lazyTypes.
 type installer struct {
 	server  *genericapiserver.GenericAPIServer
 	generic *genericapiserver.Config
-	types   *lazyTypes // of the groups that are being installed
+	types   *lazyTypes // the types below the root (/api or /apis) of the group being installed
 }
 
 func install(server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config, building *sync.Mutex, groups []*genericapiserver.APIGroupInfo) error {
-	// A manager's fields are kept if the type of its version is known below the root of the request. So a change of an event by way of one
-	// group ends what was noted by way of the other.
+	// As in kube-apiserver, the groups below /api and those below /apis each have a type converter,
+	// and a write drops managedFields entries of versions that its converter does not know. So a write
+	// to an event through one of its groups drops the entries made through the other.
 	types := map[bool]*lazyTypes{}
 	for _, legacy := range []bool{true, false} {
 		names, err := typeNames(groups, legacy)
@@ -53,7 +54,7 @@ func install(server *genericapiserver.GenericAPIServer, generic *genericapiserve
 	return nil
 }
 
-// isLegacy tells the group that is served below /api.
+// isLegacy reports whether the group is the legacy group, which is served below /api.
 func isLegacy(g *genericapiserver.APIGroupInfo) bool { return g.PrioritizedVersions[0].Group == "" }
 
 func (i *installer) install(g *genericapiserver.APIGroupInfo) error {
@@ -119,7 +120,8 @@ func (i *installer) version(g *genericapiserver.APIGroupInfo, gv schema.GroupVer
 	}
 }
 
-// typeNames are the OpenAPI names of the types of all resources of the legacy group, or of all others.
+// typeNames returns the OpenAPI names of the types of all resources of the legacy group, or of all
+// resources of the other groups.
 func typeNames(groups []*genericapiserver.APIGroupInfo, legacy bool) (map[schema.GroupVersionKind]string, error) {
 	names := map[schema.GroupVersionKind]string{}
 	for _, g := range groups {

@@ -41,7 +41,7 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// builtins are all kinds with storage in an etcd of the test, without a server around them.
+// builtins holds all built-in kinds, with storage in the test's own etcd and without a server.
 type builtins struct {
 	scheme    *runtime.Scheme
 	codecs    serializer.CodecFactory
@@ -52,7 +52,7 @@ type builtins struct {
 
 func newBuiltins(t *testing.T) *builtins {
 	t.Helper()
-	// Nothing listens there: what asks other objects finds none.
+	// Nothing listens on this port, so rules that look up other objects find none.
 	client, err := kubernetes.NewForConfig(&clientrest.Config{Host: "http://127.0.0.1:1", QPS: -1})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,8 @@ func newBuiltins(t *testing.T) *builtins {
 	return b
 }
 
-// storeOf is the registry's store in a resource that keeps objects, however it is wrapped.
+// storeOf returns the registry store of a resource that stores objects, however it is wrapped, or
+// nil.
 func storeOf(s rest.Storage) *genericregistry.Store {
 	v := reflect.Indirect(reflect.ValueOf(s))
 	if v.Kind() != reflect.Struct {
@@ -105,7 +106,7 @@ func storeOf(s rest.Storage) *genericregistry.Store {
 	return nil
 }
 
-// eachKind calls f for every kind that keeps objects, in the version in which it keeps them.
+// eachKind calls f for every stored kind, in its storage version.
 func (b *builtins) eachKind(t *testing.T, f func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, main rest.Storage)) {
 	kinds := 0
 	for gv, resources := range b.resources {
@@ -126,11 +127,11 @@ func (b *builtins) eachKind(t *testing.T, f func(t *testing.T, s *genericregistr
 		}
 	}
 	if kinds < 66 {
-		t.Errorf("there are only %d kinds", kinds)
+		t.Errorf("only %d kinds were found", kinds)
 	}
 }
 
-// hub is the version in which objects are kept.
+// hub returns the kind of obj in its hub version.
 func (b *builtins) hub(t *testing.T, obj runtime.Object) schema.GroupVersionKind {
 	t.Helper()
 	kinds, _, err := b.scheme.ObjectKinds(obj)
@@ -142,16 +143,17 @@ func (b *builtins) hub(t *testing.T, obj runtime.Object) schema.GroupVersionKind
 			return gvk
 		}
 	}
-	t.Fatalf("%T has no version", obj)
+	t.Fatalf("%T has no external version", obj)
 	return schema.GroupVersionKind{}
 }
 
-// filler fills objects with anything, now and then with what a field may well have.
+// filler returns a filler that sets fields to random values, some of them plausible.
 func (b *builtins) filler(seed int64) *randfill.Filler {
 	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, likely), rand.NewSource(seed), b.codecs)
 }
 
-// likely are values of the types for which any string is rarely of interest.
+// likely returns fuzzer functions that mostly choose plausible values for types of which random
+// strings are rarely interesting.
 func likely(serializer.CodecFactory) []any {
 	one := func(c randfill.Continue, s string, values ...string) string {
 		if c.Intn(4) == 0 {
@@ -178,7 +180,7 @@ func likely(serializer.CodecFactory) []any {
 	}
 }
 
-// requestContext is that of a request of an administrator for the resource.
+// requestContext returns the context of an administrator's request for the resource.
 func requestContext(ctx context.Context, gvr schema.GroupVersionResource, namespace, verb string) context.Context {
 	ctx = request.WithNamespace(ctx, namespace)
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
@@ -187,10 +189,12 @@ func requestContext(ctx context.Context, gvr schema.GroupVersionResource, namesp
 	})
 }
 
-// fills is how many objects of each kind are filled: enough to reach most branches, few enough to take seconds.
+// fills is the number of random objects per kind: enough to reach most branches, few enough to take
+// seconds.
 const fills = 100
 
-// TestDefaultsAreAFixedPoint defaults zero and filled objects of every kind in every version.
+// TestDefaultsAreAFixedPoint checks, for zero and random objects of every kind, that defaulting
+// twice changes nothing more than defaulting once.
 func TestDefaultsAreAFixedPoint(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -205,13 +209,14 @@ func TestDefaultsAreAFixedPoint(t *testing.T) {
 			again := obj.DeepCopyObject()
 			b.scheme.Default(again)
 			if !equality.Semantic.DeepEqual(obj, again) {
-				t.Fatalf("defaults of defaults differ:\n%s", diff.Diff(obj, again))
+				t.Fatalf("defaulting twice differs from defaulting once:\n%s", diff.Diff(obj, again))
 			}
 		}
 	})
 }
 
-// TestRulesTakeAnyObject calls all that a request would call with objects that no client sends on purpose.
+// TestRulesTakeAnyObject calls everything that a request would call, with objects that no client
+// would send on purpose.
 func TestRulesTakeAnyObject(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -255,7 +260,7 @@ func TestRulesTakeAnyObject(t *testing.T) {
 	})
 }
 
-// TestTablesPrintAnyObject prints zero and filled objects of every kind, alone and in a list.
+// TestTablesPrintAnyObject prints zero and random objects of every kind, singly and in a list.
 func TestTablesPrintAnyObject(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -280,7 +285,7 @@ func TestTablesPrintAnyObject(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(table.Rows) != fills {
-			t.Errorf("%d objects have %d rows", fills, len(table.Rows))
+			t.Errorf("%d objects were printed as %d rows", fills, len(table.Rows))
 		}
 		checkTable(t, gvr.Resource, table)
 		if table, err = main.(rest.TableConvertor).ConvertToTable(ctx, objs[1], nil); err != nil {
@@ -295,33 +300,33 @@ func checkTable(t *testing.T, resource string, table *metav1.Table) {
 	names := map[string]bool{}
 	for _, c := range table.ColumnDefinitions {
 		if names[c.Name] || c.Name == "" || c.Description == "" || !slices.Contains([]string{"string", "integer", "number", "boolean", "date"}, c.Type) {
-			t.Errorf("column %+v", c)
+			t.Errorf("bad column %+v", c)
 		}
 		names[c.Name] = true
 	}
 	for _, row := range table.Rows {
-		// The age of an IPAddress has no column in kube-apiserver either.
+		// An IPAddress's age cell has no column in kube-apiserver either.
 		if n := len(row.Cells); n != len(table.ColumnDefinitions) && !(resource == "ipaddresses" && n == 3) {
-			t.Fatalf("%d cells in %d columns: %v", len(row.Cells), len(table.ColumnDefinitions), row.Cells)
+			t.Fatalf("row has %d cells for %d columns: %v", len(row.Cells), len(table.ColumnDefinitions), row.Cells)
 		}
 		for _, cell := range row.Cells {
 			switch cell.(type) {
 			case nil, string, bool, int, int32, int64:
 			default:
-				t.Fatalf("a cell is the %T %v", cell, cell)
+				t.Fatalf("cell of unexpected type %T: %v", cell, cell)
 			}
 		}
 	}
 }
 
-// undeclared are the kinds of k8s.io/api of which no objects are kept, or of which there is no resource.
+// undeclared lists the kinds of k8s.io/api that are not stored or have no resource.
 var undeclared = []string{
 	"/v1, Kind=PodStatusResult",
 	"/v1, Kind=RangeAllocation",
 	"authentication.k8s.io/v1, Kind=TokenRequest",
 	"autoscaling/v1, Kind=Scale",
 	"policy/v1, Kind=Eviction",
-	// Gone, though nothing in k8s.io/api says so.
+	// These were removed, though nothing in k8s.io/api says so.
 	"node.k8s.io/v1alpha1, Kind=RuntimeClass",
 	"rbac.authorization.k8s.io/v1alpha1, Kind=ClusterRole",
 	"rbac.authorization.k8s.io/v1alpha1, Kind=ClusterRoleBinding",
@@ -329,7 +334,8 @@ var undeclared = []string{
 	"rbac.authorization.k8s.io/v1alpha1, Kind=RoleBinding",
 }
 
-// TestEveryKindIsDeclared compares with the Go types of k8s.io/api that were not removed before 1.38.
+// TestEveryKindIsDeclared checks that every type in k8s.io/api that was not removed before 1.38 is
+// declared.
 func TestEveryKindIsDeclared(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -353,13 +359,13 @@ func TestEveryKindIsDeclared(t *testing.T) {
 			}
 		}
 		if declared := served[gvk.String()]; declared == slices.Contains(undeclared, gvk.String()) {
-			t.Errorf("%s: declared: %t", gvk, declared)
+			t.Errorf("%s: declared is %t", gvk, declared)
 		}
 	}
 }
 
-// TestStorageVersions compares the versions in which objects are kept with kube-apiserver's rule: the preferred one of those that the
-// release before knows too.
+// TestStorageVersions compares the storage version of each kind with kube-apiserver's rule: the
+// preferred version among those that the previous release also knows.
 func TestStorageVersions(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -368,7 +374,7 @@ func TestStorageVersions(t *testing.T) {
 	b.eachKind(t, func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, _ rest.Storage) {
 		want, err := encoding.BackwardCompatibileStorageEncodingFor(gvr.GroupResource(), s.New())
 		if err != nil || want != gvr.GroupVersion() {
-			t.Errorf("is kept as %s, want %s, error %v", gvr.GroupVersion(), want, err)
+			t.Errorf("storage version is %s, want %s, error %v", gvr.GroupVersion(), want, err)
 		}
 	})
 }

@@ -19,7 +19,7 @@ func (s *Server) Target() genericapiserver.DelegationTarget { return s.GenericAP
 // Delegated implements chain.Link.
 func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-	return fmt.Sprintf("%s is no built-in group version", gv)
+	return fmt.Sprintf("%s is not a built-in group version", gv)
 }
 
 // Ended implements chain.Link.

@@ -25,7 +25,8 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 )
 
-// testData is the folder of k8s.io/api's own round-trip test data: every kind with every field set.
+// testData returns the folder of k8s.io/api's own round-trip test data: every kind with every field
+// set.
 func testData(t *testing.T) string {
 	t.Helper()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
@@ -44,7 +45,8 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// TestTestDataSurvives takes every object that k8s.io/api tests its codecs with, in each of its encodings, to etcd and back.
+// TestTestDataSurvives takes every object in k8s.io/api's round-trip test data, in each of its
+// encodings, to etcd and back.
 func TestTestDataSurvives(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -86,7 +88,7 @@ func TestTestDataSurvives(t *testing.T) {
 	}
 }
 
-// TestFilledObjectsSurvive does the same with objects filled at random.
+// TestFilledObjectsSurvive takes random objects of every kind to etcd and back.
 func TestFilledObjectsSurvive(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
@@ -111,7 +113,8 @@ func TestFilledObjectsSurvive(t *testing.T) {
 	}
 }
 
-// survives encodes and decodes obj, a defaulted object, in all ways: for clients of version gv, and for etcd.
+// survives encodes and decodes obj, a defaulted object, in every media type for clients of version
+// gv, and stores it in etcd and reads it back.
 func survives(t *testing.T, codecs serializer.CodecFactory, store *genericregistry.Store, gv schema.GroupVersion, obj runtime.Object) {
 	t.Helper()
 	first := withoutKindAndVersion(t, obj)
@@ -120,7 +123,8 @@ func survives(t *testing.T, codecs serializer.CodecFactory, store *genericregist
 		t.Fatal(err)
 	}
 	obj = withoutKindAndVersion(t, obj)
-	// These versions can't say all that others do: what they cannot is lost on the way to the first client.
+	// These versions cannot express everything that other versions can. What they cannot express is
+	// lost in the first conversion.
 	_, lossy := obj.(*certificatesv1beta1.PodCertificateRequest)
 	lossy = lossy && gv == certificatesv1.SchemeGroupVersion || gv == autoscalingv1.SchemeGroupVersion || gv == resourcev1beta1.SchemeGroupVersion
 	if !lossy {
@@ -139,7 +143,7 @@ func survives(t *testing.T, codecs serializer.CodecFactory, store *genericregist
 	}
 
 	ctx := request.WithNamespace(t.Context(), "one")
-	key, err := store.KeyFunc(ctx, gv.Group+"."+gv.Version) // kinds of several versions share a store
+	key, err := store.KeyFunc(ctx, gv.Group+"."+gv.Version) // the versions of a kind share a store
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +161,8 @@ func survives(t *testing.T, codecs serializer.CodecFactory, store *genericregist
 	}
 }
 
-// withoutKindAndVersion is a copy without what etcd3 takes out of objects or sets in them: the kind and the resource version.
+// withoutKindAndVersion returns a copy of obj without the fields that etcd3 clears or sets: the
+// kind and the resource version.
 func withoutKindAndVersion(t *testing.T, obj runtime.Object) runtime.Object {
 	t.Helper()
 	obj = obj.DeepCopyObject()
@@ -171,13 +176,14 @@ func withoutKindAndVersion(t *testing.T, obj runtime.Object) runtime.Object {
 	return obj
 }
 
-// same compares objects, and as JSON those with JSON of others in them, which may be written in many ways.
+// same compares two objects. Objects that differ are compared as JSON too, since a JSON value
+// embedded in an object may be written in many ways.
 func same(t *testing.T, how string, want, got runtime.Object) {
 	t.Helper()
 	want.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	got.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	if !equality.Semantic.DeepEqual(want, got) && !reflect.DeepEqual(asJSON(t, want), asJSON(t, got)) {
-		t.Fatalf("%s: came back different:\n%s", how, diff.Diff(want, got))
+		t.Fatalf("%s: changed in the round trip:\n%s", how, diff.Diff(want, got))
 	}
 }
 

@@ -15,26 +15,27 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/scheduling"
 )
 
-// This file holds what admission plugins have to know of the built-in kinds.
+// This file exports what admission plugins need to know about the built-in kinds.
 
-// AdmissionInitializer tells the plugins of policies and webhooks which resources they are not asked
-// about, and how to read policies and webhooks from files (KEP-5793).
+// AdmissionInitializer returns an initializer that tells the policy and webhook plugins which
+// resources are exempt from them, and how to load policies and webhooks from files (KEP-5793).
 func AdmissionInitializer() admission.PluginInitializer { return admissionregistration.Initializer{} }
 
-// SystemPriorityClasses are the priority classes that every cluster has.
+// SystemPriorityClasses returns the priority classes that exist in every cluster.
 func SystemPriorityClasses() []*schedulingv1.PriorityClass { return scheduling.SystemClasses() }
 
-// MayUseSigner asks whether a user may do something, such as "sign" or "approve", for the signer of
-// certificates, or for all signers of its domain.
+// MayUseSigner reports whether a user has permission for a verb, such as "sign" or "approve", on a
+// certificate signer or on all signers of its domain.
 func MayUseSigner(ctx context.Context, a authorizer.UnconditionalAuthorizer, u user.Info, verb, signer string) bool {
 	return certificates.MayUseSigner(ctx, a, u, verb, signer)
 }
 
-// IsNativeResource reports whether a resource of containers has no prefix or one of kubernetes.io.
+// IsNativeResource reports whether a container resource has no prefix or a kubernetes.io prefix.
 func IsNativeResource(name corev1.ResourceName) bool { return quantities.IsNativeResource(name) }
 
-// IsExtendedResource reports whether nodes advertise the resource and the system knows nothing of it.
+// IsExtendedResource reports whether the resource is an extended resource, which nodes advertise
+// and Kubernetes does not interpret.
 func IsExtendedResource(name corev1.ResourceName) bool { return quantities.IsExtendedResource(name) }
 
-// IsHugePages reports whether the resource is huge pages of some size.
+// IsHugePages reports whether the resource is huge pages of any size.
 func IsHugePages(name corev1.ResourceName) bool { return quantities.IsHugePages(name) }

@@ -1,5 +1,6 @@
-// Package core is the second server of the chain, the core-like one: the kinds that kube-apiserver has built in, each declared in a file
-// of its own under this folder, by group, and served by the engine in the package kind.
+// Package core is the second server of the chain, the core-like one. It serves the built-in kinds
+// of kube-apiserver with the engine in package kind. Each kind is declared in its own file below
+// this folder, grouped by API group.
 package core
 
 import (
@@ -24,32 +25,33 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Config is what the server needs beside the configuration that the chain's servers share.
+// Config holds what the server needs in addition to the configuration shared by all servers of the
+// chain.
 type Config struct {
 	Backend   *etcdstore.Backend
 	Informers informers.SharedInformerFactory
-	// Groups are what [Groups] returns.
+	// Groups are the API groups to serve, as returned by [Groups].
 	Groups []kind.Group
-	// WebServices are served beside the groups.
+	// WebServices are served in addition to the groups.
 	WebServices []*restful.WebService
 }
 
 // Server is the core-like server.
 type Server struct {
 	*genericapiserver.GenericAPIServer
-	// GroupVersions are those that it serves.
+	// GroupVersions lists the group versions that the server serves.
 	GroupVersions []schema.GroupVersion
-	// Kinds is the number of kinds that it serves.
+	// Kinds is the number of kinds that the server serves.
 	Kinds int
 
 	scheme    *runtime.Scheme
 	groups    []*genericapiserver.APIGroupInfo
 	openAPI   *openapicommon.Config
 	openAPIV3 *openapicommon.OpenAPIV3Config
-	building  sync.Mutex // held while documents are made of openAPIV3
+	building  sync.Mutex // held while documents are built from openAPIV3
 }
 
-// InstallOpenAPI serves the OpenAPI documents of all that is installed by now.
+// InstallOpenAPI serves the OpenAPI documents of everything installed so far.
 func (s *Server) InstallOpenAPI() error {
 	specs, err := newSpecs(s.Handler.GoRestfulContainer, s.openAPI, s.openAPIV3, &s.building)
 	if err != nil {
@@ -59,8 +61,8 @@ func (s *Server) InstallOpenAPI() error {
 	return nil
 }
 
-// Object is a new object of the kind that a resource or a subresource of it is, and says which kind that is. It is nil if the server
-// does not serve the resource.
+// Object returns a new object of the kind of a resource or of its subresource, with its
+// GroupVersionKind set. It returns nil if the server does not serve the resource.
 func (s *Server) Object(resource schema.GroupVersionResource, subresource string) runtime.Object {
 	name := path.Join(resource.Resource, subresource)
 	for _, g := range s.groups {
@@ -82,7 +84,8 @@ func (s *Server) Object(resource schema.GroupVersionResource, subresource string
 	return nil
 }
 
-// New makes the server. Generic is its own copy of the shared configuration.
+// New creates the server, with next as its delegate. generic is the server's own copy of the shared
+// configuration.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -90,7 +93,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	}
 	codecs := serializer.NewCodecFactory(scheme)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme, definitions.GetOpenAPIDefinitions)
-	generic.SkipOpenAPIInstallation = true // PrepareRun installs the specs below
+	generic.SkipOpenAPIInstallation = true // InstallOpenAPI installs the documents
 	generic.Serializer = codecs
 	generic.RESTOptionsGetter = restOptions(config.Backend, scheme, codecs)
 
@@ -115,12 +118,14 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	return server, nil
 }
 
-// Scheme knows the Go types of all built-in kinds. The process has one, which must not be changed.
+// Scheme returns the scheme of all built-in kinds. The process shares one, which must not be
+// changed.
 func Scheme() (*runtime.Scheme, error) { return scheme() }
 
 var scheme = sync.OnceValues(func() (*runtime.Scheme, error) { return kind.NewScheme(Groups(Dependencies{})...) })
 
-// RESTOptions keeps built-in kinds where kube-apiserver keeps them, as protobuf of the hub version.
+// RESTOptions returns storage options that keep the built-in kinds where kube-apiserver keeps them,
+// as protobuf of the hub version.
 func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -140,7 +145,7 @@ func restOptions(backend *etcdstore.Backend, scheme *runtime.Scheme, codecs seri
 			if err != nil {
 				return etcdstore.Codec{}, err
 			}
-			// The hub version is the one external version of the type.
+			// The hub version is the type's only external version.
 			hub := kinds[0].GroupVersion()
 			for _, k := range kinds {
 				if k.Version != runtime.APIVersionInternal {
@@ -160,11 +165,12 @@ func restOptions(backend *etcdstore.Backend, scheme *runtime.Scheme, codecs seri
 	}
 }
 
-// PathOf is where the objects of a built-in resource are kept, below the prefix of the storage.
+// PathOf returns the path of a built-in resource's objects below the storage prefix.
 func PathOf(r schema.GroupResource) string { return r.Resource }
 
-// withoutKind decodes objects without their kind, as conversion to an internal version does: where the types are the same, there is no
-// conversion, and the items of a list would say their kind.
+// withoutKind clears the kind of decoded objects, as conversion to an internal version does. If the
+// stored type is the in-memory type too, nothing is converted, and the items of a list would keep
+// their kinds.
 type withoutKind struct{ runtime.Codec }
 
 func (c withoutKind) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {

@@ -20,10 +20,13 @@ import (
 	"k8s.io/kube-openapi/pkg/handler3"
 )
 
-// specs serves the OpenAPI documents of the container's web services, each made when it is first asked for.
+// specs serves the OpenAPI documents of the container's web services. Each document is built on its
+// first request.
 //
-// Making them all takes some 150 ms of CPU, more than the rest of the start, and many a control plane is never asked. The index of
-// /openapi/v3, which the aggregator reads at every start, names the documents by a hash; here it stands for what they are made of.
+// Building all of them takes about 150 ms of CPU, more than the rest of the start, and many control
+// planes are never asked for them. The index at /openapi/v3, which the aggregator reads at every
+// start, identifies each document by a hash. Here the hash is computed from what the document is
+// built from, not from its contents.
 type specs struct {
 	v2    func() http.Handler
 	v3    map[string]*groupSpec // by path, such as "apis/apps/v1"
@@ -69,7 +72,7 @@ func newSpecs(container *restful.Container, v2 *openapicommon.Config, v3 *openap
 	return s, nil
 }
 
-// install serves the documents where kube-apiserver does.
+// install serves the documents at the paths that kube-apiserver uses.
 func (s *specs) install(m *mux.PathRecorderMux) {
 	m.Handle("/openapi/v2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.v2().ServeHTTP(w, r) }))
 	m.Handle("/openapi/v3", http.HandlerFunc(s.serveIndex))
@@ -78,7 +81,7 @@ func (s *specs) install(m *mux.PathRecorderMux) {
 
 func (s *specs) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(s.index) // a client that is gone
+	_, _ = w.Write(s.index) // an error means that the client is gone
 }
 
 func (s *specs) serveGroup(w http.ResponseWriter, r *http.Request) {
@@ -94,15 +97,16 @@ func (s *specs) serveGroup(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path+"?"+query.Encode(), http.StatusMovedPermanently)
 			return
 		}
-		// What the hash names never changes.
+		// The document of a given hash never changes.
 		w.Header().Set("Cache-Control", "public, immutable")
 		r = r.Clone(r.Context())
-		r.URL.RawQuery = "" // the handler below would compare the hash with one of its own
+		r.URL.RawQuery = "" // the handler below would compare it with its own hash of the contents
 	}
 	g.handler().ServeHTTP(w, r)
 }
 
-// routesHash stands for the document of a web service: it depends on the routes and on the Go types, which the build stands for.
+// routesHash returns a hash that identifies the OpenAPI document of a web service. The document
+// depends on the routes and on the Go types, and build identifies the types.
 func routesHash(build string, service *restful.WebService) string {
 	var lines []string
 	for _, r := range service.Routes() {
@@ -113,13 +117,13 @@ func routesHash(build string, service *restful.WebService) string {
 	return strings.ToUpper(hex.EncodeToString(sum[:]))
 }
 
-// buildID tells builds of the program apart.
+// buildID returns an ID that differs between builds of the program.
 func buildID() string {
 	id := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		id = info.String()
 	}
-	// Two builds of one changed checkout have the same build info.
+	// Two builds of the same modified checkout have the same build info.
 	if exe, err := os.Executable(); err == nil {
 		if stat, err := os.Stat(exe); err == nil {
 			id += fmt.Sprint(stat.ModTime().UnixNano(), stat.Size())

@@ -11,14 +11,16 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// lazyTypes converts objects for managed fields. It reads the OpenAPI definitions of a kind when the first object of it comes: those of
-// all kinds take some 15 ms, one kind's well under a millisecond.
+// lazyTypes converts objects for managed fields. It builds the OpenAPI definitions of a kind when
+// it first sees an object of that kind: all kinds together take about 15 ms, one kind well under a
+// millisecond.
 type lazyTypes struct {
 	config *openapicommon.OpenAPIV3Config
-	// building is held while documents are made of config, whose definitions the making changes for a moment.
+	// building is held while definitions or documents are built from config, because the builder
+	// temporarily changes the definitions in config.
 	building *sync.Mutex
-	names    map[schema.GroupVersionKind]string // the OpenAPI names of the types
-	values   managedfields.TypeConverter        // for the way back, which needs no types
+	names    map[schema.GroupVersionKind]string // OpenAPI names of the types
+	values   managedfields.TypeConverter        // for conversion from typed values, which needs no schema
 
 	converters sync.Map // by OpenAPI name, func() (managedfields.TypeConverter, error)
 }
@@ -42,7 +44,7 @@ func (l *lazyTypes) TypedToObject(value *typed.TypedValue) (runtime.Object, erro
 func (l *lazyTypes) converter(gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
 	name, ok := l.names[gvk]
 	if !ok {
-		return managedfields.NewTypeConverter(nil, false) // its error is the one that drops the fields of managers of that version
+		return managedfields.NewTypeConverter(nil, false) // its error makes the field manager drop managedFields entries of this version
 	}
 	make, ok := l.converters.Load(name)
 	if !ok {

@@ -13,8 +13,9 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Excluded lists what policies and webhooks are not asked about: the questions who somebody is and what somebody may do. A policy on
-// everything would otherwise lock its owner out.
+// Excluded returns the resources that policies and webhooks do not see: the reviews that answer
+// authentication and authorization questions. Otherwise a policy on all resources would lock its
+// owner out.
 func Excluded() []schema.GroupResource {
 	return []schema.GroupResource{
 		{Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"},
@@ -26,7 +27,8 @@ func Excluded() []schema.GroupResource {
 	}
 }
 
-// webhookWarnings warns, beside of names, of rules that name something excluded: they do nothing.
+// webhookWarnings returns warnings about reserved names and about rules that name excluded
+// resources, for which webhooks are never called.
 func webhookWarnings[T interface {
 	comparable
 	kind.Object
@@ -45,7 +47,8 @@ func webhookWarnings[T interface {
 	}
 }
 
-// excludedBy lists what is excluded of what a rule names. Wildcards are not meant for them.
+// excludedBy returns the excluded resources that a rule names explicitly. A wildcard is not assumed
+// to mean them.
 func excludedBy(groups, versions, resources []string) []schema.GroupResource {
 	var list []schema.GroupResource
 	for _, r := range Excluded() {

@@ -16,39 +16,40 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// maxMatchConditions is how many conditions a webhook or a policy may have.
+// maxMatchConditions is the maximum number of match conditions of a webhook or a policy.
 const maxMatchConditions = 64
 
-// plainCompiler knows no variables and so keeps nothing between expressions. Its eight environments take milliseconds to make, hence one
-// for the process, made when it is first needed.
+// plainCompiler returns a compiler without variables, which keeps no state between expressions.
+// Building its eight environments takes milliseconds, so the process builds it once, on first use.
 var plainCompiler = sync.OnceValue(func() plugincel.Compiler {
 	return plugincel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 })
 
-// celName is CEL's IDENT, but for the reserved words.
+// celName matches CEL's IDENT and, unlike IDENT, the reserved words.
 var celName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// celReserved are the words that the CEL language definition reserves.
+// celReserved holds the words reserved by the CEL language definition.
 var celReserved = sets.New("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
 	"namespace", "null", "package", "return", "true", "var", "void", "while")
 
 // expressions checks the expressions of one object.
 type expressions struct {
-	// stored are the expressions of the object in etcd: they may use what only stored expressions may.
+	// stored holds the expressions of the object in etcd. They may use features that are allowed in
+	// stored expressions only.
 	stored sets.Set[string]
-	// hasParams says that there is a variable params.
+	// hasParams is set if the variable params is declared.
 	hasParams bool
-	// compiler is nil until an expression needs it, and remembers the variables of the object.
+	// compiler is nil until an expression needs it. It remembers the object's variables.
 	compiler  plugincel.Compiler
 	variables bool
 }
 
-// newExpressions makes the checker of a policy with the given variables.
+// newExpressions returns the checker for a policy with the given variables.
 func newExpressions(stored sets.Set[string], params *admissionv1.ParamKind, variables []admissionv1.Variable) *expressions {
 	return &expressions{stored: stored, hasParams: params != nil, variables: len(variables) > 0}
 }
 
-// get is the compiler of expressions that may use variables.
+// get returns the compiler of expressions that may use variables.
 func (e *expressions) get() plugincel.Compiler {
 	if e.compiler != nil {
 		return e.compiler
@@ -69,24 +70,24 @@ func (e *expressions) mode(expression string) environment.Type {
 	return environment.NewExpressions
 }
 
-// check compiles an expression which may use the variables that were declared before.
+// check compiles an expression, which may use the variables declared so far.
 func (e *expressions) check(expression plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations, path *field.Path) field.ErrorList {
 	options.HasParams = e.hasParams
 	result := e.get().CompileCELExpression(expression, options, e.mode(expression.GetExpression()))
 	return celErrors(expression, result.Error, path)
 }
 
-// declare compiles a variable and makes it known to the expressions that follow.
+// declare compiles a variable and declares it for the expressions that follow.
 func (e *expressions) declare(v admissionv1.Variable, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if strings.TrimSpace(v.Name) == "" {
-		errs = append(errs, field.Required(path.Child("name"), "a variable needs a name"))
+		errs = append(errs, field.Required(path.Child("name"), "must not be blank"))
 	} else if !celName.MatchString(v.Name) || celReserved.Has(v.Name) {
 		errs = append(errs, field.Invalid(path.Child("name"), v.Name, "must be a CEL identifier"))
 	}
 	at := path.Child("expression")
 	if strings.TrimSpace(v.Expression) == "" {
-		return append(errs, field.Required(at, "a variable needs an expression"))
+		return append(errs, field.Required(at, "must not be blank"))
 	}
 	composited, ok := e.get().(*plugincel.CompositedCompiler)
 	if !ok {
@@ -98,7 +99,8 @@ func (e *expressions) declare(v admissionv1.Variable, path *field.Path) field.Er
 	return append(errs, celErrors(variable, result.Error, at)...)
 }
 
-// matchConditions checks the conditions of a webhook or a policy. They cannot use variables.
+// matchConditions validates the match conditions of a webhook or a policy. Match conditions cannot
+// use variables.
 func (e *expressions) matchConditions(conditions []admissionv1.MatchCondition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(conditions) > maxMatchConditions {

@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the API group admissionregistration.k8s.io. Params decides who may make policies read which parameters.
+// Group returns the API group admissionregistration.k8s.io. params decides which parameters a user
+// may refer to in policies and bindings.
 func Group(params ParamAccess) kind.Group {
 	return kind.Group{
 		Name: admissionv1.GroupName,
@@ -33,10 +34,11 @@ func Group(params ParamAccess) kind.Group {
 	}
 }
 
-// categories are those of all kinds of the group.
+// categories returns the categories of all kinds of the group.
 func categories() []string { return []string{"api-extensions"} }
 
-// staticSuffix ends the names of configurations that kube-apiserver reads from files (KEP-5793).
+// staticSuffix is the suffix of the names of configurations that kube-apiserver loads from files
+// (KEP-5793).
 const staticSuffix = ".static.k8s.io"
 
 func reserved(name string) bool { return strings.HasSuffix(name, staticSuffix) }
@@ -45,19 +47,20 @@ func manifestsEnabled() bool {
 	return utilfeature.DefaultFeatureGate.Enabled(features.ManifestBasedAdmissionControlConfig)
 }
 
-// validateName refuses the names of what is read from files. What has such a name already may keep and change it.
+// validateName rejects names reserved for objects loaded from files. An existing object with such a
+// name can still be updated.
 func validateName(name string, prefix bool) []string {
 	problems := apivalidation.NameIsDNSSubdomain(name, prefix)
 	if !prefix && reserved(name) && manifestsEnabled() {
-		problems = append(problems, "names that end with "+staticSuffix+" are reserved for static manifest-based configurations, from files")
+		problems = append(problems, "names ending with "+staticSuffix+" are reserved for static manifest-based configurations, which are loaded from files")
 	}
 	return problems
 }
 
-// nameWarnings are the warnings about the name of a new object that is not refused.
+// nameWarnings returns warnings about the name of a new object that was accepted.
 func nameWarnings(name string) []string {
 	if reserved(name) {
-		return []string{"metadata.name: names that end with " + staticSuffix + " are reserved for static manifest-based configurations, from files"}
+		return []string{"metadata.name: names ending with " + staticSuffix + " are reserved for static manifest-based configurations, which are loaded from files"}
 	}
 	return nil
 }

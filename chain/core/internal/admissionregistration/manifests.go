@@ -17,11 +17,12 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Initializer is the admission.PluginInitializer of the plugins that ask policies and webhooks.
+// Initializer is the admission.PluginInitializer of the plugins that evaluate policies and call
+// webhooks.
 //
-// It tells them what they are not asked about, and reads policies and webhooks from files where the
-// plugins' configuration says so (KEP-5793). The API must take an object of such a file, but for its
-// name, which the API refuses.
+// It tells the plugins which resources are excluded, and loads policies and webhooks from files if
+// the plugins' configuration names any (KEP-5793). An object in such a file must be valid in the
+// API, except for its name, which is reserved for files.
 type Initializer struct{}
 
 // Initialize implements admission.PluginInitializer.
@@ -33,7 +34,7 @@ func (Initializer) Initialize(plugin admission.Interface) {
 	if !ok {
 		return
 	}
-	anyParams := ParamAccess{} // files must not name any
+	anyParams := ParamAccess{} // objects in files must not refer to parameters
 	p.SetManifestLoaders(&initializer.ManifestLoaders{
 		LoadValidatingWebhookManifests: func(dir string) ([]*admissionv1.ValidatingWebhookConfiguration, string, error) {
 			return webhooks.LoadManifests(dir, decoder(),
@@ -58,15 +59,16 @@ func (Initializer) Initialize(plugin admission.Interface) {
 	})
 }
 
-// decoder reads what may be in the files, and refuses fields that it does not know.
+// decoder returns a strict decoder of the objects allowed in the files.
 func decoder() runtime.Decoder {
 	scheme := runtime.NewScheme()
-	_ = admissionv1.AddToScheme(scheme) // fails for none of the generated ones
+	_ = admissionv1.AddToScheme(scheme) // never fails for generated types
 	scheme.AddUnversionedTypes(metav1.SchemeGroupVersion, &metav1.List{}, &metav1.Status{})
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 }
 
-// accept takes an object of a kind, or a list of them, as the API would.
+// accept returns a function that defaults and validates an object of a kind, or a list of them, as
+// the API would.
 func accept[T kind.Object](k *kind.Kind[T]) func(runtime.Object) ([]T, error) {
 	return func(obj runtime.Object) ([]T, error) {
 		objects := []runtime.Object{obj}
@@ -80,7 +82,7 @@ func accept[T kind.Object](k *kind.Kind[T]) func(runtime.Object) ([]T, error) {
 		for _, o := range objects {
 			item, ok := o.(T)
 			if !ok {
-				return nil, fmt.Errorf("%T does not belong here: %w", o, policies.ErrUnrecognizedType)
+				return nil, fmt.Errorf("unexpected type %T: %w", o, policies.ErrUnrecognizedType)
 			}
 			k.Default(item)
 			if errs := k.Validate(context.Background(), item); len(errs) > 0 {

@@ -17,7 +17,8 @@ import (
 
 var patchTypes = sets.New(admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch)
 
-// MutatingAdmissionPolicies declares mutatingadmissionpolicies. Unlike validating ones they have no status.
+// MutatingAdmissionPolicies declares mutatingadmissionpolicies. Unlike validating policies, they
+// have no status.
 func MutatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.MutatingAdmissionPolicy] {
 	type T = *admissionv1.MutatingAdmissionPolicy
 	return &kind.Kind[T]{
@@ -56,7 +57,7 @@ func MutatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.Mutat
 	}
 }
 
-// validateMutatingPolicy checks p; old is nil for a new one.
+// validateMutatingPolicy validates p. old is nil if p is new.
 func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	spec, at := &p.Spec, field.NewPath("spec")
 	e := newExpressions(mutatingExpressionsOf(old), spec.ParamKind, spec.Variables)
@@ -75,7 +76,7 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 		errs = append(errs, e.declare(v, at.Child("variables").Index(i))...)
 	}
 	if len(spec.Mutations) == 0 {
-		errs = append(errs, field.Required(at.Child("mutations"), "a policy makes at least one mutation"))
+		errs = append(errs, field.Required(at.Child("mutations"), "must contain at least one mutation"))
 	}
 	for i := range spec.Mutations {
 		errs = append(errs, validateMutation(e, &spec.Mutations[i], at.Child("mutations").Index(i))...)
@@ -96,28 +97,28 @@ func validateMutation(e *expressions, m *admissionv1.Mutation, at *field.Path) f
 	case admissionv1.PatchTypeApplyConfiguration:
 		switch {
 		case m.ApplyConfiguration == nil:
-			errs = append(errs, field.Required(apply, "is what a patch of this type is made of"))
+			errs = append(errs, field.Required(apply, "must be specified when patchType is ApplyConfiguration"))
 		case strings.TrimSpace(m.ApplyConfiguration.Expression) == "":
-			errs = append(errs, field.Required(apply.Child("expression"), "a mutation needs an expression"))
+			errs = append(errs, field.Required(apply.Child("expression"), "must not be blank"))
 		default:
 			expression := &patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}
 			errs = append(errs, e.check(expression, options, apply.Child("expression"))...)
 		}
 		if m.JSONPatch != nil {
-			errs = append(errs, field.Invalid(jsonPatch, m.JSONPatch, "belongs to patches of type JSONPatch"))
+			errs = append(errs, field.Invalid(jsonPatch, m.JSONPatch, "may only be specified when patchType is JSONPatch"))
 		}
 	case admissionv1.PatchTypeJSONPatch:
 		switch {
 		case m.JSONPatch == nil:
-			errs = append(errs, field.Required(jsonPatch, "is what a patch of this type is made of"))
+			errs = append(errs, field.Required(jsonPatch, "must be specified when patchType is JSONPatch"))
 		case strings.TrimSpace(m.JSONPatch.Expression) == "":
-			errs = append(errs, field.Required(jsonPatch.Child("expression"), "a mutation needs an expression"))
+			errs = append(errs, field.Required(jsonPatch.Child("expression"), "must not be blank"))
 		default:
 			expression := &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}
 			errs = append(errs, e.check(expression, options, jsonPatch.Child("expression"))...)
 		}
 		if m.ApplyConfiguration != nil {
-			errs = append(errs, field.Invalid(apply, m.ApplyConfiguration, "belongs to patches of type ApplyConfiguration"))
+			errs = append(errs, field.Invalid(apply, m.ApplyConfiguration, "may only be specified when patchType is ApplyConfiguration"))
 		}
 	default:
 		errs = append(errs, oneOf(&m.PatchType, patchTypes, at.Child("patchType"))...)

@@ -34,7 +34,7 @@ func MutatingWebhookConfigurations() *kind.Kind[*admissionv1.MutatingWebhookConf
 		},
 		Table:    webhookTable(func(c T) int { return len(c.Webhooks) }),
 		Warnings: webhookWarnings(func(c T) []webhook { return sharedAll(c.Webhooks) }),
-		// An empty list is another webhook than none, though they mean the same.
+		// Replacing a nil list by an empty one increments the generation, though both mean the same.
 		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
@@ -49,7 +49,7 @@ func validateMutating(c *admissionv1.MutatingWebhookConfiguration, t tolerated) 
 	return errs
 }
 
-// shared is a view of w: pointers and slices are w's own.
+// shared returns a view of w, which shares w's pointers and slices.
 func shared(w *admissionv1.MutatingWebhook) webhook {
 	return webhook{
 		Name:                    w.Name,

@@ -20,23 +20,26 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-var errNoVariables = errors.New("no compiler for variables")
+var errNoVariables = errors.New("no CEL compiler for variables is available")
 
-// ParamAccess keeps writers of policies and bindings from reading, through the API server, parameters that they may not read themselves.
-// As in kube-apiserver, whoever names a kind of parameters must be allowed to get all of them, and whoever refers to some, to get or list
-// those; members of system:masters may everything.
+// ParamAccess prevents the writers of policies and bindings from reading, by way of the API server,
+// parameters that they may not read themselves. As in kube-apiserver, a user who names a parameter
+// kind must be allowed to get all objects of that kind, and a user who refers to parameters must be
+// allowed to get or list them. Members of system:masters may do everything.
 type ParamAccess struct {
-	// Authorizer decides; nil allows everything.
+	// Authorizer makes the decisions. If it is nil, everything is allowed.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Resource finds the resource of a kind. Nil, or where it finds none, all resources of the group and version are meant.
+	// Resource returns the resource of a kind. If Resource is nil or fails, the user needs permission
+	// for all resources of the group version.
 	Resource func(schema.GroupVersionKind) (schema.GroupVersionResource, error)
-	// ValidatingParamKind and MutatingParamKind get the spec.paramKind of a policy, for bindings. Nil, or where there is no such policy
-	// or kind, all resources of all groups are meant.
+	// ValidatingParamKind and MutatingParamKind return spec.paramKind of a binding's policy. If the
+	// function is nil or fails, or the policy has no parameter kind, the user needs permission for all
+	// resources of all groups.
 	ValidatingParamKind func(ctx context.Context, policy string) (*admissionv1.ParamKind, error)
 	MutatingParamKind   func(ctx context.Context, policy string) (*admissionv1.ParamKind, error)
 }
 
-// kindChanged checks a policy's parameter kind, unless it is the old one.
+// kindChanged authorizes the use of a policy's parameter kind if it has changed.
 func (a ParamAccess) kindChanged(ctx context.Context, kind, old *admissionv1.ParamKind) field.ErrorList {
 	if kind == nil || old != nil && *kind == *old {
 		return nil
@@ -45,7 +48,8 @@ func (a ParamAccess) kindChanged(ctx context.Context, kind, old *admissionv1.Par
 	return a.check(ctx, attributes, kind, field.NewPath("spec", "paramKind"))
 }
 
-// refChanged checks a binding's reference, unless it and the policy are the old ones.
+// refChanged authorizes the use of a binding's parameters if the reference or the policy has
+// changed.
 func (a ParamAccess) refChanged(ctx context.Context, ref, old *admissionv1.ParamRef, samePolicy bool, kind func() *admissionv1.ParamKind) field.ErrorList {
 	if ref == nil || a.Authorizer == nil || samePolicy && old != nil && equality.Semantic.DeepEqual(ref, old) {
 		return nil
@@ -63,7 +67,7 @@ func (a ParamAccess) check(ctx context.Context, attributes authorizer.Attributes
 	}
 	u, ok := request.UserFrom(ctx)
 	if !ok {
-		return field.ErrorList{field.Forbidden(at, "who refers to parameters is unknown")}
+		return field.ErrorList{field.Forbidden(at, "cannot authorize the use of parameters: the request has no user")}
 	}
 	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
@@ -116,7 +120,7 @@ func validateParamKind(k *admissionv1.ParamKind, at *field.Path) field.ErrorList
 		return append(errs, field.Required(at, ""))
 	}
 	for _, msg := range validation.IsDNS1035Label(strings.ToLower(k.Kind)) {
-		errs = append(errs, field.Invalid(at, k.Kind, "but for upper case: "+msg))
+		errs = append(errs, field.Invalid(at, k.Kind, "may have upper case letters, but otherwise "+msg))
 	}
 	return errs
 }
@@ -136,10 +140,10 @@ func validateParamRef(r *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 	}
 	switch {
 	case r.Name != "" && r.Selector != nil:
-		const both = "give either a name or a selector"
+		const both = "may not specify both a name and a selector"
 		errs = append(errs, field.Forbidden(at.Child("name"), both), field.Forbidden(at.Child("selector"), both))
 	case r.Name == "" && r.Selector == nil:
-		errs = append(errs, field.Required(at, "give a name or a selector"))
+		errs = append(errs, field.Required(at, "must specify a name or a selector"))
 	}
 	action := at.Child("parameterNotFoundAction")
 	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {

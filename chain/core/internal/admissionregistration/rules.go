@@ -44,14 +44,15 @@ func defaultMatchResources(m *admissionv1.MatchResources) {
 	}
 }
 
-// matchConstraints checks what a policy matches: unlike a binding, it must name some resources, which give the expressions their types.
+// matchConstraints validates what a policy matches. Unlike a binding, a policy must match some
+// resources, because they determine the types in its expressions.
 func matchConstraints(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	if m == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	errs := matchResources(m, at)
 	if len(m.ResourceRules) == 0 {
-		errs = append(errs, field.Required(at.Child("resourceRules"), "a policy matches at least one kind of resources"))
+		errs = append(errs, field.Required(at.Child("resourceRules"), "must contain at least one rule"))
 	}
 	return errs
 }
@@ -82,7 +83,8 @@ func matchResources(m *admissionv1.MatchResources, at *field.Path) field.ErrorLi
 	return errs
 }
 
-// mutable wants rules of requests that can be mutated. The path has no index, as in kube-apiserver.
+// mutable requires rules to match only requests that can be mutated. The field path of its errors
+// has no index, as in kube-apiserver.
 func mutable(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	if m == nil {
 		return nil
@@ -127,14 +129,15 @@ func ruleWithOperations(r *admissionv1.RuleWithOperations, at *field.Path) field
 	return append(errs, oneOf(r.Scope, scopes, at.Child("scope"))...)
 }
 
-// resources checks a list such as ["pods", "pods/*", "*/scale"] for entries that others include.
+// resources validates a list such as ["pods", "pods/*", "*/scale"] and rejects entries that are
+// covered by others.
 func resources(list []string, at *field.Path) field.ErrorList {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	var errs field.ErrorList
 	var everything, allWhole, lastIsWhole bool
-	allOf, ofAll := sets.New[string](), sets.New[string]() // "pods/*" and "*/scale", seen so far
+	allOf, ofAll := sets.New[string](), sets.New[string]() // resources of "pods/*" and subresources of "*/scale" seen so far
 	for i, entry := range list {
 		resource, subresource, isSub := strings.Cut(entry, "/")
 		switch {
@@ -147,15 +150,16 @@ func resources(list []string, at *field.Path) field.ErrorList {
 			everything = true
 		}
 		if !isSub {
-			// kube-apiserver goes by the last whole resource: ["*", "pods"] is refused, ["pods", "*"] is not.
+			// kube-apiserver only considers the last whole resource: it rejects ["*", "pods"] but accepts
+			// ["pods", "*"].
 			lastIsWhole = entry != "*"
 			continue
 		}
 		if allOf.Has(resource) {
-			errs = append(errs, field.Invalid(at.Index(i), entry, "is included in "+resource+"/*"))
+			errs = append(errs, field.Invalid(at.Index(i), entry, "is already covered by "+resource+"/*"))
 		}
 		if ofAll.Has(subresource) {
-			errs = append(errs, field.Invalid(at.Index(i), entry, "is included in */"+subresource))
+			errs = append(errs, field.Invalid(at.Index(i), entry, "is already covered by */"+subresource))
 		}
 		if subresource == "*" {
 			allOf.Insert(resource)
@@ -165,26 +169,26 @@ func resources(list []string, at *field.Path) field.ErrorList {
 		}
 	}
 	if everything && len(list) > 1 {
-		errs = append(errs, field.Invalid(at, list, "*/* includes every other entry"))
+		errs = append(errs, field.Invalid(at, list, "must have no other entry if */* is present"))
 	}
 	if allWhole && lastIsWhole {
-		errs = append(errs, field.Invalid(at, list, "* includes every other resource"))
+		errs = append(errs, field.Invalid(at, list, "must have no other resource if * is present"))
 	}
 	return errs
 }
 
-// wildcardAlone wants a list that is not empty, of which the wildcard is the only element or none.
+// wildcardAlone requires a non-empty list in which the wildcard, if present, is the only element.
 func wildcardAlone[S ~string](list []S, wildcard S, at *field.Path) field.ErrorList {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	if len(list) > 1 && slices.Contains(list, wildcard) {
-		return field.ErrorList{field.Invalid(at, list, "with "+string(wildcard)+" there must be no other entry")}
+		return field.ErrorList{field.Invalid(at, list, "must have no other entry if "+string(wildcard)+" is present")}
 	}
 	return nil
 }
 
-// oneOf wants value to be unset or one of supported.
+// oneOf requires value to be unset or one of the supported values.
 func oneOf[S ~string](value *S, supported sets.Set[S], at *field.Path) field.ErrorList {
 	if value == nil || supported.Has(*value) {
 		return nil

@@ -25,7 +25,8 @@ const (
 	lineBreaks              = "\n\r"
 )
 
-// policyReasons lacks Unauthorized, which the API documents and kube-apiserver refuses.
+// policyReasons does not contain Unauthorized, which is documented in the API but rejected by
+// kube-apiserver.
 var policyReasons = sets.New(metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge)
 
 // ValidatingAdmissionPolicies declares validatingadmissionpolicies.
@@ -87,7 +88,7 @@ func policyTable[T kind.Object](what, description string, of func(T) (int, *admi
 	}
 }
 
-// validateValidatingPolicy checks p; old is nil for a new one.
+// validateValidatingPolicy validates p. old is nil if p is new.
 func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
 	spec, at := &p.Spec, field.NewPath("spec")
 	e := newExpressions(expressionsOf(old), spec.ParamKind, spec.Variables)
@@ -105,7 +106,7 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 		errs = append(errs, e.declare(v, at.Child("variables").Index(i))...)
 	}
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
-		const neither = "a policy validates or annotates"
+		const neither = "must specify at least one of validations and auditAnnotations"
 		return append(errs, field.Required(at.Child("validations"), neither), field.Required(at.Child("auditAnnotations"), neither))
 	}
 	for i := range spec.Validations {
@@ -114,7 +115,7 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	return append(errs, validateAuditAnnotations(e, p, at.Child("auditAnnotations"))...)
 }
 
-// sameMatchConditions reports whether conditions are as they were, with params of the same kind.
+// sameMatchConditions reports whether the conditions and the parameter kind are unchanged.
 func sameMatchConditions(conditions, old []admissionv1.MatchCondition, kind, oldKind *admissionv1.ParamKind) bool {
 	return equality.Semantic.DeepEqual(conditions, old) && equality.Semantic.DeepEqual(kind, oldKind)
 }
@@ -143,7 +144,7 @@ func validateValidation(e *expressions, v *admissionv1.Validation, at *field.Pat
 	var errs field.ErrorList
 	expression, message := strings.TrimSpace(v.Expression), strings.TrimSpace(v.Message)
 	if expression == "" {
-		errs = append(errs, field.Required(at.Child("expression"), "a validation needs an expression"))
+		errs = append(errs, field.Required(at.Child("expression"), "must not be blank"))
 	} else {
 		condition := &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}
 		errs = append(errs, e.check(condition, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, at.Child("expression"))...)
@@ -171,13 +172,13 @@ func validateAuditAnnotations(e *expressions, p *admissionv1.ValidatingAdmission
 	var errs field.ErrorList
 	list := p.Spec.AuditAnnotations
 	if len(list) > maxAuditAnnotations {
-		errs = append(errs, field.Invalid(at, list, fmt.Sprintf("must be %d at most", maxAuditAnnotations)))
+		errs = append(errs, field.Invalid(at, list, fmt.Sprintf("must have at most %d entries", maxAuditAnnotations)))
 	}
 	keys := sets.New[string]()
 	for i, a := range list {
 		key, value := at.Index(i).Child("key"), at.Index(i).Child("valueExpression")
 		if p.Name == "" {
-			errs = append(errs, field.Invalid(key, a.Key, "needs the policy to have a name"))
+			errs = append(errs, field.Invalid(key, a.Key, "requires the policy to have a name"))
 		} else {
 			full := p.Name + "/" + a.Key
 			for _, msg := range validation.IsQualifiedName(full) {
@@ -187,10 +188,10 @@ func validateAuditAnnotations(e *expressions, p *admissionv1.ValidatingAdmission
 		trimmed := strings.TrimSpace(a.ValueExpression)
 		switch {
 		case trimmed == "":
-			errs = append(errs, field.Required(value, "an audit annotation needs a value"))
+			errs = append(errs, field.Required(value, "must not be blank"))
 		case len(trimmed) > maxAuditValueExpression:
-			// Required is what kube-apiserver answers.
-			errs = append(errs, field.Required(value, fmt.Sprintf("must be %d bytes at most", maxAuditValueExpression)))
+			// kube-apiserver reports this as Required too.
+			errs = append(errs, field.Required(value, fmt.Sprintf("must be at most %d bytes", maxAuditValueExpression)))
 		default:
 			condition := &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
 			errs = append(errs, e.check(condition, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, value)...)

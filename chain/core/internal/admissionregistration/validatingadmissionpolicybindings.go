@@ -47,7 +47,7 @@ func ValidatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admission
 	}
 }
 
-// paramKindOf looks up the kind of a policy's parameters when it is needed.
+// paramKindOf returns a function that looks up the parameter kind of a policy.
 func paramKindOf(ctx context.Context, get func(context.Context, string) (*admissionv1.ParamKind, error), policy string) func() *admissionv1.ParamKind {
 	return func() *admissionv1.ParamKind {
 		if get == nil {
@@ -55,7 +55,7 @@ func paramKindOf(ctx context.Context, get func(context.Context, string) (*admiss
 		}
 		k, err := get(ctx, policy)
 		if err != nil {
-			return nil // the strictest check will do: binding before policy is a usual order
+			return nil // use the strictest check, since a binding is often created before its policy
 		}
 		return k
 	}
@@ -91,7 +91,7 @@ func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) 
 	errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
 	at = at.Child("validationActions")
 	if len(b.Spec.ValidationActions) == 0 {
-		return append(errs, field.Required(at, "name at least one action"))
+		return append(errs, field.Required(at, "must specify at least one action"))
 	}
 	seen := sets.New[admissionv1.ValidationAction]()
 	for i, action := range b.Spec.ValidationActions {
@@ -102,7 +102,7 @@ func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) 
 		seen.Insert(action)
 	}
 	if seen.HasAll(admissionv1.Deny, admissionv1.Warn) {
-		errs = append(errs, field.Invalid(at, b.Spec.ValidationActions, "Deny and Warn would tell the client the same thing twice"))
+		errs = append(errs, field.Invalid(at, b.Spec.ValidationActions, "must not contain both Deny and Warn, which would report the same failure to the client twice"))
 	}
 	return errs
 }

@@ -29,7 +29,7 @@ func ValidatingWebhookConfigurations() *kind.Kind[*admissionv1.ValidatingWebhook
 		},
 		Table:    webhookTable(func(c T) int { return len(c.Webhooks) }),
 		Warnings: webhookWarnings(func(c T) []webhook { return c.Webhooks }),
-		// An empty list is another webhook than none, though they mean the same.
+		// Replacing a nil list by an empty one increments the generation, though both mean the same.
 		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},

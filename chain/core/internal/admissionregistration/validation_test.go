@@ -31,7 +31,8 @@ const (
 	validBinding = `{"metadata":{"name":"x"},"spec":{"policyName":"p","validationActions":["Deny"]}}`
 )
 
-// check merges patches (JSON merge patches) into the JSON of a valid object and reports what validation says, as "field reason".
+// check unmarshals patch over the JSON of a valid object and returns the validation errors, each as
+// "field reason".
 func check[T kind.Object](t *testing.T, k *kind.Kind[T], example T, valid string, old *string, patch string) []string {
 	t.Helper()
 	decode := func(text string) T {
@@ -160,21 +161,22 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// TestToleratedMistakes: a stored mistake stays possible, the same mistake in a new object does not.
+// TestToleratedMistakes checks that a stored mistake is tolerated and the same mistake in a new
+// object is not.
 func TestToleratedMistakes(t *testing.T) {
 	t.Parallel()
 	stored := `{"metadata":{"name":"x"},"webhooks":[{"name":"w.example.com","admissionReviewVersions":["v2"],"sideEffects":"Some",
 		"clientConfig":{"url":"https://a"},"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]},"matchConditions":[{"name":"a","expression":"nonsense"}]}]}`
 	d, example := ValidatingWebhookConfigurations(), &admissionv1.ValidatingWebhookConfiguration{}
 	if got := check(t, d, example, stored, &stored, ""); got != nil {
-		t.Errorf("an unchanged object is refused: %q", got)
+		t.Errorf("unchanged object was refused: %q", got)
 	}
 	if got := check(t, d, example, stored, nil, ""); len(got) != 4 {
-		t.Errorf("a new object has 4 mistakes, of which are found: %q", got)
+		t.Errorf("got %q for a new object, want 4 mistakes", got)
 	}
 	policy := strings.Replace(validPolicy, `"validations"`, `"matchConditions":[{"name":"a","expression":"nonsense"}],"validations"`, 1)
 	if got := check(t, ValidatingAdmissionPolicies(ParamAccess{}), &admissionv1.ValidatingAdmissionPolicy{}, policy, &policy, ""); got != nil {
-		t.Errorf("a policy with unchanged match conditions is refused: %q", got)
+		t.Errorf("policy with unchanged match conditions was refused: %q", got)
 	}
 }
 
@@ -188,7 +190,8 @@ func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// TestParamsAreAuthorized: whoever may not read parameters can't make a policy read them.
+// TestParamsAreAuthorized checks that users who may not read parameters cannot make a policy read
+// them.
 func TestParamsAreAuthorized(t *testing.T) {
 	t.Parallel()
 	a := &asked{}
@@ -207,13 +210,13 @@ func TestParamsAreAuthorized(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if at := a.attributes; at.GetResource() != "configmaps" || at.GetVerb() != "get" || at.GetName() != "*" {
-		t.Errorf("asked for %s %s %s", at.GetVerb(), at.GetResource(), at.GetName())
+		t.Errorf("authorizer was asked for %s %s %s", at.GetVerb(), at.GetResource(), at.GetName())
 	}
 	if got := access.kindChanged(ctx, paramKind, paramKind.DeepCopy()); got != nil {
-		t.Errorf("an unchanged kind is refused: %v", got)
+		t.Errorf("unchanged kind was refused: %v", got)
 	}
 	if got := access.kindChanged(root, paramKind, nil); got != nil {
-		t.Errorf("a member of system:masters is refused: %v", got)
+		t.Errorf("member of system:masters was refused: %v", got)
 	}
 	binding := ValidatingAdmissionPolicyBindings(access)
 	action := admissionv1.DenyAction
@@ -225,14 +228,15 @@ func TestParamsAreAuthorized(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if at := a.attributes; at.GetName() != "c" || at.GetNamespace() != "n" || at.GetResource() != "configmaps" {
-		t.Errorf("asked for %s %s/%s", at.GetResource(), at.GetNamespace(), at.GetName())
+		t.Errorf("authorizer was asked for %s %s/%s", at.GetResource(), at.GetNamespace(), at.GetName())
 	}
 	if got := binding.ValidateUpdate(ctx, b, b.DeepCopy()); got != nil {
-		t.Errorf("an unchanged reference is refused: %v", got)
+		t.Errorf("unchanged reference was refused: %v", got)
 	}
 }
 
-// TestIdleRules: a rule for what webhooks are never asked about is warned of, unless a wildcard means it.
+// TestIdleRules checks that a rule that names resources that webhooks never see causes warnings. A
+// rule that covers them with a wildcard does not.
 func TestIdleRules(t *testing.T) {
 	t.Parallel()
 	k := ValidatingWebhookConfigurations()

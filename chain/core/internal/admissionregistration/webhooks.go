@@ -23,7 +23,8 @@ var (
 	reviewVersions = sets.New("v1", "v1beta1")
 )
 
-// webhook is what validating and mutating webhooks have in common: all but the reinvocation policy.
+// webhook is what validating and mutating webhooks have in common: everything but the reinvocation
+// policy.
 type webhook = admissionv1.ValidatingWebhook
 
 func defaultWebhook(w *webhook) {
@@ -40,15 +41,16 @@ func defaultWebhook(w *webhook) {
 	}
 }
 
-// tolerated are the mistakes that a changed configuration may go on making, since older versions let it in.
+// tolerated says which mistakes an updated configuration may keep because the stored one has them:
+// older versions accepted them.
 type tolerated struct {
 	sideEffects    bool
 	reviewVersions bool
 	duplicateNames bool
 	labelValues    bool
-	// conditions are not checked at all when none has changed.
+	// conditions is set if no match condition has changed. They are not validated then.
 	conditions bool
-	// stored are the expressions in etcd.
+	// stored holds the match condition expressions in etcd.
 	stored sets.Set[string]
 }
 
@@ -106,11 +108,11 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 		allowed = anySideEffects
 	}
 	if w.SideEffects == nil {
-		errs = append(errs, field.Required(at.Child("sideEffects"), "say what the webhook does beside answering"))
+		errs = append(errs, field.Required(at.Child("sideEffects"), "must state whether the webhook has side effects"))
 	}
 	errs = append(errs, oneOf(w.SideEffects, allowed, at.Child("sideEffects"))...)
 	if s := w.TimeoutSeconds; s != nil && (*s < 1 || *s > maxWebhookTimeout) {
-		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *s, "must be 1 to 30 seconds"))
+		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *s, "must be between 1 and 30 seconds"))
 	}
 
 	options := metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: t.labelValues}
@@ -121,7 +123,7 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 	url, service := w.ClientConfig.URL, w.ClientConfig.Service
 	switch {
 	case (url == nil) == (service == nil):
-		errs = append(errs, field.Required(client, "give either a url or a service"))
+		errs = append(errs, field.Required(client, "must specify either a url or a service"))
 	case url != nil:
 		errs = append(errs, webhookutil.ValidateWebhookURL(client.Child("url"), *url, true)...)
 	default:
@@ -129,7 +131,7 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 		if service.Port != nil {
 			port = *service.Port
 		}
-		// kube-apiserver mixes up the two names: a missing name is reported as a missing namespace.
+		// kube-apiserver confuses the two names and reports a missing name as a missing namespace.
 		errs = append(errs, webhookutil.ValidateWebhookService(client.Child("service"), service.Name, service.Namespace, service.Path, port)...)
 	}
 
@@ -142,13 +144,13 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 
 func validateReviewVersions(versions []string, unknown bool, at *field.Path) field.ErrorList {
 	if len(versions) == 0 {
-		return field.ErrorList{field.Required(at, "name at least one of v1, v1beta1")}
+		return field.ErrorList{field.Required(at, "must include at least one of v1, v1beta1")}
 	}
 	var errs field.ErrorList
 	seen := sets.New[string]()
 	for i, version := range versions {
 		if seen.Has(version) {
-			errs = append(errs, field.Invalid(at.Index(i), version, "is in the list twice"))
+			errs = append(errs, field.Invalid(at.Index(i), version, "is listed more than once"))
 			continue
 		}
 		seen.Insert(version)
@@ -157,7 +159,7 @@ func validateReviewVersions(versions []string, unknown bool, at *field.Path) fie
 		}
 	}
 	if !unknown && !seen.HasAny(reviewVersions.UnsortedList()...) {
-		errs = append(errs, field.Invalid(at, versions, "name at least one of v1, v1beta1"))
+		errs = append(errs, field.Invalid(at, versions, "must include at least one of v1, v1beta1"))
 	}
 	return errs
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// StorageVersions declares storageversions. A name is a group, a dot and a resource.
+// StorageVersions declares storageversions. Their names have the form <group>.<resource>.
 func StorageVersions() *kind.Kind[*apiserverinternalv1alpha1.StorageVersion] {
 	type T = *apiserverinternalv1alpha1.StorageVersion
 	return &kind.Kind[T]{
@@ -22,13 +22,13 @@ func StorageVersions() *kind.Kind[*apiserverinternalv1alpha1.StorageVersion] {
 		ClusterScoped: true,
 		Name:          validateName,
 		Validate:      func(_ context.Context, v T) field.ErrorList { return kind.ValidateFinalizers(v) },
-		// There is nothing in the spec.
+		// The spec is empty.
 		ValidateUpdate: func(context.Context, T, T) field.ErrorList { return nil },
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "CommonEncodingVersion", Description: "Version in which all servers store the resource."},
-				{Name: "StorageVersions", Description: "Versions in which the servers store it."},
+				{Name: "StorageVersions", Description: "Versions in which each server stores the resource."},
 				kind.AgeColumn(),
 			},
 			Row: func(v T) []any {
@@ -55,7 +55,7 @@ func StorageVersions() *kind.Kind[*apiserverinternalv1alpha1.StorageVersion] {
 		},
 		RequireResourceVersion: true,
 		Quirks: kind.Quirks{
-			AnyFinalizers: true, // on update
+			AnyFinalizers: true, // on update; creation validates them
 		},
 	}
 }
@@ -63,7 +63,7 @@ func StorageVersions() *kind.Kind[*apiserverinternalv1alpha1.StorageVersion] {
 func validateName(name string, _ bool) []string {
 	i := strings.LastIndex(name, ".")
 	if i < 0 {
-		return []string{"must be a group, a dot and a resource"}
+		return []string{"must have the form <group>.<resource>"}
 	}
 	return append(validation.IsDNS1123Subdomain(name[:i]), validation.IsDNS1035Label(name[i+1:])...)
 }
@@ -82,9 +82,9 @@ func validateStatus(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field
 	errs = append(errs, validateCommon(s, at.Child("commonEncodingVersion"))...)
 	types := map[apiserverinternalv1alpha1.StorageVersionConditionType]bool{}
 	for i, c := range s.Conditions {
-		at := at.Index(i) // as kube-apiserver has it: not below conditions
+		at := at.Index(i) // as in kube-apiserver, not below conditions
 		if types[c.Type] {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "is there already"))
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "must be unique"))
 		}
 		types[c.Type] = true
 		for name, value := range map[string]string{"type": string(c.Type), "status": string(c.Status)} {
@@ -107,31 +107,32 @@ func validateServer(v *apiserverinternalv1alpha1.ServerStorageVersion, at *field
 		errs = append(errs, field.Invalid(at.Child("apiServerID"), v.APIServerID, msg))
 	}
 	if !isAPIVersion(v.EncodingVersion) {
-		errs = append(errs, field.Invalid(at.Child("encodingVersion"), v.EncodingVersion, "is no version of an API"))
+		errs = append(errs, field.Invalid(at.Child("encodingVersion"), v.EncodingVersion, "must be a valid API version"))
 	}
 	for i, version := range v.DecodableVersions {
 		if !isAPIVersion(version) {
-			errs = append(errs, field.Invalid(at.Child("decodableVersions").Index(i), version, "is no version of an API"))
+			errs = append(errs, field.Invalid(at.Child("decodableVersions").Index(i), version, "must be a valid API version"))
 		}
 	}
 	if !slices.Contains(v.DecodableVersions, v.EncodingVersion) {
-		errs = append(errs, field.Invalid(at.Child("decodableVersions"), v.DecodableVersions, "must have encodingVersion among them"))
+		errs = append(errs, field.Invalid(at.Child("decodableVersions"), v.DecodableVersions, "must contain encodingVersion"))
 	}
 	for i, version := range v.ServedVersions {
 		at := at.Child("servedVersions").Index(i)
 		if !isAPIVersion(version) {
-			errs = append(errs, field.Invalid(at, version, "is no version of an API"))
+			errs = append(errs, field.Invalid(at, version, "must be a valid API version"))
 		}
 		if !slices.Contains(v.DecodableVersions, version) {
-			errs = append(errs, field.Invalid(at, version, "must be among decodableVersions"))
+			errs = append(errs, field.Invalid(at, version, "must be one of decodableVersions"))
 		}
 	}
 	return errs
 }
 
-// validateCommon wants the version in which all servers store the resource, and none if they differ.
+// validateCommon requires commonEncodingVersion to be the version in which all servers store the
+// resource, or unset if their versions differ.
 func validateCommon(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path) field.ErrorList {
-	var common *string // none without servers
+	var common *string // nil if there are no servers or their versions differ
 	if len(s.StorageVersions) > 0 {
 		first := s.StorageVersions[0].EncodingVersion
 		if !slices.ContainsFunc(s.StorageVersions, func(v apiserverinternalv1alpha1.ServerStorageVersion) bool { return v.EncodingVersion != first }) {
@@ -142,12 +143,12 @@ func validateCommon(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field
 	case said == nil && common != nil:
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must be "+*common)}
 	case said != nil && (common == nil || *said != *common):
-		return field.ErrorList{field.Invalid(at, *said, "is not what all servers store")}
+		return field.ErrorList{field.Invalid(at, *said, "must be the encodingVersion of all servers, or unset if they differ")}
 	}
 	return nil
 }
 
-// isAPIVersion tells whether s is a version, with or without a group before it.
+// isAPIVersion reports whether s is a version, optionally preceded by a group.
 func isAPIVersion(s string) bool {
 	group, version, found := strings.Cut(s, "/")
 	if !found {

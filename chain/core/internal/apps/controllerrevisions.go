@@ -15,7 +15,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// ControllerRevisions declares controllerrevisions: what stateful sets and daemon sets once were.
+// ControllerRevisions declares controllerrevisions, the recorded states of stateful sets and daemon
+// sets.
 func ControllerRevisions() *kind.Kind[*appsv1.ControllerRevision] {
 	return &kind.Kind[*appsv1.ControllerRevision]{
 		Plural: "controllerrevisions",
@@ -28,7 +29,7 @@ func ControllerRevisions() *kind.Kind[*appsv1.ControllerRevision] {
 		Table: kind.Table[*appsv1.ControllerRevision]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Controller", Description: "The workload whose revision it is."},
+				{Name: "Controller", Description: "Workload that the revision belongs to."},
 				{Name: "Revision", Description: "Number of the revision; the highest is the latest."},
 				kind.AgeColumn(),
 			},
@@ -44,11 +45,11 @@ func validateRevision(r *appsv1.ControllerRevision) field.ErrorList {
 	return apivalidation.ValidateNonnegativeField(r.Revision, field.NewPath("revision"))
 }
 
-// validateData wants a JSON object, which is what those who read revisions expect.
+// validateData requires a JSON object, which is what readers of revisions expect.
 func validateData(data runtime.RawExtension) field.ErrorList {
 	path := field.NewPath("data")
 	if data.Raw == nil {
-		return field.ErrorList{field.Required(path, "a revision is of something")}
+		return field.ErrorList{field.Required(path, "must be a JSON object")}
 	}
 	var value any
 	if err := json.Unmarshal(data.Raw, &value); err != nil {
@@ -60,7 +61,7 @@ func validateData(data runtime.RawExtension) field.ErrorList {
 	return nil
 }
 
-// controllerCell is the controller in the form kind.group/name.
+// controllerCell returns the controller in the form kind.group/name.
 func controllerCell(r *appsv1.ControllerRevision) string {
 	ref := metav1.GetControllerOf(r)
 	if ref == nil {

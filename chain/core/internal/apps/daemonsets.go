@@ -18,8 +18,9 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// DaemonSets declares daemonsets. The annotation deprecated.daemonset.template.generation is the server's: it counts the changes of the
-// template, as the field templateGeneration of older versions did.
+// DaemonSets declares daemonsets. The server maintains the annotation
+// deprecated.daemonset.template.generation: it counts changes to the template, as the field
+// templateGeneration did in older versions.
 func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 	return &kind.Kind[*appsv1.DaemonSet]{
 		Plural:     "daemonsets",
@@ -48,10 +49,10 @@ func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
 				{Name: "Desired", Type: "integer", Description: "Nodes that should run the pod."},
-				{Name: "Current", Type: "integer", Description: "Of those, the nodes that have the pod."},
-				{Name: "Ready", Type: "integer", Description: "Of those, the nodes where it is ready."},
-				{Name: "Up-to-date", Type: "integer", Description: "Nodes where it is made of the current template."},
-				{Name: "Available", Type: "integer", Description: "Nodes where it has been ready for minReadySeconds."},
+				{Name: "Current", Type: "integer", Description: "Desired nodes that run the pod."},
+				{Name: "Ready", Type: "integer", Description: "Desired nodes whose pod is ready."},
+				{Name: "Up-to-date", Type: "integer", Description: "Nodes whose pod was created from the current template."},
+				{Name: "Available", Type: "integer", Description: "Nodes whose pod has been ready for minReadySeconds."},
 				{Name: "Node Selector", Description: "Labels of the nodes that should run the pod."},
 				kind.AgeColumn(),
 			}, wideColumns()...),
@@ -84,7 +85,7 @@ func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 }
 
 func templateGeneration(d *appsv1.DaemonSet) int64 {
-	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64) // 0 in objects from before it was judged
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64) // 0 in objects stored before the annotation was validated
 	return n
 }
 
@@ -96,7 +97,7 @@ func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
 }
 
 func defaultDaemonSet(d *appsv1.DaemonSet) {
-	// The annotation is there from the beginning, so that whoever writes the object comes to own it.
+	// Default the annotation, so that the writer of the object owns it in managedFields.
 	if _, ok := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !ok {
 		setTemplateGeneration(d, 0)
 	}
@@ -111,7 +112,7 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		defaultTo(&strategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
 		defaultTo(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
-	if rolling := strategy.RollingUpdate; rolling != nil { // with any strategy: both are numbers in kube-apiserver's internal version
+	if rolling := strategy.RollingUpdate; rolling != nil { // for any strategy: both are plain values in kube-apiserver's internal version
 		defaultTo(&rolling.MaxUnavailable, intstr.FromInt32(0))
 		defaultTo(&rolling.MaxSurge, intstr.FromInt32(0))
 	}
@@ -156,9 +157,9 @@ func validateDaemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, path *f
 	errs = append(errs, workloads.ValidateIntOrPercent(surge, surgePath)...)
 	switch noneUnavailable, noneMore := workloads.IsZero(unavailable), workloads.IsZero(surge); {
 	case noneUnavailable && noneMore:
-		errs = append(errs, field.Required(unavailablePath, "cannot be 0 while maxSurge is 0"))
+		errs = append(errs, field.Required(unavailablePath, "cannot be 0 when maxSurge is 0"))
 	case !noneUnavailable && !noneMore:
-		errs = append(errs, field.Invalid(surgePath, surge, "must be 0 unless maxUnavailable is"))
+		errs = append(errs, field.Invalid(surgePath, surge, "must be 0 unless maxUnavailable is 0"))
 	}
 	return errs
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Deployments declares deployments. The annotation deprecated.deployment.rollback.to was a field of older versions, and is judged like one.
+// Deployments declares deployments. The annotation deprecated.deployment.rollback.to was a field in
+// older versions and is validated like one.
 func Deployments() *kind.Kind[*appsv1.Deployment] {
 	return &kind.Kind[*appsv1.Deployment]{
 		Plural:     "deployments",
@@ -41,8 +42,8 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 		Table: kind.Table[*appsv1.Deployment]{
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
-				{Name: "Ready", Description: "Ready pods, of those wanted."},
-				{Name: "Up-to-date", Description: "Pods made of the current template."},
+				{Name: "Ready", Description: "Ready pods and desired pods."},
+				{Name: "Up-to-date", Description: "Pods created from the current template."},
 				{Name: "Available", Description: "Pods that have been ready for minReadySeconds."},
 				kind.AgeColumn(),
 			}, wideColumns()...),
@@ -54,7 +55,7 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 		},
 		Warnings: deploymentWarnings,
 		Status: &kind.Status[*appsv1.Deployment]{
-			// Unlike annotations, labels are not for whoever writes the status.
+			// The status subresource may change annotations, but not labels.
 			Prepare:     func(_ context.Context, d, old *appsv1.Deployment) { d.Labels = old.Labels },
 			ResetFields: []string{"spec", "metadata.labels"},
 			Validate:    validateDeploymentStatus,
@@ -65,7 +66,8 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 			StatusReplicas: func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
 			Selector:       func(d *appsv1.Deployment) (string, error) { return scaleSelector(d.Spec.Selector) },
 		},
-		// The deployment controller copies annotations to replica sets, so they count.
+		// The deployment controller copies annotations to replica sets, so changing them increments the
+		// generation.
 		SameGeneration: func(d, old *appsv1.Deployment) bool {
 			return equality.Semantic.DeepEqual(d.Spec, old.Spec) && equality.Semantic.DeepEqual(d.Annotations, old.Annotations)
 		},
@@ -114,13 +116,13 @@ func validateDeploymentSpec(spec *appsv1.DeploymentSpec, oldTemplate *corev1.Pod
 		workloads.Counter{Field: "progressDeadlineSeconds", Value: int64(ptr.Deref(spec.ProgressDeadlineSeconds, 0))},
 	)...)
 	if deadline := spec.ProgressDeadlineSeconds; deadline != nil && *deadline <= spec.MinReadySeconds {
-		errs = append(errs, field.Invalid(specPath.Child("progressDeadlineSeconds"), *deadline, "must be more than minReadySeconds"))
+		errs = append(errs, field.Invalid(specPath.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"))
 	}
 	return errs
 }
 
 func validateRollback(d *appsv1.Deployment) field.ErrorList {
-	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64) // refused unless it is a number
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64) // Refuse rejects values that are not integers
 	return apivalidation.ValidateNonnegativeField(n, specPath.Child("rollback", "version"))
 }
 
@@ -129,7 +131,7 @@ func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field
 	switch strategy.Type {
 	case appsv1.RecreateDeploymentStrategyType:
 		if strategy.RollingUpdate != nil {
-			return field.ErrorList{field.Forbidden(rolling, "goes with the strategy RollingUpdate only")}
+			return field.ErrorList{field.Forbidden(rolling, "may only be specified when strategy type is RollingUpdate")}
 		}
 		return nil
 	case appsv1.RollingUpdateDeploymentStrategyType:
@@ -138,7 +140,7 @@ func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field
 		errs := workloads.ValidateIntOrPercent(unavailable, rolling.Child("maxUnavailable"))
 		errs = append(errs, workloads.ValidateUnboundedIntOrPercent(surge, rolling.Child("maxSurge"))...)
 		if workloads.IsZero(unavailable) && workloads.IsZero(surge) {
-			errs = append(errs, field.Invalid(rolling.Child("maxUnavailable"), unavailable, "cannot be 0 while maxSurge is 0"))
+			errs = append(errs, field.Invalid(rolling.Child("maxUnavailable"), unavailable, "cannot be 0 when maxSurge is 0"))
 		}
 		return errs
 	}

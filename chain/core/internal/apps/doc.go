@@ -1,2 +1,3 @@
-// Package apps declares the group apps: deployments, replica sets, stateful sets, daemon sets and controller revisions.
+// Package apps declares the API group apps: deployments, replica sets, stateful sets, daemon sets
+// and controller revisions.
 package apps

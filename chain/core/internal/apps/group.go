@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group apps.
+// Group returns the API group apps.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     appsv1.GroupName,

@@ -38,7 +38,7 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 		Table: kind.Table[*appsv1.ReplicaSet]{
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
-				{Name: "Desired", Type: "integer", Description: "Pods wanted."},
+				{Name: "Desired", Type: "integer", Description: "Desired pods."},
 				{Name: "Current", Type: "integer", Description: "Pods that exist."},
 				{Name: "Ready", Type: "integer", Description: "Pods that are ready."},
 				kind.AgeColumn(),

@@ -24,7 +24,7 @@ func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 		Plural:     "statefulsets",
 		ShortNames: []string{"sts"},
 		Categories: []string{"all"},
-		// Its pods' hostnames begin with the name.
+		// Pod hostnames begin with the name.
 		Name:    apivalidation.NameIsDNSLabel,
 		Default: defaultStatefulSet,
 		PrepareCreate: func(_ context.Context, s *appsv1.StatefulSet) {
@@ -44,7 +44,7 @@ func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 		Table: kind.Table[*appsv1.StatefulSet]{
 			Columns: append([]kind.Column{
 				kind.NameColumn(),
-				{Name: "Ready", Description: "Ready pods, of those wanted."},
+				{Name: "Ready", Description: "Ready pods and desired pods."},
 				kind.AgeColumn(),
 			}, wideColumns()[:2]...),
 			Row: func(s *appsv1.StatefulSet) []any {
@@ -99,7 +99,8 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 	}
 }
 
-// dropMaxUnavailable clears a field whose feature, MaxUnavailableStatefulSet (KEP-961), is off, unless old has it.
+// dropMaxUnavailable clears maxUnavailable unless old has it, because its feature
+// MaxUnavailableStatefulSet (KEP-961) is off.
 func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
 	rolling := s.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil && old.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil {
@@ -108,11 +109,12 @@ func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
 	rolling.MaxUnavailable = nil
 }
 
-// tolerated are the parts of a stored set that are not judged again: they are from before there was a rule.
+// tolerated says which parts of a stored stateful set are not validated again, because they may
+// predate the rules.
 type tolerated struct {
-	// fixed are serviceName and the claims, which cannot be changed, whatever they are.
+	// fixed covers serviceName and volumeClaimTemplates, which are immutable.
 	fixed bool
-	// template is that of pods.
+	// template covers the pod template.
 	template bool
 }
 
@@ -127,7 +129,7 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 	switch spec.PodManagementPolicy {
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
 	default:
-		errs = append(errs, field.Invalid(specPath.Child("podManagementPolicy"), spec.PodManagementPolicy, "is neither OrderedReady nor Parallel"))
+		errs = append(errs, field.Invalid(specPath.Child("podManagementPolicy"), spec.PodManagementPolicy, "must be OrderedReady or Parallel"))
 	}
 	errs = append(errs, validateStatefulSetStrategy(&spec.UpdateStrategy, specPath.Child("updateStrategy"))...)
 
@@ -174,8 +176,9 @@ func validateStatefulTemplate(spec, old *appsv1.StatefulSetSpec, t tolerated) fi
 	return podspec.ValidateTemplate(ordinalTemplate(spec), templatePath, opts)
 }
 
-// ordinalTemplate is the template without what every pod gets of its own, its hostname, and with the volumes of the claims, which the
-// containers may mount: they come first, and in place of others of the same name.
+// ordinalTemplate returns the template as validated for a pod: without hostname and subdomain,
+// which the controller sets for each pod, and with a volume for each claim template, which the
+// containers may mount. The claims' volumes come first and replace others of the same name.
 func ordinalTemplate(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	tmpl := spec.Template.DeepCopy()
 	tmpl.Spec.Hostname, tmpl.Spec.Subdomain = "", ""
@@ -225,7 +228,7 @@ func validateStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy, pat
 	switch strategy.Type {
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if rolling != nil {
-			return field.ErrorList{field.Invalid(path, rolling, "goes with the strategy RollingUpdate only")}
+			return field.ErrorList{field.Invalid(path, rolling, "may only be specified when updateStrategy type is RollingUpdate")}
 		}
 		return nil
 	case appsv1.RollingUpdateStatefulSetStrategyType:
@@ -241,10 +244,10 @@ func validateStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy, pat
 		}
 		return errs
 	}
-	return field.ErrorList{field.Invalid(specPath.Child("updateStrategy"), strategy.Type, "is neither RollingUpdate nor OnDelete")}
+	return field.ErrorList{field.Invalid(specPath.Child("updateStrategy"), strategy.Type, "must be RollingUpdate or OnDelete")}
 }
 
-// validateStatefulSetChange refuses changes of all but a few fields.
+// validateStatefulSetChange rejects changes to all but a few fields.
 func validateStatefulSetChange(spec, old *appsv1.StatefulSetSpec) field.ErrorList {
 	rest := *spec
 	rest.Replicas, rest.Ordinals, rest.MinReadySeconds = old.Replicas, old.Ordinals, old.MinReadySeconds
@@ -253,8 +256,8 @@ func validateStatefulSetChange(spec, old *appsv1.StatefulSetSpec) field.ErrorLis
 	if equality.Semantic.DeepEqual(&rest, old) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(specPath, "of a stateful set, only replicas, ordinals, template, updateStrategy, "+
-		"revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds can change")}
+	return field.ErrorList{field.Forbidden(specPath, "updates to statefulset spec are only allowed for replicas, ordinals, template, updateStrategy, "+
+		"revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds")}
 }
 
 func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string {
@@ -265,7 +268,7 @@ func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string
 		warnings = podspec.TemplateWarnings(templatePath, &s.Spec.Template, &old.Spec.Template)
 	}
 	if ptr.Deref(s.Spec.RevisionHistoryLimit, 0) < 0 {
-		warnings = append(warnings, specPath.Child("revisionHistoryLimit").String()+": a number below 0 keeps every revision for ever")
+		warnings = append(warnings, specPath.Child("revisionHistoryLimit").String()+": a negative value keeps all revisions forever")
 	}
 	for i := range s.Spec.VolumeClaimTemplates {
 		path := specPath.Child("volumeClaimTemplates").Index(i).Child("spec")

@@ -17,7 +17,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// All kinds of the group have these fields.
+// Field paths shared by all kinds of the group.
 var (
 	specPath     = field.NewPath("spec")
 	selectorPath = specPath.Child("selector")
@@ -25,12 +25,12 @@ var (
 	statusPath   = field.NewPath("status")
 )
 
-// validateSelector checks the selector of a workload, which has to select something, and returns it in the form that matches, or nil
-// where that is impossible.
+// validateSelector validates the selector of a workload, which must not be empty. It returns the
+// parsed selector, or nil if it cannot be parsed.
 func validateSelector(selector *metav1.LabelSelector) (labels.Selector, field.ErrorList) {
 	var errs field.ErrorList
 	if selector == nil {
-		errs = append(errs, field.Required(selectorPath, "say which pods are the workload's"))
+		errs = append(errs, field.Required(selectorPath, "must specify which pods belong to the workload"))
 	} else {
 		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, selectorPath)...)
 		errs = append(errs, validateNotEmpty(selector)...)
@@ -46,10 +46,11 @@ func validateNotEmpty(selector *metav1.LabelSelector) field.ErrorList {
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) > 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(selectorPath, selector, "must not select every pod")}
+	return field.ErrorList{field.Invalid(selectorPath, selector, "must not be empty")}
 }
 
-// validateSelected checks the template of pods that are replaced when they end, against a selector made by validateSelector.
+// validateSelected validates the template of pods that always restart against a selector returned
+// by validateSelector.
 func validateSelected(selector labels.Selector, tmpl, old *corev1.PodTemplateSpec) field.ErrorList {
 	var errs field.ErrorList
 	if !selector.Empty() {
@@ -63,7 +64,7 @@ func validateSelectorUnchanged(selector, old *metav1.LabelSelector) field.ErrorL
 	return apivalidation.ValidateImmutableField(selector, old, selectorPath)
 }
 
-// wideColumns are the columns of wideCells.
+// wideColumns returns the columns for the cells of wideCells.
 func wideColumns() []kind.Column {
 	return []kind.Column{
 		{Name: "Containers", Priority: 1, Description: "Names of the template's containers."},
@@ -77,7 +78,7 @@ func wideCells(tmpl *corev1.PodTemplateSpec, selector *metav1.LabelSelector) []a
 	return []any{names, images, metav1.FormatLabelSelector(selector)}
 }
 
-// scaleSelector is the selector as the scale subresource says it.
+// scaleSelector returns the selector in the string form of the scale subresource.
 func scaleSelector(selector *metav1.LabelSelector) (string, error) {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
@@ -86,14 +87,15 @@ func scaleSelector(selector *metav1.LabelSelector) (string, error) {
 	return parsed.String(), nil
 }
 
-// defaultTo points *p to value unless it points to something already.
+// defaultTo points *p to value if *p is nil.
 func defaultTo[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value
 	}
 }
 
-// refuseNoNumber refuses an object whose annotation name, a number in older versions, is none.
+// refuseNoNumber rejects an object whose annotation name, a numeric field in older versions, is not
+// an integer.
 func refuseNoNumber(ctx context.Context, obj metav1.Object, name string) error {
 	value, ok := obj.GetAnnotations()[name]
 	if !ok {

@@ -40,7 +40,7 @@ func daemonSet() *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Selector: selector(), Template: template()}}
 }
 
-// changed is a valid object after a change, and its defaults.
+// changed applies a change to a valid object and sets its defaults.
 func changed[T kind.Object](k *kind.Kind[T], valid T, change func(T)) T {
 	change(valid)
 	k.Default(valid)
@@ -83,7 +83,7 @@ func TestDeployments(t *testing.T) {
 	old := changed(k, deployment(), func(*appsv1.Deployment) {})
 	annotated := changed(k, deployment(), func(d *appsv1.Deployment) { d.Annotations = map[string]string{"a": "b"} })
 	if k.SameGeneration(annotated, old) {
-		t.Error("an annotation does not count as a change of the deployment")
+		t.Error("changing an annotation does not increment the generation")
 	}
 	old.Status.CollisionCount = new(int32(2))
 	status := changed(k, deployment(), func(d *appsv1.Deployment) {
@@ -91,7 +91,7 @@ func TestDeployments(t *testing.T) {
 	})
 	status.Labels = map[string]string{"of": "the status"}
 	if k.Status.Prepare(t.Context(), status, old); status.Labels != nil {
-		t.Errorf("labels changed with the status: %v", status.Labels)
+		t.Errorf("a status update changed the labels: %v", status.Labels)
 	}
 	expect(t, "status", k.Status.Validate(t.Context(), status, old),
 		"status.readyReplicas Invalid", "status.collisionCount Invalid")
@@ -113,7 +113,7 @@ func TestAnnotationsThatWereFields(t *testing.T) {
 		d := deployment()
 		d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: value}
 		if defaultDeployment(d); d.Annotations[appsv1.DeprecatedRollbackTo] != want {
-			t.Errorf("rollback to %q is kept as %v, want %q", value, d.Annotations, want)
+			t.Errorf("rollback to %q was defaulted to %v, want %q", value, d.Annotations, want)
 		}
 	}
 	k := DaemonSets()
@@ -144,7 +144,7 @@ func TestStatefulSets(t *testing.T) {
 			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
 			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 		}, []string{"spec.volumeClaimTemplates[0].spec.resources[storage] Required"}},
-		"hostname, which each pod has of its own": {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Hostname = "Not_A_Label" }, nil},
+		"hostname, which is set for each pod": {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Hostname = "Not_A_Label" }, nil},
 		"volume behind a claim": {func(s *appsv1.StatefulSet) {
 			claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
 			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -166,25 +166,25 @@ func TestStatefulSets(t *testing.T) {
 		s.Spec.ServiceName = "Old_One"
 		s.Spec.Template.Spec.Containers[0].Image = ""
 	})
-	expect(t, "what was stored before there was a rule", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "stored before the rule existed", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.Replicas, s.Spec.RevisionHistoryLimit = new(int32(5)), new(int32(-1))
 	}), old))
 	valid := changed(k, statefulSet(), func(*appsv1.StatefulSet) {})
-	expect(t, "fixed field, and wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "invalid value of an immutable field", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.ServiceName = "Not_A_Label"
 	}), valid), "spec Forbidden")
-	expect(t, "further claim, and wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "additional invalid claim", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{}}
 	}), valid), "spec Forbidden", "spec.template.spec.volumes[0].name Required",
 		"spec.template.spec.volumes[0].persistentVolumeClaim.claimName Required")
-	expect(t, "template that becomes wrong", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "template that becomes invalid", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.Template.Spec.Containers[0].Image = ""
 	}), valid), "spec.template.spec.containers[0].image Required")
-	expect(t, "fixed field", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
+	expect(t, "immutable field", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
 		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	}), old), "spec Forbidden")
 	if n := len(k.Warnings(t.Context(), changed(k, statefulSet(), func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) }), nil)); n != 1 {
-		t.Errorf("%d warnings of a negative revisionHistoryLimit, want 1", n)
+		t.Errorf("got %d warnings about a negative revisionHistoryLimit, want 1", n)
 	}
 }
 

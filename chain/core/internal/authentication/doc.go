@@ -1,2 +1,3 @@
-// Package authentication declares the resources of authentication.k8s.io: reviews of tokens and of oneself. They are not stored.
+// Package authentication declares the resources of authentication.k8s.io: reviews of tokens and of
+// the requesting user. They are not stored.
 package authentication

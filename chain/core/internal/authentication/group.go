@@ -7,8 +7,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the API group authentication.k8s.io. Requests is what authenticates the server's own requests; audiences are the server's,
-// which a token review means that names none.
+// Group returns the API group authentication.k8s.io. requests is the authenticator of the server's
+// own requests. audiences are the server's audiences, the default for token reviews that name none.
 func Group(requests authenticator.Request, audiences authenticator.Audiences) kind.Group {
 	return kind.Group{
 		Name:     authenticationv1.GroupName,

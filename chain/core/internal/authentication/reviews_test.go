@@ -60,7 +60,7 @@ func TestTokenReviews(t *testing.T) {
 		t.Errorf("a bad token: %+v, %v", r, err)
 	}
 	if _, err := review("elsewhere"); !apierrors.IsInternalError(err) {
-		t.Errorf("a token for somebody else: %v", err)
+		t.Errorf("a token for another audience: %v", err)
 	}
 	if _, err := review(""); !apierrors.IsBadRequest(err) {
 		t.Errorf("no token: %v", err)
@@ -76,6 +76,6 @@ func TestSelfSubjectReviews(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if _, err := post(t.Context(), d, &authenticationv1.SelfSubjectReview{}); !apierrors.IsBadRequest(err) {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("no user: %v", err)
 	}
 }

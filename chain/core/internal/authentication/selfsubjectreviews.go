@@ -12,7 +12,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// SelfSubjectReviews declares selfsubjectreviews: who does the server think I am?
+// SelfSubjectReviews declares selfsubjectreviews, which return the user that the server sees in the
+// request.
 func SelfSubjectReviews() *kind.Virtual {
 	type T = *authenticationv1.SelfSubjectReview
 	return &kind.Virtual{Plural: "selfsubjectreviews", New: func() rest.Storage {

@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// TokenReviews declares tokenreviews: whose bearer token is this?
+// TokenReviews declares tokenreviews, which return the user that a bearer token belongs to.
 func TokenReviews(requests authenticator.Request, audiences authenticator.Audiences) *kind.Virtual {
 	type T = *authenticationv1.TokenReview
 	return &kind.Virtual{Plural: "tokenreviews", New: func() rest.Storage {
@@ -22,7 +22,7 @@ func TokenReviews(requests authenticator.Request, audiences authenticator.Audien
 			Singular: "tokenreview",
 			Check: func(_ context.Context, review T) error {
 				if review.Spec.Token == "" {
-					return apierrors.NewBadRequest("a TokenReview needs a token")
+					return apierrors.NewBadRequest("a TokenReview requires a token")
 				}
 				return nil
 			},
@@ -36,7 +36,7 @@ func TokenReviews(requests authenticator.Request, audiences authenticator.Audien
 	}}
 }
 
-// reviewToken asks the authenticator about a request that has the token and nothing else.
+// reviewToken authenticates a request that consists of the token only.
 func reviewToken(ctx context.Context, requests authenticator.Request, audiences authenticator.Audiences, review *authenticationv1.TokenReview) error {
 	if len(review.Spec.Audiences) > 0 {
 		audiences = review.Spec.Audiences
@@ -44,11 +44,12 @@ func reviewToken(ctx context.Context, requests authenticator.Request, audiences 
 	if len(audiences) > 0 {
 		ctx = authenticator.WithAudiences(ctx, audiences)
 	}
-	// What a caller is warned of is the token of its own request only.
+	// Drop warnings about the reviewed token: the caller is only warned about the token of its own
+	// request.
 	ctx = warning.WithWarningRecorder(ctx, nil)
 	req := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + review.Spec.Token}}}).WithContext(ctx)
 	response, ok, err := requests.AuthenticateRequest(req)
-	// The rest of the status stays as it was posted, if there is nothing to say.
+	// The rest of the posted status is kept unless the response overwrites it.
 	status := &review.Status
 	status.Authenticated = ok
 	if err != nil {
@@ -56,7 +57,7 @@ func reviewToken(ctx context.Context, requests authenticator.Request, audiences 
 	}
 	if response != nil {
 		if len(audiences) > 0 && len(audiences.Intersect(response.Audiences)) == 0 {
-			return apierrors.NewInternalError(errors.New("the authenticator accepted a token for none of the audiences asked for"))
+			return apierrors.NewInternalError(errors.New("the authenticator accepted a token that is not valid for any of the requested audiences"))
 		}
 		if u := response.User; u != nil {
 			status.User = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra(u.GetExtra())}

@@ -23,26 +23,26 @@ import (
 func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
 	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User, "name a user or groups"))
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User, "must specify a user or at least one group"))
 	}
 	return errs
 }
 
-// validateAttributes wants either those of a resource or those of something else.
+// validateAttributes requires either resource or non-resource attributes.
 func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) field.ErrorList {
 	at := field.NewPath("spec")
 	switch {
 	case r != nil && n != nil:
-		return append(validateSelectors(r), field.Invalid(at.Child("nonResourceAttributes"), n, "does not go with resourceAttributes"))
+		return append(validateSelectors(r), field.Invalid(at.Child("nonResourceAttributes"), n, "may not be specified together with resourceAttributes"))
 	case r != nil:
 		return validateSelectors(r)
 	case n == nil:
-		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), r, "give either resourceAttributes or nonResourceAttributes")}
+		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), r, "must specify either resourceAttributes or nonResourceAttributes")}
 	}
 	return nil
 }
 
-// validateSelectors lets unknown operators through: a newer client may know more than the server does.
+// validateSelectors accepts unknown operators, since a client may be newer than the server.
 func validateSelectors(r *authorizationv1.ResourceAttributes) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec", "resourceAttributes")
@@ -68,14 +68,15 @@ func validateSelectors(r *authorizationv1.ResourceAttributes) field.ErrorList {
 func rawOrRequirements(raw string, requirements int, at *field.Path) field.ErrorList {
 	switch {
 	case raw != "" && requirements > 0:
-		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw, "does not go with requirements")}
+		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw, "may not be specified together with requirements")}
 	case raw == "" && requirements == 0:
-		return field.ErrorList{field.Required(at.Child("requirements"), "give requirements or a rawSelector")}
+		return field.ErrorList{field.Required(at.Child("requirements"), "must specify either requirements or rawSelector")}
 	}
 	return nil
 }
 
-// emptyMetadata wants a review to have no metadata: it is no object. Managed fields are the server's own doing.
+// emptyMetadata requires a review to have no metadata except managedFields, which the server itself
+// sets.
 func emptyMetadata(meta metav1.ObjectMeta, namespaced bool) field.ErrorList {
 	meta.ManagedFields = nil
 	if namespaced {
@@ -90,16 +91,17 @@ func emptyMetadata(meta metav1.ObjectMeta, namespaced bool) field.ErrorList {
 func sameNamespace(ctx context.Context, review *authorizationv1.LocalSubjectAccessReview) error {
 	switch namespace := request.NamespaceValue(ctx); namespace {
 	case "":
-		return apierrors.NewBadRequest("a LocalSubjectAccessReview is posted to a namespace")
+		return apierrors.NewBadRequest("a LocalSubjectAccessReview must be posted to a namespace")
 	case review.Namespace:
 		return nil
 	default:
-		return apierrors.NewBadRequest("the review is of another namespace than " + namespace)
+		return apierrors.NewBadRequest("metadata.namespace must match the namespace of the request, " + namespace)
 	}
 }
 
-// resourceAttributes is what the authorizer is asked. Of a selector, requirements that cannot be understood are left out: that is safe,
-// since they only ever narrow down what is asked for. The error says so.
+// resourceAttributes returns the attributes to authorize. It leaves out selector requirements that
+// it cannot interpret and records an error. That is safe, because a requirement only ever narrows
+// the request.
 func resourceAttributes(u user.Info, r *authorizationv1.ResourceAttributes) authorizer.AttributesRecord {
 	attributes := authorizer.AttributesRecord{
 		User: u, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group, APIVersion: r.Version,
@@ -133,7 +135,7 @@ func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (fields.Requi
 			metav1.FieldSelectorOpNotIn: selection.NotEquals,
 		}[r.Operator]
 		if operator == "" || len(r.Values) != 1 {
-			errs = append(errs, fmt.Errorf("field selector requirement %v is not understood", r))
+			errs = append(errs, fmt.Errorf("unsupported field selector requirement %v", r))
 			continue
 		}
 		list = append(list, fields.Requirement{Field: r.Key, Operator: operator, Value: r.Values[0]})
@@ -155,7 +157,7 @@ func labelRequirements(s *authorizationv1.LabelSelectorAttributes) (labels.Requi
 			metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,
 		}[r.Operator]
 		if !known {
-			errs = append(errs, fmt.Errorf("label selector requirement %v is not understood", r))
+			errs = append(errs, fmt.Errorf("unsupported label selector requirement %v", r))
 			continue
 		}
 		requirement, err := labels.NewRequirement(r.Key, operator, r.Values)
@@ -168,7 +170,8 @@ func labelRequirements(s *authorizationv1.LabelSelectorAttributes) (labels.Requi
 	return list, errors.Join(errs...)
 }
 
-// evaluationError is what went wrong on the way to a decision: the authorizer's error, and selectors that it was not told of.
+// evaluationError describes what went wrong while making a decision: the authorizer's error, and
+// the selectors that were ignored.
 func evaluationError(err error, a authorizer.Attributes) string {
 	var parts []string
 	if err != nil {

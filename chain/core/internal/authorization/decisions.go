@@ -10,7 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// refuse makes the answer to an invalid review. It names the group only, as kube-apiserver's does.
+// refuse returns an error if the review is invalid. The error names only the group, as in
+// kube-apiserver.
 func refuse(errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -29,7 +30,7 @@ func subject(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
 	return u
 }
 
-// decide asks the authorizer.
+// decide returns the authorizer's decision in the form of a review's status.
 func decide(ctx context.Context, auth authorizer.UnconditionalAuthorizer, u user.Info, r *authorizationv1.ResourceAttributes,
 	n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
 	attributes := authorizer.AttributesRecord{User: u}

@@ -7,7 +7,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the API group authorization.k8s.io: authorizer answers the access reviews, resolver lists rules.
+// Group returns the API group authorization.k8s.io. authorizer answers access reviews, and resolver
+// answers rules reviews.
 func Group(authorizer authorizer.UnconditionalAuthorizer, resolver authorizer.RuleResolver) kind.Group {
 	return kind.Group{
 		Name:     authorizationv1.GroupName,

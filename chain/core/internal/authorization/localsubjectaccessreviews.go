@@ -11,7 +11,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// LocalSubjectAccessReviews declares localsubjectaccessreviews: may they, in this namespace? Being namespaced, they can be granted by a role.
+// LocalSubjectAccessReviews declares localsubjectaccessreviews, which report whether a user may do
+// something in a namespace. They are namespaced, so a role can grant permission to create them.
 func LocalSubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Virtual {
 	type T = *authorizationv1.LocalSubjectAccessReview
 	return &kind.Virtual{Plural: "localsubjectaccessreviews", New: func() rest.Storage {
@@ -25,10 +26,10 @@ func LocalSubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Vi
 				errs := append(validateSubject(&review.Spec), emptyMetadata(review.ObjectMeta, true)...)
 				at := field.NewPath("spec")
 				if r := review.Spec.ResourceAttributes; r != nil && r.Namespace != review.Namespace {
-					errs = append(errs, field.Invalid(at.Child("resourceAttributes", "namespace"), r.Namespace, "must be that of the review"))
+					errs = append(errs, field.Invalid(at.Child("resourceAttributes", "namespace"), r.Namespace, "must match metadata.namespace"))
 				}
 				if n := review.Spec.NonResourceAttributes; n != nil {
-					errs = append(errs, field.Invalid(at.Child("nonResourceAttributes"), n, "what is no resource is in no namespace"))
+					errs = append(errs, field.Invalid(at.Child("nonResourceAttributes"), n, "may not be specified, because non-resource requests have no namespace"))
 				}
 				return refuse(errs)
 			},

@@ -18,7 +18,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// asked remembers the question. Alice may everything, Eve is denied, about others there is no opinion.
+// asked records the attributes of the last request. It allows alice, denies eve, and has no opinion
+// on others.
 type asked struct{ attributes authorizer.Attributes }
 
 func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -100,7 +101,7 @@ func TestSubjectAccessReviews(t *testing.T) {
 	fields, _ := a.attributes.GetFieldSelector()
 	labels, _ := a.attributes.GetLabelSelector()
 	if a.attributes.GetAPIVersion() != "*" || len(fields) != 1 || fields[0].Value != "n" || len(labels) != 1 || a.attributes.GetUser().GetExtra()["k"][0] != "v" {
-		t.Errorf("asked for version %q with %v and %v", a.attributes.GetAPIVersion(), fields, labels)
+		t.Errorf("authorizer was asked for version %q with %v and %v", a.attributes.GetAPIVersion(), fields, labels)
 	}
 	if r, _ := post(t.Context(), SubjectAccessReviews(a), &authorizationv1.SubjectAccessReview{Spec: spec{User: "eve", ResourceAttributes: pods}}); !r.Status.Denied {
 		t.Errorf("eve: %+v", r.Status)
@@ -121,10 +122,10 @@ func TestLocalSubjectAccessReviews(t *testing.T) {
 		t.Errorf("got %v, %v", r, err)
 	}
 	if _, err := review("n", "other", nil); causes(err) != "spec.resourceAttributes.namespace Invalid" {
-		t.Errorf("about another namespace: %v", err)
+		t.Errorf("attributes for another namespace: %v", err)
 	}
 	if _, err := review("n", "", &authorizationv1.NonResourceAttributes{Path: "/"}); causes(err) != "spec.nonResourceAttributes Invalid" {
-		t.Errorf("about no resource: %v", err)
+		t.Errorf("non-resource attributes: %v", err)
 	}
 	if _, err := review("other", "other", nil); !apierrors.IsBadRequest(err) {
 		t.Errorf("posted to another namespace: %v", err)
@@ -141,7 +142,7 @@ func TestSelfReviews(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if _, err := post(t.Context(), SelfSubjectAccessReviews(a), access); !apierrors.IsBadRequest(err) {
-		t.Errorf("nobody: %v", err)
+		t.Errorf("no user: %v", err)
 	}
 	rules := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "n"}}
 	answer, err := post(ctx, SelfSubjectRulesReviews(a), rules)

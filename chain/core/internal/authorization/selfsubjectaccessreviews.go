@@ -14,7 +14,8 @@ import (
 
 var errNoUser = apierrors.NewBadRequest("the request has no user")
 
-// SelfSubjectAccessReviews declares selfsubjectaccessreviews: may I?
+// SelfSubjectAccessReviews declares selfsubjectaccessreviews, which report whether the requesting
+// user may do something.
 func SelfSubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Virtual {
 	type T = *authorizationv1.SelfSubjectAccessReview
 	return &kind.Virtual{Plural: "selfsubjectaccessreviews", New: func() rest.Storage {

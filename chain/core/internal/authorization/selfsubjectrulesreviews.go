@@ -12,7 +12,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// SelfSubjectRulesReviews declares selfsubjectrulesreviews: what may I do in a namespace?
+// SelfSubjectRulesReviews declares selfsubjectrulesreviews, which list what the requesting user may
+// do in a namespace.
 func SelfSubjectRulesReviews(resolver authorizer.RuleResolver) *kind.Virtual {
 	type T = *authorizationv1.SelfSubjectRulesReview
 	return &kind.Virtual{Plural: "selfsubjectrulesreviews", New: func() rest.Storage {
@@ -23,14 +24,14 @@ func SelfSubjectRulesReviews(resolver authorizer.RuleResolver) *kind.Virtual {
 					return errNoUser
 				}
 				if review.Spec.Namespace == "" {
-					return apierrors.NewBadRequest("a SelfSubjectRulesReview needs a namespace")
+					return apierrors.NewBadRequest("a SelfSubjectRulesReview requires a namespace")
 				}
 				return nil
 			},
 			Do: func(ctx context.Context, review T) (T, error) {
 				u, _ := request.UserFrom(ctx)
 				resources, others, incomplete, err := resolver.RulesFor(ctx, u, review.Spec.Namespace)
-				// The lists are required fields: empty, they are [] and not null.
+				// Both lists are required fields: when empty, they must be [] and not null.
 				answer := &authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
 					ResourceRules:    make([]authorizationv1.ResourceRule, 0, len(resources)),
 					NonResourceRules: make([]authorizationv1.NonResourceRule, 0, len(others)),

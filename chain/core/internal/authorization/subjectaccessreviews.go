@@ -10,7 +10,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// SubjectAccessReviews declares subjectaccessreviews: may they?
+// SubjectAccessReviews declares subjectaccessreviews, which report whether a user may do something.
 func SubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Virtual {
 	type T = *authorizationv1.SubjectAccessReview
 	return &kind.Virtual{Plural: "subjectaccessreviews", New: func() rest.Storage {

@@ -1,2 +1,3 @@
-// Package autoscaling declares the group autoscaling: horizontal pod autoscalers, stored as v2 and served as v1 too.
+// Package autoscaling declares the API group autoscaling: horizontal pod autoscalers, which are
+// stored as v2 and also served as v1.
 package autoscaling

@@ -7,7 +7,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group autoscaling.
+// Group returns the API group autoscaling.
 func Group() kind.Group {
 	return kind.Group{
 		Name: autoscalingv2.GroupName,

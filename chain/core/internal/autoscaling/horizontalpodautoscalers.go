@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// defaultUtilization is the percentage of the CPU requests that autoscalers without metrics aim at.
+// defaultUtilization is the target CPU utilization, in percent of the CPU requests, of autoscalers
+// without metrics.
 const defaultUtilization = 80
 
 // HorizontalPodAutoscalers declares horizontalpodautoscalers.
@@ -35,11 +36,11 @@ func HorizontalPodAutoscalers() *kind.Kind[*autoscalingv2.HorizontalPodAutoscale
 		Table: kind.Table[*autoscalingv2.HorizontalPodAutoscaler]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Reference", Description: "What is scaled."},
-				{Name: "Targets", Description: "The metrics as they are, and as they should be."},
-				{Name: "MinPods", Description: "The least replicas."},
-				{Name: "MaxPods", Description: "The most replicas."},
-				{Name: "Replicas", Description: "The replicas as they are."},
+				{Name: "Reference", Description: "Object that is scaled."},
+				{Name: "Targets", Description: "Current and target values of the metrics."},
+				{Name: "MinPods", Description: "Minimum number of replicas."},
+				{Name: "MaxPods", Description: "Maximum number of replicas."},
+				{Name: "Replicas", Description: "Current number of replicas."},
 				kind.AgeColumn(),
 			},
 			Row: func(a *autoscalingv2.HorizontalPodAutoscaler) []any {
@@ -71,7 +72,8 @@ func setDefaults(a *autoscalingv2.HorizontalPodAutoscaler) {
 	if behavior == nil {
 		return
 	}
-	// Up at once, by a lot; down as the controller's stabilization window says, as far as needed.
+	// Scale up immediately and fast. Scale down as far as needed, after the controller's stabilization
+	// window.
 	setRuleDefaults(&behavior.ScaleUp,
 		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
 		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15})
@@ -80,7 +82,8 @@ func setDefaults(a *autoscalingv2.HorizontalPodAutoscaler) {
 		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15})
 }
 
-// setRuleDefaults leaves an empty list of policies to validation: only a missing one is filled in.
+// setRuleDefaults fills in a missing list of policies. It leaves an empty list for validation to
+// reject.
 func setRuleDefaults(r **autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
 	defaultTo(r, autoscalingv2.HPAScalingRules{})
 	defaultTo(&(*r).SelectPolicy, autoscalingv2.MaxChangePolicySelect)
@@ -99,7 +102,7 @@ func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
 	}
 }
 
-// defaultTo points *p to value unless it points to something already.
+// defaultTo points *p to value if *p is nil.
 func defaultTo[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value

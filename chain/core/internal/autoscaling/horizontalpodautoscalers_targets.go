@@ -10,11 +10,11 @@ import (
 
 const (
 	unknown = "<unknown>"
-	// shownTargets is the number of metrics that a table cell shows.
+	// shownTargets is the maximum number of metrics shown in a table cell.
 	shownTargets = 2
 )
 
-// targetsCell shows each metric as it is, where that is known, and as it should be.
+// targetsCell returns the current value, if known, and the target value of each metric.
 func targetsCell(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	if len(specs) == 0 {
 		return "<none>"
@@ -34,7 +34,8 @@ func targetsCell(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Metr
 	return cell
 }
 
-// targetCell leaves it to Quantity to print a quantity that a status came without: as "<nil>", like kube-apiserver.
+// targetCell returns the cell of one metric. Quantity prints a quantity missing from the status as
+// "<nil>", as in kube-apiserver.
 func targetCell(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStatus) string {
 	switch {
 	case spec.Type == autoscalingv2.ExternalMetricSourceType && spec.External != nil:
@@ -67,7 +68,8 @@ func targetCell(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStat
 	return "<unknown type>"
 }
 
-// valueCell is the cell of a metric without a status if current is nil.
+// valueCell returns the cell of a metric with a value or an average value. current is nil if the
+// metric has no status.
 func valueCell(target autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
 	now := unknown
 	if target.AverageValue != nil {

@@ -72,7 +72,8 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// What v1 has no fields for survives as annotations, which v2 never shows.
+// TestV1KeepsEverything checks that what v1 has no fields for survives in annotations, which v2
+// never shows.
 func TestV1KeepsEverything(t *testing.T) {
 	t.Parallel()
 	in := autoscaler(func(a *autoscalingv2.HorizontalPodAutoscaler) {
@@ -100,7 +101,7 @@ func TestV1KeepsEverything(t *testing.T) {
 		t.Errorf("target CPU utilization %v, want 50", got)
 	}
 	if len(v1.Annotations) != 1+len(v1Annotations()) || len(in.Annotations) != 1 {
-		t.Errorf("annotations %q of %q", v1.Annotations, in.Annotations)
+		t.Errorf("got annotations %q in v1 and %q in v2", v1.Annotations, in.Annotations)
 	}
 	if err := fromV1(v1, out); err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestV1KeepsEverything(t *testing.T) {
 		t.Errorf("got %+v, want %+v", out, in)
 	}
 	if cell := targetsCell(in.Spec.Metrics, nil); !strings.HasSuffix(cell, "2 more...") {
-		t.Errorf("targets %q do not say how many there are", cell)
+		t.Errorf("targets %q do not show how many metrics are left out", cell)
 	}
 }
 

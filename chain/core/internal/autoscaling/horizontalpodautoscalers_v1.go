@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// What v2 has and v1 has not is in annotations of v1, as JSON. They exist in no other version.
+// Fields of v2 that v1 lacks are kept as JSON in annotations of v1. These annotations exist in no
+// other version.
 const (
 	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
 	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -24,7 +25,8 @@ func v1Annotations() []string {
 	return []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation}
 }
 
-// behaviorV1 is the form of the annotation for behavior: its names begin with a capital letter, and nothing is left out.
+// behaviorV1 is the JSON form of the behavior annotation: its field names are capitalized, and no
+// field is omitted.
 type behaviorV1 struct {
 	ScaleUp, ScaleDown *rulesV1
 }
@@ -42,7 +44,7 @@ type policyV1 struct {
 	PeriodSeconds int32
 }
 
-// fromV1 ignores annotations that it cannot read.
+// fromV1 converts v1 to v2. It ignores annotations that it cannot parse.
 func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.HorizontalPodAutoscaler) error {
 	out.ObjectMeta = in.ObjectMeta
 	out.Annotations = withoutV1Annotations(in.Annotations)
@@ -65,7 +67,7 @@ func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horizo
 	if target := in.Spec.TargetCPUUtilizationPercentage; target != nil {
 		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*target))
 	} else if len(out.Spec.Metrics) == 0 {
-		// A default of v1 that depends on the annotation.
+		// This default of v1 is set here because it depends on the metrics annotation.
 		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(defaultUtilization))
 	}
 	var behavior behaviorV1
@@ -130,7 +132,7 @@ func toV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.Horizont
 			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
 		}
 	}
-	// The CPU is among them, for the sake of its value, which v1 has not.
+	// This list includes the CPU, because v1 has no field for its average value.
 	if current := in.Status.CurrentMetrics; len(current) > 0 {
 		annotations[currentMetricsAnnotation] = mapped(current, metricStatusToV1)
 	}
@@ -201,7 +203,7 @@ func rulesToV1(in *autoscalingv2.HPAScalingRules) *rulesV1 {
 		Policies: mapped(in.Policies, func(p autoscalingv2.HPAScalingPolicy) policyV1 { return policyV1(p) })}
 }
 
-// mapped keeps nil nil.
+// mapped returns the results of calling f with each element, or nil if in is nil.
 func mapped[A, B any](in []A, f func(A) B) []B {
 	if in == nil {
 		return nil

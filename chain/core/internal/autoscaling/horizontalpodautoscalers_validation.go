@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxPeriod bounds the period of a scaling policy, in seconds.
+	// maxPeriod is the maximum period of a scaling policy, in seconds.
 	maxPeriod = 1800
-	// maxWindow bounds a stabilization window, in seconds.
+	// maxWindow is the maximum stabilization window, in seconds.
 	maxWindow = 3600
 )
 
@@ -30,33 +30,34 @@ var (
 	scalingTypes = sets.New(autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy)
 )
 
-// validate checks an autoscaler; old is nil on create. What was stored before there was a rule may stay as it is.
+// validate validates an autoscaler. old is nil on create. Values stored before a rule existed may
+// stay.
 func validate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &a.Spec, field.NewPath("spec")
 
-	// No replicas at all is for the feature HPAScaleToZero, which is off.
+	// Zero replicas require the feature HPAScaleToZero, which is off.
 	least := int32(1)
 	if old != nil && old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0 {
 		least = 0
 	}
 	if spec.MinReplicas != nil && *spec.MinReplicas < least {
-		errs = append(errs, field.Invalid(path.Child("minReplicas"), *spec.MinReplicas, fmt.Sprintf("cannot be less than %d", least)))
+		errs = append(errs, field.Invalid(path.Child("minReplicas"), *spec.MinReplicas, fmt.Sprintf("must be greater than or equal to %d", least)))
 	}
 	switch {
 	case spec.MaxReplicas == 0:
-		errs = append(errs, field.Required(path.Child("maxReplicas"), "say how many replicas there can be"))
+		errs = append(errs, field.Required(path.Child("maxReplicas"), "must specify the maximum number of replicas"))
 	case spec.MaxReplicas < 0:
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be more than 0"))
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be greater than 0"))
 	}
 	if spec.MinReplicas != nil && spec.MaxReplicas < *spec.MinReplicas {
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "cannot be less than minReplicas"))
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to minReplicas"))
 	}
 
 	target := spec.ScaleTargetRef
 	errs = append(errs, validateReference(target, path.Child("scaleTargetRef"))...)
 	if old == nil || old.Spec.ScaleTargetRef.APIVersion != target.APIVersion || old.Spec.ScaleTargetRef.Kind != target.Kind {
-		// Replication controllers are all that the core group, whose name is empty, has to scale.
+		// ReplicationController is the only kind with scale in the core group, whose name is empty.
 		errs = append(errs, validateAPIVersion(target, target.Kind == "ReplicationController", path.Child("scaleTargetRef"))...)
 	}
 	errs = append(errs, validateMetrics(spec, path.Child("metrics"), old == nil || !hasBadReference(old.Spec.Metrics))...)
@@ -71,7 +72,7 @@ func validateReference(ref autoscalingv2.CrossVersionObjectReference, path *fiel
 	return append(validateSegment(ref.Kind, path.Child("kind")), validateSegment(ref.Name, path.Child("name"))...)
 }
 
-// validateSegment wants a name that can be part of a URL's path.
+// validateSegment requires a name that can be a segment of a URL path.
 func validateSegment(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -86,7 +87,7 @@ func validateSegment(name string, path *field.Path) field.ErrorList {
 func validateAPIVersion(ref autoscalingv2.CrossVersionObjectReference, coreToo bool, path *field.Path) field.ErrorList {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err == nil && gv.Group == "" && !coreToo {
-		err = errors.New("names no API group")
+		err = errors.New("must specify an API group")
 	}
 	if err != nil {
 		return field.ErrorList{field.Invalid(path.Child("apiVersion"), ref.APIVersion, err.Error())}
@@ -111,7 +112,7 @@ func validateMetrics(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *fiel
 		}
 	}
 	if spec.MinReplicas != nil && *spec.MinReplicas == 0 && countsPods {
-		errs = append(errs, field.Forbidden(path, "no replicas need a metric, of an object or an external one, that exists without them"))
+		errs = append(errs, field.Forbidden(path, "must include an Object or External metric when minReplicas is 0"))
 	}
 	return errs
 }
@@ -119,7 +120,7 @@ func validateMetrics(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *fiel
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path, checkAPIVersions bool) field.ErrorList {
 	var errs field.ErrorList
 	if m.Type == "" {
-		errs = append(errs, field.Required(path.Child("type"), "say where the metric comes from"))
+		errs = append(errs, field.Required(path.Child("type"), "must specify a metric source type"))
 	}
 	if !metricTypes.Has(m.Type) {
 		errs = append(errs, field.NotSupported(path.Child("type"), m.Type, sets.List(metricTypes)))
@@ -157,16 +158,16 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path, checkAPIVersi
 		at := path.Child(s.field)
 		switch {
 		case !s.set && s.of == m.Type:
-			errs = append(errs, field.Required(at, "is what a metric of the type needs"))
+			errs = append(errs, field.Required(at, "must be set for metrics of this type"))
 		case !s.set:
 		default:
-			// One source is judged; of more than one, that is the first.
+			// Validate only one source: the first, if several are set.
 			if first {
 				errs = append(errs, s.validate(at)...)
 				first = false
 			}
 			if set > 1 && s.of != m.Type {
-				errs = append(errs, field.Forbidden(at, "is not what the type says"))
+				errs = append(errs, field.Forbidden(at, "may not be set for metrics of this type"))
 			}
 		}
 	}
@@ -181,7 +182,7 @@ func validateObject(s *autoscalingv2.ObjectMetricSource, path *field.Path, check
 	errs = append(errs, validateSegment(s.Metric.Name, path.Child("metric", "name"))...)
 	errs = append(errs, validateTarget(s.Target, path.Child("target"))...)
 	if s.Target.Value == nil && s.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"), "say which value or averageValue the metric should have"))
+		errs = append(errs, field.Required(path.Child("target", "averageValue"), "must specify a target value or averageValue"))
 	}
 	return errs
 }
@@ -190,10 +191,10 @@ func validateExternal(s *autoscalingv2.ExternalMetricSource, path *field.Path) f
 	errs := validateSegment(s.Metric.Name, path.Child("metric", "name"))
 	errs = append(errs, validateTarget(s.Target, path.Child("target"))...)
 	if s.Target.Value == nil && s.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"), "say which value or averageValue the metric should have"))
+		errs = append(errs, field.Required(path.Child("target", "averageValue"), "must specify a target value or averageValue"))
 	}
 	if s.Target.Value != nil && s.Target.AverageValue != nil {
-		errs = append(errs, field.Forbidden(path.Child("target", "value"), "goes not with averageValue"))
+		errs = append(errs, field.Forbidden(path.Child("target", "value"), "may not be set together with averageValue"))
 	}
 	return errs
 }
@@ -202,7 +203,7 @@ func validatePods(s *autoscalingv2.PodsMetricSource, path *field.Path) field.Err
 	errs := validateSegment(s.Metric.Name, path.Child("metric", "name"))
 	errs = append(errs, validateTarget(s.Target, path.Child("target"))...)
 	if s.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"), "say which value pods should have on average"))
+		errs = append(errs, field.Required(path.Child("target", "averageValue"), "must specify a target averageValue"))
 	}
 	return errs
 }
@@ -210,14 +211,14 @@ func validatePods(s *autoscalingv2.PodsMetricSource, path *field.Path) field.Err
 func validateResource(name string, target autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "name the resource"))
+		errs = append(errs, field.Required(path.Child("name"), "must specify a resource name"))
 	}
 	errs = append(errs, validateTarget(target, path.Child("target"))...)
 	if target.AverageUtilization == nil && target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageUtilization"), "say how much, or how much of the request, pods should use"))
+		errs = append(errs, field.Required(path.Child("target", "averageUtilization"), "must specify a target averageUtilization or averageValue"))
 	}
 	if target.AverageUtilization != nil && target.AverageValue != nil {
-		errs = append(errs, field.Forbidden(path.Child("target", "averageValue"), "goes not with averageUtilization"))
+		errs = append(errs, field.Forbidden(path.Child("target", "averageValue"), "may not be set together with averageUtilization"))
 	}
 	return errs
 }
@@ -228,7 +229,7 @@ func validateContainerResource(s *autoscalingv2.ContainerResourceMetricSource, p
 		errs = append(errs, quantities.ValidateContainerResourceName(s.Name, path.Child("name"))...)
 	}
 	if s.Container == "" {
-		return append(errs, field.Required(path.Child("container"), "name the container"))
+		return append(errs, field.Required(path.Child("container"), "must specify a container name"))
 	}
 	for _, msg := range validation.IsDNS1123Label(s.Container) {
 		errs = append(errs, field.Invalid(path.Child("container"), s.Container, msg))
@@ -239,10 +240,10 @@ func validateContainerResource(s *autoscalingv2.ContainerResourceMetricSource, p
 func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Type == "" {
-		errs = append(errs, field.Required(path.Child("type"), "say what the target is measured in"))
+		errs = append(errs, field.Required(path.Child("type"), "must specify a target type"))
 	}
 	if !targetTypes.Has(t.Type) {
-		errs = append(errs, field.Invalid(path.Child("type"), t.Type, fmt.Sprintf("is none of %v", sets.List(targetTypes))))
+		errs = append(errs, field.Invalid(path.Child("type"), t.Type, fmt.Sprintf("must be one of %v", sets.List(targetTypes))))
 	}
 	if t.Value != nil {
 		errs = append(errs, quantities.ValidatePositiveQuantity(*t.Value, path.Child("value"))...)
@@ -251,7 +252,7 @@ func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorL
 		errs = append(errs, quantities.ValidatePositiveQuantity(*t.AverageValue, path.Child("averageValue"))...)
 	}
 	if t.AverageUtilization != nil && *t.AverageUtilization < 1 {
-		errs = append(errs, field.Invalid(path.Child("averageUtilization"), *t.AverageUtilization, "must be more than 0"))
+		errs = append(errs, field.Invalid(path.Child("averageUtilization"), *t.AverageUtilization, "must be greater than 0"))
 	}
 	return errs
 }
@@ -262,13 +263,13 @@ func validateRules(r *autoscalingv2.HPAScalingRules, path *field.Path) field.Err
 	}
 	var errs field.ErrorList
 	if w := r.StabilizationWindowSeconds; w != nil && (*w < 0 || *w > maxWindow) {
-		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, fmt.Sprintf("must be from 0 to %d", maxWindow)))
+		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, fmt.Sprintf("must be between 0 and %d", maxWindow)))
 	}
 	if r.SelectPolicy != nil && !selectTypes.Has(*r.SelectPolicy) {
 		errs = append(errs, field.NotSupported(path.Child("selectPolicy"), *r.SelectPolicy, sets.List(selectTypes)))
 	}
 	if len(r.Policies) == 0 {
-		errs = append(errs, field.Required(path.Child("policies"), "name one policy at least"))
+		errs = append(errs, field.Required(path.Child("policies"), "must specify at least one policy"))
 	}
 	for i, p := range r.Policies {
 		at := path.Child("policies").Index(i)
@@ -276,10 +277,10 @@ func validateRules(r *autoscalingv2.HPAScalingRules, path *field.Path) field.Err
 			errs = append(errs, field.NotSupported(at.Child("type"), p.Type, sets.List(scalingTypes)))
 		}
 		if p.Value <= 0 {
-			errs = append(errs, field.Invalid(at.Child("value"), p.Value, "must be more than 0"))
+			errs = append(errs, field.Invalid(at.Child("value"), p.Value, "must be greater than 0"))
 		}
 		if p.PeriodSeconds <= 0 || p.PeriodSeconds > maxPeriod {
-			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, fmt.Sprintf("must be from 1 to %d", maxPeriod)))
+			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, fmt.Sprintf("must be between 1 and %d", maxPeriod)))
 		}
 	}
 	if r.Tolerance != nil {

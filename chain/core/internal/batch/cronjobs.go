@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	_ "time/tzdata" // so that time zones are known on every machine
+	_ "time/tzdata" // so that time zones are available on every machine
 
 	"github.com/robfig/cron/v3"
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,13 +21,14 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// maxCronJobName leaves, of the 63 characters of a job's name, 11 for the time that the controller adds.
+// maxCronJobName leaves 11 of the 63 characters of a job's name for the time that the controller
+// appends.
 const maxCronJobName = 52
 
 var (
 	concurrencyPolicies = sets.New(batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
-	// timeZonePart is a part of the name of a time zone, by https://data.iana.org/time-zones/theory.html#naming; digits and the plus sign
-	// are in old names.
+	// timeZonePart matches a component of a time zone name, as defined by
+	// https://data.iana.org/time-zones/theory.html#naming. Digits and plus signs occur in old names.
 	timeZonePart = regexp.MustCompile(`^[A-Za-z0-9._+][A-Za-z0-9._+-]{0,13}$`)
 )
 
@@ -51,9 +52,9 @@ func CronJobs() *kind.Kind[*batchv1.CronJob] {
 		},
 		Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
 			errs := validateCronJobSpec(&c.Spec, nil)
-			// Cron jobs from before the rule may have longer names.
+			// Cron jobs created before this rule existed may have longer names.
 			if len(c.Name) > maxCronJobName {
-				errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf("cannot be longer than %d characters", maxCronJobName)))
+				errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
 			}
 			return errs
 		},
@@ -63,15 +64,15 @@ func CronJobs() *kind.Kind[*batchv1.CronJob] {
 		Table: kind.Table[*batchv1.CronJob]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Schedule", Description: "When jobs start, in the form of cron."},
-				{Name: "Timezone", Description: "Time zone of the schedule; the controller's if there is none."},
-				{Name: "Suspend", Type: "boolean", Description: "Whether no more jobs start."},
+				{Name: "Schedule", Description: "Schedule of the jobs in cron format."},
+				{Name: "Timezone", Description: "Time zone of the schedule; if unset, the controller's."},
+				{Name: "Suspend", Type: "boolean", Description: "Whether no new jobs are started."},
 				{Name: "Active", Type: "integer", Description: "Jobs that are running."},
-				{Name: "Last Schedule", Description: "Time since a job was started."},
+				{Name: "Last Schedule", Description: "Time since the last job was started."},
 				kind.AgeColumn(),
 				{Name: "Containers", Priority: 1, Description: "Names of the template's containers."},
 				{Name: "Images", Priority: 1, Description: "Images of the template's containers."},
-				{Name: "Selector", Priority: 1, Description: "The selector of the jobs' template."},
+				{Name: "Selector", Priority: 1, Description: "Selector of the job template."},
 			},
 			Row: cronJobRow,
 		},
@@ -83,7 +84,7 @@ func CronJobs() *kind.Kind[*batchv1.CronJob] {
 				warnings = jobWarnings(path, &c.Spec.JobTemplate.Spec, &old.Spec.JobTemplate.Spec.Template)
 			}
 			if strings.Contains(c.Spec.Schedule, "TZ") {
-				warnings = append(warnings, "spec.schedule: a time zone in the schedule is not supported; spec.timeZone is")
+				warnings = append(warnings, "spec.schedule: a time zone in the schedule is not supported; use spec.timeZone instead")
 			}
 			return warnings
 		},
@@ -109,7 +110,8 @@ func cronJobRow(c *batchv1.CronJob) []any {
 		names, images, metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector)}
 }
 
-// defaultCronJob leaves the jobs' own defaults to the jobs.
+// defaultCronJob leaves the defaults of the job spec to the jobs, which get them when they are
+// created.
 func defaultCronJob(c *batchv1.CronJob) {
 	podspec.SetDefaults(&c.Spec.JobTemplate.Spec.Template.Spec)
 	if c.Spec.ConcurrencyPolicy == "" {
@@ -144,7 +146,7 @@ func validateCronJobSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 	}
 	errs = append(errs, validateJobSpec(job, jobPath, opts)...)
 	if job.Selector != nil {
-		errs = append(errs, field.Invalid(jobPath.Child("selector"), job.Selector, "is made for each job"))
+		errs = append(errs, field.Invalid(jobPath.Child("selector"), job.Selector, "may not be set, because a selector is generated for each job"))
 	}
 	if ptr.Deref(job.ManualSelector, false) {
 		errs = append(errs, field.NotSupported(jobPath.Child("manualSelector"), true, []string{"nil", "false"}))
@@ -152,10 +154,10 @@ func validateCronJobSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 	return errs
 }
 
-// validateSchedule refuses a time zone in the schedule, unless the old one had one too.
+// validateSchedule rejects a time zone in the schedule, unless the old schedule has one too.
 func validateSchedule(spec, old *batchv1.CronJobSpec, path *field.Path) field.ErrorList {
 	if spec.Schedule == "" {
-		return field.ErrorList{field.Required(path, "say when jobs start")}
+		return field.ErrorList{field.Required(path, "must specify when jobs start")}
 	}
 	var errs field.ErrorList
 	if err := checkSchedule(spec.Schedule); err != nil {
@@ -166,34 +168,35 @@ func validateSchedule(spec, old *batchv1.CronJobSpec, path *field.Path) field.Er
 	}
 	switch {
 	case old == nil || !strings.Contains(old.Schedule, "TZ"):
-		errs = append(errs, field.Invalid(path, spec.Schedule, "has a time zone, which belongs into timeZone"))
+		errs = append(errs, field.Invalid(path, spec.Schedule, "must not contain a time zone; use timeZone instead"))
 	case spec.TimeZone != nil:
-		errs = append(errs, field.Invalid(path, spec.Schedule, "has a time zone besides timeZone"))
+		errs = append(errs, field.Invalid(path, spec.Schedule, "must not contain a time zone when timeZone is set"))
 	}
 	return errs
 }
 
 func checkSchedule(schedule string) error {
-	// The parser panics on a time zone without anything after it.
+	// The parser panics on a time zone with nothing after it.
 	if (strings.HasPrefix(schedule, "TZ=") || strings.HasPrefix(schedule, "CRON_TZ=")) && !strings.Contains(schedule, " ") {
-		return errors.New("is no more than a time zone")
+		return errors.New("must not consist of a time zone only")
 	}
 	_, err := cron.ParseStandard(schedule)
 	return err
 }
 
-// checkTimeZone wants the name of a time zone; it is the name of a file too, so it must not lead elsewhere.
+// checkTimeZone requires the name of a time zone. It is used as a file name too, so it must not
+// lead out of the time zone database.
 func checkTimeZone(name string) error {
 	if name == "" {
-		return errors.New("leave it out rather than empty")
+		return errors.New("must be unset or non-empty")
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "." || part == ".." || !timeZonePart.MatchString(part) {
-			return errors.New("is no name of a time zone")
+			return errors.New("must be the name of a time zone")
 		}
 	}
 	if strings.EqualFold(name, "Local") {
-		return errors.New("must say which time zone, not whichever the controller has")
+		return errors.New("must be an explicit time zone, not the controller's local one")
 	}
 	_, err := time.LoadLocation(name)
 	return err

@@ -1,2 +1,2 @@
-// Package batch declares the group batch: jobs and cron jobs.
+// Package batch declares the API group batch: jobs and cron jobs.
 package batch

@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group batch.
+// Group returns the API group batch.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     batchv1.GroupName,

@@ -23,7 +23,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Labels of a job's pods before the ones with a prefix, which go on being set.
+// Pod labels from before the prefixed ones. They are still set.
 const (
 	legacyControllerLabel = "controller-uid"
 	legacyNameLabel       = "job-name"
@@ -52,9 +52,9 @@ func Jobs() *kind.Kind[*batchv1.Job] {
 		Table: kind.Table[*batchv1.Job]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Status", Description: "What has become of the job."},
-				{Name: "Completions", Description: "Pods that succeeded, of those that have to."},
-				{Name: "Duration", Description: "Time from the start to the end, or till now."},
+				{Name: "Status", Description: "State of the job."},
+				{Name: "Completions", Description: "Succeeded pods and pods that have to succeed."},
+				{Name: "Duration", Description: "Time from the start to completion, or until now."},
 				kind.AgeColumn(),
 				{Name: "Containers", Priority: 1, Description: "Names of the template's containers."},
 				{Name: "Images", Priority: 1, Description: "Images of the template's containers."},
@@ -84,13 +84,13 @@ func Jobs() *kind.Kind[*batchv1.Job] {
 		Wrap: func(s *kind.Storage) rest.Storage { return jobStorage{s} },
 		Quirks: kind.Quirks{
 			NameOnUpdate: true,
-			// From before there was garbage collection; deletions that leave it at that are warned about.
+			// This default dates from before garbage collection. Deletions that rely on it get a warning.
 			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
 		},
 	}
 }
 
-// jobStorage warns whoever deletes jobs without saying what becomes of their pods.
+// jobStorage warns clients that delete jobs without saying what happens to the pods.
 type jobStorage struct{ *kind.Storage }
 
 func (s jobStorage) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc,
@@ -108,20 +108,22 @@ func (s jobStorage) DeleteCollection(ctx context.Context, validate rest.Validate
 func warnOfOrphans(ctx context.Context, options *metav1.DeleteOptions) {
 	// OrphanDependents is deprecated, but clients may still send it.
 	if options != nil && options.PropagationPolicy == nil && options.OrphanDependents == nil {
-		warning.AddWarning(ctx, "", "the job's pods stay: deletion orphans them unless propagationPolicy is Background or Foreground; "+
-			"propagationPolicy=Orphan says that it is meant so")
+		warning.AddWarning(ctx, "", "the job's pods are not deleted by default; set propagationPolicy to Background or Foreground to delete them, "+
+			"or to Orphan to suppress this warning")
 	}
 }
 
 func defaultJob(j *batchv1.Job) {
 	podspec.SetDefaults(&j.Spec.Template.Spec)
 	if len(j.Labels) == 0 && len(j.Spec.Template.Labels) > 0 {
-		// The same map, as in kube-apiserver: what prepareJob adds to the one is in the other.
+		// Share the map, as in kube-apiserver: the labels that prepareJob adds to the template appear on
+		// the job too.
 		j.Labels = j.Spec.Template.Labels
 	}
 
 	spec := &j.Spec
-	// A job without both runs one pod; without completions alone, as many as want to.
+	// A job with neither field runs one pod. With parallelism only, completions stays unset, and any
+	// number of pods may succeed.
 	if spec.Completions == nil && spec.Parallelism == nil {
 		spec.Completions = new(int32(1))
 	}
@@ -151,14 +153,15 @@ func defaultPodConditions(policy *batchv1.PodFailurePolicy) {
 	}
 }
 
-// prepareJob makes the selector, unless the client wants its own, and gives the template the labels that it selects.
+// prepareJob generates the selector, unless the client provides its own, and adds the labels that
+// it matches to the template.
 func prepareJob(_ context.Context, j *batchv1.Job) {
-	j.Spec.Scheduling = nil // of the feature WorkloadWithJob, which is off
+	j.Spec.Scheduling = nil // belongs to the feature WorkloadWithJob, which is off
 	podspec.DropDisabledFields(&j.Spec.Template, nil)
 	if *j.Spec.ManualSelector {
 		return
 	}
-	// Labels and a selector of the client's stay: validation refuses them where they differ.
+	// Keep labels and a selector set by the client: validation rejects any that differ.
 	tmpl := &j.Spec.Template
 	if tmpl.Labels == nil {
 		tmpl.Labels = map[string]string{}
@@ -177,7 +180,7 @@ func prepareJob(_ context.Context, j *batchv1.Job) {
 	}
 }
 
-// podLabels are the labels of the pods of a job without a selector of its own.
+// podLabels returns the labels of the pods of a job with a generated selector.
 func podLabels(j *batchv1.Job) map[string]string {
 	return map[string]string{
 		batchv1.ControllerUidLabel: string(j.UID),
@@ -187,13 +190,13 @@ func podLabels(j *batchv1.Job) map[string]string {
 	}
 }
 
-// jobWarnings are about the spec of a job, or of a job's template, at path.
+// jobWarnings returns warnings about the spec of a job, or of a job template, at path.
 func jobWarnings(path *field.Path, spec *batchv1.JobSpec, oldTemplate *corev1.PodTemplateSpec) []string {
 	var warnings []string
 	if ptr.Deref(spec.CompletionMode, "") == batchv1.IndexedCompletion &&
 		ptr.Deref(spec.Completions, 0) > manyCompletions && ptr.Deref(spec.Parallelism, 0) > maxForManyCompletions {
-		warnings = append(warnings, fmt.Sprintf("%s: with more than %d completions and a parallelism above %d, the status cannot tell which "+
-			"indexes completed once many fail", path, manyCompletions, maxForManyCompletions))
+		warnings = append(warnings, fmt.Sprintf("%s: with more than %d completions and parallelism above %d, the status may fail to track the completed "+
+			"indexes if many indexes fail", path, manyCompletions, maxForManyCompletions))
 	}
 	return append(warnings, podspec.TemplateWarnings(path.Child("template"), &spec.Template, oldTemplate)...)
 }
@@ -250,7 +253,7 @@ func isFinished(j *batchv1.Job) bool {
 	return isTrue(j, batchv1.JobComplete) || isTrue(j, batchv1.JobFailed)
 }
 
-// defaultTo points *p to value unless it points to something already.
+// defaultTo points *p to value if *p is nil.
 func defaultTo[T any](p **T, value T) {
 	if *p == nil {
 		*p = &value

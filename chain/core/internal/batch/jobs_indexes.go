@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// interval is the indexes from first to last.
+// interval is the range of indexes from first to last, both included.
 type interval struct{ first, last int32 }
 
-// indexes are the indexes of an indexed job that a text such as "1,3-5,7" lists.
+// indexes is a list of indexes of an indexed job, such as "1,3-5,7" in text form.
 type indexes []interval
 
-// parseIndexes reads a list of indexes below completions, in ascending order. Of a text that is wrong it returns nothing.
+// parseIndexes parses a list of indexes below completions in ascending order. If the text is
+// invalid, it returns no indexes.
 func parseIndexes(text string, completions int32) (indexes, error) {
 	if text == "" {
 		return nil, nil
@@ -24,7 +25,7 @@ func parseIndexes(text string, completions int32) (indexes, error) {
 			return nil, err
 		}
 		if len(list) > 0 && list[len(list)-1].last >= i.first {
-			return nil, fmt.Errorf("%q is not after what comes before it", part)
+			return nil, fmt.Errorf("%q is not in ascending order", part)
 		}
 		list = append(list, i)
 	}
@@ -39,7 +40,7 @@ func parseInterval(text string, completions int32) (interval, error) {
 	}
 	b, err := parseIndex(last, completions)
 	if err == nil && a >= b {
-		err = fmt.Errorf("%q does not ascend", text)
+		err = fmt.Errorf("%q is not an ascending range", text)
 	}
 	return interval{a, b}, err
 }
@@ -47,10 +48,10 @@ func parseInterval(text string, completions int32) (interval, error) {
 func parseIndex(text string, completions int32) (int32, error) {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no index: %w", text, err)
+		return 0, fmt.Errorf("%q is not an index: %w", text, err)
 	}
 	if n >= int64(completions) {
-		return 0, fmt.Errorf("index %d is not below the number of completions, %d", n, completions)
+		return 0, fmt.Errorf("index %d must be less than the number of completions, %d", n, completions)
 	}
 	return int32(n), nil
 }
@@ -63,7 +64,7 @@ func (list indexes) count() int32 {
 	return n
 }
 
-// readableIndexes are the intervals of text that can be read.
+// readableIndexes returns the intervals in text that can be parsed.
 func readableIndexes(text string, completions int32) indexes {
 	var list indexes
 	for part := range strings.SplitSeq(text, ",") {
@@ -74,7 +75,7 @@ func readableIndexes(text string, completions int32) indexes {
 	return list
 }
 
-// common returns an index that both lists have.
+// common returns an index that is in both lists, if there is one.
 func (list indexes) common(other indexes) (int32, bool) {
 	for a, b := 0, 0; a < len(list) && b < len(other); {
 		x, y := list[a], other[b]

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxRules bounds the rules of a policy and the patterns of a rule.
+	// maxRules is the maximum number of rules in a policy and of patterns in a rule.
 	maxRules = 20
-	// maxExitCodes bounds the exit codes of a rule.
+	// maxExitCodes is the maximum number of exit codes in a rule.
 	maxExitCodes = 255
-	// maxIndexesLength bounds the text of a list of indexes.
+	// maxIndexesLength is the maximum length in bytes of a list of indexes.
 	maxIndexesLength = 64 * 1024
 )
 
@@ -42,7 +42,7 @@ func validateFailurePolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 		rule, at := &spec.PodFailurePolicy.Rules[i], path.Index(i)
 		switch {
 		case rule.Action == batchv1.PodFailurePolicyActionFailIndex && spec.BackoffLimitPerIndex == nil:
-			errs = append(errs, field.Invalid(at.Child("action"), rule.Action, "needs backoffLimitPerIndex"))
+			errs = append(errs, field.Invalid(at.Child("action"), rule.Action, "requires backoffLimitPerIndex to be set"))
 		default:
 			errs = append(errs, validateOneOf(rule.Action, failureActions, at.Child("action"))...)
 		}
@@ -57,7 +57,7 @@ func validateFailurePolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 	return errs
 }
 
-// validateOneOf wants a value, and a known one.
+// validateOneOf requires one of the known values.
 func validateOneOf[T ~string](value T, known sets.Set[T], path *field.Path) field.ErrorList {
 	switch {
 	case value == "":
@@ -71,19 +71,19 @@ func validateOneOf[T ~string](value T, known sets.Set[T], path *field.Path) fiel
 func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, containers sets.Set[string], path *field.Path) field.ErrorList {
 	errs := validateOneOf(r.Operator, exitCodeOperators, path.Child("operator"))
 	if r.ContainerName != nil && !containers.Has(*r.ContainerName) {
-		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName, "is no container of the template"))
+		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName, "must be the name of a container in the template"))
 	}
 	at := path.Child("values")
 	switch n := len(r.Values); {
 	case n == 0:
-		errs = append(errs, field.Invalid(at, r.Values, "name one exit code at least"))
+		errs = append(errs, field.Invalid(at, r.Values, "must specify at least one exit code"))
 	case n > maxExitCodes:
 		errs = append(errs, field.TooMany(at, n, maxExitCodes))
 	}
 	seen := sets.New[int32]()
 	for i, code := range r.Values {
 		if code == 0 && r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
-			errs = append(errs, field.Invalid(at.Index(i), code, "is no failure"))
+			errs = append(errs, field.Invalid(at.Index(i), code, "must not be 0 for the In operator"))
 		}
 		if seen.Has(code) {
 			errs = append(errs, field.Duplicate(at.Index(i), code))
@@ -115,7 +115,7 @@ func validateSuccessPolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 	var errs field.ErrorList
 	switch n := len(spec.SuccessPolicy.Rules); {
 	case n == 0:
-		errs = append(errs, field.Required(path, "name one rule at least"))
+		errs = append(errs, field.Required(path, "must specify at least one rule"))
 	case n > maxRules:
 		errs = append(errs, field.TooMany(path, n, maxRules))
 	}
@@ -123,7 +123,7 @@ func validateSuccessPolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 	for i, rule := range spec.SuccessPolicy.Rules {
 		at := path.Index(i)
 		if rule.SucceededCount == nil && rule.SucceededIndexes == nil {
-			errs = append(errs, field.Required(at, "say which indexes, or how many of them, have to succeed"))
+			errs = append(errs, field.Required(at, "must specify succeededCount, succeededIndexes or both"))
 		}
 		limit, of := completions, "completions"
 		if text := rule.SucceededIndexes; text != nil {
@@ -139,7 +139,7 @@ func validateSuccessPolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 		if n := rule.SucceededCount; n != nil {
 			errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*n), at.Child("succeededCount"))...)
 			if *n > limit {
-				errs = append(errs, field.Invalid(at.Child("succeededCount"), *n, fmt.Sprintf("cannot be more than the %d of %s", limit, of)))
+				errs = append(errs, field.Invalid(at.Child("succeededCount"), *n, fmt.Sprintf("must be less than or equal to %d, the number of %s", limit, of)))
 			}
 		}
 	}

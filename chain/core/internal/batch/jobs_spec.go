@@ -20,16 +20,17 @@ import (
 )
 
 const (
-	// maxIndexed bounds the parallelism and the failed indexes of an indexed job, and so the length of its status.
+	// maxIndexed is the maximum parallelism, and the maximum number of failed indexes, of an indexed
+	// job. It limits the size of the status.
 	maxIndexed = 100_000
-	// manyCompletions is what makes a number of completions large: then maxForManyCompletions bounds parallelism and failed indexes, if
-	// there is a backoff limit per index.
+	// manyCompletions is the number of completions above which maxForManyCompletions limits
+	// parallelism and failed indexes, if backoffLimitPerIndex is set.
 	manyCompletions       = 100_000
 	maxForManyCompletions = 10_000
 	maxManagedBy          = 63
 )
 
-// validateJob checks a job; old is nil on create.
+// validateJob validates a job. old is nil on create.
 func validateJob(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateGenerated(j, old, path)
@@ -41,7 +42,7 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 	}
 	errs = append(errs, validateJobSpec(&j.Spec, path, opts)...)
 	if j.Spec.Selector == nil {
-		errs = append(errs, field.Required(path.Child("selector"), "say which pods are the job's"))
+		errs = append(errs, field.Required(path.Child("selector"), "must specify which pods belong to the job"))
 	} else {
 		errs = append(errs, metav1validation.ValidateLabelSelector(j.Spec.Selector, selectorOpts, path.Child("selector"))...)
 	}
@@ -50,27 +51,27 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 	}
 
 	if n := ptr.Deref(j.Spec.Completions, 0); isIndexed(&j.Spec) && n > 0 {
-		// The controller names pods, and so hosts, after the job and the index.
+		// The controller derives the pods' hostnames from the name of the job and the index.
 		last := fmt.Sprintf("%s-%d", j.Name, n-1)
 		if len(validation.IsDNS1123Label(last)) > 0 {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, "makes the hostname "+last+", which is no DNS label"))
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, "results in the pod hostname "+last+", which is not a valid DNS label"))
 		}
 	}
 	return errs
 }
 
-// validateGenerated wants the selector and the labels that prepareJob makes.
+// validateGenerated requires the selector and labels that prepareJob generates.
 func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	if j.UID == "" {
-		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "the selector has it"))
+		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "must be set, because the generated selector matches it"))
 	}
 	wanted := podLabels(j)
 	if old != nil && !hasPrefixedLabels(old) {
-		// It is from before there were these labels.
+		// The old job predates these labels.
 		delete(wanted, batchv1.ControllerUidLabel)
 		delete(wanted, batchv1.JobNameLabel)
 	}
@@ -83,7 +84,7 @@ func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 		}
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(labels.Set(wanted)) {
-		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "is not the one made for the job; manualSelector allows that"))
+		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "must be the generated selector, unless manualSelector is set"))
 	}
 	return errs
 }
@@ -94,7 +95,7 @@ func hasPrefixedLabels(j *batchv1.Job) bool {
 	return hasName && hasUID
 }
 
-// validateJobSpec checks the spec of a job, or of a job's template, but for the selector.
+// validateJobSpec validates the spec of a job, or of a job template, except for the selector.
 func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Options) field.ErrorList {
 	errs := workloads.ValidateCounters(path,
 		workloads.Counter{Field: "parallelism", Value: int64(ptr.Deref(spec.Parallelism, 0))},
@@ -105,7 +106,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 		workloads.Counter{Field: "backoffLimitPerIndex", Value: int64(ptr.Deref(spec.BackoffLimitPerIndex, 0))},
 		workloads.Counter{Field: "maxFailedIndexes", Value: int64(ptr.Deref(spec.MaxFailedIndexes, 0))})
 	if spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
-		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "maxFailedIndexes needs it"))
+		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "must be set when maxFailedIndexes is set"))
 	}
 	if by := spec.ManagedBy; by != nil {
 		errs = append(errs, validation.IsDomainPrefixedPath(path.Child("managedBy"), *by)...)
@@ -119,10 +120,10 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 		errs = append(errs, validateIndexed(spec, path)...)
 	case batchv1.NonIndexedCompletion:
 		if spec.BackoffLimitPerIndex != nil {
-			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "is for indexed jobs"))
+			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "may only be set for indexed jobs"))
 		}
 		if spec.MaxFailedIndexes != nil {
-			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *spec.MaxFailedIndexes, "is for indexed jobs"))
+			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *spec.MaxFailedIndexes, "may only be set for indexed jobs"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("completionMode"), mode,
@@ -136,7 +137,7 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 		if isIndexed(spec) {
 			errs = append(errs, validateSuccessPolicy(spec, path.Child("successPolicy", "rules"))...)
 		} else {
-			errs = append(errs, field.Invalid(path.Child("successPolicy"), field.OmitValueType{}, "is for indexed jobs"))
+			errs = append(errs, field.Invalid(path.Child("successPolicy"), field.OmitValueType{}, "may only be set for indexed jobs"))
 		}
 	}
 	errs = append(errs, validateReplacement(spec, path.Child("podReplacementPolicy"))...)
@@ -147,11 +148,11 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 	case corev1.RestartPolicyNever:
 	case corev1.RestartPolicyOnFailure:
 		if spec.PodFailurePolicy != nil {
-			errs = append(errs, field.Invalid(at, policy, "must be Never for podFailurePolicy to see a pod fail"))
+			errs = append(errs, field.Invalid(at, policy, "must be Never when podFailurePolicy is set"))
 		}
 	case corev1.RestartPolicyAlways, "":
-		// The default of other pods is Always: the client said nothing, or the wrong thing.
-		errs = append(errs, field.Required(at, fmt.Sprintf("must be one of %v: a job's pods end", ending)))
+		// Always is the default for other pods: the client set nothing, or a wrong value.
+		errs = append(errs, field.Required(at, fmt.Sprintf("must be one of %v", ending)))
 	default:
 		errs = append(errs, field.NotSupported(at, policy, ending))
 	}
@@ -166,18 +167,18 @@ func validateIndexed(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	atMost := func(name string, value *int32, limit int32, why string) {
 		if value != nil && *value > limit {
-			errs = append(errs, field.Invalid(path.Child(name), *value, fmt.Sprintf("cannot be more than %d: %s", limit, why)))
+			errs = append(errs, field.Invalid(path.Child(name), *value, fmt.Sprintf("must be less than or equal to %d, because %s", limit, why)))
 		}
 	}
 	if spec.Completions == nil {
-		errs = append(errs, field.Required(path.Child("completions"), "an indexed job has a number of indexes"))
+		errs = append(errs, field.Required(path.Child("completions"), "must be set for indexed jobs"))
 	} else {
-		atMost("maxFailedIndexes", spec.MaxFailedIndexes, *spec.Completions, "that is completions")
+		atMost("maxFailedIndexes", spec.MaxFailedIndexes, *spec.Completions, "that is the number of completions")
 	}
 	atMost("parallelism", spec.Parallelism, maxIndexed, "the job is indexed")
 	atMost("maxFailedIndexes", spec.MaxFailedIndexes, maxIndexed, "the job is indexed")
 	if ptr.Deref(spec.Completions, 0) > manyCompletions && spec.BackoffLimitPerIndex != nil {
-		why := fmt.Sprintf("there are more than %d completions and a backoffLimitPerIndex", manyCompletions)
+		why := fmt.Sprintf("there are more than %d completions and backoffLimitPerIndex is set", manyCompletions)
 		if spec.MaxFailedIndexes == nil {
 			errs = append(errs, field.Required(path.Child("maxFailedIndexes"), why))
 		}
@@ -198,7 +199,7 @@ func validateReplacement(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 	return nil
 }
 
-// validateJobChange refuses changes of what makes the pods, and of what counts them.
+// validateJobChange rejects changes to the fields that define the pods and how they are counted.
 func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.Path) field.ErrorList {
 	old := &oldJob.Spec
 	var errs field.ErrorList
@@ -207,7 +208,7 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 		errs = append(errs, apivalidation.ValidateImmutableField(spec.Completions, old.Completions, path.Child("completions"))...)
 	case spec.Completions == nil || equality.Semantic.DeepEqual(spec.Completions, old.Completions):
 	case *spec.Completions != ptr.Deref(spec.Parallelism, 0):
-		errs = append(errs, field.Invalid(path.Child("completions"), *spec.Completions, "can change only together with parallelism, to the same number"))
+		errs = append(errs, field.Invalid(path.Child("completions"), *spec.Completions, "may only be changed together with parallelism, to the same value"))
 	}
 	unchanged := func(name string, value, old any) {
 		errs = append(errs, apivalidation.ValidateImmutableField(value, old, path.Child(name))...)
@@ -222,8 +223,8 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 	return errs
 }
 
-// validateTemplateChange refuses changes of the template but for metadata, scheduling directives and resources, which are free while the
-// job is suspended and has no pods (KEP-2926, KEP-5440).
+// validateTemplateChange rejects changes to the template. Metadata, scheduling directives and
+// resources may change while the job is suspended and has no pods (KEP-2926, KEP-5440).
 func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path) field.ErrorList {
 	idle := ptr.Deref(old.Spec.Suspend, false) && old.Status.Active == 0 && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
 	if !idle {
@@ -236,7 +237,7 @@ func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path
 	return apivalidation.ValidateImmutableField(tmpl.Spec, *keep, path.Child("spec"))
 }
 
-// keepScheduling takes from spec what says where and when pods are scheduled.
+// keepScheduling copies the scheduling directives of spec to keep.
 func keepScheduling(keep, spec *corev1.PodSpec) {
 	keep.NodeSelector, keep.Tolerations, keep.SchedulingGates = spec.NodeSelector, spec.Tolerations, spec.SchedulingGates
 	switch affinity := spec.Affinity; {

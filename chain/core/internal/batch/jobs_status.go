@@ -13,8 +13,9 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/workloads"
 )
 
-// validateJobStatus checks a change of status by the rules that hold whichever controller manages the job (KEP-4368). Most are about
-// what has changed: the rest is not the writer's doing, and may be out of date after a change of the spec.
+// validateJobStatus validates a status update by rules that hold whichever controller manages the
+// job (KEP-4368). Most rules check only what has changed: the rest was not set by this request, and
+// may be outdated after a change of the spec.
 func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("status")
 	errs := workloads.ValidateCounters(path,
@@ -39,7 +40,7 @@ func validateUIDs(uids []types.UID, seen sets.Set[types.UID], path *field.Path) 
 	for i, uid := range uids {
 		switch {
 		case uid == "":
-			errs = append(errs, field.Invalid(path.Index(i), uid, "names no pod"))
+			errs = append(errs, field.Invalid(path.Index(i), uid, "must not be empty"))
 		case seen.Has(uid):
 			errs = append(errs, field.Duplicate(path.Index(i), uid))
 		}
@@ -48,7 +49,7 @@ func validateUIDs(uids []types.UID, seen sets.Set[types.UID], path *field.Path) 
 	return errs
 }
 
-// validateConditions refuses conditions that contradict each other, and taking back one that is final.
+// validateConditions rejects contradictory conditions and the removal of final ones.
 func validateConditions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(wrong bool, why string) {
@@ -61,22 +62,23 @@ func validateConditions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	toFail, met := isTrue(j, batchv1.JobFailureTarget), isTrue(j, batchv1.JobSuccessCriteriaMet)
 
 	completeChanged := changed(batchv1.JobComplete)
-	refuse(complete && failed && (completeChanged || changed(batchv1.JobFailed)), "a job is either Complete or Failed")
-	refuse(complete && toFail && (completeChanged || changed(batchv1.JobFailureTarget)), "a job with FailureTarget is not Complete")
-	refuse(failed && !toFail && (changed(batchv1.JobFailed) || changed(batchv1.JobFailureTarget)), "FailureTarget comes before Failed")
-	refuse(complete && !met && (completeChanged || changed(batchv1.JobSuccessCriteriaMet)), "SuccessCriteriaMet comes before Complete")
-	refuse(met && failed, "a job with SuccessCriteriaMet is not Failed")
-	refuse(met && toFail, "a job has either SuccessCriteriaMet or FailureTarget")
-	refuse(complete && !met && j.Spec.SuccessPolicy != nil, "with a successPolicy, SuccessCriteriaMet comes before Complete")
+	refuse(complete && failed && (completeChanged || changed(batchv1.JobFailed)), "a job cannot be both Complete and Failed")
+	refuse(complete && toFail && (completeChanged || changed(batchv1.JobFailureTarget)), "a job with FailureTarget cannot be Complete")
+	refuse(failed && !toFail && (changed(batchv1.JobFailed) || changed(batchv1.JobFailureTarget)), "a job cannot be Failed without FailureTarget")
+	refuse(complete && !met && (completeChanged || changed(batchv1.JobSuccessCriteriaMet)), "a job cannot be Complete without SuccessCriteriaMet")
+	refuse(met && failed, "a job with SuccessCriteriaMet cannot be Failed")
+	refuse(met && toFail, "a job cannot have both SuccessCriteriaMet and FailureTarget")
+	refuse(complete && !met && j.Spec.SuccessPolicy != nil, "a job with a successPolicy cannot be Complete without SuccessCriteriaMet")
 
 	for _, final := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet} {
-		refuse(isTrue(old, final) && !isTrue(j, final), fmt.Sprintf("%s is final", final))
+		refuse(isTrue(old, final) && !isTrue(j, final), fmt.Sprintf("condition %s is final and cannot be removed", final))
 	}
-	refuse(isTrue(old, batchv1.JobComplete) && !isTrue(old, batchv1.JobSuccessCriteriaMet) && met, "SuccessCriteriaMet comes before Complete")
+	refuse(isTrue(old, batchv1.JobComplete) && !isTrue(old, batchv1.JobSuccessCriteriaMet) && met, "SuccessCriteriaMet cannot be added to a Complete job")
 	return errs
 }
 
-// validateFinish wants what a finished job has, and nothing that only a running one has.
+// validateFinish requires the fields that a finished job has, and rejects those that only a running
+// job has.
 func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	s := &j.Status
@@ -89,38 +91,38 @@ func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if completeChanged || endChanged {
 		switch {
 		case s.CompletionTime != nil && !complete:
-			errs = append(errs, field.Invalid(end, s.CompletionTime, "is for jobs that are Complete"))
+			errs = append(errs, field.Invalid(end, s.CompletionTime, "may only be set for Complete jobs"))
 		case s.CompletionTime == nil && complete:
-			errs = append(errs, field.Required(end, "say when the job became Complete"))
+			errs = append(errs, field.Required(end, "must be set for Complete jobs"))
 		}
 	}
 	if (startChanged || endChanged) && s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
-		errs = append(errs, field.Invalid(end, s.CompletionTime, "is before startTime"))
+		errs = append(errs, field.Invalid(end, s.CompletionTime, "must not be before startTime"))
 	}
 	if endChanged && s.CompletionTime != nil && old.Status.CompletionTime != nil {
-		errs = append(errs, field.Invalid(end, s.CompletionTime, "cannot change"))
+		errs = append(errs, field.Invalid(end, s.CompletionTime, "field is immutable once set"))
 	}
 	if !finished {
 		return errs
 	}
 	if (finishedChanged || startChanged) && s.StartTime == nil {
-		errs = append(errs, field.Required(path.Child("startTime"), "a finished job has started"))
+		errs = append(errs, field.Required(path.Child("startTime"), "must be set for finished jobs"))
 	}
 	if (finishedChanged || s.Active != old.Status.Active) && s.Active > 0 {
-		errs = append(errs, field.Invalid(path.Child("active"), s.Active, "a finished job has no active pods"))
+		errs = append(errs, field.Invalid(path.Child("active"), s.Active, "must be 0 for finished jobs"))
 	}
 	pods := s.UncountedTerminatedPods
 	podsChanged := !equality.Semantic.DeepEqual(pods, old.Status.UncountedTerminatedPods)
 	if (finishedChanged || podsChanged) && pods != nil && len(pods.Failed)+len(pods.Succeeded) > 0 {
-		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), pods, "a finished job has counted its pods"))
+		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), pods, "must be empty for finished jobs"))
 	}
 	if terminating := ptr.Deref(s.Terminating, 0); terminating > 0 && (finishedChanged || terminating != ptr.Deref(old.Status.Terminating, 0)) {
-		errs = append(errs, field.Invalid(path.Child("terminating"), terminating, "a finished job has no terminating pods"))
+		errs = append(errs, field.Invalid(path.Child("terminating"), terminating, "must be 0 for finished jobs"))
 	}
 	return errs
 }
 
-// validateIndexLists checks which indexes completed and which failed.
+// validateIndexLists validates the lists of completed and failed indexes.
 func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	s, completions := &j.Status, j.Spec.Completions
@@ -134,7 +136,7 @@ func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 			}
 		}
 		if s.CompletedIndexes != "" && !isIndexed(&j.Spec) {
-			errs = append(errs, field.Invalid(completed, s.CompletedIndexes, "is for indexed jobs"))
+			errs = append(errs, field.Invalid(completed, s.CompletedIndexes, "may only be set for indexed jobs"))
 		}
 	}
 	if s.FailedIndexes == nil {
@@ -142,7 +144,7 @@ func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	}
 	failed := path.Child("failedIndexes")
 	if failedChanged && j.Spec.BackoffLimitPerIndex == nil {
-		errs = append(errs, field.Invalid(failed, *s.FailedIndexes, "is for jobs with a backoffLimitPerIndex"))
+		errs = append(errs, field.Invalid(failed, *s.FailedIndexes, "may only be set when backoffLimitPerIndex is set"))
 	} else if failedChanged && completions != nil {
 		if _, err := parseIndexes(*s.FailedIndexes, *completions); err != nil {
 			errs = append(errs, field.Invalid(failed, *s.FailedIndexes, err.Error()))
@@ -151,30 +153,31 @@ func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if (failedChanged || completedChanged) && completions != nil {
 		both := readableIndexes(*s.FailedIndexes, *completions)
 		if index, overlap := both.common(readableIndexes(s.CompletedIndexes, *completions)); overlap {
-			errs = append(errs, field.Invalid(failed, *s.FailedIndexes, fmt.Sprintf("index %d has completed", index)))
+			errs = append(errs, field.Invalid(failed, *s.FailedIndexes, fmt.Sprintf("must not contain index %d, which has completed", index)))
 		}
 	}
 	return errs
 }
 
-// validateProgress refuses counting backwards.
+// validateProgress rejects counters that decrease, more ready than active pods, and changes of
+// startTime while the job is not suspended.
 func validateProgress(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	s := &j.Status
 	if s.Failed < old.Status.Failed {
-		errs = append(errs, field.Invalid(path.Child("failed"), s.Failed, "cannot become less"))
+		errs = append(errs, field.Invalid(path.Child("failed"), s.Failed, "must not decrease"))
 	}
-	// An indexed job whose completions and parallelism are the same can be scaled down.
+	// An indexed job can be scaled down if its completions equal its parallelism.
 	elastic := isIndexed(&j.Spec) && equality.Semantic.DeepEqual(j.Spec.Completions, j.Spec.Parallelism)
 	if s.Succeeded < old.Status.Succeeded && !elastic {
-		errs = append(errs, field.Invalid(path.Child("succeeded"), s.Succeeded, "cannot become less"))
+		errs = append(errs, field.Invalid(path.Child("succeeded"), s.Succeeded, "must not decrease"))
 	}
 	if ready := ptr.Deref(s.Ready, 0); ready > s.Active && (ready != ptr.Deref(old.Status.Ready, 0) || s.Active != old.Status.Active) {
-		errs = append(errs, field.Invalid(path.Child("ready"), ready, "cannot be more than active"))
+		errs = append(errs, field.Invalid(path.Child("ready"), ready, "must be less than or equal to active"))
 	}
 	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
 	if startChanged && old.Status.StartTime != nil && !ptr.Deref(j.Spec.Suspend, false) {
-		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime, "can change only while the job is suspended"))
+		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime, "may only be changed while the job is suspended"))
 	}
 	return errs
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
-// job is a valid job as it is created, after a change.
+// job applies a change to a valid job and prepares it for creation.
 func job(t *testing.T, change func(*batchv1.Job)) *batchv1.Job {
 	k := Jobs()
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "u"}}
@@ -42,12 +42,13 @@ func expect(t *testing.T, name string, errs field.ErrorList, want ...string) {
 	}
 }
 
-// TestJobsAreLabelledAsTheirPods creates jobs that have no labels of their own.
+// TestJobsAreLabelledAsTheirPods checks that jobs created without labels get the labels of their
+// pods.
 func TestJobsAreLabelledAsTheirPods(t *testing.T) {
 	t.Parallel()
 	j := job(t, func(j *batchv1.Job) { j.Spec.Template.Labels = map[string]string{"a": "b"} })
 	if want := 1 + len(podLabels(j)); len(j.Labels) != want || len(j.Spec.Template.Labels) != want {
-		t.Errorf("got %v for pods with %v, want %d labels each", j.Labels, j.Spec.Template.Labels, want)
+		t.Errorf("got labels %v on the job and %v on its pods, want %d each", j.Labels, j.Spec.Template.Labels, want)
 	}
 }
 
@@ -182,5 +183,5 @@ func TestCronJobs(t *testing.T) {
 		expect(t, name, k.Validate(t.Context(), cronJob(c.change)), c.want...)
 	}
 	old := cronJob(func(c *batchv1.CronJob) { c.Spec.Schedule = "TZ=UTC * * * * *"; c.Name = strings.Repeat("c", 60) })
-	expect(t, "from before the rules", k.ValidateUpdate(t.Context(), old.DeepCopy(), old))
+	expect(t, "created before the rules existed", k.ValidateUpdate(t.Context(), old.DeepCopy(), old))
 }

@@ -8,23 +8,24 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// IP checks an address in one of the fields that once took leading zeros and IPv4-mapped IPv6 (KEP-4858): values that the old object
-// holds stay allowed.
+// IP validates an address in a field that once accepted leading zeros and IPv4-mapped IPv6
+// addresses (KEP-4858). Such values are still allowed if the old object contains them.
 func IP(path *field.Path, value string, old []string) field.ErrorList {
 	return validation.IsValidIPForLegacyField(path, value, true, old)
 }
 
-// CIDR is [IP] for address blocks.
+// CIDR is like [IP], but for address blocks.
 func CIDR(path *field.Path, value string, old []string) field.ErrorList {
 	return validation.IsValidCIDRForLegacyField(path, value, true, old)
 }
 
-// RoutableIP refuses the addresses that mean something else on every host and so lead nowhere when handed to another one.
+// RoutableIP rejects addresses that mean something different on every host and so cannot be reached
+// from another one.
 func RoutableIP(path *field.Path, value string) field.ErrorList {
 	ip := netutils.ParseIPSloppy(value)
 	switch {
 	case ip == nil:
-		return field.ErrorList{field.Invalid(path, value, "is no IP address")}
+		return field.ErrorList{field.Invalid(path, value, "must be a valid IP address")}
 	case ip.IsUnspecified():
 		return field.ErrorList{field.Invalid(path, value, "must not be the unspecified address (0.0.0.0, ::)")}
 	case ip.IsLoopback():
@@ -37,7 +38,8 @@ func RoutableIP(path *field.Path, value string) field.ErrorList {
 	return nil
 }
 
-// LoadBalancerIngress checks an address and a host name under which a load balancer is reached; either may be empty.
+// LoadBalancerIngress validates the IP address and hostname of a load balancer. Either may be
+// empty.
 func LoadBalancerIngress(path *field.Path, ip, hostname string, oldIPs []string) field.ErrorList {
 	var errs field.ErrorList
 	if ip != "" {
@@ -48,19 +50,20 @@ func LoadBalancerIngress(path *field.Path, ip, hostname string, oldIPs []string)
 			errs = append(errs, field.Invalid(path.Child("hostname"), hostname, msg))
 		}
 		if netutils.ParseIPSloppy(hostname) != nil {
-			errs = append(errs, field.Invalid(path.Child("hostname"), hostname, "is an IP address; a DNS name belongs here"))
+			errs = append(errs, field.Invalid(path.Child("hostname"), hostname, "must be a DNS name, not an IP address"))
 		}
 	}
 	return errs
 }
 
-// IsCIDR reports whether value is an address block, in however lax a form.
+// IsCIDR reports whether value is an address block, including legacy forms.
 func IsCIDR(value string) bool {
 	_, _, err := netutils.ParseCIDRSloppy(value)
 	return err == nil
 }
 
-// StrictSubnet reports whether inner is a part, and not the whole, of outer. Both must be valid CIDRs; a wrong one is part of nothing.
+// StrictSubnet reports whether inner is a proper subset of outer. It returns false if either is not
+// a valid CIDR.
 func StrictSubnet(outer, inner string) bool {
 	_, o, err := netutils.ParseCIDRSloppy(outer)
 	if err != nil {
@@ -75,7 +78,8 @@ func StrictSubnet(outer, inner string) bool {
 	return o.Contains(i.IP) && innerBits > outerBits
 }
 
-// Parse reads addresses as leniently as they were once accepted; the zero Addr stands for anything else.
+// Parse parses an address in any form that was ever accepted. It returns the zero Addr for anything
+// else.
 func Parse(value string) netip.Addr {
 	addr, _ := netip.AddrFromSlice(netutils.ParseIPSloppy(value))
 	return addr.Unmap()

@@ -1,2 +1,2 @@
-// Package addresses validates IP addresses, address blocks and protocols of ports.
+// Package addresses validates IP addresses, address blocks and port protocols.
 package addresses

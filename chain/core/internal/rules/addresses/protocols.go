@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Protocol checks a port's protocol; there is no default.
+// Protocol validates a port's protocol. There is no default: an empty value is invalid.
 func Protocol(path *field.Path, value corev1.Protocol) field.ErrorList {
 	switch value {
 	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:

@@ -1,2 +1,2 @@
-// Package claims validates specs of persistent volume claims, also those in templates.
+// Package claims validates the specs of persistent volume claims and claim templates.
 package claims

@@ -20,15 +20,16 @@ const claimKind = "PersistentVolumeClaim"
 
 var accessModes = sets.New(corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod)
 
-// Options relax the rules of a claim's spec for what was stored when they were looser. The zero value is for new objects.
+// Options relax the validation of a claim's spec for objects stored under looser rules. The zero
+// value is strict and is used for new objects.
 type Options struct {
-	// AllowInvalidSelector lets label values of the selector be malformed.
+	// AllowInvalidSelector allows invalid label values in the selector.
 	AllowInvalidSelector bool
-	// AllowInvalidSourceGroup lets the API groups of data sources be malformed.
+	// AllowInvalidSourceGroup allows invalid API groups in data sources.
 	AllowInvalidSourceGroup bool
 }
 
-// OptionsFor is what an update of old may keep; old is nil on create.
+// OptionsFor returns the options for an update of old. old is nil on create.
 func OptionsFor(old *corev1.PersistentVolumeClaimSpec) Options {
 	if old == nil {
 		return Options{}
@@ -40,7 +41,7 @@ func OptionsFor(old *corev1.PersistentVolumeClaimSpec) Options {
 	}
 }
 
-// DefaultSpec fills in what the client left out of a claim's spec, in a claim or in a template of one.
+// DefaultSpec sets the defaults of the spec of a claim or a claim template.
 func DefaultSpec(spec *corev1.PersistentVolumeClaimSpec) {
 	if spec.VolumeMode == nil {
 		spec.VolumeMode = new(corev1.PersistentVolumeFilesystem)
@@ -48,9 +49,10 @@ func DefaultSpec(spec *corev1.PersistentVolumeClaimSpec) {
 	quantities.RoundUp(spec.Resources.Limits, spec.Resources.Requests)
 }
 
-// PrepareSpec settles the data sources before validation: sources in other namespaces (an alpha feature) and, for the sake of old
-// clients, dataSources that are neither claims nor snapshots are dropped; then one of dataSource and dataSourceRef is copied to the other
-// (KEP-1495). old is nil on create.
+// PrepareSpec normalizes the data sources before validation (KEP-1495). Unless old has data
+// sources, it drops references to other namespaces (an alpha feature) and, for compatibility with
+// old clients, any dataSource that is neither a claim nor a snapshot. Then it calls
+// [MirrorDataSource]. old is nil on create.
 func PrepareSpec(spec, old *corev1.PersistentVolumeClaimSpec) {
 	hadRef := old != nil && old.DataSourceRef != nil
 	hadSource := old != nil && old.DataSource != nil
@@ -63,7 +65,8 @@ func PrepareSpec(spec, old *corev1.PersistentVolumeClaimSpec) {
 	MirrorDataSource(spec)
 }
 
-// MirrorDataSource copies dataSource to dataSourceRef or back when only one of them is set.
+// MirrorDataSource copies dataSource to dataSourceRef, or back, if only one of them is set. A
+// dataSourceRef with a namespace is not copied.
 func MirrorDataSource(spec *corev1.PersistentVolumeClaimSpec) {
 	source, ref := spec.DataSource, spec.DataSourceRef
 	switch {
@@ -82,7 +85,7 @@ func isClaimOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
 	return source.Kind == claimKind && group == "" || source.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 }
 
-// ValidateSpec checks the spec of a claim, or of a template of one, at path.
+// ValidateSpec validates the spec of a claim or a claim template at path.
 func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts Options) field.ErrorList {
 	errs := ValidateAccessModes(spec.AccessModes, path.Child("accessModes"))
 	if spec.Selector != nil {
@@ -91,7 +94,7 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 	}
 	sizePath := path.Child("resources").Key(string(corev1.ResourceStorage))
 	if size, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
-		errs = append(errs, field.Required(sizePath, "a claim says how much storage it wants"))
+		errs = append(errs, field.Required(sizePath, "must specify the requested storage size"))
 	} else {
 		errs = append(errs, quantities.ValidateResourceQuantity(corev1.ResourceStorage, size, sizePath)...)
 		errs = append(errs, quantities.ValidatePositiveQuantity(size, sizePath)...)
@@ -114,9 +117,9 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 	}
 	if source, ref := spec.DataSource, spec.DataSourceRef; source != nil && ref != nil {
 		if ptr.Deref(ref.Namespace, "") != "" {
-			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must be unset when dataSourceRef names a namespace"))
+			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "may not be set when dataSourceRef specifies a namespace"))
 		} else if !equality.Semantic.DeepEqual(source.APIGroup, ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name {
-			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must say the same as dataSourceRef"))
+			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
 		}
 	}
 	if name := ptr.Deref(spec.VolumeAttributesClassName, ""); name != "" {
@@ -125,10 +128,10 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 	return errs
 }
 
-// ValidateAccessModes checks the access modes of a claim or a volume.
+// ValidateAccessModes validates the access modes of a claim or a volume.
 func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
 	if len(modes) == 0 {
-		return field.ErrorList{field.Required(path, "name one access mode at least")}
+		return field.ErrorList{field.Required(path, "must specify at least one access mode")}
 	}
 	var errs field.ErrorList
 	for _, mode := range modes {
@@ -139,12 +142,12 @@ func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 	oncePod := func(m corev1.PersistentVolumeAccessMode) bool { return m == corev1.ReadWriteOncePod }
 	others := slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return accessModes.Has(m) && !oncePod(m) })
 	if others && slices.ContainsFunc(modes, oncePod) {
-		errs = append(errs, field.Forbidden(path, "ReadWriteOncePod goes with no other access mode"))
+		errs = append(errs, field.Forbidden(path, "ReadWriteOncePod may not be combined with other access modes"))
 	}
 	return errs
 }
 
-// ValidateVolumeMode checks the mode of a claim or a volume; it may be unset.
+// ValidateVolumeMode validates the volume mode of a claim or a volume. The mode may be unset.
 func ValidateVolumeMode(mode *corev1.PersistentVolumeMode, path *field.Path) field.ErrorList {
 	if mode == nil || *mode == corev1.PersistentVolumeBlock || *mode == corev1.PersistentVolumeFilesystem {
 		return nil
@@ -155,15 +158,15 @@ func ValidateVolumeMode(mode *corev1.PersistentVolumeMode, path *field.Path) fie
 func validateDataSource(group *string, kind, name string, path *field.Path, opts Options) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "name the object to take the data from"))
+		errs = append(errs, field.Required(path.Child("name"), "must specify the name of the data source"))
 	}
 	if kind == "" {
-		errs = append(errs, field.Required(path.Child("kind"), "name the kind of the object to take the data from"))
+		errs = append(errs, field.Required(path.Child("kind"), "must specify the kind of the data source"))
 	}
 	switch g := ptr.Deref(group, ""); {
 	case g == "":
 		if kind != claimKind {
-			errs = append(errs, field.Invalid(path, kind, "claims are the only data sources of the core group"))
+			errs = append(errs, field.Invalid(path, kind, "must be PersistentVolumeClaim when apiGroup is empty"))
 		}
 	case !opts.AllowInvalidSourceGroup:
 		for _, msg := range validation.IsDNS1123Subdomain(g) {
@@ -173,7 +176,7 @@ func validateDataSource(group *string, kind, name string, path *field.Path, opts
 	return errs
 }
 
-// Warnings are about sizes that are not whole bytes.
+// Warnings returns warnings about sizes that are not a whole number of bytes.
 func Warnings(path *field.Path, spec *corev1.PersistentVolumeClaimSpec) []string {
 	var warnings []string
 	check := func(list corev1.ResourceList, child string) {

@@ -1,2 +1,2 @@
-// Package nodeselectors validates node selectors and labels of nodes.
+// Package nodeselectors validates node selectors and node labels.
 package nodeselectors

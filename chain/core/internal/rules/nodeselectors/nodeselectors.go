@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate checks a node selector. Values that are no label values can match no node, but were let through for long:
-// allowInvalidValues is for where they still are.
+// Validate validates a node selector. allowInvalidValues allows values that are not valid label
+// values: they match no node, but they were accepted for a long time and may still be stored.
 func Validate(s *corev1.NodeSelector, allowInvalidValues bool, path *field.Path) field.ErrorList {
 	terms := path.Child("nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
-		return field.ErrorList{field.Required(terms, "a node selector has one term at least")}
+		return field.ErrorList{field.Required(terms, "must contain at least one term")}
 	}
 	var errs field.ErrorList
 	for i := range s.NodeSelectorTerms {
@@ -26,7 +26,8 @@ func Validate(s *corev1.NodeSelector, allowInvalidValues bool, path *field.Path)
 	return errs
 }
 
-// HasImpossibleValue says whether the selector, which may be nil, wants a label to have a value that no label can have.
+// HasImpossibleValue reports whether the selector, which may be nil, contains a value that no label
+// can have.
 func HasImpossibleValue(s *corev1.NodeSelector) bool {
 	if s == nil {
 		return false
@@ -43,7 +44,7 @@ func HasImpossibleValue(s *corev1.NodeSelector) bool {
 	return false
 }
 
-// ValidateTerm checks one term of a node selector.
+// ValidateTerm validates one term of a node selector.
 func ValidateTerm(term *corev1.NodeSelectorTerm, allowInvalidValues bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range term.MatchExpressions {
@@ -61,18 +62,18 @@ func validateNodeLabelRequirement(r *corev1.NodeSelectorRequirement, allowInvali
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) == 0 {
-			errs = append(errs, field.Required(values, "the operators In and NotIn need values"))
+			errs = append(errs, field.Required(values, "must be specified when operator is In or NotIn"))
 		}
 	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
-			errs = append(errs, field.Forbidden(values, "the operators Exists and DoesNotExist take no values"))
+			errs = append(errs, field.Forbidden(values, "may not be specified when operator is Exists or DoesNotExist"))
 		}
 	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		if len(r.Values) != 1 {
-			errs = append(errs, field.Required(values, "the operators Gt and Lt need one value"))
+			errs = append(errs, field.Required(values, "must be a single value when operator is Gt or Lt"))
 		}
 	default:
-		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "is no operator of node selectors"))
+		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "is not a valid node selector operator"))
 	}
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key"))...)
 	if !allowInvalidValues {
@@ -85,19 +86,20 @@ func validateNodeLabelRequirement(r *corev1.NodeSelectorRequirement, allowInvali
 	return errs
 }
 
-// validateNodeFieldRequirement checks a requirement of a field of nodes, of which there is one that can be selected by: the name.
+// validateNodeFieldRequirement validates a requirement on a node field. The name is the only field
+// that can be selected by.
 func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) != 1 {
-			errs = append(errs, field.Required(path.Child("values"), "a node field is compared with one value"))
+			errs = append(errs, field.Required(path.Child("values"), "must be a single value for a node field"))
 		}
 	default:
-		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "node fields know the operators In and NotIn only"))
+		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be In or NotIn for a node field"))
 	}
 	if r.Key != metav1.ObjectNameField {
-		return append(errs, field.Invalid(path.Child("key"), r.Key, "is no field that nodes are selected by"))
+		return append(errs, field.Invalid(path.Child("key"), r.Key, "is not a node field that can be selected by"))
 	}
 	for i, value := range r.Values {
 		for _, msg := range apivalidation.NameIsDNSSubdomain(value, false) {
@@ -107,7 +109,7 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 	return errs
 }
 
-// deprecatedNodeLabels are labels of nodes that have a successor.
+// deprecatedNodeLabels maps deprecated node labels to advice about their replacements.
 var deprecatedNodeLabels = map[string]string{
 	corev1.LabelFailureDomainBetaRegion: "deprecated since v1.17, replaced by " + corev1.LabelTopologyRegion,
 	corev1.LabelFailureDomainBetaZone:   "deprecated since v1.17, replaced by " + corev1.LabelTopologyZone,
@@ -116,13 +118,15 @@ var deprecatedNodeLabels = map[string]string{
 	"beta.kubernetes.io/os":             "deprecated since v1.14, replaced by " + corev1.LabelOSStable,
 }
 
-// DeprecatedLabel says what is wrong with a label key of nodes that has had its day; ok is false for others.
+// DeprecatedLabel returns advice about a deprecated node label. ok is false if the label is not
+// deprecated.
 func DeprecatedLabel(key string) (advice string, ok bool) {
 	advice, ok = deprecatedNodeLabels[key]
 	return advice, ok
 }
 
-// TermWarnings are about deprecated labels and, with checkValues, about values that are no label values.
+// TermWarnings returns warnings about deprecated labels and, with checkValues, about values that
+// are not valid label values.
 func TermWarnings(term *corev1.NodeSelectorTerm, checkValues bool, path *field.Path) []string {
 	var warnings []string
 	for i, r := range term.MatchExpressions {
@@ -135,14 +139,15 @@ func TermWarnings(term *corev1.NodeSelectorTerm, checkValues bool, path *field.P
 		}
 		for j, value := range r.Values {
 			for _, msg := range validation.IsValidLabelValue(value) {
-				warnings = append(warnings, fmt.Sprintf("%s: %q matches no label: %s", at.Child("values").Index(j), value, msg))
+				warnings = append(warnings, fmt.Sprintf("%s: %q cannot match any label: %s", at.Child("values").Index(j), value, msg))
 			}
 		}
 	}
 	return warnings
 }
 
-// LabelSelectorWarnings are about deprecated labels of nodes in a label selector, such as that of a storage topology.
+// LabelSelectorWarnings returns warnings about deprecated node labels in a label selector, such as
+// the node topology of a storage capacity.
 func LabelSelectorWarnings(s *metav1.LabelSelector, path *field.Path) []string {
 	if s == nil {
 		return nil

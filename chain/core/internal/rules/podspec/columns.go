@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ContainerCells are the table cells of the names and the images of a pod spec's containers, as kubectl get -o wide prints them.
+// ContainerCells returns the table cells for the names and images of a pod spec's containers, as
+// printed by kubectl get -o wide.
 func ContainerCells(spec *corev1.PodSpec) (names, images string) {
 	var n, i []string
 	for _, c := range spec.Containers {

@@ -55,7 +55,8 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 		} else if c.Name != "" {
 			names.Insert(c.Name)
 		}
-		// Init containers run one after the other and may use the same ports. The index in the path is always 0, as kube-apiserver's is.
+		// Init containers run one after the other and may use the same ports. As in kube-apiserver, the
+		// index in the path is always 0.
 		errs = append(errs, validateHostPorts(v.spec.InitContainers[i:i+1], path)...)
 		errs = append(errs, validateInitRestart(c, at)...)
 		if isSidecar(c) {
@@ -65,7 +66,7 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 		}
 		forbid := func(set bool, name string) {
 			if set {
-				errs = append(errs, field.Forbidden(at.Child(name), "only init containers with restartPolicy Always, which keep running, have it"))
+				errs = append(errs, field.Forbidden(at.Child(name), "may only be set for init containers with restartPolicy Always"))
 			}
 		}
 		forbid(c.Lifecycle != nil, "lifecycle")
@@ -79,18 +80,19 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// forbidResizeRestart checks that an init container which ends is not restarted to be resized.
+// forbidResizeRestart rejects a resize policy that restarts an init container that runs to
+// completion.
 func forbidResizeRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, p := range c.ResizePolicy {
 		if p.RestartPolicy == corev1.RestartContainer {
-			errs = append(errs, field.Invalid(path.Index(i).Child("restartPolicy"), p.RestartPolicy, "an init container that ends is not restarted"))
+			errs = append(errs, field.Invalid(path.Index(i).Child("restartPolicy"), p.RestartPolicy, "must be NotRequired for init containers that run to completion"))
 		}
 	}
 	return errs
 }
 
-// isSidecar says that an init container keeps running beside the regular ones.
+// isSidecar reports whether an init container keeps running alongside the regular containers.
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -130,7 +132,7 @@ func (v *validator) validateEphemeralContainers(path *field.Path) field.ErrorLis
 	return errs
 }
 
-// validateContainer checks what all sorts of containers have.
+// validateContainer validates the fields that all types of containers have in common.
 func (v *validator) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.Name == "" {
@@ -156,16 +158,16 @@ func validatePullPolicy(policy corev1.PullPolicy, path *field.Path) field.ErrorL
 	return oneOf(path, policy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
 }
 
-// validateImageSpace checks that there is no white space around the image. Templates may have it: for some it stands for an image that they
-// put in later.
+// validateImageSpace rejects white space around the image. Templates may have it: some use it as a
+// placeholder for an image that is filled in later.
 func validateImageSpace(c *corev1.Container, path *field.Path) field.ErrorList {
 	if strings.TrimSpace(c.Image) == c.Image {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path.Child("image"), c.Image, "must not begin or end with white space")}
+	return field.ErrorList{field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing white space")}
 }
 
-// validateInitRestart checks an init container's own restart policy.
+// validateInitRestart validates the restart policy of an init container.
 func validateInitRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	if c.RestartPolicy == nil && len(c.RestartPolicyRules) > 0 {
 		return field.ErrorList{rulesNeedPolicy(path)}
@@ -174,10 +176,10 @@ func validateInitRestart(c *corev1.Container, path *field.Path) field.ErrorList 
 }
 
 func rulesNeedPolicy(path *field.Path) *field.Error {
-	return field.Required(path.Child("restartPolicy"), "rules need a policy for what they do not match")
+	return field.Required(path.Child("restartPolicy"), "must be set when restartPolicyRules is set")
 }
 
-// validateRestart checks a container's own restart policy (KEP-753, KEP-5307).
+// validateRestart validates the restart policy of a container (KEP-753, KEP-5307).
 func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.RestartPolicy != nil {
@@ -194,7 +196,7 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 		at := rules.Index(i)
 		errs = append(errs, supported(at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		if rule.ExitCodes == nil {
-			errs = append(errs, field.Required(at.Child("exitCodes"), "a rule matches exit codes"))
+			errs = append(errs, field.Required(at.Child("exitCodes"), "must specify the exit codes that the rule matches"))
 			continue
 		}
 		errs = append(errs, supported(at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
@@ -217,7 +219,7 @@ func (v *validator) validateResizePolicy(policies []corev1.ContainerResizePolicy
 		errs = append(errs, oneOf(path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
 		errs = append(errs, oneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
 		if v.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
-			errs = append(errs, field.Invalid(path, p.RestartPolicy, "the pod's restartPolicy Never rules it out"))
+			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired when the pod's restartPolicy is Never"))
 		}
 	}
 	return errs
@@ -249,7 +251,7 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 	return errs
 }
 
-// validateHostPorts checks that containers do not take the same port of the node.
+// validateHostPorts rejects containers that use the same port of the node.
 func validateHostPorts(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	taken := sets.Set[string]{}

@@ -10,7 +10,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
-// TestCorners has the rules that one comes across less often.
+// TestCorners tests the less common rules.
 func TestCorners(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -126,9 +126,9 @@ func TestTemplatesNameTheImagesOfVolumes(t *testing.T) {
 	tmpl := &corev1.PodTemplateSpec{Spec: parsePod(t, with("", `"volumes":[{"name":"v","image":{}}]`)).Spec}
 	want := []string{"template.spec.volumes[0].image.reference Required"}
 	if got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"), OptionsFor(tmpl, nil))); !slices.Equal(got, want) {
-		t.Errorf("new: %q", got)
+		t.Errorf("new template: %q", got)
 	}
 	if got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"), OptionsFor(tmpl, tmpl))); len(got) > 0 {
-		t.Errorf("as it was: %q", got)
+		t.Errorf("unchanged template: %q", got)
 	}
 }

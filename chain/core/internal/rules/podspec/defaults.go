@@ -9,11 +9,12 @@ import (
 
 const (
 	defaultSchedulerName = corev1.DefaultSchedulerName
-	// defaultGracePeriod is how long containers may take to stop, in seconds.
+	// defaultGracePeriod is the time that containers have to stop, in seconds.
 	defaultGracePeriod = int64(corev1.DefaultTerminationGracePeriodSeconds)
 )
 
-// SetDefaults fills in what the client left out of a pod template's spec. [SetPodDefaults] has what only pods get.
+// SetDefaults sets the defaults of a pod template's spec. [SetPodDefaults] sets those that only
+// pods get.
 func SetDefaults(spec *corev1.PodSpec) {
 	SyncServiceAccount(spec)
 	orDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
@@ -37,7 +38,8 @@ func SetDefaults(spec *corev1.PodSpec) {
 	setResourceDefaults(spec.Resources)
 }
 
-// SetPodDefaults fills in what the client left out of a pod's spec, beyond what templates get: pods made from a template are pods in the end.
+// SetPodDefaults sets the defaults of a pod's spec, including those that templates do not get. Pods
+// created from a template get them when they are created.
 func SetPodDefaults(spec *corev1.PodSpec) {
 	SetDefaults(spec)
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -57,7 +59,8 @@ func SetPodDefaults(spec *corev1.PodSpec) {
 	}
 }
 
-// SyncServiceAccount makes the deprecated field serviceAccount repeat serviceAccountName, or stand in for it.
+// SyncServiceAccount copies serviceAccountName to the deprecated field serviceAccount, or back if
+// only the deprecated field is set.
 func SyncServiceAccount(spec *corev1.PodSpec) {
 	orDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
@@ -114,7 +117,8 @@ func setFieldRefDefaults(ref *corev1.ObjectFieldSelector) {
 	}
 }
 
-// pullPolicy is Always for what may change under its name, the tag latest, and IfNotPresent for the rest.
+// pullPolicy returns Always for images that may change under their name, because their tag is
+// latest or they have no tag or digest, and IfNotPresent for all others.
 func pullPolicy(image string) corev1.PullPolicy {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -144,7 +148,7 @@ func setResourceDefaults(r *corev1.ResourceRequirements) {
 	}
 }
 
-// requestLimits makes a limit without a request the request too.
+// requestLimits sets each missing request to the corresponding limit.
 func requestLimits(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
 		if r.Requests == nil {
@@ -156,7 +160,7 @@ func requestLimits(r *corev1.ResourceRequirements) {
 	}
 }
 
-// orDefault sets what is unset.
+// orDefault sets *value to preset if it is the zero value.
 func orDefault[T comparable](value *T, preset T) {
 	var unset T
 	if *value == unset {
@@ -164,7 +168,7 @@ func orDefault[T comparable](value *T, preset T) {
 	}
 }
 
-// orPointer sets a pointer that is nil.
+// orPointer points *value to preset if it is nil.
 func orPointer[T any](value **T, preset T) {
 	if *value == nil {
 		*value = &preset

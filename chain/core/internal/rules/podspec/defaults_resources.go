@@ -9,14 +9,15 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// setPodResources completes the resources that a pod has as a whole, if it has any (KEP-2837).
+// setPodResources sets the defaults of pod-level resources if the pod has any (KEP-2837).
 func setPodResources(spec *corev1.PodSpec) {
 	r := spec.Resources
 	if r == nil || len(r.Requests)+len(r.Limits) == 0 {
 		return
 	}
 	pod := &corev1.Pod{Spec: *spec}
-	// Huge pages cannot be promised twice: what containers have, the pod must have.
+	// Huge pages cannot be overcommitted, so the pod's limit defaults to the sum of its containers'
+	// limits.
 	for name, limit := range resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{}) {
 		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
 			setAmount(&r.Limits, name, limit)
@@ -35,7 +36,8 @@ func setPodResources(spec *corev1.PodSpec) {
 	}
 }
 
-// setAmount sets an amount that is not set, of a resource that pods can have as a whole. The list is copied, not written to.
+// setAmount sets the amount of a resource if it is unset and supported at pod level. It replaces
+// the list instead of modifying it.
 func setAmount(list *corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
 	if _, ok := (*list)[name]; ok || !resourcehelper.IsSupportedPodLevelResource(name) {
 		return

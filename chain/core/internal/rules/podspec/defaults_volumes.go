@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/claims"
 )
 
-// setVolumeDefaults fills in what the client left out of a volume; one without any source is an empty directory.
+// setVolumeDefaults sets the defaults of a volume. A volume without a source becomes an emptyDir.
 func setVolumeDefaults(v *corev1.VolumeSource) {
 	if *v == (corev1.VolumeSource{}) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}

@@ -53,11 +53,11 @@ func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
 	}
 	switch {
 	case sources == 0:
-		errs = append(errs, field.Invalid(path, "", "say where the value comes from: fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef"))
+		errs = append(errs, field.Invalid(path, "", "must specify one of fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef"))
 	case e.Value != "":
-		errs = append(errs, field.Invalid(path, "", "there is a value already"))
+		errs = append(errs, field.Invalid(path, "", "may not be specified when value is not empty"))
 	case sources > 1:
-		errs = append(errs, field.Invalid(path, "", "a value comes from one place only"))
+		errs = append(errs, field.Invalid(path, "", "may not specify more than one source"))
 	}
 	return errs
 }
@@ -83,7 +83,8 @@ func validateFileRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorL
 	return append(errs, volumesources.ValidateNoBacksteps(ref.Path, path.Child("path"))...)
 }
 
-// validateFileRefVolumes checks that files of variables are in directories that the pod's containers share.
+// validateFileRefVolumes requires environment variables to refer only to files in emptyDir volumes,
+// which containers share.
 func (v *validator) validateFileRefVolumes(path *field.Path) field.ErrorList {
 	shared := map[string]bool{}
 	for _, volume := range v.spec.Volumes {
@@ -127,29 +128,29 @@ func validateEnvFrom(list []corev1.EnvFromSource, path *field.Path) field.ErrorL
 		if e.SecretRef != nil {
 			check(e.SecretRef.Name, at.Child("secretRef"))
 		}
-		// kube-apiserver names the list here and not the entry.
+		// As in kube-apiserver, the path of these errors is the list, not the entry.
 		switch {
 		case e.ConfigMapRef == nil && e.SecretRef == nil:
-			errs = append(errs, field.Invalid(path, "", "an entry needs configMapRef or secretRef"))
+			errs = append(errs, field.Invalid(path, "", "must specify either configMapRef or secretRef"))
 		case e.ConfigMapRef != nil && e.SecretRef != nil:
-			errs = append(errs, field.Invalid(path, "", "an entry has either configMapRef or secretRef"))
+			errs = append(errs, field.Invalid(path, "", "may not specify both configMapRef and secretRef"))
 		}
 	}
 	return errs
 }
 
-// envFields are the pod's fields that environment variables can show.
+// envFields returns the pod fields that environment variables can refer to.
 func envFields() []string {
 	return []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 }
 
-// volumeFields are the pod's fields that files of volumes can show.
+// volumeFields returns the pod fields that files in volumes can refer to.
 func volumeFields() []string {
 	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 }
 
-// downwardFields are all fields that the downward API knows, wherever it can show them.
+// downwardFields returns all pod fields that the downward API supports anywhere.
 func downwardFields() []string {
 	return append(envFields(), "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host")
 }
@@ -165,14 +166,14 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, fields []string, path *fi
 	name, key, subscripted := splitSubscript(ref.FieldPath)
 	ofMap := name == "metadata.annotations" || name == "metadata.labels"
 	if ref.APIVersion != "v1" || subscripted && !ofMap || !slices.Contains(downwardFields(), name) {
-		return field.ErrorList{field.Invalid(at, ref.FieldPath, "is no field of "+ref.APIVersion+" that pods can learn")}
+		return field.ErrorList{field.Invalid(at, ref.FieldPath, "is not a field of a "+ref.APIVersion+" pod that the downward API supports")}
 	}
 	if name == "spec.host" {
 		name = "spec.nodeName"
 	}
 	switch {
 	case subscripted && name == "metadata.annotations":
-		// Annotations' keys are compared without case.
+		// Annotation keys are validated regardless of case.
 		return messages(path, key, validation.IsQualifiedName(strings.ToLower(key)))
 	case subscripted:
 		return messages(path, key, validation.IsQualifiedName(key))
@@ -180,7 +181,7 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, fields []string, path *fi
 	return supported(at, name, fields...)
 }
 
-// splitSubscript takes apart paths such as metadata.labels['app'].
+// splitSubscript splits paths such as metadata.labels['app'] into a name and a key.
 func splitSubscript(path string) (name, key string, ok bool) {
 	rest, ok := strings.CutSuffix(path, "']")
 	if !ok {

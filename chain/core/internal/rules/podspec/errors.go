@@ -11,7 +11,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
 
-// messages makes an invalid value's errors of what a check of its form has to say.
+// messages returns one error for each message about an invalid value.
 func messages(path *field.Path, value any, msgs []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range msgs {
@@ -20,8 +20,8 @@ func messages(path *field.Path, value any, msgs []string) field.ErrorList {
 	return errs
 }
 
-// validateRelativePath checks that a path stays below where it is looked up, and does not take the names that start with "..", which
-// kubelets use themselves.
+// validateRelativePath requires a path that stays below its directory and does not use names that
+// start with "..", which the kubelet uses itself.
 func validateRelativePath(p string, at *field.Path) field.ErrorList {
 	errs := validateDescendingPath(p, at)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {
@@ -38,8 +38,8 @@ func validateDescendingPath(p string, at *field.Path) field.ErrorList {
 	return append(errs, volumesources.ValidateNoBacksteps(p, at)...)
 }
 
-// forbidAllBut forbids the fields of a struct that are set but for the allowed ones. The paths are kube-apiserver's: the names in Go with a
-// small first letter.
+// forbidAllBut forbids all fields of a struct except the allowed ones. As in kube-apiserver, the
+// paths are the Go field names with a lower-case first letter.
 func forbidAllBut(value any, path *field.Path, allowed ...string) field.ErrorList {
 	var errs field.ErrorList
 	v := reflect.ValueOf(value)

@@ -4,10 +4,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// feature finds the fields of a feature that is off by default in Kubernetes 1.37 and, if asked, clears them.
+// feature reports whether spec uses the fields of a feature that is off by default in Kubernetes
+// 1.37. If clear is true, it clears them.
 type feature func(spec *corev1.PodSpec, clear bool) (used bool)
 
-// DropDisabledFields clears the fields of features that are off, unless old (nil on create) uses them.
+// DropDisabledFields clears the fields of disabled features, unless old uses them. old is nil on
+// create.
 func DropDisabledFields(tmpl, old *corev1.PodTemplateSpec) {
 	if old == nil {
 		DropDisabledSpecFields(&tmpl.Spec, nil)
@@ -16,7 +18,7 @@ func DropDisabledFields(tmpl, old *corev1.PodTemplateSpec) {
 	DropDisabledSpecFields(&tmpl.Spec, &old.Spec)
 }
 
-// DropDisabledSpecFields is [DropDisabledFields] for a pod's spec.
+// DropDisabledSpecFields is like [DropDisabledFields], but for a pod spec.
 func DropDisabledSpecFields(spec, old *corev1.PodSpec) {
 	features := []feature{
 		genericWorkload, evictionRequests, stopSignals, h2cProbes, grpcTLSProbes, bindMountOptions,
@@ -29,7 +31,7 @@ func DropDisabledSpecFields(spec, old *corev1.PodSpec) {
 	}
 }
 
-// take finds, and clears, one field.
+// take reports whether *value is set. If clear is true, it clears it.
 func take[T comparable](value *T, clear bool) bool {
 	var unset T
 	used := *value != unset

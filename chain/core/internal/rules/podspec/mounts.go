@@ -28,22 +28,22 @@ func (v *validator) validateMounts(c *corev1.Container, path *field.Path) field.
 			errs = append(errs, field.Required(at.Child("mountPath"), ""))
 		}
 		if paths.Has(m.MountPath) {
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "is mounted already"))
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		paths.Insert(m.MountPath)
 		if devices.Has(m.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "is a device already"))
+			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "is already used in volumeDevices"))
 		}
 		if devicePaths.Has(m.MountPath) {
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "is a device's path"))
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "is already used as a devicePath in volumeDevices"))
 		}
-		// kube-apiserver leaves the index out of the paths of these four.
+		// As in kube-apiserver, the paths of the following four checks have no index.
 		if m.SubPath != "" {
 			errs = append(errs, validateDescendingPath(m.SubPath, path.Child("subPath"))...)
 		}
 		if m.SubPathExpr != "" {
 			if m.SubPath != "" {
-				errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "there is a subPath already"))
+				errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "may not be set together with subPath"))
 			}
 			errs = append(errs, validateDescendingPath(m.SubPathExpr, path.Child("subPathExpr"))...)
 		}
@@ -63,7 +63,7 @@ func validatePropagation(mode *corev1.MountPropagationMode, c *corev1.Container,
 	}
 	privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 	if *mode == corev1.MountPropagationBidirectional && !privileged {
-		return field.ErrorList{field.Forbidden(path, "only privileged containers mount into the host")}
+		return field.ErrorList{field.Forbidden(path, "Bidirectional may only be used by privileged containers")}
 	}
 	return nil
 }
@@ -77,10 +77,10 @@ func validateRecursiveReadOnly(m *corev1.VolumeMount, path *field.Path) field.Er
 	case corev1.RecursiveReadOnlyDisabled:
 	case corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyIfPossible:
 		if !m.ReadOnly {
-			errs = append(errs, field.Forbidden(path, "the mount is not readOnly"))
+			errs = append(errs, field.Forbidden(path, "may only be set when readOnly is true"))
 		}
 		if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
-			errs = append(errs, field.Forbidden(path, "mountPropagation must be None"))
+			errs = append(errs, field.Forbidden(path, "may only be set when mountPropagation is None or unset"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path, *m.RecursiveReadOnly,
@@ -104,7 +104,7 @@ func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		}
 		if names.Has(d.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "is a device already"))
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must be unique"))
 		}
 		if d.Name != "" {
 			names.Insert(d.Name)
@@ -113,16 +113,16 @@ func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field
 		case !found:
 			errs = append(errs, field.NotFound(at.Child("name"), d.Name))
 		case volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil:
-			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "only persistentVolumeClaim and ephemeral volumes can be devices"))
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must be a persistentVolumeClaim or ephemeral volume"))
 		}
 		if mounts.Has(d.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "is mounted already"))
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "is already used in volumeMounts"))
 		}
 		if d.DevicePath == "" {
 			errs = append(errs, field.Required(at.Child("devicePath"), ""))
 		}
 		if paths.Has(d.DevicePath) {
-			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "is another device's path"))
+			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
 		}
 		if back := volumesources.ValidateNoBacksteps(d.DevicePath, at.Child("devicePath")); len(back) > 0 {
 			errs = append(errs, back...)
@@ -130,7 +130,7 @@ func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field
 			paths.Insert(d.DevicePath)
 		}
 		if mountPaths.Has(d.DevicePath) {
-			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "is a mount's path"))
+			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "is already used as a mountPath in volumeMounts"))
 		}
 	}
 	return errs

@@ -13,10 +13,10 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 )
 
-// Options relax the rules for an object that was stored when they were looser: what it has already, an update may keep.
-// The zero value is the strict one, for new objects.
+// Options relax the validation of objects that were stored under looser rules: an update may keep
+// what the object already has. The zero value is strict and is used for new objects.
 type Options struct {
-	// pod says that the spec is a pod's and not a template's.
+	// pod is set if the spec is that of a pod, not of a template.
 	pod bool
 
 	partHugePages          bool
@@ -26,19 +26,21 @@ type Options struct {
 	hostSysctls            bool
 	badTokenPaths          bool
 	badDeletionCost        bool
-	// legacySpreadKeys is for matchLabelKeys of spread constraints from before 1.34.
+	// legacySpreadKeys allows matchLabelKeys that spread constraints could have before 1.34.
 	legacySpreadKeys bool
-	// restartingInitContainers is for init containers that end and yet are restarted to be resized, which 1.35 took.
+	// restartingInitContainers allows resize policies that restart init containers that run to
+	// completion, which 1.35 accepted.
 	restartingInitContainers bool
-	// ownUsersWithDevices and ownUsersInHostNetwork are for hostUsers false with volumeDevices and with hostNetwork.
+	// ownUsersWithDevices and ownUsersInHostNetwork allow hostUsers: false together with volumeDevices
+	// and with hostNetwork.
 	ownUsersWithDevices, ownUsersInHostNetwork bool
-	// emptyImageVolumes is for image volumes of templates that name no image, which 1.36 took.
+	// emptyImageVolumes allows image volumes without an image in templates, which 1.36 accepted.
 	emptyImageVolumes bool
-	// comparedTaints is for the tolerations of a feature that is off, with the operators Lt and Gt.
+	// comparedTaints allows tolerations with the operators Lt and Gt, whose feature is off.
 	comparedTaints bool
 }
 
-// OptionsFor is what an update from oldTmpl may keep in tmpl. On create, oldTmpl is nil.
+// OptionsFor returns the options for an update from oldTmpl to tmpl. oldTmpl is nil on create.
 func OptionsFor(tmpl, oldTmpl *corev1.PodTemplateSpec) Options {
 	if oldTmpl == nil {
 		return Options{}
@@ -46,7 +48,7 @@ func OptionsFor(tmpl, oldTmpl *corev1.PodTemplateSpec) Options {
 	return optionsFrom(&oldTmpl.Spec, oldTmpl.Annotations)
 }
 
-// PodOptionsFor is what an update from oldPod may keep in pod. On create, oldPod is nil.
+// PodOptionsFor returns the options for an update from oldPod to pod. oldPod is nil on create.
 func PodOptionsFor(pod, oldPod *corev1.Pod) Options {
 	opts := Options{}
 	if oldPod != nil {
@@ -171,7 +173,7 @@ func hasLegacySpreadKeys(spec *corev1.PodSpec) bool {
 	})
 }
 
-// affinityTerms are all terms about other pods, required and preferred.
+// affinityTerms returns all terms of pod affinity and anti-affinity, both required and preferred.
 func affinityTerms(a *corev1.Affinity) []corev1.PodAffinityTerm {
 	var terms []corev1.PodAffinityTerm
 	add := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
@@ -189,7 +191,8 @@ func affinityTerms(a *corev1.Affinity) []corev1.PodAffinityTerm {
 	return terms
 }
 
-// eachContainer visits init, regular and ephemeral containers with their paths below the spec's.
+// eachContainer calls visit for all init, regular and ephemeral containers, with their paths
+// relative to the spec.
 func eachContainer(spec *corev1.PodSpec, visit func(c *corev1.Container, path *field.Path)) {
 	for i := range spec.InitContainers {
 		visit(&spec.InitContainers[i], field.NewPath("initContainers").Index(i))

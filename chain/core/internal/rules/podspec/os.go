@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateOS checks that the pod asks for nothing that its operating system does not have.
+// validateOS rejects fields that the pod's operating system does not support.
 func (v *validator) validateOS(path *field.Path) field.ErrorList {
 	if v.spec.OS == nil {
 		return nil
@@ -25,7 +25,7 @@ func (v *validator) validateLinux(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(set bool, at *field.Path) {
 		if set {
-			errs = append(errs, field.Forbidden(at, "Linux has no such thing"))
+			errs = append(errs, field.Forbidden(at, "cannot be set for a linux pod"))
 		}
 	}
 	if sc := v.spec.SecurityContext; sc != nil {
@@ -43,7 +43,7 @@ func (v *validator) validateWindows(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(set bool, at *field.Path) {
 		if set {
-			errs = append(errs, field.Forbidden(at, "Windows has no such thing"))
+			errs = append(errs, field.Forbidden(at, "cannot be set for a windows pod"))
 		}
 	}
 	forbid(v.spec.HostPID, path.Child("hostPID"))
@@ -83,7 +83,8 @@ func (v *validator) validateWindows(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateHostProcess checks that either all containers of a pod are Windows HostProcess containers or none is.
+// validateHostProcess requires that all or none of a pod's containers are Windows HostProcess
+// containers.
 func (v *validator) validateHostProcess(path *field.Path) field.ErrorList {
 	var podWide *bool
 	if sc := v.spec.SecurityContext; sc != nil && sc.WindowsOptions != nil {
@@ -97,7 +98,7 @@ func (v *validator) validateHostProcess(path *field.Path) field.ErrorList {
 			own = c.SecurityContext.WindowsOptions.HostProcess
 			if podWide != nil && *podWide != *own {
 				at := below(path, p).Child("securityContext", "windowsOptions", "hostProcess")
-				errs = append(errs, field.Invalid(at, *own, "must agree with the pod's"))
+				errs = append(errs, field.Invalid(at, *own, "must match the pod's hostProcess"))
 			}
 		}
 		if own != nil && *own {
@@ -110,15 +111,15 @@ func (v *validator) validateHostProcess(path *field.Path) field.ErrorList {
 		return errs
 	}
 	if no > 0 {
-		errs = append(errs, field.Invalid(path, "", "either all containers are HostProcess containers or none"))
+		errs = append(errs, field.Invalid(path, "", "all containers must be HostProcess containers if any container is one"))
 	}
 	if !v.spec.HostNetwork {
-		errs = append(errs, field.Invalid(path.Child("hostNetwork"), false, "HostProcess containers need it"))
+		errs = append(errs, field.Invalid(path.Child("hostNetwork"), false, "must be true if the pod has HostProcess containers"))
 	}
 	return errs
 }
 
-// below puts a relative path, such as those of eachContainer, below another one.
+// below appends a relative path, such as those from eachContainer, to path.
 func below(path, relative *field.Path) *field.Path {
 	if path == nil {
 		return relative

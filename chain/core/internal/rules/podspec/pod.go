@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidatePod checks a pod but for what the registry checks of its metadata.
+// ValidatePod validates a pod, except for the metadata that the registry validates.
 func ValidatePod(pod *corev1.Pod, opts Options) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateAnnotations(pod.Annotations, &pod.Spec, field.NewPath("metadata", "annotations"), opts)
@@ -18,7 +18,8 @@ func ValidatePod(pod *corev1.Pod, opts Options) field.ErrorList {
 	return errs
 }
 
-// forbidTokens is for pods that have no service account. Templates are not asked: their pods get the default one.
+// forbidTokens rejects service account tokens in pods without a service account. It does not apply
+// to templates, whose pods get the default service account.
 func forbidTokens(volumes []corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, volume := range volumes {
@@ -27,27 +28,27 @@ func forbidTokens(volumes []corev1.Volume, path *field.Path) field.ErrorList {
 		}
 		for j, source := range volume.Projected.Sources {
 			if source.ServiceAccountToken != nil {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"), "there is no serviceAccountName"))
+				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"), "may not be set without serviceAccountName"))
 			}
 		}
 	}
 	return errs
 }
 
-// ValidateNewPod checks what matters for pods that are being created only.
+// ValidateNewPod checks rules that apply only when a pod is created.
 func ValidateNewPod(pod *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
 	if len(pod.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "a pod gets ephemeral containers through its subresource"))
+		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "may only be set through the ephemeralcontainers subresource"))
 	}
 	if pod.Spec.NodeName != "" && len(pod.Spec.SchedulingGates) > 0 {
-		errs = append(errs, field.Forbidden(spec.Child("nodeName"), "scheduling gates are closed"))
+		errs = append(errs, field.Forbidden(spec.Child("nodeName"), "may not be set while there are schedulingGates"))
 	}
 	return append(errs, validateProfileAnnotations(pod.Annotations, &pod.Spec, spec)...)
 }
 
-// validateTolerationsAnnotation checks the list of tolerations that old clients left in an annotation.
+// validateTolerationsAnnotation validates the tolerations that old clients left in an annotation.
 func validateTolerationsAnnotation(value string, path *field.Path, opts Options) field.ErrorList {
 	var tolerations []corev1.Toleration
 	if err := json.Unmarshal([]byte(value), &tolerations); err != nil {

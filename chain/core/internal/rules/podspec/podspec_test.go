@@ -24,7 +24,8 @@ func parsePod(t testing.TB, spec string) *corev1.Pod {
 	return p
 }
 
-// with is a pod's spec of one container, with more fields of the container and of the spec.
+// with returns the spec of a pod with one container, with additional fields of the container and of
+// the spec.
 func with(container, spec string) string {
 	if container != "" {
 		container = "," + container
@@ -171,10 +172,10 @@ func TestUpdateKeepsWhatWasAllowed(t *testing.T) {
 	t.Parallel()
 	p := parsePod(t, with(`"resources":{"limits":{"hugepages-2Mi":"3Mi","cpu":"1"}}`, `"hostNetwork":true,"securityContext":{"sysctls":[{"name":"net.x","value":"1"}]}`))
 	if errs := ValidatePod(p, PodOptionsFor(p, nil)); len(errs) < 2 {
-		t.Errorf("a new pod is allowed more than it should: %v", errs)
+		t.Errorf("a new pod may do more than it should: %v", errs)
 	}
 	if errs := ValidatePod(p, PodOptionsFor(p, p)); len(errs) > 0 {
-		t.Errorf("an old pod cannot stay as it is: %v", errs)
+		t.Errorf("an old pod cannot stay unchanged: %v", errs)
 	}
 }
 
@@ -201,7 +202,7 @@ func TestDefaults(t *testing.T) {
 	again := p.DeepCopy()
 	SetPodDefaults(&again.Spec)
 	if !equality.Semantic.DeepEqual(p, again) {
-		t.Error("defaults of defaults differ")
+		t.Error("defaulting twice differs from defaulting once")
 	}
 }
 
@@ -212,10 +213,10 @@ func TestDropDisabledFields(t *testing.T) {
 	old.Spec.Volumes = nil
 	DropDisabledSpecFields(&p.Spec, &old.Spec)
 	if p.Spec.SchedulingGroup == nil || p.Spec.Containers[0].Lifecycle.StopSignal == nil {
-		t.Error("fields that the old pod has are gone")
+		t.Error("fields that the old pod uses were cleared")
 	}
 	if p.Spec.Volumes[0].EmptyDir.Mode != nil {
-		t.Error("a field that the old pod has not is still there")
+		t.Error("a field that the old pod does not use was not cleared")
 	}
 }
 
@@ -224,7 +225,7 @@ func TestWarnings(t *testing.T) {
 	p := parsePod(t, with(`"env":[{"name":"A","value":"1"},{"name":"A","value":"2"}],"resources":{"limits":{"memory":"100m"}}`,
 		`"imagePullSecrets":[{},{"name":"a"},{"name":"a"}],"nodeSelector":{"beta.kubernetes.io/os":"linux"},
 		"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}`))
-	// The limit of memory is the request too.
+	// The memory limit becomes the request too.
 	if got := PodWarnings(p); len(got) != 7 {
 		t.Errorf("want 7 warnings, got %q", got)
 	}
@@ -233,11 +234,12 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("want no warnings, got %q", got)
 	}
 	if got := PodWarnings(p); len(got) != 8 {
-		t.Errorf("a name that is no label: want 8 warnings, got %q", got)
+		t.Errorf("a name that is not a DNS label: want 8 warnings, got %q", got)
 	}
 }
 
-// FuzzPod decodes, defaults and validates whatever might be sent: none of it may panic, and defaults must be stable.
+// FuzzPod decodes, defaults and validates arbitrary input. Nothing may panic, and defaulting twice
+// must have no further effect.
 func FuzzPod(f *testing.F) {
 	f.Add([]byte(with("", "")))
 	f.Add([]byte(`{"os":{},"dnsPolicy":"None","volumes":[{"name":"v","projected":{"sources":[{"serviceAccountToken":{}}]}}],"affinity":{"nodeAffinity":{}}}`))
@@ -252,7 +254,7 @@ func FuzzPod(f *testing.F) {
 		again := p.DeepCopy()
 		SetPodDefaults(&again.Spec)
 		if !equality.Semantic.DeepEqual(p, again) {
-			t.Error("defaults of defaults differ")
+			t.Error("defaulting twice differs from defaulting once")
 		}
 		errs := ValidatePod(p, PodOptionsFor(p, p))
 		errs = append(errs, ValidateTemplate(&corev1.PodTemplateSpec{Spec: p.Spec}, field.NewPath("template"), Options{})...)

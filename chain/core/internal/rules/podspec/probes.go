@@ -15,7 +15,7 @@ func validateProbes(c *corev1.Container, path *field.Path) field.ErrorList {
 	errs = append(errs, validateProbe(c.ReadinessProbe, path.Child("readinessProbe"))...)
 	if p := c.ReadinessProbe; p != nil && p.TerminationGracePeriodSeconds != nil {
 		at := path.Child("readinessProbe", "terminationGracePeriodSeconds")
-		errs = append(errs, field.Invalid(at, *p.TerminationGracePeriodSeconds, "an unready container is not stopped"))
+		errs = append(errs, field.Invalid(at, *p.TerminationGracePeriodSeconds, "may not be set for readiness probes"))
 	}
 	errs = append(errs, validateProbe(c.StartupProbe, path.Child("startupProbe"))...)
 	return append(errs, succeedsOnce(c.StartupProbe, path.Child("startupProbe"))...)
@@ -63,7 +63,7 @@ func (v *validator) validateLifecycle(l *corev1.Lifecycle, path *field.Path) fie
 
 func (v *validator) validateStopSignal(signal corev1.Signal, path *field.Path) field.ErrorList {
 	if v.spec.OS == nil {
-		return field.ErrorList{field.Forbidden(path, "signals differ: say which spec.os.name the pod is for")}
+		return field.ErrorList{field.Forbidden(path, "may not be set unless spec.os.name is set")}
 	}
 	if v.isWindows() {
 		return supported(path, signal, corev1.SIGTERM, corev1.SIGKILL)
@@ -71,7 +71,7 @@ func (v *validator) validateStopSignal(signal corev1.Signal, path *field.Path) f
 	return nil
 }
 
-// handler is what a probe or a hook does: one thing of these.
+// handler holds the actions of a probe or a lifecycle hook, of which exactly one must be set.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction
@@ -80,7 +80,7 @@ type handler struct {
 	sleep *corev1.SleepAction
 }
 
-// validateHandler checks a handler; gracePeriod, if known, bounds how long it may sleep.
+// validateHandler validates a handler. gracePeriod, if not nil, limits the duration of a sleep.
 func validateHandler(h handler, gracePeriod *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
@@ -88,7 +88,7 @@ func validateHandler(h handler, gracePeriod *int64, path *field.Path) field.Erro
 		switch {
 		case !set:
 		case found:
-			errs = append(errs, field.Forbidden(path.Child(name), "only one type of handler can be given"))
+			errs = append(errs, field.Forbidden(path.Child(name), "may not specify more than one handler type"))
 		default:
 			found = true
 			errs = append(errs, validate(path.Child(name))...)
@@ -112,7 +112,7 @@ func validateHandler(h handler, gracePeriod *int64, path *field.Path) field.Erro
 		return nil
 	})
 	if !found {
-		errs = append(errs, field.Required(path, "say what to do: exec, httpGet, tcpSocket, ..."))
+		errs = append(errs, field.Required(path, "must specify a handler type, such as exec, httpGet or tcpSocket"))
 	}
 	return errs
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/quantities"
 )
 
-// ValidateResources checks limits and requests of a container. Claims are the names of the pod's resource claims.
+// ValidateResources validates the limits and requests of a container. claims holds the names of the
+// pod's resource claims.
 func ValidateResources(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path, opts Options) field.ErrorList {
 	return validateRequirements(r, quantities.ValidateContainerResourceName, claims, path, opts)
 }
@@ -28,11 +29,11 @@ func validateRequirements(r *corev1.ResourceRequirements, validateName nameRule,
 		limit, limited := r.Limits[name]
 		switch {
 		case limited && isFixed(name) && request.Cmp(limit) != 0:
-			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("%s cannot be overcommitted: the request must equal the limit %s", name, limit.String())))
+			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("%s cannot be overcommitted: must be equal to the limit %s", name, limit.String())))
 		case limited && request.Cmp(limit) > 0:
-			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("exceeds the %s limit %s", name, limit.String())))
+			errs = append(errs, field.Invalid(requests, request.String(), fmt.Sprintf("must be less than or equal to the %s limit %s", name, limit.String())))
 		case !limited && isFixed(name):
-			errs = append(errs, field.Required(limits, fmt.Sprintf("%s cannot be overcommitted: a request needs a limit", name)))
+			errs = append(errs, field.Required(limits, fmt.Sprintf("%s cannot be overcommitted: must be set when a request is set", name)))
 		}
 	}
 	hugePages, computing := false, false
@@ -43,7 +44,7 @@ func validateRequirements(r *corev1.ResourceRequirements, validateName nameRule,
 		}
 	}
 	if hugePages && !computing {
-		errs = append(errs, field.Forbidden(path, "huge pages need cpu or memory beside them"))
+		errs = append(errs, field.Forbidden(path, "huge pages require cpu or memory"))
 	}
 	return append(errs, validateClaimUses(r.Claims, claims, path.Child("claims"))...)
 }
@@ -76,7 +77,7 @@ func validateClaimUses(uses []corev1.ResourceClaim, claims sets.Set[string], pat
 	for i, use := range uses {
 		at := path.Index(i)
 		if use.Name == "" {
-			errs = append(errs, field.Required(at, "name the claim"))
+			errs = append(errs, field.Required(at, "must specify the name of the claim"))
 			continue
 		}
 		twice := whole.Has(use.Name) || parts.Has(use) || use.Request == "" && inPart.Has(use.Name)
@@ -99,37 +100,37 @@ func validateClaimUses(uses []corev1.ResourceClaim, claims sets.Set[string], pat
 	return errs
 }
 
-// validatePodResources checks the resources of the whole pod, which its containers share.
+// validatePodResources validates the pod-level resources, which the containers share.
 func (v *validator) validatePodResources(path *field.Path) field.ErrorList {
 	r := v.spec.Resources
 	if r == nil {
 		return nil
 	}
 	if v.isWindows() {
-		return field.ErrorList{field.Forbidden(path, "a windows pod has no resources of its own")}
+		return field.ErrorList{field.Forbidden(path, "may not be set for a windows pod")}
 	}
 	var errs field.ErrorList
 	if r.Claims != nil {
-		errs = append(errs, field.Forbidden(path.Child("claims"), "only containers use claims"))
+		errs = append(errs, field.Forbidden(path.Child("claims"), "may not be set for pod-level resources"))
 	}
 	errs = append(errs, validateRequirements(r, validatePodResourceName, v.claims, path, v.opts)...)
 
 	pod := &corev1.Pod{Spec: *v.spec}
 	for name, sum := range resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{}) {
 		if request, ok := r.Requests[name]; ok && sum.Cmp(request) > 0 {
-			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), request.String(), fmt.Sprintf("is less than the %s that the containers request", sum.String())))
+			errs = append(errs, field.Invalid(path.Child("requests").Key(string(name)), request.String(), fmt.Sprintf("must be greater than or equal to the aggregate container requests of %s", sum.String())))
 		}
 	}
 	for name, sum := range resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{}) {
 		if limit, ok := r.Limits[name]; ok && quantities.IsHugePages(name) && sum.Cmp(limit) > 0 {
-			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), limit.String(), fmt.Sprintf("is less than the %s of the containers' limits", sum.String())))
+			errs = append(errs, field.Invalid(path.Child("limits").Key(string(name)), limit.String(), fmt.Sprintf("must be greater than or equal to the aggregate container limits of %s", sum.String())))
 		}
 	}
 	for i := range v.spec.Containers {
 		for name, limit := range v.spec.Containers[i].Resources.Limits {
 			if whole, ok := r.Limits[name]; ok && limit.Cmp(whole) > 0 {
 				at := path.Child("containers").Index(i).Key(string(name)).Child("limits")
-				errs = append(errs, field.Invalid(at, limit.String(), fmt.Sprintf("exceeds the pod's limit %s", whole.String())))
+				errs = append(errs, field.Invalid(at, limit.String(), fmt.Sprintf("must be less than or equal to the pod's limit %s", whole.String())))
 			}
 		}
 	}
@@ -139,7 +140,7 @@ func (v *validator) validatePodResources(path *field.Path) field.ErrorList {
 func (v *validator) validateResourceClaims(path *field.Path) field.ErrorList {
 	if v.meta != nil && len(v.spec.ResourceClaims) > 0 {
 		if _, mirror := v.meta.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-			return field.ErrorList{field.Forbidden(field.NewPath(""), "a static pod uses no resource claims")}
+			return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support resource claims")}
 		}
 	}
 	var errs field.ErrorList
@@ -157,9 +158,9 @@ func (v *validator) validateResourceClaims(path *field.Path) field.ErrorList {
 		}
 		switch {
 		case claim.ResourceClaimName != nil && claim.ResourceClaimTemplateName != nil:
-			errs = append(errs, field.Invalid(at, claim, "give either resourceClaimName or resourceClaimTemplateName"))
+			errs = append(errs, field.Invalid(at, claim, "may not specify both resourceClaimName and resourceClaimTemplateName"))
 		case claim.ResourceClaimName == nil && claim.ResourceClaimTemplateName == nil:
-			errs = append(errs, field.Invalid(at, claim, "give resourceClaimName or resourceClaimTemplateName"))
+			errs = append(errs, field.Invalid(at, claim, "must specify either resourceClaimName or resourceClaimTemplateName"))
 		}
 		if claim.ResourceClaimName != nil {
 			errs = append(errs, messages(at.Child("resourceClaimName"), *claim.ResourceClaimName, validation.IsDNS1123Subdomain(*claim.ResourceClaimName))...)
@@ -172,7 +173,7 @@ func (v *validator) validateResourceClaims(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// isFixed resources cannot be overcommitted.
+// isFixed reports whether the resource cannot be overcommitted.
 func isFixed(name corev1.ResourceName) bool {
 	return !quantities.IsNativeResource(name) || quantities.IsHugePages(name)
 }

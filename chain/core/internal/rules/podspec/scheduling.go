@@ -73,7 +73,7 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path, opts Options) 
 	errs := validateSelector(t.LabelSelector, opts.invalidSelectors, path.Child("labelSelector"))
 	errs = append(errs, validateSelector(t.NamespaceSelector, opts.invalidSelectors, path.Child("namespaceSelector"))...)
 	for _, namespace := range t.Namespaces {
-		// The singular is kube-apiserver's.
+		// As in kube-apiserver, the path has the singular and no index.
 		errs = append(errs, messages(path.Child("namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false))...)
 	}
 	errs = append(errs, validateAffinityKeys(t, path)...)
@@ -83,14 +83,15 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path, opts Options) 
 	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
 }
 
-// validateAffinityKeys checks matchLabelKeys and mismatchLabelKeys (KEP-3633) of a term at path.
+// validateAffinityKeys validates matchLabelKeys and mismatchLabelKeys (KEP-3633) of the term at
+// path.
 func validateAffinityKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	errs := validateLabelKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))
 	errs = append(errs, validateLabelKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
 	errs = append(errs, validateMergedKeys(t.MatchLabelKeys, t.LabelSelector, path)...)
 	for i, key := range t.MatchLabelKeys {
 		if slices.Contains(t.MismatchLabelKeys, key) {
-			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "is in mismatchLabelKeys too"))
+			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "must not be in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
 	return errs
@@ -98,7 +99,7 @@ func validateAffinityKeys(t *corev1.PodAffinityTerm, path *field.Path) field.Err
 
 func validateLabelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if len(keys) > 0 && selector == nil {
-		return field.ErrorList{field.Forbidden(path, "there is no labelSelector to add to")}
+		return field.ErrorList{field.Forbidden(path, "may not be set without labelSelector")}
 	}
 	var errs field.ErrorList
 	for i, key := range keys {
@@ -107,21 +108,22 @@ func validateLabelKeys(keys []string, selector *metav1.LabelSelector, path *fiel
 	return errs
 }
 
-// validateMergedKeys checks that the label selector does not ask for labels of its own among keys. The registry has merged them into it by
-// then, as a requirement each, so that they are wrong when found twice. The paths lack the name of the list, as kube-apiserver's do.
+// validateMergedKeys rejects keys that the label selector already selects by. The registry has
+// merged each key into the selector as a requirement by now, so a key that is found twice is wrong.
+// As in kube-apiserver, the paths lack the name of the list.
 func validateMergedKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	seen := sets.KeySet(selector.MatchLabels)
-	index := map[string]int{} // of a key that is there twice the last one counts
+	index := map[string]int{} // the last index of a duplicate key counts
 	for i, key := range keys {
 		index[key] = i
 	}
 	for _, r := range selector.MatchExpressions {
 		if i, ok := index[r.Key]; ok && seen.Has(r.Key) {
-			errs = append(errs, field.Invalid(path.Index(i), r.Key, "is in labelSelector too"))
+			errs = append(errs, field.Invalid(path.Index(i), r.Key, "must not be in both matchLabelKeys and labelSelector"))
 		}
 		seen.Insert(r.Key)
 	}
@@ -152,7 +154,7 @@ func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *fie
 				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "must be greater than zero"))
 			}
 			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "needs whenUnsatisfiable DoNotSchedule"))
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "may only be set when whenUnsatisfiable is DoNotSchedule"))
 			}
 		}
 		for name, policy := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy, "nodeTaintsPolicy": c.NodeTaintsPolicy} {
@@ -168,8 +170,8 @@ func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *fie
 	return errs
 }
 
-// validateSpreadKeys checks matchLabelKeys of a constraint at path (KEP-3243). With legacy, the rule is that of the time before 1.34, when
-// the registry did not merge the keys into the selector.
+// validateSpreadKeys validates matchLabelKeys of the constraint at path (KEP-3243). With legacy, it
+// applies the rule from before 1.34, when the registry did not merge the keys into the selector.
 func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path, legacy bool) field.ErrorList {
 	keys := path.Child("matchLabelKeys")
 	errs := validateLabelKeys(c.MatchLabelKeys, c.LabelSelector, keys)
@@ -183,7 +185,7 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path, le
 		_, inLabels := c.LabelSelector.MatchLabels[key]
 		inRequirements := slices.ContainsFunc(c.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 		if inLabels || inRequirements {
-			errs = append(errs, field.Invalid(keys.Index(i), key, "is in labelSelector too"))
+			errs = append(errs, field.Invalid(keys.Index(i), key, "must not be in both matchLabelKeys and labelSelector"))
 		}
 	}
 	return errs
@@ -195,12 +197,13 @@ func validateSchedulingGroup(group *corev1.PodSchedulingGroup, path *field.Path)
 	}
 	at := path.Child("podGroupName")
 	if group.PodGroupName == nil {
-		return field.ErrorList{field.Invalid(at, "", "name the group")}
+		return field.ErrorList{field.Invalid(at, "", "must specify the name of the group")}
 	}
 	return messages(at, *group.PodGroupName, apivalidation.NameIsDNSSubdomain(*group.PodGroupName, false))
 }
 
-// ValidateTolerations checks a list of tolerations, such as a runtime class adds to pods.
+// ValidateTolerations validates a list of tolerations, such as those that a runtime class adds to
+// pods.
 func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Options) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range list {
@@ -208,24 +211,24 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Option
 		if t.Key != "" {
 			errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
 		} else if t.Operator != corev1.TolerationOpExists {
-			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "must be Exists to tolerate all keys"))
+			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "must be Exists when key is empty, which matches all keys"))
 		}
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "must be NoExecute for tolerationSeconds to mean anything"))
+			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "must be NoExecute when tolerationSeconds is set"))
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
 			errs = append(errs, messages(at.Child("operator"), t.Value, validation.IsValidLabelValue(t.Value))...)
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
-				errs = append(errs, field.Invalid(at.Child("operator"), t.Value, "Exists takes no value"))
+				errs = append(errs, field.Invalid(at.Child("operator"), t.Value, "value must be empty when operator is Exists"))
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt:
-			// An alpha feature of 1.35, off by default (KEP-5471).
+			// The operators belong to an alpha feature of 1.35, which is off by default (KEP-5471).
 			if !opts.comparedTaints {
 				errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 			} else if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
-				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "Lt and Gt compare whole numbers"))
+				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be an integer when operator is Lt or Gt"))
 			}
 		default:
 			errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
@@ -237,7 +240,8 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Option
 	return errs
 }
 
-// validateDeletionCost checks the annotation by which replica sets choose what to delete first.
+// validateDeletionCost validates the annotation by which replica sets choose the pods to delete
+// first.
 func validateDeletionCost(annotations map[string]string, path *field.Path) field.ErrorList {
 	value, ok := annotations[corev1.PodDeletionCost]
 	if !ok {
@@ -246,7 +250,7 @@ func validateDeletionCost(annotations map[string]string, path *field.Path) field
 	cost, err := strconv.ParseInt(value, 10, 64)
 	plain := value == strconv.FormatInt(cost, 10)
 	if err != nil || !plain || cost < math.MinInt32 || cost > math.MaxInt32 {
-		return field.ErrorList{field.Invalid(path.Key(corev1.PodDeletionCost), value, "must be a number of 32 bits")}
+		return field.ErrorList{field.Invalid(path.Key(corev1.PodDeletionCost), value, "must be a 32-bit integer")}
 	}
 	return nil
 }

@@ -22,10 +22,10 @@ const (
 	maxRunAsUserDomainLength = 256
 )
 
-// sysctlName allows dots and slashes between the parts, as sysctl(8) does.
+// sysctlName allows dots and slashes as separators, as sysctl(8) does.
 var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
-// IsValidSysctlName reports whether name could be that of a sysctl.
+// IsValidSysctlName reports whether name is a valid sysctl name.
 func IsValidSysctlName(name string) bool {
 	return len(name) <= maxSysctlLength && sysctlName.MatchString(name)
 }
@@ -59,7 +59,7 @@ func (v *validator) validateSecurityContext(path *field.Path) field.ErrorList {
 	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
 }
 
-// validateID checks a user's or group's number.
+// validateID validates a user ID or a group ID.
 func validateID(id *int64, path *field.Path) field.ErrorList {
 	if id == nil {
 		return nil
@@ -76,19 +76,20 @@ func (v *validator) validateSysctls(path *field.Path) field.ErrorList {
 		case s.Name == "":
 			errs = append(errs, field.Required(at, ""))
 		case !IsValidSysctlName(s.Name):
-			errs = append(errs, field.Invalid(at, s.Name, "is no sysctl's name"))
+			errs = append(errs, field.Invalid(at, s.Name, "must be a valid sysctl name"))
 		case seen.Has(s.Name):
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
 		if with := hostSysctl(v.spec, s.Name); with != "" && !v.opts.hostSysctls {
-			errs = append(errs, field.Invalid(at, s.Name, "would change the node: cannot be set with "+with))
+			errs = append(errs, field.Invalid(at, s.Name, "affects the whole node and may not be set with "+with))
 		}
 		seen.Insert(s.Name)
 	}
 	return errs
 }
 
-// hostSysctl names the field that makes the sysctl the node's and not the pod's, if any.
+// hostSysctl returns the name of the field, if any, that makes the sysctl apply to the node instead
+// of the pod.
 func hostSysctl(spec *corev1.PodSpec, name string) string {
 	switch namespace, _, _ := sysctl.GetNamespace(name); {
 	case namespace == sysctl.NetNamespace && spec.HostNetwork:
@@ -108,16 +109,16 @@ func (v *validator) validateContainerSecurity(sc *corev1.SecurityContext, path *
 	if sc.ProcMount != nil {
 		errs = append(errs, supported(path.Child("procMount"), *sc.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
 		if *sc.ProcMount == corev1.UnmaskedProcMount && !v.ownUsers() {
-			errs = append(errs, field.Invalid(path.Child("procMount"), *sc.ProcMount, "needs hostUsers false"))
+			errs = append(errs, field.Invalid(path.Child("procMount"), *sc.ProcMount, "may only be set when hostUsers is false"))
 		}
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	if sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation {
 		if sc.Privileged != nil && *sc.Privileged {
-			errs = append(errs, field.Invalid(path, sc, "a privileged container cannot be denied privilege escalation"))
+			errs = append(errs, field.Invalid(path, sc, "cannot set allowPrivilegeEscalation to false and privileged to true"))
 		}
 		if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
-			errs = append(errs, field.Invalid(path, sc, "CAP_SYS_ADMIN cannot go with allowPrivilegeEscalation false"))
+			errs = append(errs, field.Invalid(path, sc, "cannot set allowPrivilegeEscalation to false and add CAP_SYS_ADMIN"))
 		}
 	}
 	errs = append(errs, validateWindowsOptions(sc.WindowsOptions, path.Child("windowsOptions"))...)
@@ -132,9 +133,9 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	at := path.Child("localhostProfile")
 	switch {
 	case p.Type != corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
-		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "only type Localhost names a profile"))
+		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "may only be set when type is Localhost"))
 	case p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
-		errs = append(errs, field.Required(at, "type Localhost names a profile"))
+		errs = append(errs, field.Required(at, "must be set when type is Localhost"))
 	case p.LocalhostProfile != nil:
 		errs = append(errs, validateDescendingPath(*p.LocalhostProfile, at)...)
 	}
@@ -149,15 +150,15 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	switch p.Type {
 	case corev1.AppArmorProfileTypeLocalhost:
 		if p.LocalhostProfile == nil {
-			return field.ErrorList{field.Required(at, "type Localhost names a profile")}
+			return field.ErrorList{field.Required(at, "must be set when type is Localhost")}
 		}
 		name := *p.LocalhostProfile
 		var errs field.ErrorList
 		switch trimmed := strings.TrimSpace(name); {
 		case trimmed != name:
-			errs = append(errs, field.Invalid(at, name, "must not begin or end with white space"))
+			errs = append(errs, field.Invalid(at, name, "must not have leading or trailing white space"))
 		case trimmed == "":
-			errs = append(errs, field.Required(at, "type Localhost names a profile"))
+			errs = append(errs, field.Required(at, "must be set when type is Localhost"))
 		}
 		if len(name) > maxLocalProfileLength {
 			errs = append(errs, field.TooLong(at, name, maxLocalProfileLength))
@@ -165,7 +166,7 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 		return errs
 	case corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined:
 		if p.LocalhostProfile != nil {
-			return field.ErrorList{field.Invalid(at, *p.LocalhostProfile, "only type Localhost names a profile")}
+			return field.ErrorList{field.Invalid(at, *p.LocalhostProfile, "may only be set when type is Localhost")}
 		}
 		return nil
 	}
@@ -183,7 +184,7 @@ func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field
 	if o.GMSACredentialSpec != nil {
 		at := path.Child("gmsaCredentialSpec")
 		if n := len(*o.GMSACredentialSpec); n == 0 || n > maxCredentialSpecLength {
-			errs = append(errs, field.Invalid(at, *o.GMSACredentialSpec, fmt.Sprintf("must have between 1 and %d bytes", maxCredentialSpecLength)))
+			errs = append(errs, field.Invalid(at, *o.GMSACredentialSpec, fmt.Sprintf("must be between 1 and %d bytes long", maxCredentialSpecLength)))
 		}
 	}
 	if o.RunAsUserName != nil {
@@ -198,7 +199,7 @@ var (
 	windowsDNSLabel = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 )
 
-// checkWindowsUser checks a name of the form DOMAIN\user or user.
+// checkWindowsUser returns what is wrong with a name of the form DOMAIN\user or user.
 func checkWindowsUser(name string) []string {
 	if name == "" {
 		return []string{"must not be empty"}
@@ -220,23 +221,24 @@ func checkWindowsUser(name string) []string {
 			dns = dns && windowsDNSLabel.MatchString(label)
 		}
 		if len(domain) >= maxRunAsUserDomainLength || !(windowsNetBIOS.MatchString(domain) || dns) {
-			msgs = append(msgs, "has no valid domain")
+			msgs = append(msgs, "must have a valid domain")
 		}
 	}
 	switch {
 	case user == "":
-		msgs = append(msgs, "has no user")
+		msgs = append(msgs, "must have a user name")
 	case len(user) > maxRunAsUserNameLength:
-		msgs = append(msgs, fmt.Sprintf("the user has more than %d characters", maxRunAsUserNameLength))
+		msgs = append(msgs, fmt.Sprintf("the user name must be at most %d characters long", maxRunAsUserNameLength))
 	case strings.Trim(user, ". ") == "":
-		msgs = append(msgs, "the user has nothing but periods and spaces")
+		msgs = append(msgs, "the user name must not consist of periods and spaces only")
 	case !windowsUser.MatchString(user):
-		msgs = append(msgs, "the user contains characters that Windows does not allow")
+		msgs = append(msgs, "the user name must not contain characters that Windows does not allow")
 	}
 	return msgs
 }
 
-// AppArmorFromAnnotation is the profile that an annotation of before v1.30 names, nil if it is none.
+// AppArmorFromAnnotation returns the profile in an AppArmor annotation from before v1.30, or nil if
+// it is invalid.
 func AppArmorFromAnnotation(value string) *corev1.AppArmorProfile {
 	profile := &corev1.AppArmorProfile{}
 	name, local := strings.CutPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix)

@@ -17,15 +17,15 @@ import (
 
 const maxHostnameLength = 64
 
-// validator checks one pod spec; its parts look at each other.
+// validator validates one pod spec. It holds what the checks of different parts of the spec share.
 type validator struct {
 	spec *corev1.PodSpec
-	// meta is the pod's; nil for templates, whose pods have no name yet.
+	// meta is the metadata of the pod. It is nil for templates, whose pods have no name yet.
 	meta *metav1.ObjectMeta
 	opts Options
-	// volumes are the valid ones, by name.
+	// volumes holds the valid volumes by name.
 	volumes map[string]corev1.VolumeSource
-	// claims are the names of the resource claims.
+	// claims holds the names of the resource claims.
 	claims sets.Set[string]
 }
 
@@ -40,12 +40,13 @@ func (v *validator) isWindows() bool {
 	return v.spec.OS != nil && v.spec.OS.Name == corev1.Windows
 }
 
-// ownUsers says that root in the pod is nobody in particular on the node.
+// ownUsers reports whether the pod has its own user namespace.
 func (v *validator) ownUsers() bool {
 	return hasOwnUsers(v.spec)
 }
 
-// ValidateSpec checks a pod spec at path; meta is the pod's, nil for a template.
+// ValidateSpec validates a pod spec at path. meta is the metadata of the pod, or nil for a
+// template.
 func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path, opts Options) field.ErrorList {
 	v := &validator{spec: spec, meta: meta, opts: opts, claims: sets.Set[string]{}}
 	for _, c := range spec.ResourceClaims {
@@ -64,9 +65,9 @@ func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Pat
 	errs = append(errs, v.validateDNS(path)...)
 	errs = append(errs, metav1validation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, v.validateSecurityContext(path.Child("securityContext"))...)
-	// The security context is where kube-apiserver has the field in its internal version.
+	// In kube-apiserver's internal version, the field is in the security context.
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
-		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true, "hostPID shares more already"))
+		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true, "may not be set when hostPID is true"))
 	}
 	errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"), opts)...)
 	errs = append(errs, v.validateGates(path)...)
@@ -111,10 +112,10 @@ func (v *validator) validateNames(path *field.Path) field.ErrorList {
 			errs = append(errs, field.TooLong(at, *s.HostnameOverride, maxHostnameLength))
 		}
 		if s.SetHostnameAsFQDN != nil && *s.SetHostnameAsFQDN {
-			errs = append(errs, field.Forbidden(at, "with setHostnameAsFQDN the hostname is another one"))
+			errs = append(errs, field.Forbidden(at, "may not be set when setHostnameAsFQDN is true"))
 		}
 		if s.HostNetwork {
-			errs = append(errs, field.Forbidden(at, "a pod in the host's network has the host's name"))
+			errs = append(errs, field.Forbidden(at, "may not be set when hostNetwork is true"))
 		}
 	}
 	return errs
@@ -151,22 +152,22 @@ func (v *validator) validateDNS(path *field.Path) field.ErrorList {
 	if policy == corev1.DNSNone {
 		switch {
 		case config == nil:
-			return append(errs, field.Required(at, "dnsPolicy None leaves the pod without any configuration but this"))
+			return append(errs, field.Required(at, "must be set when dnsPolicy is None"))
 		case len(config.Nameservers) == 0:
-			return append(errs, field.Required(at.Child("nameservers"), "dnsPolicy None needs one at least"))
+			return append(errs, field.Required(at.Child("nameservers"), "must have at least one entry when dnsPolicy is None"))
 		}
 	}
 	if config == nil {
 		return errs
 	}
 	if len(config.Nameservers) > maxNameservers {
-		errs = append(errs, field.Invalid(at.Child("nameservers"), config.Nameservers, "resolvers take three at most"))
+		errs = append(errs, field.Invalid(at.Child("nameservers"), config.Nameservers, "must not have more than 3 entries"))
 	}
 	for i, server := range config.Nameservers {
 		errs = append(errs, addresses.IP(at.Child("nameservers").Index(i), server, nil)...)
 	}
 	if len(config.Searches) > maxSearchPaths {
-		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches, "too many: 32 at most"))
+		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches, "must not have more than 32 entries"))
 	}
 	total := max(0, len(config.Searches)-1)
 	for i, search := range config.Searches {
@@ -174,17 +175,18 @@ func (v *validator) validateDNS(path *field.Path) field.ErrorList {
 		errs = append(errs, messages(at.Child("searches").Index(i), search, checkSearchPath(search))...)
 	}
 	if total > maxSearchPathsBytes {
-		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches, "too long: 2048 characters at most, with spaces between them"))
+		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches, "must not be longer than 2048 characters in total, including separators"))
 	}
 	for i, option := range config.Options {
 		if option.Name == "" {
-			errs = append(errs, field.Required(at.Child("options").Index(i), "name the option"))
+			errs = append(errs, field.Required(at.Child("options").Index(i), "must specify the name of the option"))
 		}
 	}
 	return errs
 }
 
-// checkSearchPath allows underscores, a trailing dot and the root by itself (KEP-4427).
+// checkSearchPath validates a search path. It allows underscores, a trailing dot, and a single dot
+// for the root (KEP-4427).
 func checkSearchPath(search string) []string {
 	if search == "." {
 		return nil
@@ -215,7 +217,7 @@ func (v *validator) validateHostNetwork(path *field.Path) field.ErrorList {
 		for j, port := range c.Ports {
 			if port.HostPort != 0 && port.HostPort != port.ContainerPort {
 				at := path.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort")
-				errs = append(errs, field.Invalid(at, port.HostPort, "must equal containerPort in the host's network"))
+				errs = append(errs, field.Invalid(at, port.HostPort, "must match containerPort when hostNetwork is true"))
 			}
 		}
 	}
@@ -229,10 +231,10 @@ func (v *validator) validateHostUsers(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(set bool, at *field.Path) {
 		if set {
-			errs = append(errs, field.Forbidden(at, "cannot be used with hostUsers false"))
+			errs = append(errs, field.Forbidden(at, "may not be set when hostUsers is false"))
 		}
 	}
-	// The odd capitals are kube-apiserver's.
+	// The unusual capitals are those of kube-apiserver.
 	forbid(v.spec.HostNetwork && !v.opts.ownUsersInHostNetwork, path.Child("hostNetwork"))
 	forbid(v.spec.HostPID, path.Child("HostPID"))
 	forbid(v.spec.HostIPC, path.Child("HostIPC"))
@@ -244,7 +246,8 @@ func (v *validator) validateHostUsers(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// supported checks that a value is among some. The empty string is as wrong as others; [oneOf] is for where it is a missing value.
+// supported requires value to be one of values. An empty value is as unsupported as any other. Use
+// [oneOf] where it means that the value is missing.
 func supported[T ~string](path *field.Path, value T, values ...T) field.ErrorList {
 	if slices.Contains(values, value) {
 		return nil
@@ -252,7 +255,7 @@ func supported[T ~string](path *field.Path, value T, values ...T) field.ErrorLis
 	return field.ErrorList{field.NotSupported(path, value, values)}
 }
 
-// oneOf checks that a value is among the supported ones. The empty string is a missing value.
+// oneOf requires value to be one of the supported values. An empty value is reported as missing.
 func oneOf[T ~string](path *field.Path, value T, supported ...T) field.ErrorList {
 	switch {
 	case slices.Contains(supported, value):

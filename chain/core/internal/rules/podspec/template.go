@@ -16,29 +16,29 @@ const (
 	apparmorAnnotation         = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 )
 
-// ValidateTemplate checks a pod template at path: its labels, annotations and spec.
+// ValidateTemplate validates the labels, annotations and spec of the pod template at path.
 func ValidateTemplate(tmpl *corev1.PodTemplateSpec, path *field.Path, opts Options) field.ErrorList {
 	errs := ValidateTemplateMeta(tmpl, path, opts)
 	errs = append(errs, ValidateSpec(&tmpl.Spec, nil, path.Child("spec"), opts)...)
 	errs = append(errs, validateProfileAnnotations(tmpl.Annotations, &tmpl.Spec, path.Child("spec"))...)
 	if len(tmpl.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "only running pods get ephemeral containers"))
+		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers are not allowed in pod templates"))
 	}
 	return errs
 }
 
-// ValidateTemplateMeta checks the labels and annotations of a pod template at path.
+// ValidateTemplateMeta validates the labels and annotations of the pod template at path.
 func ValidateTemplateMeta(tmpl *corev1.PodTemplateSpec, path *field.Path, opts Options) field.ErrorList {
 	errs := metav1validation.ValidateLabels(tmpl.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(tmpl.Annotations, path.Child("annotations"))...)
 	return append(errs, validateAnnotations(tmpl.Annotations, &tmpl.Spec, path.Child("annotations"), opts)...)
 }
 
-// validateAnnotations checks the annotations that mean something for pods.
+// validateAnnotations validates the annotations that have a meaning for pods.
 func validateAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path, opts Options) field.ErrorList {
 	var errs field.ErrorList
 	if value, ok := annotations[corev1.MirrorPodAnnotationKey]; ok && spec.NodeName == "" {
-		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), value, "a mirror pod has a nodeName"))
+		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), value, "must have spec.nodeName set for mirror pods"))
 	}
 	if value, ok := annotations[corev1.TolerationsAnnotationKey]; ok && value != "" {
 		errs = append(errs, validateTolerationsAnnotation(value, path, opts)...)
@@ -60,11 +60,11 @@ func validateAppArmorAnnotations(annotations map[string]string, spec *corev1.Pod
 			continue
 		}
 		if !names.Has(container) {
-			errs = append(errs, field.Invalid(path.Key(key), container, "there is no such container"))
+			errs = append(errs, field.Invalid(path.Key(key), container, "container not found"))
 		}
 		if profile != "" && profile != corev1.DeprecatedAppArmorBetaProfileRuntimeDefault &&
 			profile != corev1.DeprecatedAppArmorBetaProfileNameUnconfined && !strings.HasPrefix(profile, corev1.DeprecatedAppArmorBetaProfileNamePrefix) {
-			errs = append(errs, field.Invalid(path.Key(key), profile, "is no AppArmor profile"))
+			errs = append(errs, field.Invalid(path.Key(key), profile, "must be a valid AppArmor profile"))
 		}
 	}
 	return errs
@@ -80,18 +80,19 @@ func validateSeccompAnnotations(annotations map[string]string, path *field.Path)
 		case corev1.SeccompProfileRuntimeDefault, corev1.DeprecatedSeccompProfileDockerDefault, corev1.SeccompProfileNameUnconfined:
 			continue
 		}
-		// Not path.Key: kube-apiserver takes the annotation for a field.
+		// Not path.Key: kube-apiserver treats the annotation as a field.
 		at := path.Child(key)
 		if file, ok := strings.CutPrefix(profile, corev1.SeccompLocalhostProfileNamePrefix); ok {
 			errs = append(errs, validateDescendingPath(file, at)...)
 			continue
 		}
-		errs = append(errs, field.Invalid(at, profile, "is no seccomp profile"))
+		errs = append(errs, field.Invalid(at, profile, "must be a valid seccomp profile"))
 	}
 	return errs
 }
 
-// validateProfileAnnotations checks that the old annotations about seccomp and AppArmor do not contradict the fields which replaced them.
+// validateProfileAnnotations requires the old seccomp and AppArmor annotations not to contradict
+// the fields that replaced them.
 func validateProfileAnnotations(annotations map[string]string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	security := func(at *field.Path) *field.Path { return at.Child("securityContext") }
@@ -112,7 +113,8 @@ func validateProfileAnnotations(annotations map[string]string, spec *corev1.PodS
 	return errs
 }
 
-// compareSeccomp compares an annotation, if there, with the profile in a security context at path.
+// compareSeccomp compares an annotation, if present, with the profile in the security context at
+// path.
 func compareSeccomp(annotations map[string]string, key string, profile *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	value, ok := annotations[key]
 	if !ok || profile == nil {
@@ -131,7 +133,8 @@ func compareSeccomp(annotations map[string]string, key string, profile *corev1.S
 	return contradiction(!same, path.Child("type"))
 }
 
-// compareAppArmor compares an annotation, if there, with the profile of a container whose security context is at path.
+// compareAppArmor compares an annotation, if present, with the profile of the container whose
+// security context is at path.
 func compareAppArmor(annotations map[string]string, key string, profile *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
 	value, ok := annotations[key]
 	if !ok || profile == nil {
@@ -162,10 +165,10 @@ func contradiction(found bool, path *field.Path) field.ErrorList {
 	if !found {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(path, "contradicts the annotation")}
+	return field.ErrorList{field.Forbidden(path, "must match the annotation")}
 }
 
-// AppArmorProfile is the profile of a container: its own or, without one, the pod's.
+// AppArmorProfile returns the profile of a container, which defaults to the profile of the pod.
 func AppArmorProfile(spec *corev1.PodSpec, c *corev1.Container) *corev1.AppArmorProfile {
 	if c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
 		return c.SecurityContext.AppArmorProfile

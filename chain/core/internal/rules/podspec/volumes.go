@@ -14,15 +14,16 @@ import (
 
 const (
 	maxFileMode = 0o777
-	// maxISCSIInterface is how long the name may be that iscsiadm gives a volume's interface.
+	// maxISCSIInterface is the maximum length of the interface name that iscsiadm derives from a
+	// volume.
 	maxISCSIInterface = 64
 )
 
-// validateVolumes checks the volumes and remembers the good ones for the mounts.
+// validateVolumes validates the volumes and records the valid ones for the mounts.
 func (v *validator) validateVolumes(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	v.volumes = map[string]corev1.VolumeSource{}
-	made := sets.Set[string]{} // claims of ephemeral volumes
+	made := sets.Set[string]{} // names of the claims of ephemeral volumes
 	for _, volume := range v.spec.Volumes {
 		if volume.Ephemeral != nil && v.podName() != "" {
 			made.Insert(v.podName() + "-" + volume.Name)
@@ -44,20 +45,22 @@ func (v *validator) validateVolumes(path *field.Path) field.ErrorList {
 		}
 		errs = append(errs, wrong...)
 		if c := volume.PersistentVolumeClaim; c != nil && made.Has(c.ClaimName) {
-			errs = append(errs, field.Invalid(at.Child("persistentVolumeClaim", "claimName"), c.ClaimName, "is the claim that an ephemeral volume makes"))
+			errs = append(errs, field.Invalid(at.Child("persistentVolumeClaim", "claimName"), c.ClaimName, "must not be the claim of an ephemeral volume"))
 		}
 	}
 	return errs
 }
 
-// volumeTypes are in the order in which kube-apiserver looks at them: the first one given counts, further ones are too many.
+// volumeTypes are in the order in which kube-apiserver checks them: it validates the first type
+// that is set and rejects any others.
 var volumeTypes = []string{
 	"emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs", "flocker",
 	"persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc", "flexVolume", "configMap", "azureFile",
 	"vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
 }
 
-// sources checks that there is one source of a volume, and that one.
+// sources holds the validation of each type that is set in a volume source. Exactly one must be
+// set.
 type sources map[string]func(at *field.Path) field.ErrorList
 
 func (s sources) add(name string, set bool, validate func(at *field.Path) field.ErrorList) {
@@ -74,19 +77,19 @@ func (s sources) validate(path *field.Path) field.ErrorList {
 		switch {
 		case !ok:
 		case found:
-			errs = append(errs, field.Forbidden(path.Child(surplusName(name)), "a volume has one type only"))
+			errs = append(errs, field.Forbidden(path.Child(surplusName(name)), "may not specify more than 1 volume type"))
 		default:
 			found = true
 			errs = append(errs, check(path.Child(sourceName(name)))...)
 		}
 	}
 	if !found {
-		errs = append(errs, field.Required(path, "say what sort of volume it is"))
+		errs = append(errs, field.Required(path, "must specify a volume type"))
 	}
 	return errs
 }
 
-// surplusName is what kube-apiserver calls a type that is too many.
+// surplusName returns kube-apiserver's name of a volume type in errors about too many types.
 func surplusName(name string) string {
 	switch name {
 	case "cephfs":
@@ -97,7 +100,7 @@ func surplusName(name string) string {
 	return name
 }
 
-// sourceName is what kube-apiserver calls a type of which something is wrong.
+// sourceName returns kube-apiserver's name of a volume type in errors about its fields.
 func sourceName(name string) string {
 	if name == "gcePersistentDisk" {
 		return "persistentDisk"
@@ -129,7 +132,7 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 	all.add("downwardAPI", s.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		errs := validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode"))
 		for _, file := range s.DownwardAPI.Items {
-			// kube-apiserver leaves items and the index out of the paths.
+			// As in kube-apiserver, the paths do not contain items and the index.
 			errs = append(errs, validateDownwardFile(&file, at)...)
 		}
 		return errs
@@ -146,7 +149,7 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 			if ref.Name == "" {
 				return append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
 			}
-			// kube-apiserver leaves the reference out of the path.
+			// As in kube-apiserver, the path does not contain the reference.
 			errs = append(errs, messages(at.Child("name"), ref.Name, apivalidation.NameIsDNSSubdomain(ref.Name, false))...)
 		}
 		return errs
@@ -173,7 +176,7 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 	addDevices(all, s)
 	errs := all.validate(path)
 	if s.ISCSI != nil && s.ISCSI.InitiatorName != nil && len(name+":"+s.ISCSI.TargetPortal) > maxISCSIInterface {
-		errs = append(errs, field.Invalid(path.Child("name"), name, "with the target portal it makes a name of more than 64 characters"))
+		errs = append(errs, field.Invalid(path.Child("name"), name, "must be no more than 64 characters together with the target portal"))
 	}
 	return errs
 }
@@ -211,17 +214,18 @@ func validateDownwardFile(file *corev1.DownwardAPIVolumeFile, path *field.Path) 
 	case file.FieldRef != nil:
 		errs = append(errs, validateFieldRef(file.FieldRef, volumeFields(), path.Child("fieldRef"))...)
 		if file.ResourceFieldRef != nil {
-			errs = append(errs, field.Invalid(path, "resource", "a file has either fieldRef or resourceFieldRef"))
+			errs = append(errs, field.Invalid(path, "resource", "may not specify both fieldRef and resourceFieldRef"))
 		}
 	case file.ResourceFieldRef != nil:
 		errs = append(errs, validateResourceRef(file.ResourceFieldRef, true, path.Child("resourceFieldRef"))...)
 	default:
-		errs = append(errs, field.Required(path, "a file needs fieldRef or resourceFieldRef"))
+		errs = append(errs, field.Required(path, "must specify either fieldRef or resourceFieldRef"))
 	}
 	return append(errs, validateMode(file.Mode, path.Child("mode"))...)
 }
 
-// validateClaimTemplate checks the claim that an ephemeral volume makes. Of its metadata only labels and annotations are used.
+// validateClaimTemplate validates the claim template of an ephemeral volume. Only labels and
+// annotations of its metadata are used.
 func validateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
 	errs := workloads.ValidateTemplateMetadata(&t.ObjectMeta, path.Child("metadata"))
 	return append(errs, claims.ValidateSpec(&t.Spec, path.Child("spec"), claims.Options{})...)

@@ -12,14 +12,16 @@ import (
 
 const maxLUN = 255
 
-// The names of iSCSI targets and initiators (RFC 3720): iqn with a month and a reversed domain, eui and naa with hexadecimal digits.
+// Patterns for the names of iSCSI targets and initiators (RFC 3720): iqn with a month and a
+// reversed domain name, eui and naa with hexadecimal digits.
 var (
 	iqnName = regexp.MustCompile(`^iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`)
 	euiName = regexp.MustCompile(`^eui.[[:alnum:]]{16}$`)
 	naaName = regexp.MustCompile(`^naa.[[:alnum:]]{32}$`)
 )
 
-// addDevices checks the volumes that are disks or file systems of some network or cloud, most of which CSI drivers serve today.
+// addDevices adds the volumes that are network or cloud disks or file systems, most of which are
+// served by CSI drivers today.
 func addDevices(all sources, s *corev1.VolumeSource) {
 	all.add("gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateGCEDisk(s.GCEPersistentDisk, at) })
 	all.add("awsElasticBlockStore", s.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateAWSDisk(s.AWSElasticBlockStore, at) })
@@ -84,14 +86,14 @@ func validateISCSI(s *corev1.ISCSIVolumeSource, path *field.Path) field.ErrorLis
 	if s.IQN == "" {
 		errs = append(errs, field.Required(path.Child("iqn"), ""))
 	} else if !isISCSIName(s.IQN) {
-		errs = append(errs, field.Invalid(path.Child("iqn"), s.IQN, "is no iSCSI name"))
+		errs = append(errs, field.Invalid(path.Child("iqn"), s.IQN, "must be a valid iSCSI name"))
 	}
 	errs = append(errs, inRange(path.Child("lun"), s.Lun, 0, maxLUN)...)
 	if (s.DiscoveryCHAPAuth || s.SessionCHAPAuth) && s.SecretRef == nil {
-		errs = append(errs, field.Required(path.Child("secretRef"), "CHAP authentication needs it"))
+		errs = append(errs, field.Required(path.Child("secretRef"), "must be set when CHAP authentication is used"))
 	}
 	if s.InitiatorName != nil && !isISCSIName(*s.InitiatorName) {
-		errs = append(errs, field.Invalid(path.Child("initiatorname"), *s.InitiatorName, "is no iSCSI name"))
+		errs = append(errs, field.Invalid(path.Child("initiatorname"), *s.InitiatorName, "must be a valid iSCSI name"))
 	}
 	return errs
 }

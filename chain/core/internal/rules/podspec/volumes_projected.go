@@ -18,7 +18,7 @@ const (
 	maxTokenSeconds       = 1 << 32
 	minCertificateSeconds = 3600
 	maxCertificateSeconds = 91 * 24 * 3600
-	// maxKubernetesCertificateSeconds is for the signers of Kubernetes itself.
+	// maxKubernetesCertificateSeconds applies to the signers of Kubernetes.
 	maxKubernetesCertificateSeconds = 24 * 3600
 )
 
@@ -31,7 +31,7 @@ func (v *validator) validateProjected(s *corev1.ProjectedVolumeSource, path *fie
 	return errs
 }
 
-// projection checks the sources of a projected volume, whose files must not meet.
+// projection validates the sources of a projected volume, whose files must have different paths.
 type projection struct {
 	v     *validator
 	path  *field.Path
@@ -69,18 +69,18 @@ func (p *projection) validate(source *corev1.VolumeProjection, path *field.Path)
 		errs = append(errs, p.certificate(s, path.Child("podCertificate"))...)
 	}
 	if found > 1 {
-		errs = append(errs, field.Forbidden(path, "a source has one type only"))
+		errs = append(errs, field.Forbidden(path, "may not specify more than 1 volume type"))
 	}
 	return errs
 }
 
-// take notes the path of a file. Clashes are reported for the whole volume.
+// take records the path of a file. Conflicts are reported for the whole volume.
 func (p *projection) take(file string) field.ErrorList {
 	if file == "" {
 		return nil
 	}
 	if p.taken.Has(file) {
-		return field.ErrorList{field.Invalid(p.path, file, "two files have the same path")}
+		return field.ErrorList{field.Invalid(p.path, file, "conflicting duplicate paths")}
 	}
 	p.taken.Insert(file)
 	return nil
@@ -100,14 +100,14 @@ func (p *projection) token(s *corev1.ServiceAccountTokenProjection, path *field.
 	if s.ExpirationSeconds != nil && (*s.ExpirationSeconds < minTokenSeconds || *s.ExpirationSeconds > maxTokenSeconds) {
 		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s.ExpirationSeconds, "must be between ten minutes and 2^32 seconds"))
 	}
-	// kube-apiserver names the volume here and not the source.
+	// As in kube-apiserver, the path is that of the volume, not of the source.
 	switch {
 	case s.Path == "":
 		errs = append(errs, field.Required(p.path.Child("path"), ""))
 	case !p.v.opts.badTokenPaths:
 		errs = append(errs, validateRelativePath(s.Path, p.path.Child("path"))...)
 	}
-	// Unlike other files, kube-apiserver lets a token hide one.
+	// As in kube-apiserver, the path is not recorded: a token may hide another file.
 	return errs
 }
 
@@ -116,20 +116,20 @@ func (p *projection) trustBundle(s *corev1.ClusterTrustBundleProjection, path *f
 	byName, bySigner := s.Name != nil, s.SignerName != nil
 	switch {
 	case byName && bySigner:
-		errs = append(errs, field.Invalid(path, "", "give either name or signerName"))
+		errs = append(errs, field.Invalid(path, "", "may not specify both name and signerName"))
 	case byName:
 		errs = append(errs, required(path.Child("name"), *s.Name)...)
-		// Names of bundles of a signer begin with the signer's.
+		// Names of bundles that belong to a signer start with the name of the signer.
 		own := (*s.Name)[strings.LastIndex(*s.Name, ":")+1:]
 		errs = append(errs, messages(path.Child("name"), *s.Name, apivalidation.NameIsDNSSubdomain(own, false))...)
 		if s.LabelSelector != nil {
-			errs = append(errs, field.Invalid(path.Child("labelSelector"), s.LabelSelector, "goes with signerName only"))
+			errs = append(errs, field.Invalid(path.Child("labelSelector"), s.LabelSelector, "may only be set together with signerName"))
 		}
 	case bySigner:
 		errs = append(errs, signers.ValidateName(*s.SignerName, path.Child("signerName"))...)
 		errs = append(errs, validateSelector(s.LabelSelector, false, path.Child("labelSelector"))...)
 	default:
-		errs = append(errs, field.Required(path, "give name or signerName"))
+		errs = append(errs, field.Required(path, "must specify either name or signerName"))
 	}
 	errs = append(errs, required(path.Child("path"), s.Path)...)
 	errs = append(errs, validateRelativePath(s.Path, path.Child("path"))...)
@@ -150,7 +150,7 @@ func (p *projection) certificate(s *corev1.PodCertificateProjection, path *field
 		errs = append(errs, inRange(path.Child("maxExpirationSeconds"), *s.MaxExpirationSeconds, minCertificateSeconds, limit)...)
 	}
 	if s.CredentialBundlePath == "" && s.KeyPath == "" && s.CertificateChainPath == "" {
-		errs = append(errs, field.Required(path, "say where to write: credentialBundlePath, or keyPath and certificateChainPath"))
+		errs = append(errs, field.Required(path, "must specify credentialBundlePath, or keyPath and certificateChainPath"))
 	}
 	for name, file := range map[string]string{"credentialBundlePath": s.CredentialBundlePath, "keyPath": s.KeyPath, "certificateChainPath": s.CertificateChainPath} {
 		if file != "" {

@@ -14,22 +14,24 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
 )
 
-// TemplateWarnings are about what is allowed in a template at path but unwise. The old template does not matter so far.
+// TemplateWarnings returns warnings about what is allowed but unwise in the template at path. It
+// does not use the old template so far.
 func TemplateWarnings(path *field.Path, tmpl, _ *corev1.PodTemplateSpec) []string {
 	w := &warner{spec: &tmpl.Spec, annotations: tmpl.Annotations, path: path.Child("spec"), meta: path.Child("metadata")}
 	return w.all()
 }
 
-// PodWarnings are about what is allowed in a new pod but unwise. Nobody is warned of an update: pods are rarely changed by hand.
+// PodWarnings returns warnings about what is allowed but unwise in a new pod. Updates cause no
+// warnings, because pods are rarely changed by hand.
 func PodWarnings(pod *corev1.Pod) []string {
 	w := &warner{spec: &pod.Spec, annotations: pod.Annotations, path: field.NewPath("spec"), meta: field.NewPath("metadata"), pod: true}
 	if len(validation.IsDNS1123Label(pod.Name)) > 0 {
-		w.warn(field.NewPath("metadata", "name"), "is the pod's hostname too: a DNS label avoids surprises")
+		w.warn(field.NewPath("metadata", "name"), "the name is used as the pod's hostname; a DNS label is recommended")
 	}
 	return w.all()
 }
 
-// warner collects the warnings about one spec.
+// warner collects the warnings about a spec.
 type warner struct {
 	spec        *corev1.PodSpec
 	annotations map[string]string
@@ -50,7 +52,7 @@ func (w *warner) all() []string {
 	w.pullSecrets()
 	w.profileAnnotations()
 	if s := w.spec.TerminationGracePeriodSeconds; s != nil && *s < 0 {
-		w.warn(w.path.Child("terminationGracePeriodSeconds"), "must not be negative; 1 is used")
+		w.warn(w.path.Child("terminationGracePeriodSeconds"), "must not be negative; 1 is used instead")
 	}
 	w.wholeBytes(w.spec.Overhead, w.path.Child("overhead"))
 	w.dns()
@@ -83,9 +85,9 @@ func (w *warner) nodes() {
 	}
 }
 
-// selectors warns of selectors that match no pod because they are null.
+// selectors warns about null selectors, which match no pods.
 func (w *warner) selectors() {
-	const matchesNothing = "a null selector matches no pod"
+	const matchesNothing = "a null labelSelector matches no pods"
 	for i, c := range w.spec.TopologySpreadConstraints {
 		at := w.path.Child("topologySpreadConstraints").Index(i)
 		if advice, ok := nodeselectors.DeprecatedLabel(c.TopologyKey); ok {
@@ -123,7 +125,7 @@ func (w *warner) hostAliases() {
 	for i, alias := range w.spec.HostAliases {
 		at := w.path.Child("hostAliases").Index(i).Child("ip")
 		if seen.Has(alias.IP) {
-			w.warn(at, "%q is there twice: clients that merge lists by address lose one", alias.IP)
+			w.warn(at, "duplicate IP address %q: clients that merge the list by address lose an entry", alias.IP)
 		}
 		seen.Insert(alias.IP)
 		w.warnings = append(w.warnings, validation.GetWarningsForIP(at, alias.IP)...)
@@ -145,10 +147,10 @@ func (w *warner) pullSecrets() {
 	for i, ref := range w.spec.ImagePullSecrets {
 		at := w.path.Child("imagePullSecrets").Index(i).Child("name")
 		if ref.Name == "" {
-			w.warn(at, "names no secret")
+			w.warn(at, "must specify the name of a secret")
 		}
 		if seen.Has(ref.Name) {
-			w.warn(at, "%q is there twice", ref.Name)
+			w.warn(at, "duplicate name %q", ref.Name)
 		}
 		seen.Insert(ref.Name)
 	}
@@ -159,7 +161,7 @@ func (w *warner) volumes() {
 		at := w.path.Child("volumes").Index(i)
 		gone := func(set bool, name string) {
 			if set {
-				w.warn(at.Child(name), "this type of volume is deprecated and served by no kubelet any more")
+				w.warn(at.Child(name), "this volume type is deprecated and no longer supported by the kubelet")
 			}
 		}
 		gone(v.PhotonPersistentDisk != nil, "photonPersistentDisk")
@@ -178,7 +180,7 @@ func (w *warner) volumes() {
 	}
 }
 
-// file is where a volume puts one of its files, and what the file is of.
+// file is a file in a volume: its path and a description of its source.
 type file struct{ path, source string }
 
 func keyFiles(items []corev1.KeyToPath, source string) []file {
@@ -197,7 +199,7 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, source string) []file {
 	return files
 }
 
-// overlaps warns of files that hide each other in one volume.
+// overlaps warns about files that hide each other in a volume.
 func (w *warner) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
@@ -210,7 +212,7 @@ func (w *warner) overlaps(v *corev1.Volume) {
 		var before []file
 		for _, s := range v.Projected.Sources {
 			if s == (corev1.VolumeProjection{}) {
-				w.warnings = append(w.warnings, fmt.Sprintf("volume %q has a source that says nothing", v.Name))
+				w.warnings = append(w.warnings, fmt.Sprintf("volume %q has an empty source", v.Name))
 				continue
 			}
 			before = w.clashes(v.Name, before, projectedFiles(&s))
@@ -243,7 +245,8 @@ func projectedFiles(s *corev1.VolumeProjection) []file {
 	return nil
 }
 
-// clashes warns of every pair of files of which one is, or is below, the other, and returns all files.
+// clashes warns about each pair of files with the same path or one path below the other. It returns
+// all files.
 func (w *warner) clashes(volume string, before, files []file) []file {
 	for _, f := range files {
 		f.path = strings.TrimRight(f.path, "/")
@@ -257,17 +260,18 @@ func (w *warner) clashes(volume string, before, files []file) []file {
 	return before
 }
 
-// profileAnnotations warns of annotations that fields have replaced, where the field is not set. Pods get the field of AppArmor from it.
+// profileAnnotations warns about annotations that fields have replaced, unless the field is set.
+// Pods have their AppArmor field set from the annotation.
 func (w *warner) profileAnnotations() {
 	deprecated := func(key, advice string) {
 		if _, ok := w.annotations[key]; ok {
 			w.warn(w.meta.Child("annotations").Key(key), "%s", advice)
 		}
 	}
-	deprecated("scheduler.alpha.kubernetes.io/critical-pod", "does nothing since v1.16: use the field priorityClassName")
-	deprecated("security.alpha.kubernetes.io/sysctls", "does nothing since v1.11: use the field securityContext.sysctls")
-	deprecated("security.alpha.kubernetes.io/unsafe-sysctls", "does nothing since v1.11: use the field securityContext.sysctls")
-	const useSeccomp = "does nothing since v1.27: use the field securityContext.seccompProfile"
+	deprecated("scheduler.alpha.kubernetes.io/critical-pod", "non-functional since v1.16; use the priorityClassName field instead")
+	deprecated("security.alpha.kubernetes.io/sysctls", "non-functional since v1.11; use the securityContext.sysctls field instead")
+	deprecated("security.alpha.kubernetes.io/unsafe-sysctls", "non-functional since v1.11; use the securityContext.sysctls field instead")
+	const useSeccomp = "non-functional since v1.27; use the securityContext.seccompProfile field instead"
 	if w.spec.SecurityContext == nil || w.spec.SecurityContext.SeccompProfile == nil {
 		deprecated(seccompPodAnnotation, useSeccomp)
 	}
@@ -276,7 +280,7 @@ func (w *warner) profileAnnotations() {
 			deprecated(seccompContainerAnnotation+c.Name, useSeccomp)
 		}
 		if !w.pod && AppArmorProfile(w.spec, c) == nil {
-			deprecated(apparmorAnnotation+c.Name, "is deprecated since v1.30: use the field securityContext.appArmorProfile")
+			deprecated(apparmorAnnotation+c.Name, "deprecated since v1.30; use the securityContext.appArmorProfile field instead")
 		}
 	})
 }
@@ -290,29 +294,29 @@ func (w *warner) containers() {
 	})
 }
 
-// wholeBytes warns of fractions of bytes, such as the 100m that somebody wrote for 100M.
+// wholeBytes warns about fractions of bytes, such as 100m written by mistake for 100M.
 func (w *warner) wholeBytes(list corev1.ResourceList, at *field.Path) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if quantity, ok := list[name]; ok && quantity.MilliValue()%1000 != 0 {
-			w.warn(at.Key(string(name)), "%s is no whole number of bytes", quantity.String())
+			w.warn(at.Key(string(name)), "%s is not a whole number of bytes", quantity.String())
 		}
 	}
 }
 
-// duplicateEnv warns of variables that hide an earlier definition without adding to it.
+// duplicateEnv warns about variables that hide an earlier definition without referring to it.
 func (w *warner) duplicateEnv(c *corev1.Container, at *field.Path) {
 	defined := sets.Set[string]{}
 	for i, e := range c.Env {
 		reference := "$(" + e.Name + ")"
 		adds := e.ValueFrom == nil && e.Value != reference && strings.Contains(e.Value, reference)
 		if defined.Has(e.Name) && !adds {
-			w.warn(at.Child("env").Index(i), "hides the earlier definition of %q", e.Name)
+			w.warn(at.Child("env").Index(i), "hides the previous definition of %q", e.Name)
 		}
 		defined.Insert(e.Name)
 	}
 }
 
-// ports warns of ports that cannot be told apart: by number or, for services and probes, by name.
+// ports warns about ports that cannot be told apart by number or, in services and probes, by name.
 func (w *warner) ports() {
 	type port struct {
 		corev1.ContainerPort
@@ -324,7 +328,7 @@ func (w *warner) ports() {
 		for i, is := range c.Ports {
 			at := below(w.path, p).Child("ports").Index(i)
 			if is.HostIP != "" && is.HostPort == 0 {
-				w.warn(at, "hostIP means nothing without hostPort")
+				w.warn(at, "hostIP has no effect without hostPort")
 			}
 			for _, was := range before {
 				if overlap := overlap(&is, &was.ContainerPort); overlap != "" {
@@ -336,7 +340,7 @@ func (w *warner) ports() {
 				continue
 			}
 			if other, taken := names[is.Name]; taken {
-				w.warn(at, "%q is the name of %s too, which is what services and probes use", is.Name, other)
+				w.warn(at, "duplicate port name %q: services and probes use %s", is.Name, other)
 			} else {
 				names[is.Name] = at
 			}
@@ -344,17 +348,17 @@ func (w *warner) ports() {
 	})
 }
 
-// overlap says what a port has to do with another one of the same number, if anything.
+// overlap describes the conflict between two ports with the same number, if there is one.
 func overlap(p, other *corev1.ContainerPort) string {
 	switch {
 	case p.ContainerPort != other.ContainerPort || p.Protocol != other.Protocol:
 		return ""
 	case p.HostIP == other.HostIP && p.HostPort == other.HostPort:
-		return "is the same as"
+		return "duplicates"
 	case p.HostPort == 0 || other.HostPort == 0:
 		return "overlaps with"
 	case p.HostPort == other.HostPort && (p.HostIP == "") != (other.HostIP == ""):
-		return "could be meant as"
+		return "may conflict with"
 	}
 	return ""
 }

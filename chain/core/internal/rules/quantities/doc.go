@@ -1,2 +1,2 @@
-// Package quantities validates names and quantities of resources, such as cpu.
+// Package quantities validates the names and quantities of resources such as cpu.
 package quantities

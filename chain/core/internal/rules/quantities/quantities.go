@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// standardResources are the names without a prefix.
+// standardResources are the resources whose names have no prefix.
 var standardResources = sets.New(
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
 	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
@@ -20,10 +20,10 @@ var standardResources = sets.New(
 	corev1.ResourceRequestsStorage, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
 )
 
-// standardContainerResources are the names without a prefix that a container may ask for.
+// standardContainerResources are the resources without a prefix that a container may request.
 var standardContainerResources = sets.New(corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage)
 
-// integerResources are counted in whole numbers.
+// integerResources are the standard resources that are counted in whole numbers.
 var integerResources = sets.New(
 	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
 	corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
@@ -32,7 +32,7 @@ var integerResources = sets.New(
 
 const requestsPrefix = "requests."
 
-// RoundUp rounds quantities up to thousandths, the smallest amount that is kept.
+// RoundUp rounds quantities up to thousandths, the smallest amount that is stored.
 func RoundUp(lists ...corev1.ResourceList) {
 	for _, list := range lists {
 		for name, quantity := range list {
@@ -42,94 +42,100 @@ func RoundUp(lists ...corev1.ResourceList) {
 	}
 }
 
-// ValidateNonnegativeQuantity refuses amounts below zero.
+// ValidateNonnegativeQuantity rejects negative quantities.
 func ValidateNonnegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() < 0 {
-		return field.ErrorList{field.Invalid(path, q.String(), "cannot be negative")}
+		return field.ErrorList{field.Invalid(path, q.String(), "must be greater than or equal to zero")}
 	}
 	return nil
 }
 
-// ValidatePositiveQuantity refuses zero and less.
+// ValidatePositiveQuantity rejects quantities that are zero or negative.
 func ValidatePositiveQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() <= 0 {
-		return field.ErrorList{field.Invalid(path, q.String(), "must be more than zero")}
+		return field.ErrorList{field.Invalid(path, q.String(), "must be greater than zero")}
 	}
 	return nil
 }
 
-// ValidateResourceQuantity checks an amount of a resource: nonnegative, and whole where the resource is counted.
+// ValidateResourceQuantity validates a quantity of a resource. It must not be negative, and must be
+// a whole number if [IsIntegerResource] is true.
 func ValidateResourceQuantity(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	errs := ValidateNonnegativeQuantity(q, path)
 	if IsIntegerResource(name) && q.MilliValue()%1000 != 0 {
-		errs = append(errs, field.Invalid(path, q.String(), "must be a whole number"))
+		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
 	}
 	return errs
 }
 
-// IsIntegerResource reports whether amounts of the resource are whole numbers.
+// IsIntegerResource reports whether quantities of the resource must be whole numbers.
 func IsIntegerResource(name corev1.ResourceName) bool {
 	return integerResources.Has(name) || IsExtendedResource(name)
 }
 
-// IsNativeResource reports whether the name has no prefix or one of kubernetes.io.
+// IsNativeResource reports whether the name has no prefix or a kubernetes.io prefix.
 func IsNativeResource(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// IsExtendedResource reports whether the name is that of a resource which nodes advertise and the system knows nothing about.
+// IsExtendedResource reports whether the name is that of an extended resource, which nodes
+// advertise and Kubernetes does not interpret.
 func IsExtendedResource(name corev1.ResourceName) bool {
 	if IsNativeResource(name) || strings.HasPrefix(string(name), requestsPrefix) {
 		return false
 	}
-	// Its quota must have a name too.
+	// The name of its quota must be valid too.
 	return len(validation.IsQualifiedName(requestsPrefix+string(name))) == 0
 }
 
-// IsHugePages reports whether the name is that of huge pages of some size.
+// IsHugePages reports whether the resource is huge pages of any size.
 func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// IsStandardContainerResource reports whether a container may ask for the resource by a name without prefix.
+// IsStandardContainerResource reports whether a container may request the resource and its name has
+// no prefix.
 func IsStandardContainerResource(name corev1.ResourceName) bool {
 	return standardContainerResources.Has(name) || IsHugePages(name)
 }
 
-// IsStandardResource reports whether the resource is one with a name without prefix.
+// IsStandardResource reports whether the resource is a standard one, whose name has no prefix.
 func IsStandardResource(name corev1.ResourceName) bool {
 	return standardResources.Has(name) || IsQuotaHugePages(name)
 }
 
-// IsStandardQuotaResource reports whether a quota may limit the resource by a name without prefix.
+// IsStandardQuotaResource reports whether a quota may limit the resource and its name has no
+// prefix.
 func IsStandardQuotaResource(name corev1.ResourceName) bool {
 	return IsStandardResource(name) && name != corev1.ResourceStorage
 }
 
-// IsQuotaHugePages reports whether the name is that of huge pages of some size, or of requests for them.
+// IsQuotaHugePages reports whether the resource is huge pages of any size, or requests for huge
+// pages.
 func IsQuotaHugePages(name corev1.ResourceName) bool {
 	return IsHugePages(name) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
-// ValidateResourceName checks the name of a resource in general; names without prefix must be standard ones.
+// ValidateResourceName validates a resource name. A name without a prefix must be a standard
+// resource.
 func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := validateQualified(name, path)
 	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsStandardResource(name) {
-		errs = append(errs, field.Invalid(path, name, "is neither a standard resource nor a name with a prefix"))
+		errs = append(errs, field.Invalid(path, name, "must be a standard resource or have a prefix"))
 	}
 	return errs
 }
 
-// ValidateContainerResourceName checks the name of a resource that a container asks for.
+// ValidateContainerResourceName validates the name of a resource that a container requests.
 func ValidateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := ValidateResourceName(name, path)
 	switch {
 	case !strings.Contains(string(name), "/"):
 		if !IsStandardContainerResource(name) {
-			errs = append(errs, field.Invalid(path, name, "is not a standard resource of containers"))
+			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
 		}
 	case !IsNativeResource(name) && !IsExtendedResource(name):
-		errs = append(errs, field.Invalid(path, name, "is not the name of an extended resource"))
+		errs = append(errs, field.Invalid(path, name, "must be a valid extended resource name"))
 	}
 	return errs
 }

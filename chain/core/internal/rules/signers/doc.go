@@ -1,2 +1,2 @@
-// Package signers validates names of signers of certificates.
+// Package signers validates the names of certificate signers.
 package signers

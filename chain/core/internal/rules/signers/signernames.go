@@ -7,17 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxSignerName leaves room for a DNS label and a separator beside two subdomains.
+// maxSignerName leaves room for two DNS subdomains, a DNS label and two separators.
 const maxSignerName = 2*validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 2
 
-// ValidateName wants the name of a certificate signer such as "example.com/signer".
+// ValidateName validates the name of a certificate signer, such as "example.com/signer".
 func ValidateName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	domain, path, found := strings.Cut(name, "/")
 	if !found || strings.Contains(path, "/") {
-		return field.ErrorList{field.Invalid(at, name, "must look like example.com/signer-name")}
+		return field.ErrorList{field.Invalid(at, name, "must have the form example.com/signer-name")}
 	}
 	var errs field.ErrorList
 	if len(domain) > validation.DNS1123SubdomainMaxLength {
@@ -28,7 +28,7 @@ func ValidateName(name string, at *field.Path) field.ErrorList {
 	}
 	labels := strings.Split(domain, ".")
 	if len(labels) < 2 {
-		errs = append(errs, field.Invalid(at, domain, "must be a domain of two segments at least"))
+		errs = append(errs, field.Invalid(at, domain, "must be a domain with at least two segments"))
 	}
 	for _, label := range labels {
 		for _, msg := range validation.IsDNS1123Label(label) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxCSIDriverName is how long the name of a CSI driver may be: it becomes part of label values.
+// maxCSIDriverName is the maximum length of a CSI driver name, which becomes part of label values.
 const maxCSIDriverName = 63
 
 var hostPathTypes = sets.New(corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
@@ -24,7 +24,7 @@ var azureDiskKinds = sets.New(corev1.AzureSharedBlobDisk, corev1.AzureDedicatedB
 // ValidateHostPath checks a hostPath volume of a pod or a persistent volume.
 func ValidateHostPath(s *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
 	if s.Path == "" {
-		return field.ErrorList{field.Required(at.Child("path"), "name the path on the node")}
+		return field.ErrorList{field.Required(at.Child("path"), "must specify a path on the node")}
 	}
 	errs := ValidateNoBacksteps(s.Path, at.Child("path"))
 	if s.Type != nil && !hostPathTypes.Has(*s.Type) {
@@ -33,11 +33,11 @@ func ValidateHostPath(s *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 	return errs
 }
 
-// ValidateNoBacksteps refuses paths with a "..".
+// ValidateNoBacksteps rejects paths with a ".." element.
 func ValidateNoBacksteps(p string, at *field.Path) field.ErrorList {
 	for part := range strings.SplitSeq(p, "/") {
 		if part == ".." {
-			return field.ErrorList{field.Invalid(at, p, "must have no '..' in it")}
+			return field.ErrorList{field.Invalid(at, p, "must not contain '..'")}
 		}
 	}
 	return nil
@@ -68,13 +68,13 @@ func ValidateFC(s *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case len(s.TargetWWNs) == 0 && len(s.WWIDs) == 0:
-		errs = append(errs, field.Required(at.Child("targetWWNs"), "targetWWNs or wwids must be given"))
+		errs = append(errs, field.Required(at.Child("targetWWNs"), "must specify either targetWWNs or wwids"))
 	case len(s.TargetWWNs) > 0 && len(s.WWIDs) > 0:
-		errs = append(errs, field.Invalid(at.Child("targetWWNs"), s.TargetWWNs, "targetWWNs and wwids exclude each other"))
+		errs = append(errs, field.Invalid(at.Child("targetWWNs"), s.TargetWWNs, "targetWWNs and wwids are mutually exclusive"))
 	}
 	if len(s.TargetWWNs) > 0 {
 		if s.Lun == nil {
-			errs = append(errs, field.Required(at.Child("lun"), "targetWWNs need a lun"))
+			errs = append(errs, field.Required(at.Child("lun"), "must be set when targetWWNs is set"))
 		} else {
 			errs = append(errs, validateByte(*s.Lun, at.Child("lun"))...)
 		}
@@ -87,7 +87,7 @@ func ValidateQuobyte(s *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorL
 	var errs field.ErrorList
 	switch {
 	case s.Registry == "":
-		errs = append(errs, field.Required(at.Child("registry"), "give host:port pairs, separated by commas"))
+		errs = append(errs, field.Required(at.Child("registry"), "must be host:port pairs, separated by commas"))
 	case len(s.Tenant) > 64:
 		errs = append(errs, field.Required(at.Child("tenant"), "must be a UUID of at most 64 characters"))
 	default:
@@ -105,12 +105,12 @@ func ValidateFlocker(s *corev1.FlockerVolumeSource, at *field.Path) field.ErrorL
 	var errs field.ErrorList
 	switch {
 	case s.DatasetName == "" && s.DatasetUUID == "":
-		errs = append(errs, field.Required(at, "datasetName or datasetUUID must be given"))
+		errs = append(errs, field.Required(at, "must specify either datasetName or datasetUUID"))
 	case s.DatasetName != "" && s.DatasetUUID != "":
-		errs = append(errs, field.Invalid(at, "resource", "datasetName and datasetUUID exclude each other"))
+		errs = append(errs, field.Invalid(at, "resource", "datasetName and datasetUUID are mutually exclusive"))
 	}
 	if strings.Contains(s.DatasetName, "/") {
-		errs = append(errs, field.Invalid(at.Child("datasetName"), s.DatasetName, "must have no '/' in it"))
+		errs = append(errs, field.Invalid(at.Child("datasetName"), s.DatasetName, "must not contain '/'"))
 	}
 	return errs
 }
@@ -153,7 +153,8 @@ func ValidatePortworx(s *corev1.PortworxVolumeSource, at *field.Path) field.Erro
 	return requireString(s.VolumeID, at.Child("volumeID"))
 }
 
-// ValidateFlexOptions refuses options of a flexVolume in the namespaces of Kubernetes.
+// ValidateFlexOptions validates the driver and options of a flexVolume. It rejects options in the
+// namespaces of Kubernetes.
 func ValidateFlexOptions(driver string, options map[string]string, at *field.Path) field.ErrorList {
 	errs := requireString(driver, at.Child("driver"))
 	for _, key := range sets.List(sets.KeySet(options)) {
@@ -166,10 +167,10 @@ func ValidateFlexOptions(driver string, options map[string]string, at *field.Pat
 	return errs
 }
 
-// ValidateCSIDriverName checks the name of a CSI driver, wherever it is named.
+// ValidateCSIDriverName validates the name of a CSI driver.
 func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
 	if name == "" {
-		return field.ErrorList{field.Required(at, "name the driver")}
+		return field.ErrorList{field.Required(at, "must specify a driver name")}
 	}
 	var errs field.ErrorList
 	if len(name) > maxCSIDriverName {

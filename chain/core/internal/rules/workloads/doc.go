@@ -1,2 +1,3 @@
-// Package workloads validates what workloads have in common: pod templates, replica counts and percentages.
+// Package workloads validates what workloads have in common: pod templates, replica counts and
+// percentages.
 package workloads

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateTemplateMetadata checks the metadata of a template of which only labels and annotations are used: claim templates, of storage
-// and of devices, refuse the rest.
+// ValidateTemplateMetadata validates the metadata of a template that uses only labels and
+// annotations, such as the templates of volume claims and resource claims. All other fields are
+// rejected.
 func ValidateTemplateMetadata(meta *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateAnnotations(meta.Annotations, path.Child("annotations"))
 	errs = append(errs, metav1validation.ValidateLabels(meta.Labels, path.Child("labels"))...)
@@ -20,10 +21,10 @@ func ValidateTemplateMetadata(meta *metav1.ObjectMeta, path *field.Path) field.E
 	value := reflect.ValueOf(*meta)
 	for i := range value.NumField() {
 		name := value.Type().Field(i).Name
-		// Lists may be empty and yet not nil, which is set too.
+		// An empty list that is not nil counts as set.
 		if !used.Has(name) && !value.Field(i).IsZero() {
-			name = strings.ToLower(name[:1]) + name[1:] // uID, as kube-apiserver has it
-			errs = append(errs, field.Forbidden(path.Child(name), "is not used"))
+			name = strings.ToLower(name[:1]) + name[1:] // uID, as in kube-apiserver
+			errs = append(errs, field.Forbidden(path.Child(name), "may not be set in a template"))
 		}
 	}
 	return errs
