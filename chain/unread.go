@@ -14,7 +14,7 @@ const lingering = time.Second
 
 // refuseUnread lets requests be refused without reading their bodies. Over HTTP/1, net/http reads
 // up to 256 KiB of an unread body before it sends the response, so that the connection can be
-// reused. It waits for the client to send that without a limit.
+// reused, and waits as long as the client takes to send it.
 func refuseUnread(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || r.ContentLength == 0 {

@@ -9,7 +9,8 @@ import (
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 )
 
-// FuzzCustomResourceDefinition decodes, defaults and validates definitions, with the schemas and the CEL in them.
+// FuzzCustomResourceDefinition decodes and validates definitions, with their schemas and the CEL
+// expressions in them.
 func FuzzCustomResourceDefinition(f *testing.F) {
 	const head = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.b.example"},
 		"spec":{"group":"b.example","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":`

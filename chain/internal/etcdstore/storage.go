@@ -370,7 +370,7 @@ func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 	asking.Go(func() {
 		for pause := firstHurry; ; pause = min(2*pause, lastHurry) {
 			if err := s.config.Storage.RequestWatchProgress(ctx); err != nil {
-				return // the cache's own requests have to do
+				return // the cache's own polling has to suffice
 			}
 			select {
 			case <-ctx.Done():

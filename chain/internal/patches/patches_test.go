@@ -82,8 +82,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzCheckOfMixedUp is like FuzzCheck. Its patches are objects in which values are replaced at
-// random.
+// FuzzCheckOfMixedUp is like FuzzCheck. Its patches are objects that are changed at random.
 func FuzzCheckOfMixedUp(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)

@@ -134,8 +134,8 @@ func (l NamespaceLabels) labelled(ctx context.Context, namespace string, at *fie
 	return nil
 }
 
-// prepareClaimStatus drops the device statuses of drivers whose devices this update deallocates.
-// Not every allocator knows that field.
+// prepareClaimStatus drops the statuses of devices that this update deallocates. Not every
+// allocator knows the field that holds them.
 func prepareClaimStatus(_ context.Context, c, old *resourcev1.ResourceClaim) {
 	metav1.ResetObjectMetaForStatus(c, old)
 	gone := allocatedDevices(old).Difference(allocatedDevices(c))
