@@ -36,7 +36,7 @@ var groupPriorities = map[string]int32{
 // otherGroupPriority is for groups that are not in groupPriorities. They come last.
 const otherGroupPriority = 1000
 
-// versionPriorities are those of kube-apiserver's version priorities that do not follow from the
+// versionPriorities holds kube-apiserver's version priorities, except those that follow from the
 // version's name.
 var versionPriorities = map[schema.GroupVersion]int32{
 	{Version: "v1"}: 1,

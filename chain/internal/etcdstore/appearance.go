@@ -12,7 +12,7 @@ import (
 // needs only an etcd watch, whereas a watch through the API needs a watch cache. Controllers of
 // objects that most control planes never have can wait here for the first one.
 func (b *Backend) Appeared(ctx context.Context, path string) error {
-	ctx, cancel := context.WithCancel(ctx) // end the etcd watch
+	ctx, cancel := context.WithCancel(ctx) // so that the etcd watch ends on return
 	defer cancel()
 	prefix := b.prefix + "/" + strings.Trim(path, "/") + "/"
 	for {
