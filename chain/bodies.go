@@ -22,8 +22,9 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/patches"
 )
 
-// checkBodies has bodies judged that the libraries would decode or merge at any cost. A body is judged when the server that
-// the request is for reads it: whoever is refused for another reason has sent nothing yet that was looked at.
+// checkBodies checks the bodies that the libraries would decode or merge at any cost. A body is
+// checked when the server that handles the request reads it: if the request is refused for another
+// reason, its body is not looked at.
 func (c *Chain) checkBodies(handler http.Handler, limit int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if check := c.bodyCheck(r, limit); check != nil {
@@ -34,7 +35,7 @@ func (c *Chain) checkBodies(handler http.Handler, limit int64) http.Handler {
 	})
 }
 
-// bodyCheck is what judges the body of a request, or nil.
+// bodyCheck returns the check for the body of a request, or nil if the body needs none.
 func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error {
 	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
@@ -67,8 +68,8 @@ func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error 
 	}
 }
 
-// custom reports whether a request is for custom resources, whose handler panics on protobuf: it has no strict decoder of it.
-// Their scale is a kind that has protobuf.
+// custom reports whether a request is for custom resources. Their handler panics on protobuf,
+// because it has no strict decoder for it. Their scale subresource is a kind with a protobuf form.
 func (c *Chain) custom(info *genericapirequest.RequestInfo) bool {
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 	return info.Subresource != "scale" && gv != apiregistrationv1.SchemeGroupVersion && !slices.Contains(c.LocalGroupVersions(), gv)
@@ -96,7 +97,8 @@ func (c *Chain) elsewhere(info *genericapirequest.RequestInfo) bool {
 	return err == nil && service.Spec.Service != nil
 }
 
-// patched is an object of the kind that a strategic merge patch is for. It is nil for custom resources, which take none.
+// patched returns an empty object of the kind that a strategic merge patch is for. It is nil for
+// custom resources, which do not accept such patches.
 func (c *Chain) patched(info *genericapirequest.RequestInfo) runtime.Object {
 	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 	switch resource {
@@ -113,15 +115,15 @@ func withKind(object runtime.Object, gvk schema.GroupVersionKind) runtime.Object
 	return object
 }
 
-// checkedBody is a body that is judged when it is first read. One that is larger than the limit is left to its reader, which
-// has the same limit.
+// checkedBody is a body that is checked on the first read. A body that is larger than the limit is
+// left to its reader, which enforces the same limit.
 type checkedBody struct {
 	io.ReadCloser
 	limit int64
 	check func(body []byte) error
 
-	read io.Reader // what there is to read, once it is known
-	err  error     // why there is nothing to read
+	read io.Reader // the body, once it has been checked
+	err  error     // the result of the check
 }
 
 func (b *checkedBody) Read(p []byte) (int, error) {

@@ -22,16 +22,16 @@ import (
 
 var extensionsVersion = apiextensionsv1.SchemeGroupVersion
 
-// Config is what the chain is made of.
+// Config configures the chain.
 type Config struct {
-	// Generic is shared by the three servers, each of which gets a copy. Only the aggregator's copy has
-	// the filters: a request passes them once.
+	// Generic is shared by the three servers, each of which gets a copy. Only the aggregator's copy
+	// has the filters, so a request passes them once.
 	Generic   *genericapiserver.Config
 	Informers informers.SharedInformerFactory
 	Storage   *Storage
 	// Groups are the built-in kinds, as [core.Groups] returns them.
 	Groups []kind.Group
-	// WebServices are served by the core-like server beside its groups.
+	// WebServices are served by the core-like server besides its groups.
 	WebServices []*restful.WebService
 
 	// ServiceResolver finds the addresses of extension API servers and webhooks.
@@ -41,7 +41,7 @@ type Config struct {
 	ProxyClientCertFile, ProxyClientKeyFile string
 }
 
-// Chain is the assembled chain, by link.
+// Chain is the assembled chain of servers.
 type Chain struct {
 	Aggregator *aggregator.Server
 	Core       *core.Server
@@ -50,8 +50,8 @@ type Chain struct {
 	informers informers.SharedInformerFactory
 }
 
-// links make the servers, in the order in which a request meets them. Each server passes on to next what
-// it does not serve.
+// links returns the constructors of the servers, in the order in which a request passes through
+// them. Each server passes on to next what it does not serve.
 func (c *Chain) links(config *Config) []func(next genericapiserver.DelegationTarget) (Link, error) {
 	generic := config.Generic
 	return []func(next genericapiserver.DelegationTarget) (Link, error){
@@ -87,17 +87,18 @@ func (c *Chain) links(config *Config) []func(next genericapiserver.DelegationTar
 	}
 }
 
-// behind is the configuration of a server that requests reach through another one, whose filters they
-// have passed.
+// behind returns the configuration of a server behind another one, whose filters the requests have
+// already passed.
 func behind(generic *genericapiserver.Config) genericapiserver.Config {
 	c := *generic
 	c.BuildHandlerChainFunc = func(handler http.Handler, _ *genericapiserver.Config) http.Handler { return handler }
-	// The aggregator takes hooks over from its delegates; here they would be registered twice.
+	// The aggregator takes over the hooks of its delegates, so here they would be registered twice.
 	c.PostStartHooks = nil
 	return c
 }
 
-// Assemble makes the servers from back to front: each is made with the one that it delegates to.
+// Assemble makes the servers from back to front, because each server needs the one that it
+// delegates to.
 func Assemble(config Config) (*Chain, error) {
 	c := &Chain{informers: config.Informers}
 	generic := *config.Generic
@@ -122,19 +123,20 @@ func Assemble(config Config) (*Chain, error) {
 	return c, nil
 }
 
-// LocalGroupVersions are those that the chain serves itself from the start.
+// LocalGroupVersions returns the group versions that the chain itself serves from the start.
 func (c *Chain) LocalGroupVersions() []schema.GroupVersion {
 	return append(slices.Clone(c.Core.GroupVersions), extensionsVersion)
 }
 
-// informerFactory is what the generated factories of all API groups have in common.
+// informerFactory is implemented by the generated informer factories of all API groups.
 type informerFactory interface {
 	StartWithContext(ctx context.Context)
 	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
 }
 
-// StartInformers starts the informers that the servers and their admission plugins read from, which end with runCtx, and waits for them. The
-// servers' hooks would do that too, and look every tenth of a second whether it is done.
+// StartInformers starts the informers that the servers and their admission plugins read from, and
+// waits until their caches have synced. The informers run until runCtx ends. The servers'
+// post-start hooks would do the same, but poll only every 100 ms.
 func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
 	factories := []informerFactory{c.Extensions.Informers, c.Aggregator.APIRegistrationInformers, c.informers}
 	for _, f := range factories {
@@ -143,7 +145,7 @@ func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
 	for _, f := range factories {
 		for informer, synced := range f.WaitForCacheSync(ctx.Done()) {
 			if !synced {
-				return fmt.Errorf("read all objects of type %s: %w", informer, context.Cause(ctx))
+				return fmt.Errorf("wait for the informer of %s to sync: %w", informer, context.Cause(ctx))
 			}
 		}
 	}

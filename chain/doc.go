@@ -1,4 +1,4 @@
-// Package chain links the three API servers in the order in which a request meets them:
+// Package chain links the three API servers in the order in which a request passes through them:
 //
 //	client → filters (authentication, authorization, priority and fairness, audit)
 //	       → 1 aggregator   package chain/aggregator: APIServices, a proxy to extension API servers
@@ -6,6 +6,7 @@
 //	       → 3 extensions   package chain/extensions: CRDs and custom resources
 //	       → 404
 //
-// Each server knows only the next one, as a DelegationTarget; only this package knows the order. Delegation calls the next server's
-// UnprotectedHandler, behind its filters, so a request is authenticated, authorized and admitted to the queue once.
+// Each server knows only the next one, as a DelegationTarget; only this package knows the order. A
+// server delegates to the next one's UnprotectedHandler, behind its filters, so each request is
+// authenticated, authorized and subject to flow control once.
 package chain

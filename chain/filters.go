@@ -18,7 +18,8 @@ import (
 	"github.com/kinproc/kinproc/chain/trace"
 )
 
-// filters puts kube-apiserver's filters in front of the first link, which is being made.
+// filters puts kube-apiserver's filters in front of the first link. It is called while that link is
+// being made.
 func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	first := traceLink(func() Link { return c.Aggregator }, c.Core, handler)
 	traced := *config
@@ -29,7 +30,8 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	return refuseUnread(tracer.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
 }
 
-// tracedAuthenticator notes who a request was taken for, and lets that user see the trace who may get [trace.Path].
+// tracedAuthenticator records the authenticated user in the trace, and lets that user see the trace
+// if they may get [trace.Path].
 type tracedAuthenticator struct {
 	authenticator.Request
 	authorizer authorizer.Authorizer
@@ -44,7 +46,8 @@ func (a tracedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticato
 	resp, ok, err := a.Request.AuthenticateRequest(r)
 	switch {
 	case err != nil || !ok:
-		// There is nothing else in this trace, and whoever gets it knows as much by the answer. He is not told why.
+		// The trace holds nothing else, and the response tells the client as much. It must not say why
+		// the credentials were refused.
 		end("refused", "no valid credentials")
 		t.ShowIf(func() bool { return true })
 	default:
@@ -57,7 +60,7 @@ func (a tracedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticato
 	return resp, ok, err
 }
 
-// tracedAuthorizer notes whether a request was allowed, and why.
+// tracedAuthorizer records in the trace whether a request was allowed, and why.
 type tracedAuthorizer struct{ authorizer.Authorizer }
 
 func (a tracedAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -82,7 +85,8 @@ func (a tracedAuthorizer) Authorize(ctx context.Context, attributes authorizer.A
 	return decision, reason, err
 }
 
-// tracedFlowControl notes which priority level a request was given and whether it was let through.
+// tracedFlowControl records in the trace the priority level of a request and whether the request
+// was admitted.
 type tracedFlowControl struct{ utilflowcontrol.Interface }
 
 func (f tracedFlowControl) Handle(

@@ -11,19 +11,20 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
-// Link is a server of the chain. It names itself and explains, for the trace of a request, what it did
-// with the request. The link calls it only with a request for a group version.
+// Link is a server of the chain. For the trace of a request, it explains what it did with the
+// request. Delegated and Ended are called only with requests for a group version, except for Ended
+// of the last link.
 type Link interface {
 	Name() string
-	// Target is what the link in front delegates to.
+	// Target returns the server as the delegation target of the link before it.
 	Target() genericapiserver.DelegationTarget
-	// Delegated says why the link passed the request on to the next one.
+	// Delegated returns why the link passed the request on to the next one.
 	Delegated(info *genericapirequest.RequestInfo) (reason string)
-	// Ended says what the link did with a request that it did not pass on.
+	// Ended returns what the link did with a request that it did not pass on.
 	Ended(info *genericapirequest.RequestInfo) (decision, reason string)
 }
 
-// notFound is the end of the chain.
+// notFound is the last link of the chain. It answers 404.
 type notFound struct {
 	genericapiserver.DelegationTarget
 }
@@ -37,16 +38,17 @@ func (n notFound) Name() string                                             { re
 func (n notFound) Target() genericapiserver.DelegationTarget                { return n.DelegationTarget }
 func (n notFound) Delegated(*genericapirequest.RequestInfo) (reason string) { return "" }
 func (n notFound) Ended(*genericapirequest.RequestInfo) (decision, reason string) {
-	return "404", "nobody serves the path"
+	return "404", "no server serves the path"
 }
 
-// tracedTarget is a link whose handler notes in the trace that a request has come to the link.
+// tracedTarget is a delegation target that records in the trace when a request reaches its link.
 type tracedTarget struct {
 	genericapiserver.DelegationTarget
 	handler http.Handler
 }
 
-// traced wraps a link that delegates to next, or to nobody if next is nil.
+// traced returns the delegation target of a link that delegates to next. next is nil for the last
+// link.
 func traced(link, next Link) genericapiserver.DelegationTarget {
 	target := link.Target()
 	return tracedTarget{target, traceLink(func() Link { return link }, next, target.UnprotectedHandler())}
@@ -54,7 +56,7 @@ func traced(link, next Link) genericapiserver.DelegationTarget {
 
 func (t tracedTarget) UnprotectedHandler() http.Handler { return t.handler }
 
-// traceLink notes when a request comes to a link and whether the request went on to the next link.
+// traceLink records when a request reaches a link and whether it went on to the next link.
 func traceLink(linkOf func() Link, next Link, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := tracer.From(r.Context())
@@ -64,7 +66,7 @@ func traceLink(linkOf func() Link, next Link, handler http.Handler) http.Handler
 		}
 		link := linkOf()
 		end := t.Begin(link.Name())
-		end("served", "") // holds for watches, which are shown before they end
+		end("served", "") // for watches, which are shown before they end
 		handler.ServeHTTP(w, r)
 		info, ok := genericapirequest.RequestInfoFrom(r.Context())
 		versioned := ok && info.APIVersion != ""
@@ -74,7 +76,7 @@ func traceLink(linkOf func() Link, next Link, handler http.Handler) http.Handler
 		case t.Passed(next.Name()) && versioned:
 			end("delegated to "+next.Name(), link.Delegated(info))
 		case t.Passed(next.Name()):
-			end("delegated to "+next.Name(), "the path is none of its own")
+			end("delegated to "+next.Name(), "the server does not serve the path")
 		case versioned:
 			end(link.Ended(info))
 		default:

@@ -17,16 +17,18 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// The libraries that apply patches panic on many that do not fit, such as one that replaces the whole object by nothing. These
-// functions are on the stack while they do, and nothing else is above them.
+// The libraries that apply patches panic on many patches that do not fit the object, such as one
+// that replaces the whole object with null. Then one of these functions is on the stack. They call
+// nothing but the code for patches.
 const (
 	applyJSONPatch  = "k8s.io/apiserver/pkg/endpoints/handlers.(*jsonPatcher).applyJSPatch("
 	applyMergePatch = "k8s.io/apimachinery/pkg/util/strategicpatch."
 )
 
-// answerPanics answers a request that makes a server of the chain panic with an internal error, and logs the panic, unless the
-// request has a patch that is to blame. The library's filter breaks off the connection instead. So does this one if a part of
-// an answer was sent.
+// answerPanics answers a request that makes a server of the chain panic with an internal error, and
+// logs the panic. If the request's patch is to blame, it refuses the patch as invalid instead. The
+// library's filter would abort the connection; answerPanics does so only if part of the response
+// has been sent.
 func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &begun{ResponseWriter: w}
@@ -42,7 +44,8 @@ func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer)
 			if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
 				gv, resource, name = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, info.Resource, info.Name
 			}
-			// The stack follows the reason if the handler ran in another goroutine, as all that write do.
+			// If the handler ran in another goroutine, as all handlers that write do, the reason is followed
+			// by the stack.
 			reason, stack, _ := strings.Cut(fmt.Sprint(p), "\n")
 			err := apierrors.NewInternalError(fmt.Errorf("the request made the server panic: %s", reason))
 			if strings.Contains(stack, applyJSONPatch) || strings.Contains(stack, applyMergePatch) {
@@ -60,7 +63,7 @@ func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer)
 	})
 }
 
-// begun knows whether an answer has begun.
+// begun is a ResponseWriter that records whether the response has begun.
 type begun struct {
 	http.ResponseWriter
 	begun bool

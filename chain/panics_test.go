@@ -41,7 +41,7 @@ func TestAnswerPanics(t *testing.T) {
 				return
 			}()
 			if aborted != test.aborted {
-				t.Fatalf("aborted: %t", aborted)
+				t.Fatalf("got aborted = %t", aborted)
 			}
 			if aborted {
 				return
@@ -51,7 +51,7 @@ func TestAnswerPanics(t *testing.T) {
 				t.Fatal(err)
 			}
 			if w.Code != http.StatusInternalServerError || status.Reason != metav1.StatusReasonInternalError || !strings.HasSuffix(status.Message, "panic: oh") {
-				t.Errorf("%d: %+v", w.Code, status)
+				t.Errorf("got code %d, status %+v", w.Code, status)
 			}
 		})
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 )
 
-// Storage keeps the objects of the chain's servers in etcd, under kube-apiserver's keys.
+// Storage stores the objects of the chain's servers in etcd, under the same keys as kube-apiserver.
 type Storage = etcdstore.Backend
 
-// NewStorage makes a storage on client, which stays the caller's to close. All keys begin with
-// prefix; if empty, with /registry.
+// NewStorage returns a storage that uses client. The caller closes the client. All keys begin with
+// prefix, which defaults to /registry.
 func NewStorage(client *clientv3.Client, prefix string) *Storage {
 	return etcdstore.New(client, prefix)
 }

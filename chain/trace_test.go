@@ -19,7 +19,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestTraceOfOneTooMany traces a request of a user who may have one at a time and has one.
+// TestTraceOfOneTooMany traces a request of a user who may have one request at a time and already
+// has one.
 func TestTraceOfOneTooMany(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) { o.AuthorizationModes = []string{"AlwaysAllow"} })
@@ -40,7 +41,7 @@ func TestTraceOfOneTooMany(t *testing.T) {
 			}
 		}
 	}
-	until(t, func() (bool, []trace.Step) { // the limit is in force
+	until(t, func() (bool, []trace.Step) { // wait until the limit is in force
 		_, steps := traced(t, client, url)
 		return slices.ContainsFunc(steps, ends("admitted")), steps
 	})
@@ -58,13 +59,14 @@ func TestTraceOfOneTooMany(t *testing.T) {
 			return false, steps
 		}
 		if !ends("refused")(steps[len(steps)-1]) {
-			t.Errorf("it ended otherwise: %+v", steps)
+			t.Errorf("the last step is not a refusal by flow control: %+v", steps)
 		}
 		return true, nil
 	})
 }
 
-// hold sends a request that does not end before ctx does, again if it is refused as one too many.
+// hold sends a request that lasts until ctx ends. It tries again if the request is refused with
+// status 429.
 func hold(ctx context.Context, t *testing.T, client *http.Client, url string) {
 	for ctx.Err() == nil {
 		body, half := io.Pipe()
@@ -80,13 +82,13 @@ func hold(ctx context.Context, t *testing.T, client *http.Client, url string) {
 		}
 		response.Body.Close()
 		if response.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("half a request was answered with %s", response.Status)
+			t.Errorf("an incomplete request was answered with %s", response.Status)
 			return
 		}
 	}
 }
 
-// until waits for a condition, of which it says the last state when it gives up.
+// until waits until a condition holds. If it gives up, it reports the last state.
 func until(t *testing.T, condition func() (bool, []trace.Step)) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -100,12 +102,12 @@ func until(t *testing.T, condition func() (bool, []trace.Step)) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("gave up: %+v", state)
+			t.Fatalf("gave up waiting, last state: %+v", state)
 		}
 	}
 }
 
-// oneAtATime lets a user have one request at a time.
+// oneAtATime limits a user to one request at a time.
 func oneAtATime(t *testing.T, s *server.Server, user string) {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).FlowcontrolV1()
@@ -140,7 +142,7 @@ func oneAtATime(t *testing.T, s *server.Server, user string) {
 	}
 }
 
-// traced sends a GET and returns the status of the answer and the trace.
+// traced sends a GET and returns the status code of the response and the trace.
 func traced(t *testing.T, client *http.Client, url string) (int, []trace.Step) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -158,7 +160,7 @@ func traced(t *testing.T, client *http.Client, url string) (int, []trace.Step) {
 	}
 	var steps []trace.Step
 	if err := json.Unmarshal([]byte(response.Trailer.Get(trace.Header)), &steps); err != nil {
-		t.Fatalf("%s without a trace: %v", response.Status, err)
+		t.Fatalf("response %s has no trace: %v", response.Status, err)
 	}
 	return response.StatusCode, steps
 }

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// lingering is how long a client may go on sending a body that nobody reads.
+// lingering is how long a client may keep sending a body that nobody reads.
 const lingering = time.Second
 
-// refuseUnread has requests refused without their bodies being read. Over HTTP/1, net/http reads up to 256 KiB of an unread
-// body before it sends the answer, so that the connection may be used again, and waits as long as it takes for the client to
-// send that.
+// refuseUnread lets requests be refused without reading their bodies. Over HTTP/1, net/http reads
+// up to 256 KiB of an unread body before it sends the response, so that the connection can be
+// reused, and waits as long as the client takes to send it.
 func refuseUnread(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 1 || r.ContentLength == 0 {
@@ -28,7 +28,7 @@ func refuseUnread(handler http.Handler) http.Handler {
 	})
 }
 
-// watchedBody knows whether it was read.
+// watchedBody is a body that records whether it was read.
 type watchedBody struct {
 	io.ReadCloser
 	read atomic.Bool
@@ -39,7 +39,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// refusal ends the connection with a refusal if the body is unread.
+// refusal closes the connection after an error response if the body is unread.
 type refusal struct {
 	http.ResponseWriter
 	body *watchedBody
@@ -50,7 +50,8 @@ func (r *refusal) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (r *refusal) WriteHeader(code int) {
 	if code >= http.StatusBadRequest && !r.body.read.Load() {
 		r.Header().Set("Connection", "close")
-		// After the answer, net/http reads on for a while, lest a reset of the connection take the answer with it.
+		// After the response, net/http keeps reading for a while. Otherwise a reset of the connection
+		// could discard the response.
 		_ = http.NewResponseController(r.ResponseWriter).SetReadDeadline(time.Now().Add(lingering))
 	}
 	r.ResponseWriter.WriteHeader(code)

@@ -1,5 +1,6 @@
-// Package aggregator is the first server of the chain: it knows every group version as an APIService and passes a request on to the
-// extension API server that the APIService names, or, if it names none, to the next server of the chain.
+// Package aggregator is the first server of the chain. It knows every group version as an
+// APIService. It proxies a request to the extension API server that the APIService names or, if the
+// APIService names none, delegates it to the next server of the chain.
 package aggregator
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/openapi"
 )
 
-// Config is what the server needs beside the configuration that the chain's servers share.
+// Config is what the server needs besides the configuration that the chain's servers share.
 type Config struct {
 	Backend   *etcdstore.Backend
 	Informers informers.SharedInformerFactory
@@ -28,7 +29,8 @@ type Config struct {
 	ProxyClientCertFile, ProxyClientKeyFile string
 }
 
-// RESTOptions keeps APIServices where kube-apiserver keeps them, as JSON.
+// RESTOptions returns the options to store APIServices under the same keys as kube-apiserver, as
+// JSON.
 func RESTOptions(backend *etcdstore.Backend) *etcdstore.Resources {
 	return &etcdstore.Resources{
 		Backend: backend,
@@ -45,11 +47,11 @@ type Server struct {
 	*aggregatorapiserver.APIAggregator
 }
 
-// New makes the server. Generic is its own copy of the shared configuration.
+// New returns the server. Generic is the server's own copy of the shared configuration.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
 	generic.RESTOptionsGetter = RESTOptions(config.Backend)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme, aggregatoropenapi.GetOpenAPIDefinitions)
-	// The aggregator serves the specs of all servers, merged, and not its own.
+	// The aggregator serves the merged specs of all servers instead.
 	generic.SkipOpenAPIInstallation = true
 	generic.Serializer = aggregatorscheme.Codecs
 
@@ -60,7 +62,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 			ProxyClientKeyFile:        config.ProxyClientKeyFile,
 			ServiceResolver:           config.ServiceResolver,
 			RejectForwardingRedirects: true,
-			// There is another one, see watchAvailability.
+			// watchAvailability starts a replacement.
 			DisableRemoteAvailableConditionController: true,
 		},
 	}

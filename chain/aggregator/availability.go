@@ -33,17 +33,20 @@ import (
 )
 
 const (
-	// A server that was down is looked for this often. Kube-apiserver waits up to 30 s; here a developer has just restarted his server.
+	// Retry intervals for a server that is down. kube-apiserver waits up to 30 s; here a developer may
+	// have just restarted the server.
 	firstRetry, lastRetry = 10 * time.Millisecond, time.Second
-	// A server that was up is asked this often whether it still is. Kube-apiserver asks every 30 s.
+	// recheck is the interval at which a server that is up is checked again. kube-apiserver checks
+	// every 30 s.
 	recheck = 5 * time.Second
-	// answerTimeout is how long a server may take to answer, as in kube-apiserver.
+	// answerTimeout is how long a server may take to respond, as in kube-apiserver.
 	answerTimeout = 5 * time.Second
 
 	availabilityWorkers = 5
 )
 
-// availability keeps the condition Available of the APIServices that others serve: kube-aggregator's controller with less patience.
+// availability maintains the condition Available of the APIServices that other servers serve. It is
+// kube-aggregator's controller with shorter intervals.
 type availability struct {
 	client      aggregatorclientset.Interface
 	apiServices apiregistrationlisters.APIServiceLister
@@ -56,7 +59,7 @@ type availability struct {
 	retries workqueue.TypedRateLimiter[string]
 }
 
-// watchAvailability starts the controller with s.
+// watchAvailability starts the controller together with s.
 func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) error {
 	client, err := aggregatorclientset.NewForConfig(s.GenericAPIServer.LoopbackClientConfig)
 	if err != nil {
@@ -111,11 +114,11 @@ func (a *availability) watch(informer cache.SharedIndexInformer, changed func(me
 	return nil
 }
 
-// enqueueFor puts the APIServices into the queue that lead to a service.
+// enqueueFor queues the APIServices that refer to a service.
 func (a *availability) enqueueFor(namespace, name string) {
 	all, err := a.apiServices.List(labels.Everything())
 	if err != nil {
-		return // a lister reads memory
+		return // cannot happen: the lister reads from memory
 	}
 	for _, s := range all {
 		if r := s.Spec.Service; r != nil && r.Namespace == namespace && r.Name == name {
@@ -149,12 +152,12 @@ func (a *availability) next(ctx context.Context) bool {
 	defer a.queue.Done(name)
 	service, err := a.apiServices.Get(name)
 	if ctx.Err() != nil || err != nil || service.Spec.Service == nil {
-		a.retries.Forget(name) // gone, or served here
+		a.retries.Forget(name) // deleted, or served by this process
 		return true
 	}
 	condition := a.check(ctx, service)
 	if err := a.publish(ctx, service, condition); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		utilruntime.HandleErrorWithContext(ctx, err, "Report the availability of an APIService", "name", name)
+		utilruntime.HandleErrorWithContext(ctx, err, "Failed to report the availability of an APIService", "name", name)
 	} else if err == nil && condition.Status == apiregistrationv1.ConditionTrue {
 		a.retries.Forget(name)
 		a.queue.AddAfter(name, recheck)
@@ -174,7 +177,8 @@ func (a *availability) publish(ctx context.Context, service *apiregistrationv1.A
 	return err
 }
 
-// check finds out whether somebody serves the APIService. The reasons are kube-aggregator's.
+// check returns the condition Available of an APIService. The reasons are the same as in
+// kube-aggregator.
 func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
 	condition := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, LastTransitionTime: metav1.Now()}
 	if condition.Reason, condition.Message = a.checkService(s.Spec.Service); condition.Reason != "" {
@@ -184,15 +188,15 @@ func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIServic
 		condition.Reason, condition.Message = "FailedDiscoveryCheck", err.Error()
 		return condition
 	}
-	condition.Status, condition.Reason, condition.Message = apiregistrationv1.ConditionTrue, "Passed", "the server answers"
+	condition.Status, condition.Reason, condition.Message = apiregistrationv1.ConditionTrue, "Passed", "the server responds"
 	return condition
 }
 
-// checkService says what is wrong with a service, if anything is.
+// checkService returns what is wrong with a service. The reason is empty if nothing is.
 func (a *availability) checkService(r *apiregistrationv1.ServiceReference) (reason, message string) {
 	service, err := a.services.Services(r.Namespace).Get(r.Name)
 	if err != nil {
-		// Scripts look for these words of kube-aggregator's.
+		// Scripts look for this message of kube-aggregator.
 		return "ServiceNotFound", fmt.Sprintf("service/%s in %q is not present", r.Name, r.Namespace)
 	}
 	if service.Spec.Type != corev1.ServiceTypeClusterIP {
@@ -218,7 +222,7 @@ func isReady(s *discoveryv1.EndpointSlice, port string) bool {
 		slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready })
 }
 
-// ask sends the server a request for the discovery document that it has to serve.
+// ask requests the discovery document that the extension API server has to serve.
 func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService) error {
 	r := s.Spec.Service
 	address, err := a.config.ServiceResolver.ResolveEndpoint(r.Namespace, r.Name, *r.Port)

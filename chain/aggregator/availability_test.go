@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestAvailability goes through all reasons for which an APIService may not be available, from the first to the last and back.
+// TestAvailability goes through all reasons for which an APIService may be unavailable, from the
+// first to the last and back.
 func TestAvailability(t *testing.T) {
 	t.Parallel()
 	e, gone := startExtension(t, "127.0.0.1", "echo"), startExtension(t, "127.0.0.1", "echo")
@@ -77,7 +78,7 @@ func TestTrust(t *testing.T) {
 	for _, test := range []struct {
 		service string
 		change  func(*apiregistrationv1.APIServiceSpec)
-		want    string // of what the condition says
+		want    string // the condition's reason
 	}{
 		{"trusted", trusting(e), "Passed"},
 		{"wrong", trusting(other), "FailedDiscoveryCheck"},
@@ -94,7 +95,7 @@ func TestTrust(t *testing.T) {
 			if test.want != "Passed" {
 				code = http.StatusServiceUnavailable
 				if !strings.Contains(condition.Message, "certificate") {
-					t.Errorf("the condition does not say why: %s", condition.Message)
+					t.Errorf("the condition's message does not mention the certificate: %s", condition.Message)
 				}
 			}
 			c.awaitStatus("/apis/"+test.service+".example.com/v1/echoes/one", code)
@@ -102,7 +103,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestServerGoesDown takes an extension API server away, which harms nobody else.
+// TestServerGoesDown stops an extension API server, which must not affect other servers.
 func TestServerGoesDown(t *testing.T) {
 	t.Parallel()
 	e, other := startExtension(t, "127.0.0.1", "down"), startExtension(t, "127.0.0.1", "up")
@@ -118,7 +119,7 @@ func TestServerGoesDown(t *testing.T) {
 	if response, body := c.get("/apis/down.example.com/v1/echoes/one"); response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("%s %s", response.Status, body)
 	}
-	// A change of the APIService is looked at sooner than one of the server.
+	// A changed APIService is checked at once, a changed server only at the next recheck.
 	_, err := c.aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), "v1.down.example.com", types.MergePatchType,
 		[]byte(`{"metadata": {"annotations": {"example.com/look": "now"}}}`), metav1.PatchOptions{})
 	if err != nil {

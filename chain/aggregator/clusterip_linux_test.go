@@ -10,7 +10,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestClusterIP reaches a server at its cluster IP, of a range that is routed: on Linux that is every loopback address.
+// TestClusterIP reaches a server at its cluster IP, in a range that is routed. On Linux, every
+// loopback address is.
 func TestClusterIP(t *testing.T) {
 	t.Parallel()
 	const ip = "127.20.0.7"

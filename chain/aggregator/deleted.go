@@ -14,9 +14,10 @@ import (
 	apiregistrationinformers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 )
 
-// deletedServices makes the APIServices of local versions anew when they are deleted, without which discovery lacks their kinds. The
-// library's controller does that for custom resources; local ones it makes once, when the server starts. Whoever puts another server in
-// the place of a local version changes its APIService, and that stays.
+// deletedServices recreates the APIServices of local versions when they are deleted, because
+// discovery would lack their kinds. The library's controller does that for custom resources, but
+// creates local APIServices only once, when the server starts. A user who wants another server to
+// serve a local version changes its APIService; such a change is kept.
 type deletedServices struct {
 	client apiregistrationclient.APIServiceInterface
 	wanted map[string]*apiregistrationv1.APIService
@@ -43,7 +44,7 @@ func newDeletedServices(
 	return d
 }
 
-// run works until ctx ends.
+// run processes the queue until ctx ends.
 func (d *deletedServices) run(ctx context.Context) {
 	var worker sync.WaitGroup
 	worker.Go(func() {
@@ -64,10 +65,10 @@ func (d *deletedServices) run(ctx context.Context) {
 func (d *deletedServices) create(ctx context.Context, name string) {
 	_, err := d.client.Create(ctx, d.wanted[name].DeepCopy(), metav1.CreateOptions{})
 	switch {
-	case err == nil, apierrors.IsAlreadyExists(err): // somebody was faster
+	case err == nil, apierrors.IsAlreadyExists(err): // another client was faster
 		d.queue.Forget(name)
 	case ctx.Err() == nil:
-		utilruntime.HandleErrorWithContext(ctx, err, "The APIService of a local version is missing", "apiservice", name)
+		utilruntime.HandleErrorWithContext(ctx, err, "Failed to recreate the APIService of a local version", "apiservice", name)
 		d.queue.AddRateLimited(name)
 	}
 }

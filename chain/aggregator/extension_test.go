@@ -27,15 +27,17 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// extension is an extension API server in plain net/http that serves version v1 of any group: discovery, echoes, their subresource talk,
-// a websocket on which it repeats what it hears, and reviews, an admission webhook that denies everything.
+// extension is an extension API server in plain net/http that serves version v1 of any group. It
+// has discovery, echoes, their subresource talk, which is a websocket that repeats every message,
+// and reviews, which is an admission webhook that denies everything.
 type extension struct {
 	*httptest.Server
 	port     int32
 	caBundle []byte
 }
 
-// startExtension starts the server on a free port of an address. Its certificate is for services of the namespace default.
+// startExtension starts the server on a free port of an address. Its certificate is valid for the
+// given services in the namespace default.
 func startExtension(t *testing.T, ip string, services ...string) *extension {
 	t.Helper()
 	var names []string
@@ -67,7 +69,7 @@ func startExtension(t *testing.T, ip string, services ...string) *extension {
 	s.Listener.Close()
 	s.Listener = listener
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are to fail
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // silence the errors of handshakes that should fail
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return &extension{s, int32(listener.Addr().(*net.TCPAddr).Port), authority}
@@ -76,7 +78,7 @@ func startExtension(t *testing.T, ip string, services ...string) *extension {
 func repeat(w http.ResponseWriter, r *http.Request) {
 	conn, err := new(websocket.Upgrader).Upgrade(w, r, nil)
 	if err != nil {
-		return // the upgrader has said so
+		return // the upgrader has responded with an error
 	}
 	defer conn.Close()
 	for {
@@ -103,7 +105,7 @@ func deny(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review) // the client has gone
 }
 
-// cluster is a control plane and its clients.
+// cluster is a control plane with clients for it.
 type cluster struct {
 	*testing.T
 	server *server.Server
@@ -121,7 +123,7 @@ func newCluster(t *testing.T, s *server.Server) cluster {
 	return cluster{t, s, kubernetes.NewForConfigOrDie(s.RESTConfig()), aggregatorclientset.NewForConfigOrDie(s.RESTConfig()), client}
 }
 
-// get is the answer to a GET and its body.
+// get sends a GET and returns the response and its body.
 func (c cluster) get(path string) (*http.Response, string) {
 	c.Helper()
 	request, err := http.NewRequestWithContext(c.Context(), http.MethodGet, c.server.URL()+path, nil)
@@ -140,7 +142,7 @@ func (c cluster) get(path string) (*http.Response, string) {
 	return response, string(body)
 }
 
-// register makes the APIService v1 of group <service>.example.com.
+// register creates the APIService v1 of group <service>.example.com.
 func (c cluster) register(service string, port int32, change func(*apiregistrationv1.APIServiceSpec)) (name string) {
 	c.Helper()
 	s := &apiregistrationv1.APIService{
@@ -161,7 +163,7 @@ func trusting(e *extension) func(*apiregistrationv1.APIServiceSpec) {
 	return func(s *apiregistrationv1.APIServiceSpec) { s.CABundle = e.caBundle }
 }
 
-// service makes a service of the namespace default.
+// service creates a service in the namespace default.
 func (c cluster) service(name string, spec corev1.ServiceSpec) {
 	c.Helper()
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
@@ -170,13 +172,13 @@ func (c cluster) service(name string, spec corev1.ServiceSpec) {
 	}
 }
 
-// behind is a service with one port, where nothing is said of who serves it.
+// behind adds a port to the spec of a service, whose endpoints are defined elsewhere.
 func behind(spec corev1.ServiceSpec, port int32) corev1.ServiceSpec {
 	spec.Ports = []corev1.ServicePort{{Name: "https", Port: port}}
 	return spec
 }
 
-// slice makes the endpoint slice of a service, or changes it.
+// slice creates or updates the endpoint slice of a service.
 func (c cluster) slice(service string, port int32, endpoints ...discoveryv1.Endpoint) {
 	c.Helper()
 	slices := c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
@@ -199,7 +201,7 @@ func endpoint(ready bool, address string) discoveryv1.Endpoint {
 	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
 }
 
-// await waits until the condition Available of an APIService has a reason.
+// await waits until the condition Available of an APIService has the given reason.
 func (c cluster) await(name, reason string) apiregistrationv1.APIServiceCondition {
 	c.Helper()
 	w, err := c.aggregator.ApiregistrationV1().APIServices().Watch(c.Context(), metav1.ListOptions{
@@ -222,11 +224,11 @@ func (c cluster) await(name, reason string) apiregistrationv1.APIServiceConditio
 			}
 		}
 	}
-	c.Fatalf("%s is not available for the reason %s, but: %v", name, reason, last)
+	c.Fatalf("APIService %s: timed out waiting for the reason %s, last conditions: %v", name, reason, last)
 	panic("unreachable")
 }
 
-// until waits for a condition, of which it says the last state when it gives up.
+// until waits until a condition holds. If it gives up, it reports the last state.
 func (c cluster) until(condition func() (ok bool, state string)) {
 	c.Helper()
 	deadline := time.After(time.Minute)
@@ -240,12 +242,13 @@ func (c cluster) until(condition func() (ok bool, state string)) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			c.Fatalf("gave up: %s", state)
+			c.Fatalf("gave up waiting, last state: %s", state)
 		}
 	}
 }
 
-// awaitStatus waits until a path is answered with a status: what is in the condition of an APIService is done a moment later.
+// awaitStatus waits until a GET of a path gets a status code. The server acts on the condition of
+// an APIService a moment after the condition is set.
 func (c cluster) awaitStatus(path string, want int) {
 	c.Helper()
 	c.until(func() (bool, string) {

@@ -41,16 +41,16 @@ func serviceName(info *genericapirequest.RequestInfo) string {
 	return info.APIVersion + "." + info.APIGroup
 }
 
-// service returns the APIService of the name, or nil if there is none.
+// service returns the APIService with the name, or nil if it does not exist.
 func (s *Server) service(name string) *apiregistrationv1.APIService {
 	service, err := s.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister().Get(name)
 	if err != nil {
-		return nil // a lister reads memory, and knows no other error than that of a missing object
+		return nil // the lister reads from memory, so the only error is NotFound
 	}
 	return service
 }
 
-// proxied explains a request for an APIService that leads to another server.
+// proxied explains a request for an APIService of another server.
 func proxied(s *apiregistrationv1.APIService) (decision, reason string) {
 	available := apiregistrationv1helper.GetAPIServiceConditionByType(s, apiregistrationv1.Available)
 	switch {

@@ -5,7 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// groupPriorities are kube-apiserver's: they order the groups in discovery, highest first.
+// groupPriorities are the same as in kube-apiserver. They order the groups in discovery, highest
+// first.
 var groupPriorities = map[string]int32{
 	"":                             18000,
 	"apps":                         17800,
@@ -32,10 +33,11 @@ var groupPriorities = map[string]int32{
 	"lifecycle.k8s.io":             15700,
 }
 
-// Groups that the table does not name come after all that it does.
+// otherGroupPriority is for groups that are not in groupPriorities. They come last.
 const otherGroupPriority = 1000
 
-// versionPriorities are those of kube-apiserver that do not follow from the version's name.
+// versionPriorities holds kube-apiserver's version priorities, except those that follow from the
+// version's name.
 var versionPriorities = map[schema.GroupVersion]int32{
 	{Version: "v1"}: 1,
 	{Group: "admissionregistration.k8s.io", Version: "v1beta1"}: 12,
@@ -48,7 +50,7 @@ var versionPriorities = map[schema.GroupVersion]int32{
 	{Group: "resource.k8s.io", Version: "v1alpha3"}:             1,
 }
 
-// priorities are those of the APIService of a version that this process serves.
+// priorities returns the group and version priority for the APIService of a local version.
 func priorities(gv schema.GroupVersion) (group, versionPriority int32) {
 	group, ok := groupPriorities[gv.Group]
 	if !ok {

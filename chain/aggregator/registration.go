@@ -19,14 +19,15 @@ import (
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 )
 
-// The priorities that kube-apiserver gives the groups of custom resources.
+// The priorities of custom resources' groups and versions, as in kube-apiserver.
 const (
 	customGroupPriority   = 1000
 	customVersionPriority = 100
 )
 
-// AutoRegister keeps an APIService for every version that the process serves itself: the local ones, known from the start, and those
-// that custom resource definitions name.
+// AutoRegister maintains an APIService for every version that the process itself serves: the local
+// versions, which are known from the start, and the versions that custom resource definitions
+// declare.
 func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.CustomResourceDefinitionInformer) error {
 	client, err := aggregatorclientset.NewForConfig(s.GenericAPIServer.LoopbackClientConfig)
 	if err != nil {
@@ -48,18 +49,18 @@ func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.Cust
 		go definitions.run(hook)
 		go deleted.run(hook)
 		go func() {
-			// The versions of the definitions that are there already belong to the first synchronisation.
+			// The versions of existing definitions are part of the first sync.
 			select {
 			case <-definitions.synced:
 			case <-hook.Done():
 			}
-			registry.Run(5, hook.Done()) // ends its queue too
+			registry.Run(5, hook.Done()) // also shuts down its queue
 		}()
 		return nil
 	})
 }
 
-// managedOnStart is the label's value of an APIService that is brought up to date at a start only.
+// managedOnStart is the label value of an APIService that is updated only when the server starts.
 const managedOnStart = "onstart"
 
 func newAPIService(gv schema.GroupVersion, group, version int32) *apiregistrationv1.APIService {
@@ -74,7 +75,8 @@ func newAPIService(gv schema.GroupVersion, group, version int32) *apiregistratio
 	}
 }
 
-// LocalAPIServices are the APIServices of versions that the process serves itself, as they are when registered and found available.
+// LocalAPIServices returns the APIServices of local versions as they are after registration, with
+// the condition Available.
 func LocalAPIServices(local []schema.GroupVersion) []*apiregistrationv1.APIService {
 	var services []*apiregistrationv1.APIService
 	for _, gv := range local {
@@ -87,7 +89,7 @@ func LocalAPIServices(local []schema.GroupVersion) []*apiregistrationv1.APIServi
 	return services
 }
 
-// definitionWatcher tells the registry which versions the custom resource definitions name.
+// definitionWatcher tells the registry which versions the custom resource definitions serve.
 type definitionWatcher struct {
 	crds     crdinformers.CustomResourceDefinitionInformer
 	registry autoregister.AutoAPIServiceRegistration
@@ -114,7 +116,7 @@ func newDefinitionWatcher(crds crdinformers.CustomResourceDefinitionInformer, re
 	}
 	crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ //nolint:errcheck // fails only on a stopped informer
 		AddFunc: enqueue,
-		// Versions that the new definition no longer names have to go.
+		// The old versions too, because the new definition may have dropped some.
 		UpdateFunc: func(old, obj any) { enqueue(old); enqueue(obj) },
 		DeleteFunc: enqueue,
 	})
@@ -128,7 +130,7 @@ func (w *definitionWatcher) run(ctx context.Context) {
 	}
 	crds, err := w.crds.Lister().List(labels.Everything())
 	if err != nil {
-		return // a lister reads memory
+		return // cannot happen: the lister reads from memory
 	}
 	for _, crd := range crds {
 		for _, v := range crd.Spec.Versions {

@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestResolution reaches a server on this machine through services of all sorts.
+// TestResolution reaches a server on this machine through each type of service.
 func TestResolution(t *testing.T) {
 	t.Parallel()
 	for name, routing := range map[string]bool{"by default": false, "to endpoints only": true} {
@@ -46,7 +46,7 @@ func TestResolution(t *testing.T) {
 					c.await(c.register(service, port, trusting(e)), "Passed")
 					c.awaitStatus("/apis/"+service+".example.com/v1/echoes/one", http.StatusOK)
 					if _, body := c.get("/apis/" + service + ".example.com/v1/echoes/one"); !strings.Contains(body, "kubernetes-super-admin") {
-						t.Errorf("the user is not named: %s", body)
+						t.Errorf("the response does not name the user: %s", body)
 					}
 				})
 			}
@@ -54,7 +54,8 @@ func TestResolution(t *testing.T) {
 	}
 }
 
-// TestWebhookBehindAggregator has an extension API server asked as a webhook through the service default/kubernetes, which is this server.
+// TestWebhookBehindAggregator uses an extension API server as a webhook, through the aggregator.
+// The webhook's service is default/kubernetes, which is this server.
 func TestWebhookBehindAggregator(t *testing.T) {
 	t.Parallel()
 	e := startExtension(t, "127.0.0.1", "reviewer")
@@ -87,10 +88,10 @@ func TestWebhookBehindAggregator(t *testing.T) {
 				t.Fatal(err)
 			}
 			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"reviewed": name}}}
-			c.until(func() (bool, string) { // the configuration takes effect soon, but not at once
+			c.until(func() (bool, string) { // the configuration takes effect with a delay
 				_, err := c.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if err == nil {
-					return false, "the webhook is not asked"
+					return false, "the webhook was not called"
 				}
 				return strings.Contains(err.Error(), "denied at the request of system:apiserver"), err.Error()
 			})

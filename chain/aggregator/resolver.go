@@ -9,28 +9,31 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
-// Resolver finds the address behind a Service, for extension API servers, admission webhooks and conversion webhooks alike:
+// Resolver finds the address behind a Service, for extension API servers, admission webhooks and
+// conversion webhooks:
 //
-//   - of type ExternalName: that name. "localhost" leads to a server on the developer's machine;
-//   - with endpoint slices: one of the ready endpoints, on whatever address, since nobody routes cluster IPs here;
-//   - otherwise the cluster IP, as kube-apiserver does, for those who have a route to it.
+//   - of type ExternalName: the external name. "localhost" leads to a server on the developer's
+//     machine;
+//   - with endpoint slices: one of the ready endpoints, at any address, because cluster IPs are not
+//     routed here;
+//   - otherwise: the cluster IP, as in kube-apiserver, for setups that have a route to it.
 type Resolver struct {
 	Services       corelisters.ServiceLister
 	EndpointSlices proxy.EndpointSliceGetter
-	// EndpointsOnly never resolves to a cluster IP (kube-apiserver's --enable-aggregator-routing).
+	// EndpointsOnly disables cluster IPs (kube-apiserver's --enable-aggregator-routing).
 	EndpointsOnly bool
-	// Self is where the service default/kubernetes leads to: this server.
+	// Self is the URL of this server, to which the service default/kubernetes resolves.
 	Self *url.URL
 }
 
-// The service of the API server itself.
+// Name and port of the API server's own service.
 const (
 	selfName = "kubernetes"
 	selfPort = 443
 )
 
-// ResolveEndpoint implements the ServiceResolver of k8s.io/kube-aggregator and that of k8s.io/apiserver/pkg/util/webhook. The caller may
-// change the URL.
+// ResolveEndpoint implements ServiceResolver of k8s.io/kube-aggregator and of
+// k8s.io/apiserver/pkg/util/webhook. The caller may change the returned URL.
 func (r *Resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	if namespace == metav1.NamespaceDefault && name == selfName && port == selfPort {
 		self := *r.Self
@@ -47,7 +50,7 @@ func (r *Resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL
 	if err != nil {
 		return nil, err
 	}
-	// Slices without a ready endpoint mean that nobody is there, not that the cluster IP would do.
+	// If there are slices but no ready endpoint, nothing is listening behind the cluster IP either.
 	if len(slices) > 0 || r.EndpointsOnly || service.Spec.ClusterIP == corev1.ClusterIPNone {
 		return proxy.ResolveEndpoint(r.Services, r.EndpointSlices, namespace, name, port)
 	}

@@ -29,10 +29,10 @@ func TestResolver(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		spec          corev1.ServiceSpec
-		endpoints     []discoveryv1.Endpoint // nil is no slice
+		endpoints     []discoveryv1.Endpoint // nil means no endpoint slice
 		endpointsOnly bool
 		port          int32
-		want          string // empty is an error
+		want          string // empty means an error
 	}{
 		{"external name", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}, nil, false, 8443, "https://localhost:8443"},
 		{"external name, endpoints only", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"}, nil, true, 8443, "https://localhost:8443"},
@@ -89,6 +89,6 @@ func TestResolverKnowsItself(t *testing.T) {
 		t.Error("the caller changed the resolver's own URL")
 	}
 	if u, err := r.ResolveEndpoint("default", "kubernetes", 444); err == nil {
-		t.Errorf("another port leads to %s", u)
+		t.Errorf("another port resolves to %s", u)
 	}
 }

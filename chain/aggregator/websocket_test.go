@@ -17,8 +17,9 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestWebsocket leaves a websocket to an extension API server open. A user who may have one request at a time may send others meanwhile, and
-// it is still there afterwards, until the end of the control plane.
+// TestWebsocket keeps a websocket to an extension API server open. The user may have one request at
+// a time, yet can send other requests meanwhile. The websocket stays open until the control plane
+// stops.
 func TestWebsocket(t *testing.T) {
 	t.Parallel()
 	e := startExtension(t, "127.0.0.1", "talk")
@@ -41,7 +42,7 @@ func TestWebsocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	schema := oneAtATime(t, c, "ann")
-	c.until(func() (bool, string) { // the limit is in force
+	c.until(func() (bool, string) { // wait until the limit is in force
 		response, _ := limited.get("/api")
 		matched := response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 		return matched == schema, response.Status
@@ -60,7 +61,7 @@ func TestWebsocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, got, err := conn.ReadMessage(); err != nil || string(got) != message {
-			t.Errorf("heard %q, %v, want %q", got, err, message)
+			t.Errorf("got %q, %v, want %q", got, err, message)
 		}
 	}
 	repeats("hello")
@@ -68,20 +69,20 @@ func TestWebsocket(t *testing.T) {
 	limited.awaitStatus("/api/v1/configmaps", http.StatusOK)
 	repeats("still there")
 
-	// A stop does not wait for it.
+	// Stop does not wait for the websocket.
 	began := time.Now()
 	if err := s.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("the stop took %s", took)
+		t.Errorf("Stop took %s", took)
 	}
 	if _, message, err := conn.ReadMessage(); err == nil {
-		t.Errorf("after the stop came %q", message)
+		t.Errorf("got a message after Stop: %q", message)
 	}
 }
 
-// oneAtATime lets a user have one request at a time, and returns the UID of the flow schema.
+// oneAtATime limits a user to one request at a time, and returns the UID of the flow schema.
 func oneAtATime(t *testing.T, c cluster, user string) string {
 	t.Helper()
 	level := &flowcontrolv1.PriorityLevelConfiguration{ObjectMeta: metav1.ObjectMeta{Name: user}}

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// definitions refuses definitions on which apiextensions-apiserver's validation panics. It has to come first, with the
-// plugins that change objects, for those that judge them run after validation.
+// definitions is an admission plugin that refuses the definitions on which
+// apiextensions-apiserver's validation panics. It runs as a mutating plugin, because validating
+// plugins run after the validation.
 type definitions struct{}
 
 var _ admission.MutationInterface = definitions{}
@@ -31,22 +32,23 @@ func (definitions) Admit(_ context.Context, a admission.Attributes, _ admission.
 	return nil
 }
 
-// checkSelectableFields refuses selectable fields without a schema that the validation can look for them in.
+// checkSelectableFields requires a structural schema for selectable fields, in which the validation
+// looks them up.
 func checkSelectableFields(spec *apiextensions.CustomResourceDefinitionSpec) field.ErrorList {
 	var errs field.ErrorList
 	check := func(fields []apiextensions.SelectableField, validation *apiextensions.CustomResourceValidation, path *field.Path) {
-		if len(fields) == 0 || validation == nil { // which the validation refuses itself
+		if len(fields) == 0 || validation == nil { // the validation itself refuses fields without a schema
 			return
 		}
 		path = path.Child("schema", "openAPIV3Schema")
 		if validation.OpenAPIV3Schema == nil {
-			errs = append(errs, field.Required(path, "selectableFields must be fields of it"))
+			errs = append(errs, field.Required(path, "required with selectableFields, which must be fields of the schema"))
 		} else if _, err := structuralschema.NewStructural(validation.OpenAPIV3Schema); err != nil {
 			errs = append(errs, field.Invalid(path, "", err.Error()))
 		}
 	}
 	versions := field.NewPath("spec", "versions")
-	// What all versions have in common is not in them, but on top.
+	// What all versions have in common is at the top level, not in the versions.
 	check(spec.SelectableFields, spec.Validation, versions.Index(0))
 	for i, v := range spec.Versions {
 		check(v.SelectableFields, v.Schema, versions.Index(i))

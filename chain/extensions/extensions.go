@@ -1,6 +1,8 @@
-// Package extensions is the third server of the chain: custom resource definitions, and the groups that they define at run time.
+// Package extensions is the third server of the chain: custom resource definitions, and the groups
+// that they define at run time.
 //
-// It is apiextensions-apiserver as it is, but for the two seconds that it sleeps before the first object of a new kind: see [New].
+// It is apiextensions-apiserver without the delay of two seconds before the first object of a new
+// kind; see [New].
 package extensions
 
 import (
@@ -24,7 +26,7 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/openapi"
 )
 
-// Config is what the server needs beside the configuration that the chain's servers share.
+// Config is what the server needs besides the configuration that the chain's servers share.
 type Config struct {
 	Backend             *etcdstore.Backend
 	Informers           informers.SharedInformerFactory
@@ -32,23 +34,24 @@ type Config struct {
 	AuthResolverWrapper webhook.AuthenticationInfoResolverWrapper
 }
 
-// Server is the server of custom resources.
+// Server serves custom resource definitions and custom resources.
 type Server struct {
 	*genericapiserver.GenericAPIServer
-	// Informers are those of custom resource definitions.
+	// Informers are the informers of custom resource definitions.
 	Informers apiextensionsinformers.SharedInformerFactory
 }
 
-// New makes the server. Generic is its own copy of the shared configuration.
+// New returns the server. Generic is the server's own copy of the shared configuration.
 //
-// In its first two seconds a definition is older in the server's informer than in etcd: apiextensions-apiserver delays the first create
-// on a young definition, so that other API servers may hear of it, and looks at the informer for the age. Here there are no others
-// that a client could reach by the same address.
+// For the first two seconds, a definition appears older in the server's informer than in etcd.
+// apiextensions-apiserver takes a definition's age from the informer, and delays the first create
+// for a young definition so that other API servers can learn of it. Here there are no other servers
+// that a client could reach at the same address.
 func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
 	generic.RESTOptionsGetter = &etcdstore.Resources{
 		Backend: config.Backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
-			// As kube-apiserver keeps them: v1beta1 is the shorter form of large definitions.
+			// As in kube-apiserver: large definitions are shorter in v1beta1.
 			codec := apiextensionsapiserver.Codecs.LegacyCodec(apiextensionsv1beta1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion)
 			return etcdstore.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
 		},
@@ -64,7 +67,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 			CRDRESTOptionsGetter: &etcdstore.Resources{
 				Backend: config.Backend,
 				CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
-					// The handler wraps it with the versions that the definition names.
+					// The handler wraps the codec with the versions of the definition.
 					return etcdstore.Codec{Codec: unstructured.UnstructuredJSONScheme}, nil
 				},
 				PathOf: pathOf,
@@ -90,7 +93,8 @@ func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
 // youth is the age below which apiextensions-apiserver delays creates.
 const youth = 2 * time.Second
 
-// established makes a definition's Established condition old enough for creates.
+// established is an informer transform that backdates the Established condition of a young
+// definition, so that creates are not delayed.
 func established(obj any) (any, error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {

@@ -1,7 +1,8 @@
-// Package aliases bounds what a YAML document becomes when its aliases are written out.
+// Package aliases limits the size of YAML documents after their aliases are expanded.
 //
-// An alias costs a client three bytes, and the decoder as much as what it stands for. Aliases of nodes that hold aliases
-// multiply: a hundred kilobytes become gigabytes. The decoder of sigs.k8s.io/yaml counts nodes, but not the bytes in them.
+// An alias costs the client three bytes, but the decoder as much as the node that it refers to.
+// Aliases to nodes that hold aliases multiply: a hundred kilobytes become gigabytes. The decoder of
+// sigs.k8s.io/yaml counts nodes, but not the bytes in them.
 package aliases
 
 import (
@@ -12,24 +13,26 @@ import (
 )
 
 const (
-	// nodeSize is what a node counts for besides its text: no less than the smallest value takes in memory.
+	// nodeSize is the size of a node besides its text. It is at least what the smallest value takes in
+	// memory.
 	nodeSize = 8
-	// maxDepth is how deep values may be nested. It is the limit of encoding/json.
+	// maxDepth is the maximum nesting depth of values. encoding/json has the same limit.
 	maxDepth = 10000
 )
 
-// A TooLargeError says that a document becomes larger than a limit.
+// A TooLargeError reports that a document exceeds a limit when its aliases are expanded.
 type TooLargeError struct {
 	Size  int   // of the document, in bytes
 	Limit int64 // in bytes
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the aliases in a YAML document of %d bytes stand for more than %d bytes", e.Size, e.Limit)
+	return fmt.Sprintf("the aliases in a YAML document of %d bytes expand to more than %d bytes", e.Size, e.Limit)
 }
 
-// Check returns a [TooLargeError] if a document becomes larger than limit bytes, and another error if it cannot be parsed or
-// is nested too deep. It parses documents with aliases only, and does not write the aliases out.
+// Check returns a [TooLargeError] if a document with its aliases expanded is larger than limit
+// bytes, and another error if the document cannot be parsed or is nested too deeply. It parses only
+// documents with aliases, and does not expand them.
 func Check(document []byte, limit int64) error {
 	if bytes.IndexByte(document, '&') < 0 || bytes.IndexByte(document, '*') < 0 {
 		return nil
@@ -49,7 +52,7 @@ func Check(document []byte, limit int64) error {
 	return nil
 }
 
-// extent is how large a node becomes.
+// extent is the size of a node with its aliases expanded.
 type extent struct {
 	size  int64 // in bytes, at most one more than the limit
 	depth int
@@ -57,12 +60,14 @@ type extent struct {
 
 type measurer struct {
 	limit int64
-	// anchored are the nodes with anchors, whose extent is zero as long as it is being measured.
+	// anchored holds the extents of the nodes with anchors. An extent is zero while it is being
+	// measured.
 	anchored map[*yaml.Node]extent
-	aliases  bool // whether there is one
+	aliases  bool // whether the document has aliases
 }
 
-// measure needs no recursion for an alias, since the node that it stands for comes first in the document.
+// measure returns the extent of a node. It does not recurse into aliases, because the node that an
+// alias refers to comes before it in the document.
 func (m *measurer) measure(n *yaml.Node) (extent, error) {
 	if n.Kind == yaml.AliasNode {
 		m.aliases = true
@@ -85,7 +90,7 @@ func (m *measurer) measure(n *yaml.Node) (extent, error) {
 		e.depth = max(e.depth, c.depth)
 	}
 	if e.depth++; e.depth > maxDepth {
-		return e, fmt.Errorf("yaml: line %d: values are nested more than %d deep", n.Line, maxDepth)
+		return e, fmt.Errorf("yaml: line %d: values are nested more than %d levels deep", n.Line, maxDepth)
 	}
 	if n.Anchor != "" {
 		m.anchored[n] = e

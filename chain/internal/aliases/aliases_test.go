@@ -13,10 +13,10 @@ import (
 	goyaml "sigs.k8s.io/yaml/goyaml.v2"
 )
 
-// limit is the one that API servers have for the bodies of requests.
+// limit is the API servers' limit for request bodies.
 const limit = 3 << 20
 
-// laughs is a document of a few lines, each of which has ten aliases of the one before it.
+// laughs returns a document of a few lines, each of which has ten aliases to the previous one.
 func laughs(lines int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 ha\n")
@@ -26,7 +26,7 @@ func laughs(lines int) string {
 	return b.String()
 }
 
-// chained is a document in which each alias stands for a node that nests the one before it.
+// chained returns a document in which each alias refers to a node that nests the previous one.
 func chained(lines, nested int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 x\n")
@@ -47,13 +47,13 @@ func TestCheck(t *testing.T) {
 		{"large without aliases", "a: &a\n" + strings.Repeat("- "+text+"\n", 40) + "b: '*'\n", ""},
 		{"a few", "a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n", ""},
 		{"a text twenty times", "a: &a " + text + "\nb: [" + strings.Repeat("*a, ", 20) + "*a]\n", ""},
-		{"a text forty times", "a: &a " + text + "\nb: [" + strings.Repeat("*a, ", 40) + "*a]\n", "stand for more than 3145728 bytes"},
-		{"a text in merged maps", "a: &a {x: " + text + "}\nb: [" + strings.Repeat("{<<: *a}, ", 40) + "]\n", "stand for more than 3145728 bytes"},
-		{"a text as keys", "a: &a " + text + "\nb: [" + strings.Repeat("{*a : 1}, ", 40) + "]\n", "stand for more than 3145728 bytes"},
+		{"a text forty times", "a: &a " + text + "\nb: [" + strings.Repeat("*a, ", 40) + "*a]\n", "expand to more than 3145728 bytes"},
+		{"a text in merged maps", "a: &a {x: " + text + "}\nb: [" + strings.Repeat("{<<: *a}, ", 40) + "]\n", "expand to more than 3145728 bytes"},
+		{"a text as keys", "a: &a " + text + "\nb: [" + strings.Repeat("{*a : 1}, ", 40) + "]\n", "expand to more than 3145728 bytes"},
 		{"thousand laughs", laughs(3), ""},
-		{"billion laughs", laughs(9), "stand for more than 3145728 bytes"},
+		{"billion laughs", laughs(9), "expand to more than 3145728 bytes"},
 		{"deep", chained(9, 1000), ""},
-		{"too deep", chained(11, 1000), "nested more than 10000 deep"},
+		{"too deep", chained(11, 1000), "nested more than 10000 levels deep"},
 		{"cycle", "a: &a [*a]\n", "anchor 'a' value contains itself"},
 		{"unknown anchor", "a: &a x\nb: *c\n", "unknown anchor 'c'"},
 		{"no YAML", "a: &a [\n*a", "yaml: line"},
@@ -66,7 +66,7 @@ func TestCheck(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, err := yaml.YAMLToJSON([]byte(test.document)); err != nil {
-					t.Errorf("the decoder says: %v", err)
+					t.Errorf("accepted, but not decoded: %v", err)
 				}
 				return
 			}
@@ -75,13 +75,13 @@ func TestCheck(t *testing.T) {
 			}
 			var tooLarge *TooLargeError
 			if want := strings.Contains(test.want, "more than 3145728"); errors.As(err, &tooLarge) != want {
-				t.Errorf("%T", err)
+				t.Errorf("got an error of type %T", err)
 			}
 		})
 	}
 }
 
-// TestCheckIsLinear would take hours if the time that a document needs grew with the square of its size.
+// TestCheckIsLinear would take hours if the time to check a document were quadratic in its size.
 func TestCheckIsLinear(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]string{
@@ -115,7 +115,7 @@ func TestCheckIsLinear(t *testing.T) {
 	}
 }
 
-// FuzzCheck has documents judged and decoded. The decoder is another version of the same parser.
+// FuzzCheck checks and decodes documents. The decoder is another version of the same parser.
 func FuzzCheck(f *testing.F) {
 	for _, document := range []string{
 		laughs(4), chained(3, 5), "a: &a {x: 1}\nb: {<<: *a, c: *a}\n", "? &a [1]\n: *a\n", "- &a !!str 1\n- *a\n--- *a\n",
@@ -134,13 +134,13 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		json, decodeErr := yaml.YAMLToJSON(document)
-		// What follows the first document is not decoded, but parsed in part.
+		// Only the first document is decoded, but what follows it is parsed in part.
 		if err != nil && decodeErr == nil && parses(document) {
 			t.Errorf("refused, but decoded: %v", err)
 		}
-		// A byte of text takes up to six of JSON.
+		// A byte of text becomes up to six bytes of JSON.
 		if err == nil && len(json) > 6*limit {
-			t.Errorf("it becomes %d bytes", len(json))
+			t.Errorf("accepted, but its JSON has %d bytes", len(json))
 		}
 	})
 }

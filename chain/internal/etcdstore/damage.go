@@ -13,14 +13,15 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
-// Damage is a stored object that cannot be decoded. As in kube-apiserver, lists and watches of its resource fail.
+// Damage is a stored object that cannot be decoded. As in kube-apiserver, lists and watches of its
+// resource fail.
 type Damage struct {
-	// Key is where etcd has the object.
+	// Key is the object's key in etcd.
 	Key string
 	Err error
 }
 
-// reader decodes the objects below a prefix, and notes when one of them cannot be.
+// reader decodes the objects below a prefix, and calls note if one cannot be decoded.
 type reader struct {
 	runtime.Codec
 	value.Transformer
@@ -47,7 +48,8 @@ func (r *reader) TransformFromStorage(ctx context.Context, data []byte, dataCtx 
 	return out, stale, err
 }
 
-// note is called by a reader that met an object that cannot be decoded. Which one it was is not known there.
+// note records a reader that failed to decode an object. The reader does not know which object it
+// was.
 func (b *Backend) note(r *reader) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,13 +62,14 @@ func (b *Backend) note(r *reader) {
 	b.damaged = append(b.damaged, r)
 }
 
-// Undecodable is closed once an object was met that cannot be decoded.
+// Undecodable returns a channel that is closed when an object was found that cannot be decoded.
 func (b *Backend) Undecodable() <-chan struct{} { return b.undecodable }
 
-// damagePage is how many objects are looked at in one go.
+// damagePage is the number of objects that are read from etcd at once.
 const damagePage = 500
 
-// Damaged finds the objects that cannot be decoded, of all resources of which one was met, by the order of their keys.
+// Damaged returns the objects that cannot be decoded, sorted by their keys. It looks only at
+// resources in which such an object was found before.
 func (b *Backend) Damaged(ctx context.Context) ([]Damage, error) {
 	b.mu.Lock()
 	readers := slices.Clone(b.damaged)
@@ -104,5 +107,5 @@ func (r *reader) check(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// below is the prefix of the keys of a resource.
+// below returns the prefix of the keys of a resource.
 func below(prefix, resourcePrefix string) string { return path.Join("/", prefix, resourcePrefix) + "/" }

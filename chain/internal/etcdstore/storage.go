@@ -1,7 +1,9 @@
-// Package storage keeps the objects of the three servers in etcd: a store per resource, whose watch cache starts with the first watch.
+// Package etcdstore stores the objects of the three servers in etcd. Each resource has a store,
+// whose watch cache starts with the first watch.
 //
-// kube-apiserver starts a watch cache for every resource it serves, about fifteen goroutines each. Here a resource that nobody watches
-// costs nothing but its route: reads and writes go to etcd, which in this process is a function call away.
+// kube-apiserver starts a watch cache for every resource that it serves, with about fifteen
+// goroutines each. Here a resource that nobody watches costs nothing but its route: reads and
+// writes go to etcd, which runs in the same process and is a function call away.
 package etcdstore
 
 import (
@@ -31,17 +33,19 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultPrefix is where kube-apiserver keeps its keys.
+// DefaultPrefix is the prefix of kube-apiserver's keys.
 const DefaultPrefix = "/registry"
 
-// historyKept is for how long etcd keeps what objects were, for watches that are behind: kube-apiserver's --etcd-compaction-interval.
+// historyKept is how long etcd keeps old revisions for watches that are behind. It corresponds to
+// kube-apiserver's --etcd-compaction-interval.
 const historyKept = 5 * time.Minute
 
-// Backend is the etcd that the stores share. Make one with [New] and end it with [Backend.Stop].
+// Backend is the etcd that the stores share. Create one with [New] and stop it with [Backend.Stop].
 type Backend struct {
 	client *etcdkubernetes.Client
 	prefix string
-	// compactor forgets history, so that etcd does not grow with every change. Several servers on one etcd take turns.
+	// compactor removes old revisions, so that etcd does not grow with every change. If several
+	// servers share an etcd, they take turns.
 	compactor interface {
 		etcd3.Compactor
 		Stop()
@@ -51,12 +55,13 @@ type Backend struct {
 	caches  map[*cachedOnWatch]struct{}
 	held    bool
 	stopped bool
-	damaged []*reader // those that met an object that cannot be decoded
+	damaged []*reader // the readers of resources in which an object cannot be decoded
 
 	undecodable chan struct{} // closed when damaged is not empty
 }
 
-// New makes a backend on client, which stays the caller's to close. An empty prefix stands for [DefaultPrefix].
+// New returns a backend that uses client. The caller closes the client. An empty prefix stands for
+// [DefaultPrefix].
 func New(client *clientv3.Client, prefix string) *Backend {
 	if prefix == "" {
 		prefix = DefaultPrefix
@@ -65,7 +70,8 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	traced.KV, traced.Lease, traced.Watcher, traced.Maintenance = tracedKV{client.KV}, client.Lease, client.Watcher, client.Maintenance
 	kc := &etcdkubernetes.Client{Client: traced}
 	kc.Kubernetes = kc
-	// Without the answer, watch caches refuse to send the initial events of a watch, which is how informers list.
+	// If this is not checked, watch caches refuse to send the initial events of a watch, which is how
+	// informers list.
 	checker := feature.DefaultFeatureSupportChecker
 	if len(client.Endpoints()) > 0 {
 		checker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
@@ -78,27 +84,28 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	}
 }
 
-// inProcess answers for an etcd without endpoints what checkers of features ask. They ask in the background, and an etcd that is called
-// when it has stopped already takes the process along.
+// inProcess answers feature checkers for an etcd without endpoints. They ask in the background, and
+// a call to an embedded etcd that has already stopped would crash the process.
 type inProcess struct{}
 
-// Endpoints is one that stands for all etcds in this process.
+// Endpoints returns one endpoint that stands for any etcd in this process.
 func (inProcess) Endpoints() []string { return []string{"in process"} }
 
-// Status is no more than the version.
+// Status returns only the version.
 func (inProcess) Status(context.Context, string) (*clientv3.StatusResponse, error) {
 	return &clientv3.StatusResponse{Version: version.Version}, nil
 }
 
-// Hold keeps all stores alive until Stop, though their owners destroy them. A server destroys its stores while requests may still begin
-// to watch, and such a watch on a cache that has ended would wait for seconds.
+// Hold keeps all stores alive until Stop, even if their owners destroy them. A server destroys its
+// stores while requests may still start to watch, and a watch on a stopped cache would wait for
+// seconds.
 func (b *Backend) Hold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.held = true
 }
 
-// Stop ends the watch caches and the compactor, and waits for them.
+// Stop stops the watch caches and the compactor, and waits for them.
 func (b *Backend) Stop() {
 	b.mu.Lock()
 	b.stopped = true
@@ -113,7 +120,8 @@ func (b *Backend) Stop() {
 	wg.Wait()
 }
 
-// Cached are the resources that have been watched and so have a watch cache, in no order.
+// Cached returns the resources that have a watch cache because they have been watched, in no
+// particular order.
 func (b *Backend) Cached() []schema.GroupResource {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,18 +134,20 @@ func (b *Backend) Cached() []schema.GroupResource {
 	return resources
 }
 
-// Codec says how the objects of a resource are written: the codec, and the versions it chooses from for writing.
+// Codec is the codec of a resource's objects, and the versions that it may encode to.
 type Codec struct {
 	runtime.Codec
 	Versioner runtime.GroupVersioner
 }
 
-// Resources gives generic registries their stores. Objects are kept below prefix/PathOf(resource).
+// Resources provides the stores of generic registries. Objects are stored below
+// prefix/PathOf(resource).
 type Resources struct {
 	Backend *Backend
-	// CodecOf chooses the codec of a resource; example is one of its objects, or nil if only the path is asked for.
+	// CodecOf returns the codec of a resource; example is one of its objects, or nil if only the path
+	// is needed.
 	CodecOf func(resource schema.GroupResource, example runtime.Object) (Codec, error)
-	// PathOf is the path of a resource below the prefix.
+	// PathOf returns the path of a resource below the prefix.
 	PathOf func(resource schema.GroupResource) string
 }
 
@@ -191,7 +201,7 @@ func (b *Backend) newStore(
 	s := &cachedOnWatch{
 		Interface: store,
 		close:     store.Close,
-		// Events are many, and read once at most.
+		// Events are numerous, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
 			Storage:             cached,
@@ -226,22 +236,22 @@ func (b *Backend) newStore(
 	}, nil
 }
 
-// cachedOnWatch is an etcd store in front of which the first watch puts a watch cache.
+// cachedOnWatch is an etcd store that gets a watch cache with the first watch.
 type cachedOnWatch struct {
-	apistorage.Interface // straight to etcd
+	apistorage.Interface // directly to etcd
 	close                func()
 	config               cacher.Config
-	neverCached          bool // kube-apiserver has no cache for the resource either, which shows
+	neverCached          bool // kube-apiserver has no cache for the resource either, which clients can observe
 
 	cached atomic.Pointer[cacher.CacheDelegator] // set once the cache is ready
-	since  atomic.Uint64                         // the cache knows all changes after this resource version
+	since  atomic.Uint64                         // the cache has all changes after this resource version
 
 	mu      sync.Mutex
 	cacher  *cacher.Cacher
 	stopped bool
 }
 
-// startTimeout bounds the wait for a watch cache, which reads all objects of its resource first.
+// startTimeout limits the wait for a watch cache, which first reads all objects of its resource.
 const startTimeout = 30 * time.Second
 
 // cache starts the watch cache if there is none and waits until it is ready.
@@ -276,7 +286,7 @@ func (s *cachedOnWatch) cache(ctx context.Context) (*cacher.CacheDelegator, erro
 		return nil, apistorage.ErrStorageNotReady
 	}
 	if s.cached.Load() == nil {
-		// The cache began no later than now.
+		// The cache started at this resource version or before.
 		now, err := s.GetCurrentResourceVersion(ctx)
 		if err != nil {
 			return nil, err
@@ -305,8 +315,9 @@ func (s *cachedOnWatch) stop() {
 	s.close()
 }
 
-// readerAt is where reads at a resource version go. The cache answers those that take any version; for the others it would first have to
-// learn how far it is behind etcd, which in this process is as near.
+// readerAt returns the store for reads at a resource version. The cache serves reads that accept
+// any version. For the others, the cache would first have to ask etcd how far it is behind, and
+// reading from the etcd in this process is no slower.
 func (s *cachedOnWatch) readerAt(resourceVersion string) apistorage.Interface {
 	if resourceVersion == "0" {
 		return s.reader()
@@ -314,7 +325,7 @@ func (s *cachedOnWatch) readerAt(resourceVersion string) apistorage.Interface {
 	return s.Interface
 }
 
-// reader is the cache if there is one.
+// reader returns the cache if there is one, and the etcd store otherwise.
 func (s *cachedOnWatch) reader() apistorage.Interface {
 	if c := s.cached.Load(); c != nil {
 		return c
@@ -322,7 +333,7 @@ func (s *cachedOnWatch) reader() apistorage.Interface {
 	return s.Interface
 }
 
-// Watch watches the cache, but for what was before the cache: that only etcd knows.
+// Watch watches the cache, or etcd if the watch starts before the cache does.
 func (s *cachedOnWatch) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
 	if s.neverCached {
 		return s.Interface.Watch(ctx, key, opts)
@@ -341,15 +352,17 @@ func (s *cachedOnWatch) Watch(ctx context.Context, key string, opts apistorage.L
 	return c.Watch(ctx, key, opts)
 }
 
-// A cache is told how far etcd is while a watch waits for it: soon again at first, for an answer takes a fraction of firstHurry, then more
-// and more seldom, for a machine that is busy gets no faster by it.
+// While a watch waits for the cache, the cache is told at these intervals how far etcd is. Poll
+// quickly at first, because an answer takes a fraction of firstHurry. Then back off, because
+// polling does not make a busy machine faster.
 const (
 	firstHurry = 2 * time.Millisecond
 	lastHurry  = 100 * time.Millisecond
 )
 
-// hurry brings the cache up to date until stop is called. A watch that begins at the present waits until the cache knows that it has
-// seen everything, about which a cache asks etcd every tenth of a second. The wait does not end with ctx, so neither does hurry: a server
+// hurry keeps bringing the cache up to date until stop is called. A watch that starts at the
+// present waits until the cache knows that it has seen all changes, and the cache itself asks etcd
+// about that only every 100 ms. The wait does not end with ctx, so hurry does not either: a server
 // that stops waits for the watch.
 func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -357,7 +370,7 @@ func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 	asking.Go(func() {
 		for pause := firstHurry; ; pause = min(2*pause, lastHurry) {
 			if err := s.config.Storage.RequestWatchProgress(ctx); err != nil {
-				return // then the cache's own question has to do
+				return // the cache's own polling has to suffice
 			}
 			select {
 			case <-ctx.Done():
@@ -369,10 +382,12 @@ func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 	return func() { cancel(); asking.Wait() }
 }
 
-// ownStream is the store as a watch cache uses it, on a watch stream of etcd that no other cache shares. Etcd says on a stream how far it
-// is once it has come to where each watch of the stream begins. A cache's watch begins after the last change, so until the next change a
-// cache that has just started would keep the others from learning that they have seen everything, and watches wait for that for seconds.
-// kube-apiserver has a client of etcd for each resource.
+// ownStream is the store as a watch cache uses it, with an etcd watch stream that no other cache
+// shares. Etcd reports the progress of a stream only once it has reached the start of each watch of
+// the stream. A cache's watch starts after the last change. On a shared stream, a cache that has
+// just started would therefore keep the others from learning that they have seen all changes until
+// the next change, and watches would wait for seconds. kube-apiserver has an etcd client for each
+// resource.
 type ownStream struct {
 	apistorage.Interface
 	name string
@@ -390,8 +405,8 @@ func (s ownStream) RequestWatchProgress(ctx context.Context) error {
 	return s.Interface.RequestWatchProgress(s.on(ctx))
 }
 
-// Get and GetList answer as a watch cache does where that shows: an unreadable resource version is an internal error, and a list at
-// version 0 is whole whatever the limit.
+// Get and GetList behave like a watch cache where clients can tell the difference: an invalid
+// resource version is an internal error, and a list at version 0 ignores the limit.
 
 func (s *cachedOnWatch) Get(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
 	if s.neverCached {

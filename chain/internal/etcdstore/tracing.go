@@ -9,7 +9,7 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
-// tracedKV notes the round trips of traced requests.
+// tracedKV records the etcd round trips of traced requests.
 type tracedKV struct{ clientv3.KV }
 
 func (kv tracedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {

@@ -1,4 +1,5 @@
-// Package openapi says how the servers of the chain describe themselves in their OpenAPI documents: as one API, as kube-apiserver does.
+// Package openapi configures the OpenAPI documents of the chain's servers. As in kube-apiserver,
+// all servers describe themselves as one API.
 package openapi
 
 import (
@@ -12,10 +13,11 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// groupVersionKinds is the extension in which a definition lists the kinds that it describes.
+// groupVersionKinds is the extension that lists the kinds that a definition describes.
 const groupVersionKinds = "x-kubernetes-group-version-kind"
 
-// Configs are those of the documents, versions 2 and 3, of a server whose kinds are in scheme. Definitions describe their Go types.
+// Configs returns the OpenAPI v2 and v3 configurations of a server whose kinds are in scheme.
+// Definitions describe the Go types of the kinds.
 func Configs(scheme *runtime.Scheme, definitions common.GetOpenAPIDefinitions) (*common.Config, *common.OpenAPIV3Config) {
 	namer := openapinamer.NewDefinitionNamer(scheme)
 	bearer := &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
@@ -38,7 +40,9 @@ func Configs(scheme *runtime.Scheme, definitions common.GetOpenAPIDefinitions) (
 	return v2, v3
 }
 
-// external leaves internal versions out of the extensions that nameOf makes, which are no clients' business: the core-like server's have the Go types of a served version.
+// external removes internal versions from the extensions that nameOf returns, because clients must
+// not see them. In the core-like server, the internal version of a kind has the same Go type as a
+// served version.
 func external(nameOf func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
 	return func(typeName string) (string, spec.Extensions) {
 		name, extensions := nameOf(typeName)

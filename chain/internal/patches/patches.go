@@ -1,7 +1,8 @@
-// Package patches judges strategic merge patches before they are merged.
+// Package patches checks strategic merge patches before they are merged.
 //
-// The library that merges them, k8s.io/apimachinery/pkg/util/strategicpatch, panics on values that it compares and that Go
-// cannot compare: a merge key that is an object, a null among the elements of a list that is merged.
+// The library that merges them, k8s.io/apimachinery/pkg/util/strategicpatch, panics if it compares
+// values that Go cannot compare: a merge key that is an object, or a null element in a list that is
+// merged.
 package patches
 
 import (
@@ -14,15 +15,16 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// The directives of strategic merge patches that hold lists.
+// Directives of strategic merge patches that hold lists.
 const (
 	retainKeys      = "$retainKeys"
 	setElementOrder = "$setElementOrder/"
 	deleteElements  = "$deleteFromPrimitiveList/"
 )
 
-// Check finds the values of a patch that cannot be merged into an object, which is a pointer to an API type. It leaves to the
-// library what the library answers: a patch that is no JSON, and fields that the type does not have.
+// Check returns the values of a patch that cannot be merged into an object, which is a pointer to
+// an API type. It ignores what the library reports itself: patches that are not JSON, and fields
+// that the type does not have.
 func Check(patch []byte, object any) field.ErrorList {
 	var fields map[string]any
 	if err := json.UnmarshalCaseSensitivePreserveInts(patch, &fields); err != nil {
@@ -48,7 +50,7 @@ func checkObject(fields map[string]any, schema strategicpatch.LookupPatchMeta, p
 			of, directive := trimDirective(name)
 			_, ordered := fields[setElementOrder+name]
 			_, shortened := fields[deleteElements+name]
-			merged := directive || ordered || shortened // whatever the type says
+			merged := directive || ordered || shortened // regardless of the patch strategy of the type
 			errs = append(errs, checkList(of, value, merged, schema, path.Child(name))...)
 		}
 	}
@@ -74,7 +76,7 @@ func checkList(name string, values []any, merged bool, schema strategicpatch.Loo
 			errs = append(errs, field.Invalid(path.Index(i), value, "must be an object"))
 		case map[string]any:
 			if !scalar(value[key]) {
-				errs = append(errs, field.Invalid(path.Index(i).Child(key), value[key], "must not be an object or a list, for it is what elements are merged by"))
+				errs = append(errs, field.Invalid(path.Index(i).Child(key), value[key], "must not be an object or a list, because it is the merge key"))
 			}
 			errs = append(errs, checkObject(value, element, path.Index(i))...)
 		}
@@ -82,7 +84,7 @@ func checkList(name string, values []any, merged bool, schema strategicpatch.Loo
 	return errs
 }
 
-// trimDirective returns the field that a directive is for.
+// trimDirective returns the field that a directive applies to, and whether name is a directive.
 func trimDirective(name string) (of string, directive bool) {
 	if of, directive = strings.CutPrefix(name, setElementOrder); directive {
 		return of, true

@@ -19,7 +19,7 @@ func TestCheck(t *testing.T) {
 	for _, test := range []struct {
 		name, patch string
 		into        any
-		want        string // the first field that is refused
+		want        string // the first field that is refused, if any
 	}{
 		{"type of an address", `{"status":{"addresses":[{"type":{},"address":"x"}]}}`, &corev1.Node{}, "status.addresses[0].type"},
 		{"name of a container", `{"spec":{"containers":[{"name":"a"},{"name":["a"]}]}}`, &corev1.Pod{}, "spec.containers[1].name"},
@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzCheck merges the patches that pass. The library must not panic on any of them.
+// FuzzCheck merges the patches that pass Check. The library must not panic on any of them.
 func FuzzCheck(f *testing.F) {
 	for _, patch := range []string{
 		`{"status":{"addresses":[{"type":{},"address":"x"}]}}`,
@@ -82,7 +82,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzCheckOfMixedUp is FuzzCheck with objects as patches in which values are exchanged at random.
+// FuzzCheckOfMixedUp is like FuzzCheck. Its patches are objects that are changed at random.
 func FuzzCheckOfMixedUp(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
@@ -99,7 +99,7 @@ func FuzzCheckOfMixedUp(f *testing.F) {
 	})
 }
 
-// merge merges a patch that passes.
+// merge merges a patch if it passes Check.
 func merge(t *testing.T, original string, patch []byte, into runtime.Object) {
 	t.Helper()
 	var fields map[string]any
@@ -154,7 +154,7 @@ func mixedUp(random *rand.Rand, value any) any {
 	return value
 }
 
-// originals are objects and their types.
+// originals maps objects in JSON to their types.
 var originals = map[string]runtime.Object{
 	`{` + meta + `,"status":{"addresses":[{"type":"Hostname","address":"x"},{"type":"InternalIP","address":"y"}],"conditions":[{"type":"Ready"}]},"spec":{"podCIDRs":["a","b"]}}`: &corev1.Node{},
 

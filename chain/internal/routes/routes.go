@@ -1,4 +1,4 @@
-// Package routes looks up what an API server has routes for.
+// Package routes finds out whether an API server has a route for a request.
 package routes
 
 import (
@@ -13,9 +13,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// Missing names the resource or subresource that a request asks for if the server has the group
-// version, but no route to the resource. Otherwise it returns "". A server does not delegate requests
-// for its own group versions.
+// Missing describes the resource or subresource that a request asks for if the server has the group
+// version, but no route to the resource. Otherwise it returns "". A server does not delegate
+// requests for its own group versions.
 func Missing(s *genericapiserver.GenericAPIServer, info *genericapirequest.RequestInfo) string {
 	root := path.Join("/", info.APIPrefix, info.APIGroup, info.APIVersion)
 	services := s.Handler.GoRestfulContainer.RegisteredWebServices()
@@ -37,8 +37,8 @@ func Missing(s *genericapiserver.GenericAPIServer, info *genericapirequest.Reque
 	return fmt.Sprintf("%s has no %s", schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, what)
 }
 
-// split returns what a route serves. Its path is relative to the group version, such as
-// /namespaces/{namespace}/pods/{name}/log.
+// split returns the resource and subresource that a route serves. The route's path is relative to
+// the group version, such as /namespaces/{namespace}/pods/{name}/log.
 func split(route string) (resource, subresource string) {
 	route = strings.TrimPrefix(strings.TrimPrefix(route, "/watch"), "/namespaces/{namespace}")
 	parts := append(strings.Split(strings.Trim(route, "/"), "/"), "", "")

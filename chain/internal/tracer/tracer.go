@@ -1,7 +1,7 @@
 // Package tracer records the trace of a request, as package trace describes it.
 //
-// Requests whose clients did not ask for a trace pay next to nothing: there is no [Trace] in their
-// context, and each function here begins with a check for nil.
+// Requests without a trace cost next to nothing: they have no [Trace] in their context, and each
+// function here begins with a check for nil.
 package tracer
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/trace"
 )
 
-// Trace is the way of one request. The methods of a nil Trace do nothing.
+// Trace is the trace of one request. The exported methods of a nil Trace do nothing.
 type Trace struct {
 	mu    sync.Mutex
 	began time.Time
@@ -24,14 +24,15 @@ type Trace struct {
 
 type contextKey struct{}
 
-// From returns the trace of the request that has the given context. It is nil if the client did not
-// ask for one.
+// From returns the trace of the request with the given context, or nil if the client did not ask
+// for one.
 func From(ctx context.Context) *Trace {
 	t, _ := ctx.Value(contextKey{}).(*Trace)
 	return t
 }
 
-// Begin starts a step. The returned function ends it; it may be called more than once, and the last decision holds.
+// Begin starts a step. The returned function ends it. It may be called more than once; the last
+// call wins.
 func (t *Trace) Begin(at string) (end func(decision, reason string)) {
 	if t == nil {
 		return func(string, string) {}
@@ -48,7 +49,7 @@ func (t *Trace) Begin(at string) (end func(decision, reason string)) {
 	}
 }
 
-// Passed reports whether the request has come to the place.
+// Passed reports whether the request has reached a place.
 func (t *Trace) Passed(at string) bool {
 	if t == nil {
 		return false
@@ -63,7 +64,8 @@ func (t *Trace) Passed(at string) bool {
 	return false
 }
 
-// ShowIf sets who may see the trace: it is sent only if show returns true at the end of the request. Without it, it is not sent.
+// ShowIf sets the condition for showing the trace. The trace is sent only if show returns true at
+// the end of the request; without a condition it is not sent.
 func (t *Trace) ShowIf(show func() bool) {
 	if t == nil {
 		return
@@ -73,7 +75,7 @@ func (t *Trace) ShowIf(show func() bool) {
 	t.show = show
 }
 
-// result is the steps so far, unless they are not to be shown.
+// result returns the steps so far, and whether they may be shown.
 func (t *Trace) result() ([]trace.Step, bool) {
 	t.mu.Lock()
 	show := t.show
@@ -90,7 +92,7 @@ func (t *Trace) result() ([]trace.Step, bool) {
 	return steps, true
 }
 
-// WithTrace is the outermost filter: it gives a trace to requests that ask for one.
+// WithTrace is the outermost filter. It adds a trace to requests that ask for one.
 func WithTrace(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, asked := r.Header[trace.Header]; !asked {
@@ -99,7 +101,7 @@ func WithTrace(handler http.Handler) http.Handler {
 		}
 		t := &Trace{began: time.Now()}
 		r = r.WithContext(context.WithValue(r.Context(), contextKey{}, t))
-		r.Header.Del(trace.Header) // an extension API server may be a kinproc too, and its trailer is not ours
+		r.Header.Del(trace.Header) // an extension API server may be a kinproc too, and would add a trailer with its own trace
 		w.Header().Set("Trailer", trace.Header)
 		handler.ServeHTTP(w, r)
 		steps, ok := t.result()

@@ -32,10 +32,10 @@ func CertificateSigningRequests() *kind.Kind[*certificatesv1.CertificateSigningR
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				kind.AgeColumn(),
-				{Name: "SignerName", Description: "Signer that is asked for the certificate."},
+				{Name: "SignerName", Description: "Signer that is asked to issue the certificate."},
 				{Name: "Requestor", Description: "User who made the request."},
 				{Name: "RequestedDuration", Description: "How long the certificate should be valid."},
-				{Name: "Condition", Description: "What has become of the request."},
+				{Name: "Condition", Description: "State of the request."},
 			},
 			Row: func(r T) []any {
 				signer, lifetime := "<none>", "<none>"
@@ -73,7 +73,8 @@ func CertificateSigningRequests() *kind.Kind[*certificatesv1.CertificateSigningR
 	}
 }
 
-// stampRequestor writes down who makes the request, whatever the client said.
+// stampRequestor sets the requestor's fields of the spec from the authenticated user. What the
+// client put there is discarded.
 func stampRequestor(ctx context.Context, r *certificatesv1.CertificateSigningRequest) {
 	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = "", "", nil, nil
 	u, ok := request.UserFrom(ctx)
@@ -89,8 +90,8 @@ func stampRequestor(ctx context.Context, r *certificatesv1.CertificateSigningReq
 	}
 }
 
-// keepDecision takes the conditions Approved and Denied from old, as long as r has as many of each: adding or removing one is for
-// validation to refuse.
+// keepDecision takes the conditions Approved and Denied from old, as long as r has as many of each.
+// Validation refuses it if one was added or removed.
 func keepDecision(r, old *certificatesv1.CertificateSigningRequest) {
 	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
 		stored := ofType(old, t)
@@ -115,7 +116,8 @@ func ofType(r *certificatesv1.CertificateSigningRequest, t certificatesv1.Reques
 	return list
 }
 
-// stampConditions fills in the times that the client left out. A condition that was there already keeps its time of transition.
+// stampConditions fills in the times that the client left out. A condition whose status is
+// unchanged keeps its transition time.
 func stampConditions(r, old *certificatesv1.CertificateSigningRequest) {
 	now := metav1.Now()
 	for i := range r.Status.Conditions {

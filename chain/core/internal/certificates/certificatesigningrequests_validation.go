@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// legacySigner signed everything in v1beta1.
+	// legacySigner was the default signer in v1beta1.
 	legacySigner = "kubernetes.io/legacy-unknown"
 	// minExpirationSeconds is ten minutes.
 	minExpirationSeconds = 600
@@ -28,7 +28,7 @@ var usages = sets.New(
 	certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
 	certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC)
 
-// tolerated are the mistakes of a stored request that a change may keep, since v1beta1 let them in.
+// tolerated lists the invalid values that an update may keep because v1beta1 let them in.
 type tolerated struct {
 	legacySigner    bool
 	unknownUsages   bool
@@ -64,7 +64,7 @@ func validateRequest(r *certificatesv1.CertificateSigningRequest, t tolerated) f
 		errs = append(errs, field.Invalid(at.Child("request"), r.Spec.Request, err.Error()))
 	}
 	if len(r.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(at.Child("usages"), "name at least one"))
+		errs = append(errs, field.Required(at.Child("usages"), "at least one usage is required"))
 	}
 	seen := sets.New[certificatesv1.KeyUsage]()
 	for i, usage := range r.Spec.Usages {
@@ -77,12 +77,12 @@ func validateRequest(r *certificatesv1.CertificateSigningRequest, t tolerated) f
 		seen.Insert(usage)
 	}
 	if !t.legacySigner && r.Spec.SignerName == legacySigner {
-		errs = append(errs, field.Invalid(at.Child("signerName"), r.Spec.SignerName, "was a signer of v1beta1 only"))
+		errs = append(errs, field.Invalid(at.Child("signerName"), r.Spec.SignerName, "is not supported in certificates.k8s.io/v1"))
 	} else {
 		errs = append(errs, signers.ValidateName(r.Spec.SignerName, at.Child("signerName"))...)
 	}
 	if s := r.Spec.ExpirationSeconds; s != nil && *s < minExpirationSeconds {
-		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be %d (ten minutes) at least", minExpirationSeconds)))
+		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be at least %d (ten minutes)", minExpirationSeconds)))
 	}
 	errs = append(errs, validateConditions(r, t)...)
 	if len(r.Status.Certificate) > 0 && !t.anyCertificate {
@@ -119,7 +119,7 @@ func validateConditions(r *certificatesv1.CertificateSigningRequest, t tolerated
 			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, sets.List(statuses)))
 		}
 		if opposite != "" && seen.Has(opposite) && !t.bothDecisions {
-			errs = append(errs, field.Invalid(path, c.Type, "a request is either approved or denied"))
+			errs = append(errs, field.Invalid(path, c.Type, "a request may not be both Approved and Denied"))
 		}
 		if seen.Has(c.Type) && !t.duplicateTypes {
 			errs = append(errs, field.Duplicate(at.Child("type"), c.Type))
@@ -129,14 +129,14 @@ func validateConditions(r *certificatesv1.CertificateSigningRequest, t tolerated
 	return errs
 }
 
-// change is what an update may change beside metadata.
+// change is what an update may change besides the metadata.
 type change int
 
 const (
 	onlyMetadata change = iota
-	// decision is adding the condition Approved or Denied.
+	// decision allows adding an Approved or Denied condition.
 	decision
-	// certificate is the certificate, once, and the other conditions.
+	// certificate allows setting the certificate, once, and changing the other conditions.
 	certificate
 )
 
@@ -148,19 +148,19 @@ func validateChange(r, old *certificatesv1.CertificateSigningRequest, allowed ch
 		fixed := allowed != decision && t != certificatesv1.CertificateFailed
 		switch {
 		case len(now) < len(before):
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("a condition %s stays", t)))
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("the %s condition may not be removed", t)))
 		case fixed && len(now) > len(before):
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("a condition %s is added through approval", t)))
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("the %s condition may only be added through the approval subresource", t)))
 		case fixed && !equality.Semantic.DeepEqual(now, before):
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("a condition %s is changed through approval", t)))
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("the %s condition may only be changed through the approval subresource", t)))
 		}
 	}
 	if !bytes.Equal(r.Status.Certificate, old.Status.Certificate) {
 		at := field.NewPath("status", "certificate")
 		if allowed != certificate {
-			errs = append(errs, field.Forbidden(at, "is set through status"))
+			errs = append(errs, field.Forbidden(at, "may only be set through the status subresource"))
 		} else if len(old.Status.Certificate) > 0 {
-			errs = append(errs, field.Forbidden(at, "a certificate that was issued stays"))
+			errs = append(errs, field.Forbidden(at, "may not be changed once it is set"))
 		}
 	}
 	return errs

@@ -14,23 +14,25 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// maxTrustBundle bounds a trust bundle, in bytes: it must fit into an etcd request.
+// maxTrustBundle is the maximum size of a trust bundle in bytes. A bundle must fit into an etcd
+// request.
 const maxTrustBundle = 1 << 20
 
-// ClusterTrustBundles declares clustertrustbundles (KEP-3257). 1.37, where v1 is new, still keeps them as v1beta1.
+// ClusterTrustBundles declares clustertrustbundles (KEP-3257). Kubernetes 1.37, which introduces
+// v1, still stores them as v1beta1.
 func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 	type T = *certificatesv1beta1.ClusterTrustBundle
 	return &kind.Kind[T]{
 		Plural:        "clustertrustbundles",
 		ClusterScoped: true,
 		Versions:      []kind.Version{kind.ServedAsSame[*certificatesv1.ClusterTrustBundle, T]()},
-		Name:          path.ValidatePathSegmentName, // validateSigner has the rest of the rule, which depends on the signer
+		Name:          path.ValidatePathSegmentName, // validateSigner checks the rest, which depends on the signer
 		Validate: func(_ context.Context, b T) field.ErrorList {
 			return append(validateSigner(b), validateTrustBundle(b.Spec.TrustBundle)...)
 		},
 		ValidateUpdate: func(_ context.Context, b, old T) field.ErrorList {
 			errs := validateSigner(b)
-			// What can be parsed may depend on the Go that the server was built with.
+			// Whether a certificate parses may depend on the Go version that the server was built with.
 			if b.Spec.TrustBundle != old.Spec.TrustBundle {
 				errs = append(errs, validateTrustBundle(b.Spec.TrustBundle)...)
 			}
@@ -39,7 +41,7 @@ func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "SignerName", Description: "Signer whose trust anchors these are."},
+				{Name: "SignerName", Description: "Signer that the trust anchors belong to."},
 			},
 			Row: func(b T) []any {
 				signer := b.Spec.SignerName
@@ -53,7 +55,7 @@ func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 	}
 }
 
-// validateSigner checks the signer and the name, which begins with it.
+// validateSigner checks the signer and the name, which must start with the signer.
 func validateSigner(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
 	var errs field.ErrorList
 	if signer := b.Spec.SignerName; signer != "" {
@@ -64,7 +66,7 @@ func validateSigner(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
 		errs = append(errs, validateBundleName(b.GenerateName, true, b.Spec.SignerName, metadata.Child("generateName"))...)
 	}
 	if b.Name == "" {
-		return errs // the engine misses it
+		return errs // the engine reports a missing name
 	}
 	return append(errs, validateBundleName(b.Name, false, b.Spec.SignerName, metadata.Child("name"))...)
 }
@@ -75,7 +77,7 @@ func validateBundleName(name string, prefix bool, signer string, at *field.Path)
 	if signer != "" {
 		start := strings.ReplaceAll(signer, "/", ":") + ":"
 		if !strings.HasPrefix(name, start) {
-			errs = append(errs, field.Invalid(at, name, "must begin with "+start+", after the signer"))
+			errs = append(errs, field.Invalid(at, name, "must start with "+start+", derived from spec.signerName"))
 		}
 		rest = strings.TrimPrefix(name, start)
 	}

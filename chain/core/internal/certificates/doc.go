@@ -1,6 +1,7 @@
-// Package certificates declares the kinds of certificates.k8s.io: certificate signing requests, cluster trust bundles, and the requests
-// that kubelets make for pods.
+// Package certificates declares the kinds of certificates.k8s.io: certificate signing requests,
+// cluster trust bundles, and the pod certificate requests that kubelets make.
 //
-// Who asks for a certificate is written into a certificate signing request by the server. From then on its spec is fixed: the main
-// resource changes nothing but metadata, the subresource approval decides, the subresource status delivers the certificate.
+// The server records the requestor in a new certificate signing request, and the spec is immutable
+// afterwards. An update of the main resource changes only metadata, the approval subresource
+// approves or denies the request, and the status subresource sets the certificate.
 package certificates

@@ -10,7 +10,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the API group certificates.k8s.io. The authorizer says who may sign for a signer.
+// Group returns the API group certificates.k8s.io. The authorizer decides who may sign for a
+// signer.
 func Group(authorizer authorizer.UnconditionalAuthorizer) kind.Group {
 	return kind.Group{
 		Name: certificatesv1.GroupName,
@@ -26,7 +27,7 @@ func Group(authorizer authorizer.UnconditionalAuthorizer) kind.Group {
 	}
 }
 
-// addBeta leaves out the other types of v1beta1: they are gone.
+// addBeta registers the v1beta1 types that are still served.
 func addBeta(scheme *runtime.Scheme) error {
 	gv := certificatesv1beta1.SchemeGroupVersion
 	scheme.AddKnownTypes(gv,

@@ -16,9 +16,9 @@ const (
 
 var (
 	errNoRequest     = errors.New("must be a PEM block of type " + requestBlock)
-	errNoCertificate = errors.New("must have at least one PEM block of type " + certificateBlock)
-	errNoAuthority   = errors.New("each PEM block must be the certificate of one certificate authority")
-	errHeaders       = errors.New("PEM blocks must have no headers")
+	errNoCertificate = errors.New("must contain at least one PEM block of type " + certificateBlock)
+	errNoAuthority   = errors.New("each PEM block must contain exactly one CA certificate")
+	errHeaders       = errors.New("PEM blocks must not have headers")
 )
 
 func parseRequest(data []byte) error {
@@ -33,7 +33,8 @@ func parseRequest(data []byte) error {
 	return request.CheckSignature()
 }
 
-// parseCertificates wants PEM blocks of certificates and nothing else but text around them. Trust anchors are of authorities, each once.
+// parseCertificates checks that data holds PEM blocks of certificates and no other blocks; text
+// between the blocks is allowed. Trust anchors must be distinct CA certificates.
 func parseCertificates(data []byte, anchors bool) error {
 	var seen [][]byte
 	for {
@@ -59,7 +60,7 @@ func parseCertificates(data []byte, anchors bool) error {
 				return errNoAuthority
 			}
 			if slices.ContainsFunc(seen, func(other []byte) bool { return bytes.Equal(other, block.Bytes) }) {
-				return errors.New("the same certificate is there twice")
+				return errors.New("contains a duplicate certificate")
 			}
 		}
 		seen = append(seen, block.Bytes)

@@ -38,13 +38,14 @@ const (
 )
 
 const (
-	// maxKeyMaterial bounds a key, a proof or a request, in bytes.
+	// maxKeyMaterial is the maximum size of a key, a proof or a request in bytes.
 	maxKeyMaterial = 10 << 10
 	maxUID         = 128
 )
 
-// PodCertificateRequests declares podcertificaterequests (KEP-4317). 1.37, where v1 is new, still keeps them as v1beta1. Who delivers or
-// refuses a certificate must be allowed to "sign" for the signer.
+// PodCertificateRequests declares podcertificaterequests (KEP-4317). Kubernetes 1.37, which
+// introduces v1, still stores them as v1beta1. Issuing or refusing a certificate requires
+// permission to "sign" for the signer.
 func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind.Kind[*certificatesv1beta1.PodCertificateRequest] {
 	type T = *certificatesv1beta1.PodCertificateRequest
 	return &kind.Kind[T]{
@@ -64,11 +65,11 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "PodName", Description: "Pod that wants the certificate."},
+				{Name: "PodName", Description: "Pod that the certificate is for."},
 				{Name: "ServiceAccountName", Description: "Service account that the pod runs as."},
 				{Name: "NodeName", Description: "Node that the pod runs on."},
-				{Name: "SignerName", Description: "Signer that is asked for the certificate."},
-				{Name: "State", Description: "What has become of the request."},
+				{Name: "SignerName", Description: "Signer that is asked to issue the certificate."},
+				{Name: "State", Description: "State of the request."},
 				{Name: "UnverifiedUserAnnotations", Description: "What the pod asks the signer to consider."},
 			},
 			Row: func(r T) []any {
@@ -97,7 +98,7 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind
 				return nil
 			},
 		},
-		ResetFields: []string{}, // a status that is sent here is ignored, but who sent it stays noted as its manager
+		ResetFields: []string{}, // a status sent to the main resource is ignored, but its field manager is recorded
 		Fields: map[string]func(T) string{
 			"spec.signerName": func(r T) string { return r.Spec.SignerName },
 			"spec.podName":    func(r T) string { return r.Spec.PodName },
@@ -130,7 +131,7 @@ func podCertificateRequestFromV1(in *certificatesv1.PodCertificateRequest, out *
 	return nil
 }
 
-// podCertificateRequestToV1 drops the bare key and its proof, which v1 does not have.
+// podCertificateRequestToV1 drops pkixPublicKey and proofOfPossession, which v1 does not have.
 func podCertificateRequestToV1(in *certificatesv1beta1.PodCertificateRequest, out *certificatesv1.PodCertificateRequest) error {
 	out.ObjectMeta = in.ObjectMeta
 	s := &in.Spec
@@ -175,12 +176,13 @@ func validatePodCertificateRequest(s *certificatesv1beta1.PodCertificateRequestS
 		return append(errs, field.Required(at.Child("maxExpirationSeconds"), ""))
 	}
 	if seconds := *s.MaxExpirationSeconds; seconds < minPodCertificateLifetime || seconds > longest {
-		errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), seconds, fmt.Sprintf("must be from %d to %d", minPodCertificateLifetime, longest)))
+		errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), seconds, fmt.Sprintf("must be between %d and %d", minPodCertificateLifetime, longest)))
 	}
 	return append(errs, validateKeyMaterial(s, at)...)
 }
 
-// validateUserAnnotations wants keys with a domain; what is said under them is the signer's business.
+// validateUserAnnotations checks that each key has a domain prefix. The values are up to the
+// signer.
 func validateUserAnnotations(annotations map[string]string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key := range annotations {
@@ -192,7 +194,8 @@ func validateUserAnnotations(annotations map[string]string, at *field.Path) fiel
 	return errs
 }
 
-// validateKeyMaterial wants proof that who asks has the private key: a signed request, or a key and a signature.
+// validateKeyMaterial requires a proof that the client has the private key: either a signed PKCS#10
+// request, or a public key and a signature.
 func validateKeyMaterial(s *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path) field.ErrorList {
 	stub, key, proof := at.Child("stubPKCS10Request"), at.Child("pkixPublicKey"), at.Child("proofOfPossession")
 	for _, material := range []struct {
@@ -208,10 +211,10 @@ func validateKeyMaterial(s *certificatesv1beta1.PodCertificateRequestSpec, at *f
 	case hasStub && !hasKey && !hasProof:
 		parsed, err := x509.ParseCertificateRequest(s.StubPKCS10Request)
 		if err != nil {
-			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, "is no certificate signing request in DER")}
+			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, "must be a DER-encoded PKCS#10 certificate signing request")}
 		}
 		if err := parsed.CheckSignature(); err != nil {
-			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, "is not signed with the key that it asks for")}
+			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, "must be signed with the private key that belongs to its public key")}
 		}
 		if err := checkPodKey(parsed.PublicKey); err != nil {
 			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, err.Error())}
@@ -219,16 +222,16 @@ func validateKeyMaterial(s *certificatesv1beta1.PodCertificateRequestSpec, at *f
 	case !hasStub && hasKey && hasProof:
 		public, err := x509.ParsePKIXPublicKey(s.PKIXPublicKey)
 		if err != nil {
-			return field.ErrorList{field.Invalid(key, field.OmitValueType{}, "is no PKIX public key")}
+			return field.ErrorList{field.Invalid(key, field.OmitValueType{}, "must be a DER-encoded PKIX public key")}
 		}
 		if err := checkPodKey(public); err != nil {
 			return field.ErrorList{field.Invalid(key, field.OmitValueType{}, err.Error())}
 		}
 		if !provesPossession(public, []byte(s.PodUID), s.ProofOfPossession) {
-			return field.ErrorList{field.Invalid(proof, field.OmitValueType{}, "is not the pod's UID signed with the key")}
+			return field.ErrorList{field.Invalid(proof, field.OmitValueType{}, "must be the pod's UID signed with the private key that belongs to pkixPublicKey")}
 		}
 	default:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must have stubPKCS10Request, or else pkixPublicKey with proofOfPossession")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must have either stubPKCS10Request or both pkixPublicKey and proofOfPossession")}
 	}
 	return nil
 }
@@ -239,7 +242,7 @@ func checkPodKey(public crypto.PublicKey) error {
 		return nil
 	case *ecdsa.PublicKey:
 		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() && key.Curve != elliptic.P521() {
-			return errors.New("an elliptic key must be on the curve P256, P384 or P521")
+			return errors.New("an ECDSA key must use the curve P256, P384 or P521")
 		}
 		return nil
 	case *rsa.PublicKey:
@@ -248,7 +251,7 @@ func checkPodKey(public crypto.PublicKey) error {
 		}
 		return nil
 	}
-	return errors.New("the key must be of the type Ed25519, ECDSA or RSA")
+	return errors.New("the key must be of type Ed25519, ECDSA or RSA")
 }
 
 func provesPossession(public crypto.PublicKey, message, signature []byte) bool {

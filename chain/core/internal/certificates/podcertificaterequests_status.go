@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// maxCertificateChain bounds a chain, in bytes.
+	// maxCertificateChain is the maximum size of a certificate chain in bytes.
 	maxCertificateChain = 100 << 10
-	// clockSkew is how far from now a certificate may begin.
+	// clockSkew is how far from now a certificate's notBefore may be.
 	clockSkew = 5 * time.Minute
-	// refreshMargin keeps the refresh away from both ends of a certificate's life.
+	// refreshMargin is the minimum distance of beginRefreshAt from notBefore and notAfter.
 	refreshMargin = 10 * time.Minute
 )
 
-// podCertificateDecision is the condition that ended the request, empty while it is open.
+// podCertificateDecision returns the type of the condition that decided the request, or "" while
+// the request is pending.
 func podCertificateDecision(s *certificatesv1beta1.PodCertificateRequestStatus) string {
 	for _, c := range s.Conditions {
 		if podCertificateDecisions().Has(c.Type) && c.Status == metav1.ConditionTrue {
@@ -44,7 +45,7 @@ func podCertificateDecisions() sets.Set[string] {
 	)
 }
 
-// validatePodCertificateStatus lets a request be decided once, for good.
+// validatePodCertificateStatus lets a request be decided once. The decision is final.
 func validatePodCertificateStatus(r, old *certificatesv1beta1.PodCertificateRequest) field.ErrorList {
 	at := field.NewPath("status")
 	if errs := validatePodCertificateConditions(r.Status.Conditions, at.Child("conditions")); len(errs) > 0 {
@@ -57,30 +58,30 @@ func validatePodCertificateStatus(r, old *certificatesv1beta1.PodCertificateRequ
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, why)}
 	}
 	if decided := podCertificateDecision(&old.Status); decided != "" {
-		return must(equality.Semantic.DeepEqual(r.Status, old.Status), "the request is "+decided+", which is for good")
+		return must(equality.Semantic.DeepEqual(r.Status, old.Status), "the request is already "+decided+" and may not be changed")
 	}
 	switch podCertificateDecision(&r.Status) {
 	case certificatesv1beta1.PodCertificateRequestConditionTypeDenied, certificatesv1beta1.PodCertificateRequestConditionTypeFailed:
 		bare := certificatesv1beta1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}
-		return must(equality.Semantic.DeepEqual(r.Status, bare), "a request that is refused gets a condition and nothing else")
+		return must(equality.Semantic.DeepEqual(r.Status, bare), "only conditions may be set when the request is Denied or Failed")
 	case certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
 		return validateIssued(&r.Status, &old.Spec, at)
 	}
-	return must(equality.Semantic.DeepEqual(r.Status, old.Status), "changes only together with a condition Issued, Denied or Failed")
+	return must(equality.Semantic.DeepEqual(r.Status, old.Status), "may only be changed together with an Issued, Denied or Failed condition")
 }
 
 func validatePodCertificateConditions(conditions []metav1.Condition, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	decisions := 0
 	for i, c := range conditions {
-		// kube-apiserver's path of a condition has a dot before the index here.
+		// kube-apiserver's field path has a dot before the index here.
 		at := at.Child(fmt.Sprintf("[%d]", i))
 		if !podCertificateDecisions().Has(c.Type) {
 			errs = append(errs, field.NotSupported(at.Child("type"), c.Type, sets.List(podCertificateDecisions())))
 			continue
 		}
 		if decisions++; decisions > 1 {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "a request is decided once"))
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "only one of the conditions Denied, Failed and Issued may be set"))
 		}
 		if c.Status != metav1.ConditionTrue {
 			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
@@ -89,7 +90,8 @@ func validatePodCertificateConditions(conditions []metav1.Condition, at *field.P
 	return append(errs, metavalidation.ValidateConditions(conditions, at)...)
 }
 
-// validateIssued compares what the signer says of a certificate with the certificate, and with what was asked for.
+// validateIssued checks an issued certificate against the other fields of the status and against
+// the request's spec.
 func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path) field.ErrorList {
 	chain := at.Child("certificateChain")
 	invalid := func(at *field.Path, format string, args ...any) field.ErrorList {
@@ -100,11 +102,11 @@ func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *ce
 	}
 	leaf, rest, err := nextCertificate([]byte(s.CertificateChain))
 	if err != nil || leaf == nil {
-		return invalid(chain, "must begin with a certificate in PEM")
+		return invalid(chain, "must start with a PEM-encoded certificate")
 	}
 	errs := validateNames(leaf, chain)
 	if !issuedTo(leaf, spec) {
-		return append(errs, invalid(chain, "is for another key than was asked for")...)
+		return append(errs, invalid(chain, "must be issued for the public key in the request")...)
 	}
 	notBefore, notAfter, refresh := at.Child("notBefore"), at.Child("notAfter"), at.Child("beginRefreshAt")
 	for _, t := range []struct {
@@ -112,7 +114,7 @@ func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *ce
 		value *metav1.Time
 	}{{notBefore, s.NotBefore}, {notAfter, s.NotAfter}, {refresh, s.BeginRefreshAt}} {
 		if t.value == nil {
-			errs = append(errs, field.Required(t.at, "comes with the certificate"))
+			errs = append(errs, field.Required(t.at, "required when a certificate is issued"))
 		}
 	}
 	if len(errs) > 0 {
@@ -122,24 +124,24 @@ func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *ce
 	away := time.Since(s.NotBefore.Time).Abs()
 	switch {
 	case !s.NotBefore.Time.Equal(leaf.NotBefore):
-		return invalid(notBefore, "differs from the certificate's")
+		return invalid(notBefore, "must match the certificate")
 	case away >= clockSkew:
 		return invalid(notBefore, "must be within %s of now", clockSkew)
 	case !s.NotAfter.Time.Equal(leaf.NotAfter):
-		return invalid(notAfter, "differs from the certificate's")
+		return invalid(notAfter, "must match the certificate")
 	case lifetime < minPodCertificateLifetime*time.Second:
-		return invalid(chain, "must be valid for an hour at least")
+		return invalid(chain, "must be valid for at least an hour")
 	case lifetime > time.Duration(*spec.MaxExpirationSeconds)*time.Second:
-		return invalid(chain, "cannot be valid for longer than spec.maxExpirationSeconds (%d)", *spec.MaxExpirationSeconds)
+		return invalid(chain, "must not be valid for longer than spec.maxExpirationSeconds (%d)", *spec.MaxExpirationSeconds)
 	case s.BeginRefreshAt.Time.Before(s.NotBefore.Add(refreshMargin)):
-		return invalid(refresh, "must be %s or more after notBefore", refreshMargin)
+		return invalid(refresh, "must be at least %s after notBefore", refreshMargin)
 	case s.BeginRefreshAt.Time.After(s.NotAfter.Add(-refreshMargin)):
-		return invalid(refresh, "must be %s or more before notAfter", refreshMargin)
+		return invalid(refresh, "must be at least %s before notAfter", refreshMargin)
 	}
 	for len(rest) > 0 {
 		var next *x509.Certificate
 		if next, rest, err = nextCertificate(rest); err != nil {
-			return invalid(chain, "must be certificates in PEM, all of it: %v", err)
+			return invalid(chain, "must contain only PEM-encoded certificates: %v", err)
 		}
 		if next == nil {
 			break
@@ -148,14 +150,15 @@ func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *ce
 	return nil
 }
 
-// nextCertificate takes a certificate from the front of data; without a PEM block there, it is nil.
+// nextCertificate parses the certificate in the first PEM block of data and returns the rest. The
+// certificate is nil if data has no PEM block.
 func nextCertificate(data []byte) (certificate *x509.Certificate, rest []byte, err error) {
 	block, rest := pem.Decode(data)
 	if block == nil {
 		return nil, rest, nil
 	}
 	if block.Type != certificateBlock {
-		return nil, rest, fmt.Errorf("a block is of type %q", block.Type)
+		return nil, rest, fmt.Errorf("unexpected PEM block of type %q", block.Type)
 	}
 	certificate, err = x509.ParseCertificate(block.Bytes)
 	return certificate, rest, err
@@ -176,7 +179,7 @@ func validateNames(leaf *x509.Certificate, at *field.Path) field.ErrorList {
 	}
 	for _, address := range leaf.EmailAddresses {
 		if _, err := mail.ParseAddress(address); err != nil {
-			errs = append(errs, field.Invalid(at, address, "has an e-mail address that is none"))
+			errs = append(errs, field.Invalid(at, address, "has an invalid e-mail address"))
 		}
 	}
 	return errs

@@ -34,7 +34,7 @@ func podCertificateRequests(a authorizer.UnconditionalAuthorizer) *kind.Kind[*po
 	return PodCertificateRequests(a)
 }
 
-// stubFor is a request that says nothing but the key.
+// stubFor returns a PKCS#10 request that holds only the public key.
 func stubFor(t *testing.T, key crypto.Signer) []byte {
 	t.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
@@ -145,7 +145,7 @@ func TestPodCertificateRequests(t *testing.T) {
 		before := validPodRequest(stub)
 		k.Default(before)
 		if got := kindtest.Causes(k.ValidateUpdate(t.Context(), r, before)); !slices.Equal(got, []string{"spec Invalid"}) {
-			t.Errorf("%s: changed: got %q", c.name, got)
+			t.Errorf("%s: update: got %q", c.name, got)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func TestPodCertificateStatus(t *testing.T) {
 		}
 		k = podCertificateRequests(authorizerfactory.NewAlwaysDenyAuthorizer())
 		if got := kindtest.Causes(k.Status.Validate(ctx, r, old)); !slices.Equal(got, []string{"spec.signerName Forbidden"}) {
-			t.Errorf("%s by somebody: got %q", c.name, got)
+			t.Errorf("%s by a user who may not sign: got %q", c.name, got)
 		}
 	}
 }
@@ -244,6 +244,6 @@ func TestPodCertificateRequestVersions(t *testing.T) {
 	}
 	old.Spec.PKIXPublicKey = nil
 	if !equality.Semantic.DeepEqual(old, &back) || strings.Contains(v1.String(), "key") {
-		t.Errorf("came back as %+v by way of %+v", back, v1)
+		t.Errorf("round trip returned %+v by way of %+v", back, v1)
 	}
 }

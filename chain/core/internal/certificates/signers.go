@@ -9,7 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// MayUseSigner asks whether a user may do something, such as "sign", for a signer or for all signers of its domain.
+// MayUseSigner reports whether the authorizer allows a user a verb, such as "sign", on a signer or
+// on all signers of the signer's domain.
 func MayUseSigner(ctx context.Context, a authorizer.UnconditionalAuthorizer, u user.Info, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
@@ -29,7 +30,7 @@ func MayUseSigner(ctx context.Context, a authorizer.UnconditionalAuthorizer, u u
 	return false
 }
 
-// isKubernetesSigner tells the signers of the project.
+// isKubernetesSigner reports whether a signer belongs to the Kubernetes project.
 func isKubernetesSigner(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")

@@ -25,7 +25,7 @@ import (
 
 type csr = certificatesv1.CertificateSigningRequest
 
-// material is a request for a certificate and a certificate, both in PEM.
+// material returns a certificate signing request and a certificate, both in PEM.
 func material(t *testing.T, authority bool) (signingRequest, issued []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -117,7 +117,7 @@ func TestCertificateSigningRequests(t *testing.T) {
 			}
 			for _, c := range r.Status.Conditions {
 				if len(errs) == 0 && c.Message != "" {
-					t.Errorf("%s: the decision was reworded", test.name)
+					t.Errorf("%s: the decision's message was changed", test.name)
 				}
 			}
 		}
@@ -150,7 +150,7 @@ func TestClusterTrustBundles(t *testing.T) {
 		{"example.com:a:b", "example.com/a", "# text\n" + string(issued), nil},
 		{"b", "example.com/a", string(issued), []string{"metadata.name Invalid"}},
 		{"a:b", "", string(issued), []string{"metadata.name Invalid"}},
-		{"", "", string(issued), nil}, // the engine misses the name
+		{"", "", string(issued), nil}, // the engine reports a missing name
 		{"a", "", string(issued) + string(issued), []string{"spec.trustBundle Invalid"}},
 		{"a", "", string(leaf), []string{"spec.trustBundle Invalid"}},
 		{"a", "", "", []string{"spec.trustBundle Invalid"}},
@@ -165,6 +165,6 @@ func TestClusterTrustBundles(t *testing.T) {
 	old := &certificatesv1beta1.ClusterTrustBundle{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	old.Spec.TrustBundle = string(leaf)
 	if got := kindtest.Causes(k.ValidateUpdate(t.Context(), old.DeepCopy(), old)); got != nil {
-		t.Errorf("a bundle that stays as it was stored: got %q", got)
+		t.Errorf("an unchanged bundle: got %q", got)
 	}
 }

@@ -1,2 +1,3 @@
-// Package coordination declares the group coordination.k8s.io: leases and, off by default, the candidates for them.
+// Package coordination declares the group coordination.k8s.io: leases and lease candidates, which
+// are off by default.
 package coordination

@@ -8,7 +8,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group coordination.k8s.io.
+// Group returns the API group coordination.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name: coordinationv1.GroupName,

@@ -14,7 +14,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// LeaseCandidates declares leasecandidates of coordinated leader election (KEP-4355).
+// LeaseCandidates declares leasecandidates, which are part of coordinated leader election
+// (KEP-4355).
 func LeaseCandidates() *kind.Kind[*coordinationv1beta1.LeaseCandidate] {
 	return &kind.Kind[*coordinationv1beta1.LeaseCandidate]{
 		Plural:   "leasecandidates",
@@ -28,9 +29,9 @@ func LeaseCandidates() *kind.Kind[*coordinationv1beta1.LeaseCandidate] {
 		Table: kind.Table[*coordinationv1beta1.LeaseCandidate]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "LeaseName", Description: "The lease that is wanted."},
+				{Name: "LeaseName", Description: "The lease that the candidate wants to hold."},
 				{Name: "BinaryVersion", Description: "Version of the candidate's program."},
-				{Name: "EmulationVersion", Description: "Version that the candidate behaves like."},
+				{Name: "EmulationVersion", Description: "Version that the candidate emulates."},
 				kind.AgeColumn(),
 			},
 			Row: func(c *coordinationv1beta1.LeaseCandidate) []any {
@@ -46,7 +47,7 @@ func validateCandidate(_ context.Context, c *coordinationv1beta1.LeaseCandidate)
 	var errs field.ErrorList
 	spec, path := c.Spec, field.NewPath("spec")
 	if spec.LeaseName == "" {
-		errs = append(errs, field.Required(path.Child("leaseName"), "name the lease"))
+		errs = append(errs, field.Required(path.Child("leaseName"), "must name a lease"))
 	}
 	parse := func(value, name string) *version.Version {
 		if value == "" {
@@ -54,22 +55,22 @@ func validateCandidate(_ context.Context, c *coordinationv1beta1.LeaseCandidate)
 		}
 		v, err := version.ParseSemantic(value)
 		if err != nil {
-			errs = append(errs, field.Invalid(path.Child(name), value, "is not a semantic version"))
+			errs = append(errs, field.Invalid(path.Child(name), value, "must be a semantic version"))
 		}
 		return v
 	}
 	binary, emulation := parse(spec.BinaryVersion, "binaryVersion"), parse(spec.EmulationVersion, "emulationVersion")
 	if spec.BinaryVersion == "" {
-		errs = append(errs, field.Required(path.Child("binaryVersion"), "say the version of the candidate's program"))
+		errs = append(errs, field.Required(path.Child("binaryVersion"), "must be the version of the candidate's program"))
 	}
 	if binary != nil && emulation != nil && binary.LessThan(emulation) {
-		errs = append(errs, field.Invalid(path.Child("binaryVersion"), spec.BinaryVersion, "is older than emulationVersion"))
+		errs = append(errs, field.Invalid(path.Child("binaryVersion"), spec.BinaryVersion, "must not be older than emulationVersion"))
 	}
 	if spec.Strategy == "" {
-		return append(errs, field.Required(path.Child("strategy"), "say how the holder is chosen"))
+		return append(errs, field.Required(path.Child("strategy"), "must say how the holder of the lease is chosen"))
 	}
 	if spec.Strategy == coordinationv1.OldestEmulationVersion && emulation == nil {
-		errs = append(errs, field.Required(path.Child("emulationVersion"), "the strategy compares it"))
+		errs = append(errs, field.Required(path.Child("emulationVersion"), "required by the strategy OldestEmulationVersion"))
 	}
 	return append(errs, validateStrategy(string(spec.Strategy), path.Child("strategy"))...)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Leases declares leases. The fields strategy and preferredHolder of coordinated leader election (KEP-4355), which is off, are dropped.
+// Leases declares leases. The fields strategy and preferredHolder belong to coordinated leader
+// election (KEP-4355), which is off, and are dropped.
 func Leases() *kind.Kind[*coordinationv1.Lease] {
 	return &kind.Kind[*coordinationv1.Lease]{
 		Plural: "leases",
@@ -51,10 +52,10 @@ func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := l.Spec, field.NewPath("spec")
 	if spec.LeaseDurationSeconds != nil && *spec.LeaseDurationSeconds <= 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *spec.LeaseDurationSeconds, "must be more than 0"))
+		errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *spec.LeaseDurationSeconds, "must be greater than 0"))
 	}
 	if spec.LeaseTransitions != nil && *spec.LeaseTransitions < 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions, "cannot be less than 0"))
+		errs = append(errs, field.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions, "must not be less than 0"))
 	}
 	strategy := coordinationv1.CoordinatedLeaseStrategy("")
 	if spec.Strategy != nil {
@@ -62,13 +63,13 @@ func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 		errs = append(errs, validateStrategy(string(strategy), path.Child("strategy"))...)
 	}
 	if spec.PreferredHolder != nil && *spec.PreferredHolder != "" && strategy == "" {
-		errs = append(errs, field.Forbidden(path.Child("preferredHolder"), "is for leases with a strategy"))
+		errs = append(errs, field.Forbidden(path.Child("preferredHolder"), "may not be set without a strategy"))
 	}
 	return errs
 }
 
-// validateStrategy checks how the holder of a lease is chosen. Errors are about a field of the same name below path, as
-// kube-apiserver's are.
+// validateStrategy checks the strategy by which the holder of a lease is chosen. Like
+// kube-apiserver, it reports errors for a field strategy below path.
 func validateStrategy(strategy string, path *field.Path) field.ErrorList {
 	path = path.Child("strategy")
 	if !strings.Contains(strategy, "/") {

@@ -21,7 +21,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Limits of a slice, which keep it within an etcd request. Addresses and hints are per endpoint.
+// Limits of a slice, which keep it within the size of an etcd request. The limits of addresses and
+// hints are per endpoint.
 const (
 	maxEndpoints      = 1000
 	maxAddresses      = 100
@@ -40,7 +41,7 @@ func EndpointSlices() *kind.Kind[*discoveryv1.EndpointSlice] {
 			dropTopology(s, nil)
 		},
 		PrepareUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
-			// The generation counts what the client sent, before some of it is dropped.
+			// The generation counts what the client sent, including fields that are dropped below.
 			if !sameEndpoints(s, old) {
 				s.Generation = old.Generation + 1
 			}
@@ -100,8 +101,9 @@ func defaultEndpointSlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-// dropTopology ignores the field deprecatedTopology, which only v1beta1 could write. Where an old object has a node's name there, and
-// the endpoints are being rewritten without a nodeName, the name moves to that field.
+// dropTopology clears the field deprecatedTopology, which only v1beta1 could write. If an old
+// endpoint has a node name there and the endpoints are rewritten without a nodeName, the name moves
+// to nodeName.
 func dropTopology(s, old *discoveryv1.EndpointSlice) {
 	known := sets.New[string]()
 	if old != nil {
@@ -122,10 +124,11 @@ func dropTopology(s, old *discoveryv1.EndpointSlice) {
 	}
 }
 
-// sameEndpoints lets the generation count changes of the labels too: they say which service the slice belongs to.
+// sameEndpoints reports whether the generation stays the same. Changes of the labels count too
+// because the labels tie the slice to its service.
 func sameEndpoints(s, old *discoveryv1.EndpointSlice) bool {
 	a, b := *s, *old
-	a.TypeMeta, b.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{} // which a patch may have and another request not
+	a.TypeMeta, b.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{} // a patch may set it, other requests may not
 	a.ObjectMeta = metav1.ObjectMeta{Labels: s.Labels}
 	b.ObjectMeta = metav1.ObjectMeta{Labels: old.Labels}
 	return equality.Semantic.DeepEqual(&a, &b)
@@ -141,7 +144,7 @@ func warnEndpointSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []s
 	}
 	switch s.Labels[discoveryv1.LabelManagedBy] {
 	case "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io":
-		// They write canonical addresses only, and often.
+		// These controllers write only canonical addresses, and they write often.
 		return warnings
 	}
 	for i, e := range s.Endpoints {
@@ -158,7 +161,8 @@ func validateEndpointSliceUpdate(_ context.Context, s, old *discoveryv1.Endpoint
 	return append(errs, apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 }
 
-// validateEndpointSlice lets pass the endpoints that old has already: the rules were laxer once.
+// validateEndpointSlice accepts endpoints that are unchanged from old, which may predate the
+// current rules.
 func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	var errs field.ErrorList
 	switch s.AddressType {
@@ -192,7 +196,7 @@ func validateEndpoint(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, pat
 	var errs field.ErrorList
 	addresses := path.Child("addresses")
 	if len(e.Addresses) == 0 {
-		errs = append(errs, field.Required(addresses, "an endpoint has an address"))
+		errs = append(errs, field.Required(addresses, "at least one address is required"))
 	} else if len(e.Addresses) > maxAddresses {
 		errs = append(errs, field.TooMany(addresses, len(e.Addresses), maxAddresses))
 	}
@@ -221,9 +225,11 @@ func validateEndpoint(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, pat
 	return errs
 }
 
-// validateAddress checks the i-th address. One of the wrong family is charged, as kube-apiserver does, to the list as a whole.
+// validateAddress checks the i-th address. Like kube-apiserver, it reports an address of the wrong
+// family for the list as a whole.
 //
-// Unlike there, the slices of a Service may hold loopback addresses: a server on the developer's own machine is what Services lead to here.
+// Unlike kube-apiserver, it allows loopback addresses in the slices of a Service, because Services
+// here lead to servers on the developer's own machine.
 func validateAddress(s *discoveryv1.EndpointSlice, address string, path *field.Path, i int) field.ErrorList {
 	errs := addresses.IP(path.Index(i), address, nil)
 	if len(errs) > 0 {

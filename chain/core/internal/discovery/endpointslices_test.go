@@ -74,7 +74,7 @@ func TestValidateEndpointSlice(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if got := strings.Join(kindtest.Causes(validateEndpointSlice(s, s)), ", "); strings.Contains(got, "endpoints") {
-				t.Errorf("what the old object has: %q", got)
+				t.Errorf("endpoints that the old object has: got %q", got)
 			}
 		})
 	}
@@ -87,7 +87,7 @@ func TestDropTopology(t *testing.T) {
 	same := old.DeepCopy()
 	dropTopology(same, old)
 	if same.Endpoints[0].DeprecatedTopology == nil {
-		t.Error("the topology of unchanged endpoints is gone")
+		t.Error("the topology of unchanged endpoints was dropped")
 	}
 	changed := old.DeepCopy()
 	changed.Endpoints[0].Hostname = new("h")
@@ -108,11 +108,11 @@ func TestGeneration(t *testing.T) {
 	s.Kind = "EndpointSlice"
 	s.Annotations = map[string]string{"a": "b"}
 	if !sameEndpoints(s, old) {
-		t.Error("an annotation counts")
+		t.Error("an annotation counts as a change")
 	}
 	s.Labels = map[string]string{discoveryv1.LabelServiceName: "s"}
 	if sameEndpoints(s, old) {
-		t.Error("a label does not count")
+		t.Error("a label does not count as a change")
 	}
 	s.Labels, s.Endpoints[0].DeprecatedTopology = nil, map[string]string{"a": "b"}
 	EndpointSlices().PrepareUpdate(t.Context(), s, old)

@@ -1,4 +1,4 @@
-// Package events declares the group events.k8s.io, which shows the events of the core group in another form.
+// Package events declares the group events.k8s.io, another view of the events in the core group.
 package events
 
 import (
@@ -7,7 +7,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is events.k8s.io. It has no kind of its own: its events are a version of those that chain/core/core declares.
+// Group returns the API group events.k8s.io. It declares no kind: its events are a version of the
+// events that chain/core/internal/legacy declares.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     eventsv1.GroupName,

@@ -21,7 +21,7 @@ import (
 
 const (
 	defaultPrecedence = 1000
-	// exemptPrecedence comes before all others and is the schema exempt's alone.
+	// exemptPrecedence comes before all others. Only the flow schema exempt may use it.
 	exemptPrecedence = 1
 )
 
@@ -47,8 +47,8 @@ func FlowSchemas() *kind.Kind[*flowcontrolv1.FlowSchema] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "PriorityLevel", Description: "Priority level that the requests belong to."},
-				{Name: "MatchingPrecedence", Description: "The lower, the sooner requests are matched against the schema."},
-				{Name: "DistinguisherMethod", Description: "What tells the flows of the schema apart."},
+				{Name: "MatchingPrecedence", Description: "Requests are matched against schemas in ascending order of precedence."},
+				{Name: "DistinguisherMethod", Description: "Attribute that separates the flows of the schema."},
 				kind.AgeColumn(),
 				{Name: "MissingPL", Description: "Whether the priority level does not exist."},
 			},
@@ -79,7 +79,7 @@ func FlowSchemas() *kind.Kind[*flowcontrolv1.FlowSchema] {
 	}
 }
 
-// schemaStorage lists schemas in tables in the order in which requests are matched against them.
+// schemaStorage sorts the schemas in tables by matching precedence.
 type schemaStorage struct{ *kind.Storage }
 
 func (s schemaStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
@@ -102,16 +102,16 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 	case spec.MatchingPrecedence <= 0:
 		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be positive"))
 	case spec.MatchingPrecedence > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
-		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be 10000 at most"))
+		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be at most 10000"))
 	case spec.MatchingPrecedence == exemptPrecedence && f.Name != flowcontrolv1.FlowSchemaNameExempt:
-		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "1 is for the flow schema exempt alone"))
+		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "1 is reserved for the flow schema exempt"))
 	}
 	if m := spec.DistinguisherMethod; m != nil && !distinguishers.Has(m.Type) {
 		errs = append(errs, field.NotSupported(at.Child("distinguisherMethod", "type"), m.Type, sets.List(distinguishers)))
 	}
 	level := at.Child("priorityLevelConfiguration", "name")
 	if name := spec.PriorityLevelConfiguration.Name; name == "" {
-		errs = append(errs, field.Required(level, "a flow schema belongs to a priority level"))
+		errs = append(errs, field.Required(level, "must name a priority level"))
 	} else {
 		for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
 			errs = append(errs, field.Invalid(level, name, msg))
@@ -131,13 +131,13 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(r.Subjects) == 0 {
-		errs = append(errs, field.Required(at.Child("subjects"), "name at least one"))
+		errs = append(errs, field.Required(at.Child("subjects"), "at least one subject is required"))
 	}
 	for i := range r.Subjects {
 		errs = append(errs, validateSubject(&r.Subjects[i], at.Child("subjects").Index(i))...)
 	}
 	if len(r.ResourceRules) == 0 && len(r.NonResourceRules) == 0 {
-		errs = append(errs, field.Required(at, "give at least one of resourceRules and nonResourceRules"))
+		errs = append(errs, field.Required(at, "at least one of resourceRules and nonResourceRules is required"))
 	}
 	for i := range r.ResourceRules {
 		errs = append(errs, validateResourceRule(&r.ResourceRules[i], at.Child("resourceRules").Index(i))...)
@@ -148,7 +148,8 @@ func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, at *field.Path) fie
 	return errs
 }
 
-// validateSubject wants the one of user, group and serviceAccount that kind names, and no other.
+// validateSubject requires the one of user, group and serviceAccount that the subject's kind names,
+// and forbids the others.
 func validateSubject(s *flowcontrolv1.Subject, at *field.Path) field.ErrorList {
 	if !subjectKinds.Has(s.Kind) {
 		return field.ErrorList{field.NotSupported(at.Child("kind"), s.Kind, sets.List(subjectKinds))}
@@ -165,9 +166,9 @@ func validateSubject(s *flowcontrolv1.Subject, at *field.Path) field.ErrorList {
 	} {
 		switch {
 		case part.kind == s.Kind && !part.given:
-			errs = append(errs, field.Required(at.Child(part.field), "is what the kind of subject asks for"))
+			errs = append(errs, field.Required(at.Child(part.field), "required for this kind of subject"))
 		case part.kind != s.Kind && part.given:
-			errs = append(errs, field.Forbidden(at.Child(part.field), "does not go with the kind of subject"))
+			errs = append(errs, field.Forbidden(at.Child(part.field), "may not be set for this kind of subject"))
 		}
 	}
 	switch {
@@ -208,7 +209,7 @@ func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, at *field.Path) f
 	at = at.Child("namespaces")
 	switch {
 	case len(r.Namespaces) == 0 && !r.ClusterScope:
-		errs = append(errs, field.Required(at, "without clusterScope there must be namespaces"))
+		errs = append(errs, field.Required(at, "at least one namespace is required unless clusterScope is true"))
 	case len(r.Namespaces) == 0:
 	case slices.Contains(r.Namespaces, flowcontrolv1.NamespaceEvery):
 		errs = append(errs, wildcardAlone(r.Namespaces, at)...)
@@ -237,7 +238,8 @@ func validateNonResourceRule(r *flowcontrolv1.NonResourcePolicyRule, at *field.P
 	return errs
 }
 
-// badURL says what is wrong with a path to match requests against, such as "/healthz/*".
+// badURL returns what is wrong with a path to match requests against, such as "/healthz/*", or ""
+// if the path is valid.
 func badURL(url string) string {
 	switch {
 	case url == "":
@@ -245,11 +247,11 @@ func badURL(url string) string {
 	case url == "/":
 		return ""
 	case !strings.HasPrefix(url, "/"):
-		return "must begin with /"
+		return "must start with /"
 	case strings.Contains(url, " "):
-		return "must have no spaces"
+		return "must not contain spaces"
 	case strings.Contains(url, "//"):
-		return "must have no empty segments"
+		return "must not contain empty segments"
 	case strings.Contains(strings.TrimSuffix(url, "/*"), "*"):
 		return "may have a wildcard only as its last segment"
 	}
@@ -266,24 +268,25 @@ func validateVerbs(list []string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// wildcardAlone wants a list that is not empty, of which "*" is the only element or none.
+// wildcardAlone requires a non-empty list in which "*", if it is present, is the only element.
 func wildcardAlone(list []string, at *field.Path) field.ErrorList {
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	if len(list) > 1 && slices.Contains(list, "*") {
-		return field.ErrorList{field.Invalid(at, list, "with * there must be no other entry")}
+		return field.ErrorList{field.Invalid(at, list, "* must be the only entry")}
 	}
 	return nil
 }
 
-// restoreMetadata undoes what a status update does to the metadata, all but who set the fields of the status.
+// restoreMetadata discards the changes of a status update to the metadata, except for
+// managedFields.
 func restoreMetadata(meta *metav1.ObjectMeta, old metav1.ObjectMeta) {
 	old.ManagedFields = meta.ManagedFields
 	*meta = old
 }
 
-// conditions checks the conditions of a status: each has a type of its own.
+// conditions checks that each condition of a status has a type and that the types are distinct.
 func conditions[C any](list []C, typeOf func(C) string) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()

@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the API group flowcontrol.apiserver.k8s.io.
+// Group returns the API group flowcontrol.apiserver.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     flowcontrolv1.GroupName,

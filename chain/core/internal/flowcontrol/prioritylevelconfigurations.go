@@ -96,16 +96,16 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 	spec, at := &p.Spec, field.NewPath("spec")
 	var errs field.ErrorList
 	if _, ok := p.Annotations[flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey]; ok {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), "what v1beta3 needs an annotation for, this version says in nominalConcurrencyShares"))
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), "the v1beta3 annotation is not supported in this version: set nominalConcurrencyShares instead"))
 	}
 	isExempt := p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt
 	if isExempt != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
-		errs = append(errs, field.Invalid(at.Child("type"), spec.Type, "the priority level exempt, and no other, is of type Exempt"))
+		errs = append(errs, field.Invalid(at.Child("type"), spec.Type, "must be Exempt for the priority level exempt, and for no other"))
 	}
 	switch spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
 		if spec.Limited != nil {
-			errs = append(errs, field.Forbidden(at.Child("limited"), "belongs to type Limited"))
+			errs = append(errs, field.Forbidden(at.Child("limited"), "may only be set for type Limited"))
 		}
 		if e := spec.Exempt; e != nil {
 			errs = append(errs, notNegative(e.NominalConcurrencyShares, at.Child("exempt", "nominalConcurrencyShares"))...)
@@ -113,10 +113,10 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
 		if spec.Exempt != nil {
-			errs = append(errs, field.Forbidden(at.Child("exempt"), "belongs to type Exempt"))
+			errs = append(errs, field.Forbidden(at.Child("exempt"), "may only be set for type Exempt"))
 		}
 		if spec.Limited == nil {
-			errs = append(errs, field.Required(at.Child("limited"), "belongs to type Limited"))
+			errs = append(errs, field.Required(at.Child("limited"), "required for type Limited"))
 		} else {
 			errs = append(errs, validateLimited(spec.Limited, at.Child("limited"))...)
 		}
@@ -134,7 +134,8 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 	return append(errs, conditions(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })...)
 }
 
-// asFixed compares spec with that of a mandatory level, but for the field exempt of an exempt one, which is the operator's.
+// asFixed reports whether spec is the fixed spec of a mandatory level. Operators may change the
+// field exempt of the exempt level, so that field is ignored.
 func asFixed(spec, fixed *flowcontrolv1.PriorityLevelConfigurationSpec) bool {
 	same := *spec
 	if fixed.Exempt != nil {
@@ -151,11 +152,11 @@ func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, at *fie
 	switch l.LimitResponse.Type {
 	case flowcontrolv1.LimitResponseTypeReject:
 		if queuing != nil {
-			errs = append(errs, field.Forbidden(at.Child("queuing"), "belongs to type Queue"))
+			errs = append(errs, field.Forbidden(at.Child("queuing"), "may only be set for type Queue"))
 		}
 	case flowcontrolv1.LimitResponseTypeQueue:
 		if queuing == nil {
-			errs = append(errs, field.Required(at.Child("queuing"), "belongs to type Queue"))
+			errs = append(errs, field.Required(at.Child("queuing"), "required for type Queue"))
 		} else {
 			errs = append(errs, validateQueuing(queuing, at.Child("queuing"))...)
 		}
@@ -174,16 +175,16 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, at *field.Path) fiel
 		errs = append(errs, field.Invalid(at.Child("queueLengthLimit"), q.QueueLengthLimit, "must be positive"))
 	}
 	if q.Queues <= 0 || q.Queues > maxQueues {
-		errs = append(errs, field.Invalid(at.Child("queues"), q.Queues, fmt.Sprintf("must be 1 to %d", maxQueues)))
+		errs = append(errs, field.Invalid(at.Child("queues"), q.Queues, fmt.Sprintf("must be between 1 and %d", maxQueues)))
 	}
 	hand := at.Child("handSize")
 	switch {
 	case q.HandSize <= 0:
 		errs = append(errs, field.Invalid(hand, q.HandSize, "must be positive"))
 	case q.HandSize > q.Queues:
-		errs = append(errs, field.Invalid(hand, q.HandSize, "there are fewer queues"))
+		errs = append(errs, field.Invalid(hand, q.HandSize, "must not be greater than queues"))
 	case shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)) > shufflesharding.MaxHashBits:
-		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("with %d queues it takes more than %d bits to shuffle them", q.Queues, shufflesharding.MaxHashBits)))
+		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("with %d queues, shuffle sharding would need more than %d bits of entropy", q.Queues, shufflesharding.MaxHashBits)))
 	}
 	return errs
 }
@@ -197,7 +198,7 @@ func notNegative(n *int32, at *field.Path) field.ErrorList {
 
 func percent(n *int32, at *field.Path) field.ErrorList {
 	if n != nil && (*n < 0 || *n > 100) {
-		return field.ErrorList{field.Invalid(at, *n, "must be 0 to 100")}
+		return field.ErrorList{field.Invalid(at, *n, "must be between 0 and 100")}
 	}
 	return nil
 }

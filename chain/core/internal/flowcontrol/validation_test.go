@@ -105,8 +105,8 @@ func TestPriorityLevels(t *testing.T) {
 	}
 }
 
-// TestBootstrapObjects: the server's own objects are valid, and defaulting does not change them, so that the loop which keeps them can
-// compare them with what is stored.
+// TestBootstrapObjects checks that the server's own objects are valid and that defaulting does not
+// change them. The loop that maintains them compares them with the stored objects.
 func TestBootstrapObjects(t *testing.T) {
 	t.Parallel()
 	levels := PriorityLevelConfigurations()

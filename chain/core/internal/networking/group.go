@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group declares the group networking.k8s.io.
+// Group returns the API group networking.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     networkingv1.GroupName,

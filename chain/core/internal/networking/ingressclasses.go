@@ -26,7 +26,7 @@ func IngressClasses() *kind.Kind[*networkingv1.IngressClass] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Controller", Description: "The controller that serves ingresses of this class."},
-				{Name: "Parameters", Description: "Where the controller finds further settings."},
+				{Name: "Parameters", Description: "Object that holds further settings for the controller."},
 				kind.AgeColumn(),
 			},
 			Row: func(c *networkingv1.IngressClass) []any {
@@ -86,7 +86,7 @@ func validateParameters(p *networkingv1.IngressClassParametersReference, path *f
 		errs = append(errs, field.Required(path.Child("scope"), ""))
 	case *p.Scope == networkingv1.IngressClassParametersReferenceScopeNamespace:
 		if p.Namespace == nil {
-			errs = append(errs, field.Required(namespace, "scope Namespace needs one"))
+			errs = append(errs, field.Required(namespace, "required when scope is Namespace"))
 			break
 		}
 		for _, msg := range apivalidation.ValidateNamespaceName(*p.Namespace, false) {
@@ -94,7 +94,7 @@ func validateParameters(p *networkingv1.IngressClassParametersReference, path *f
 		}
 	case *p.Scope == networkingv1.IngressClassParametersReferenceScopeCluster:
 		if p.Namespace != nil {
-			errs = append(errs, field.Forbidden(namespace, "scope Cluster has none"))
+			errs = append(errs, field.Forbidden(namespace, "may not be set when scope is Cluster"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("scope"), *p.Scope, []string{
@@ -104,7 +104,8 @@ func validateParameters(p *networkingv1.IngressClassParametersReference, path *f
 	return errs
 }
 
-// validateReference checks a reference to an object of any kind: a group or nil for core's, and a kind and a name that must be there.
+// validateReference checks a reference to an object of any kind. A nil group is the core group;
+// kind and name are required.
 func validateReference(group *string, kind, name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if group != nil {
@@ -116,7 +117,7 @@ func validateReference(group *string, kind, name string, path *field.Path) field
 	return append(errs, validateSegment(name, path.Child("name"))...)
 }
 
-// validateSegment checks a required value that becomes part of a URL's path.
+// validateSegment checks a required value that becomes a segment of a URL path.
 func validateSegment(value string, path *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}

@@ -16,7 +16,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// classAnnotation named an ingress's class before the field ingressClassName did.
+// classAnnotation is the predecessor of the field ingressClassName.
 const classAnnotation = "kubernetes.io/ingress.class"
 
 // Ingresses declares ingresses.
@@ -29,9 +29,9 @@ func Ingresses() *kind.Kind[*networkingv1.Ingress] {
 		Table: kind.Table[*networkingv1.Ingress]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Class", Description: "The ingress class, which says whose task it is to serve this ingress."},
-				{Name: "Hosts", Description: "Hosts that the rules are about."},
-				{Name: "Address", Description: "Where the load balancer is reached."},
+				{Name: "Class", Description: "The ingress class, which selects the controller that serves this ingress."},
+				{Name: "Hosts", Description: "Hosts that the rules apply to."},
+				{Name: "Address", Description: "Addresses of the load balancer."},
 				{Name: "Ports", Description: "Ports that the load balancer listens on."},
 				kind.AgeColumn(),
 			},
@@ -48,7 +48,7 @@ func Ingresses() *kind.Kind[*networkingv1.Ingress] {
 		},
 		Warnings: func(_ context.Context, obj, old *networkingv1.Ingress) []string {
 			if _, set := obj.Annotations[classAnnotation]; set && old == nil {
-				return []string{fmt.Sprintf("metadata.annotations[%s] is deprecated: name the class in spec.ingressClassName", classAnnotation)}
+				return []string{fmt.Sprintf("metadata.annotations[%s] is deprecated: use spec.ingressClassName instead", classAnnotation)}
 			}
 			return nil
 		},
@@ -70,7 +70,7 @@ func Ingresses() *kind.Kind[*networkingv1.Ingress] {
 	}
 }
 
-// hosts names the first three hosts and says how many rules there are besides.
+// hosts returns the first three hosts and the number of further rules.
 func hosts(rules []networkingv1.IngressRule) string {
 	const shown = 3
 	var names []string
@@ -101,7 +101,7 @@ func addressCell(ingress []networkingv1.IngressLoadBalancerIngress) string {
 	return strings.Join(slices.Compact(all), ",")
 }
 
-// ingressRules are what validation lets pass because an old object has it.
+// ingressRules lists the checks that an update skips because the old object already violates them.
 type ingressRules struct {
 	anySecretName   bool
 	anyWildcardRule bool
@@ -111,7 +111,7 @@ func validateIngressCreate(_ context.Context, in *networkingv1.Ingress) field.Er
 	errs := ingressRules{}.validate(in)
 	class, annotated := in.Annotations[classAnnotation]
 	if annotated && in.Spec.IngressClassName != nil && class != *in.Spec.IngressClassName {
-		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "is not the class that spec.ingressClassName names"))
+		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "must match spec.ingressClassName"))
 	}
 	return errs
 }
@@ -131,7 +131,7 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := in.Spec, field.NewPath("spec")
 	if spec.DefaultBackend == nil && len(spec.Rules) == 0 {
-		errs = append(errs, field.Invalid(path, spec.Rules, "needs a defaultBackend or rules"))
+		errs = append(errs, field.Invalid(path, spec.Rules, "must have a defaultBackend or rules"))
 	}
 	if spec.DefaultBackend != nil {
 		errs = append(errs, validateBackend(spec.DefaultBackend, path.Child("defaultBackend"))...)
@@ -139,7 +139,7 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 	for i, rule := range spec.Rules {
 		rulePath := path.Child("rules").Index(i)
 		if rule.Host != "" && netutils.ParseIPSloppy(rule.Host) != nil {
-			errs = append(errs, field.Invalid(rulePath.Child("host"), rule.Host, "is an IP address; a DNS name belongs here"))
+			errs = append(errs, field.Invalid(rulePath.Child("host"), rule.Host, "must be a DNS name, not an IP address"))
 		}
 		errs = append(errs, validateHost(rule.Host, rulePath.Child("host"))...)
 		if !r.anyWildcardRule || !strings.Contains(rule.Host, "*") {
@@ -169,7 +169,7 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 	return errs
 }
 
-// validateHost checks a host name, whose first label may be an asterisk, or nothing.
+// validateHost checks a host name. It may be empty, and its first label may be an asterisk.
 func validateHost(host string, path *field.Path) field.ErrorList {
 	if host == "" {
 		return nil
@@ -213,7 +213,7 @@ func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.E
 		}
 		for _, part := range []string{"//", "/./", "/../", "%2f", "%2F"} {
 			if strings.Contains(p.Path, part) {
-				errs = append(errs, field.Invalid(url, p.Path, "must not have "+part+" in it"))
+				errs = append(errs, field.Invalid(url, p.Path, "the sequence "+part+" is not allowed"))
 			}
 		}
 		for _, end := range []string{"/..", "/."} {
@@ -236,13 +236,13 @@ func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.E
 func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
 	switch {
 	case b.Resource != nil && b.Service != nil:
-		return field.ErrorList{field.Invalid(path, "", "is a resource or a service, not both")}
+		return field.ErrorList{field.Invalid(path, "", "may not have both a resource and a service")}
 	case b.Resource != nil:
 		return validateReference(b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name, path.Child("resource"))
 	case b.Service != nil:
 		return validateServiceBackend(b.Service, path)
 	}
-	return field.ErrorList{field.Invalid(path, "", "must be a resource or a service")}
+	return field.ErrorList{field.Invalid(path, "", "must have a resource or a service")}
 }
 
 func validateServiceBackend(s *networkingv1.IngressServiceBackend, path *field.Path) field.ErrorList {
@@ -258,7 +258,7 @@ func validateServiceBackend(s *networkingv1.IngressServiceBackend, path *field.P
 	port := path.Child("service", "port")
 	switch {
 	case s.Port.Name != "" && s.Port.Number != 0:
-		errs = append(errs, field.Invalid(path, "", "names the port by its name or by its number, not both"))
+		errs = append(errs, field.Invalid(path, "", "may not have both a port name and a port number"))
 	case s.Port.Name != "":
 		for _, msg := range validation.IsValidPortName(s.Port.Name) {
 			errs = append(errs, field.Invalid(port.Child("name"), s.Port.Name, msg))
@@ -268,7 +268,7 @@ func validateServiceBackend(s *networkingv1.IngressServiceBackend, path *field.P
 			errs = append(errs, field.Invalid(port.Child("number"), s.Port.Number, msg))
 		}
 	default:
-		errs = append(errs, field.Required(path, "a service backend needs a port's name or number"))
+		errs = append(errs, field.Required(path, "a port name or a port number is required"))
 	}
 	return errs
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// IPAddresses declares ipaddresses: one for each cluster IP in use, named after it, so that no address is given away twice (KEP-1880).
+// IPAddresses declares ipaddresses. Each cluster IP in use has one with the same name, so that no
+// address is allocated twice (KEP-1880).
 func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 	return &kind.Kind[*networkingv1.IPAddress]{
 		Plural:         "ipaddresses",
@@ -24,7 +25,7 @@ func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 		Validate:       validateIPAddress,
 		ValidateUpdate: validateIPAddressUpdate,
 		Table: kind.Table[*networkingv1.IPAddress]{
-			// kube-apiserver's rows have a third cell, the age, for which it declares no column.
+			// kube-apiserver's rows have a third cell, the age, without a matching column.
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "ParentRef", Description: "The object that uses the address."},
@@ -46,7 +47,8 @@ func parent(ref *networkingv1.ParentReference) string {
 	return strings.Join(append(parts, ref.Name), "/")
 }
 
-// ipAddressName takes addresses in their canonical form only. They cannot be generated, so that there are no prefixes.
+// ipAddressName requires an IP address in canonical form. It ignores prefix because such names
+// cannot be generated.
 func ipAddressName(name string, _ bool) []string {
 	var msgs []string
 	for _, err := range validation.IsValidIP(nil, name) {

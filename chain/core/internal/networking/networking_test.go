@@ -83,7 +83,7 @@ func TestIngressUpdateKeepsWhatIsThere(t *testing.T) {
 		t.Errorf("an unchanged ingress: %s", got)
 	}
 	if got := strings.Join(kindtest.Causes(validateIngressUpdate(t.Context(), old, ingress())), ", "); got != "spec.rules[0].http.paths Required, spec.tls[0].secretName Invalid" {
-		t.Errorf("a good ingress that becomes a bad one: %q", got)
+		t.Errorf("a valid ingress that becomes invalid: got %q", got)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestHostsCell(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if got := hosts(append(rules, networkingv1.IngressRule{})); got != "a,b,c + 2 more..." {
-		t.Errorf("with a rule more: %q", got)
+		t.Errorf("with one more rule: got %q", got)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestValidateNetworkPolicy(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if got := strings.Join(kindtest.Causes(validateNetworkPolicyUpdate(t.Context(), p, p)), ", "); test.name == "host bits" && got != "" {
-				t.Errorf("what the old object has: %q", got)
+				t.Errorf("values that the old object has: got %q", got)
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestValidateOthers(t *testing.T) {
 	policies := NetworkPolicies()
 	none, empty := &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{Spec: networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{}}}
 	if !policies.SameGeneration(none, none) || policies.SameGeneration(none, empty) {
-		t.Error("the generation does not count an empty list where there was none, or counts nothing")
+		t.Error("replacing a nil list by an empty one does not count as a change, or no change at all does")
 	}
 	for name, valid := range map[string]bool{"10.0.0.1": true, "fd00::1": true, "FD00::1": false, "010.0.0.1": false, "a": false} {
 		if msgs := ipAddressName(name, false); (len(msgs) == 0) != valid {

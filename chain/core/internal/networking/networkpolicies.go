@@ -29,7 +29,7 @@ func NetworkPolicies() *kind.Kind[*networkingv1.NetworkPolicy] {
 		Table: kind.Table[*networkingv1.NetworkPolicy]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Pod-Selector", Description: "The pods that the policy is about."},
+				{Name: "Pod-Selector", Description: "Pods that the policy applies to."},
 				kind.AgeColumn(),
 			},
 			Row: func(p *networkingv1.NetworkPolicy) []any {
@@ -49,7 +49,7 @@ func NetworkPolicies() *kind.Kind[*networkingv1.NetworkPolicy] {
 			})
 			return warnings
 		},
-		// An empty list is another spec than none, though they mean the same.
+		// An empty list counts as a change from a nil list, although they mean the same.
 		SameGeneration: func(p, old *networkingv1.NetworkPolicy) bool { return reflect.DeepEqual(p.Spec, old.Spec) },
 	}
 }
@@ -68,7 +68,8 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	}
 }
 
-// policyRules are what validation lets pass because an old object has it.
+// policyRules lists the values that an update may keep because the old object has them, although
+// they are invalid.
 type policyRules struct {
 	selectors metavalidation.LabelSelectorValidationOptions
 	cidrs     []string
@@ -97,7 +98,7 @@ func (r policyRules) validate(spec *networkingv1.NetworkPolicySpec) field.ErrorL
 	types := path.Child("policyTypes")
 	supported := []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress}
 	if len(spec.PolicyTypes) > len(supported) {
-		return append(errs, field.Invalid(types, spec.PolicyTypes, "must not be more than the two types that there are"))
+		return append(errs, field.Invalid(types, spec.PolicyTypes, "must have at most two items"))
 	}
 	for i, t := range spec.PolicyTypes {
 		if t != networkingv1.PolicyTypeEgress && t != networkingv1.PolicyTypeIngress {
@@ -116,11 +117,11 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) fie
 	switch {
 	case p.Port == nil:
 		if p.EndPort != nil {
-			errs = append(errs, field.Invalid(end, *p.EndPort, "ends a range that port must start"))
+			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be set without port"))
 		}
 	case p.Port.Type == intstr.String:
 		if p.EndPort != nil {
-			errs = append(errs, field.Invalid(end, *p.EndPort, "ends a range that must start with a number, not with a named port"))
+			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be set with a named port"))
 		}
 		for _, msg := range validation.IsValidPortName(p.Port.StrVal) {
 			errs = append(errs, field.Invalid(path.Child("port"), p.Port.StrVal, msg))
@@ -156,9 +157,9 @@ func (r policyRules) validatePeer(p *networkingv1.NetworkPolicyPeer, path *field
 	}
 	switch {
 	case !selects && p.IPBlock == nil:
-		errs = append(errs, field.Required(path, "a podSelector, a namespaceSelector, both, or an ipBlock"))
+		errs = append(errs, field.Required(path, "must have a podSelector, a namespaceSelector or both, or an ipBlock"))
 	case selects && p.IPBlock != nil:
-		errs = append(errs, field.Forbidden(path, "an ipBlock stands alone"))
+		errs = append(errs, field.Forbidden(path, "an ipBlock may not be combined with a podSelector or a namespaceSelector"))
 	}
 	return errs
 }
@@ -168,7 +169,7 @@ func (r policyRules) validateBlock(b *networkingv1.IPBlock, path *field.Path) fi
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
 	}
 	errs := addresses.CIDR(path.Child("cidr"), b.CIDR, r.cidrs)
-	// Nothing can be said of a part of what is no block at all.
+	// The exceptions cannot be checked against an invalid block.
 	if !addresses.IsCIDR(b.CIDR) {
 		return errs
 	}
@@ -176,7 +177,7 @@ func (r policyRules) validateBlock(b *networkingv1.IPBlock, path *field.Path) fi
 		path := path.Child("except").Index(i)
 		errs = append(errs, addresses.CIDR(path, except, r.cidrs)...)
 		if addresses.IsCIDR(except) && !addresses.StrictSubnet(b.CIDR, except) {
-			errs = append(errs, field.Invalid(path, except, "must be a part of cidr"))
+			errs = append(errs, field.Invalid(path, except, "must be a strict subset of cidr"))
 		}
 	}
 	return errs

@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// ServiceCIDRs declares servicecidrs: the blocks from which cluster IPs are taken (KEP-1880).
+// ServiceCIDRs declares servicecidrs, the blocks from which cluster IPs are allocated (KEP-1880).
 func ServiceCIDRs() *kind.Kind[*networkingv1.ServiceCIDR] {
 	return &kind.Kind[*networkingv1.ServiceCIDR]{
 		Plural:         "servicecidrs",
@@ -44,9 +44,9 @@ func validateServiceCIDR(_ context.Context, c *networkingv1.ServiceCIDR) field.E
 	path, cidrs := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
 	switch {
 	case len(cidrs) == 0:
-		return field.ErrorList{field.Required(path, "one block, or one of each IP family")}
+		return field.ErrorList{field.Required(path, "must have one block, or one of each IP family")}
 	case len(cidrs) > 2:
-		return field.ErrorList{field.Invalid(path, cidrs, "must not be more than two blocks, one of each IP family")}
+		return field.ErrorList{field.Invalid(path, cidrs, "must have at most two blocks, one of each IP family")}
 	}
 	var errs field.ErrorList
 	for i, cidr := range cidrs {
@@ -61,7 +61,7 @@ func validateServiceCIDR(_ context.Context, c *networkingv1.ServiceCIDR) field.E
 	return errs
 }
 
-// validateServiceCIDRUpdate lets a block of the other IP family be added; nothing else may change.
+// validateServiceCIDRUpdate allows adding a block of the other IP family and no other change.
 func validateServiceCIDRUpdate(ctx context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "cidrs")

@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group node.k8s.io.
+// Group returns the API group node.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     nodev1.SchemeGroupVersion.Group,

@@ -28,7 +28,7 @@ func RuntimeClasses() *kind.Kind[*nodev1.RuntimeClass] {
 		Table: kind.Table[*nodev1.RuntimeClass]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Handler", Description: "What the container runtime calls the configuration."},
+				{Name: "Handler", Description: "Name of the configuration in the container runtime."},
 				kind.AgeColumn(),
 			},
 			Row: func(c *nodev1.RuntimeClass) []any { return []any{c.Name, c.Handler, kind.Age(c)} },
@@ -43,7 +43,7 @@ func RuntimeClasses() *kind.Kind[*nodev1.RuntimeClass] {
 func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList {
 	var errs field.ErrorList
 	if handler := field.NewPath("handler"); c.Handler == "" {
-		errs = append(errs, field.Required(handler, "name a configuration of the container runtime"))
+		errs = append(errs, field.Required(handler, "must name a configuration of the container runtime"))
 	} else {
 		for _, msg := range apivalidation.NameIsDNSLabel(c.Handler, false) {
 			errs = append(errs, field.Invalid(handler, c.Handler, msg))
@@ -61,7 +61,8 @@ func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.Error
 	return errs
 }
 
-// validateTolerations wants each toleration once: they are a map to server-side apply.
+// validateTolerations requires the tolerations to be distinct, because server-side apply merges
+// them as a map. TolerationSeconds is not part of the key.
 func validateTolerations(list []corev1.Toleration, path *field.Path) field.ErrorList {
 	errs := podspec.ValidateTolerations(list, path, podspec.Options{})
 	seen := map[corev1.Toleration]bool{}

@@ -13,7 +13,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// maxConditions is how many conditions a request or an eviction may have.
+// maxConditions is the maximum number of conditions of a request or an eviction.
 const maxConditions = 100
 
 // EvictionRequests declares evictionrequests.
@@ -51,8 +51,8 @@ func EvictionRequests() *kind.Kind[*lifecyclev1alpha1.EvictionRequest] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Pod", Description: "Pod that should be evicted."},
-				{Name: "Requester", Description: "Who asks."},
-				{Name: "Intent", Description: "What is asked for."},
+				{Name: "Requester", Description: "Who requests the eviction."},
+				{Name: "Intent", Description: "What the requester wants."},
 				kind.AgeColumn(),
 			},
 			Row: func(r T) []any {

@@ -16,11 +16,12 @@ import (
 
 const (
 	maxRequesters = 100
-	// maxResponders is one more than a pod may name: the server adds its own.
+	// maxResponders is one more than a pod may name, because the server adds its own.
 	maxResponders = 11
 )
 
-// Evictions declares evictions of lifecycle.k8s.io, which share no more than their name with the eviction subresource of pods.
+// Evictions declares the evictions of lifecycle.k8s.io. They are unrelated to the eviction
+// subresource of pods.
 func Evictions() *kind.Kind[*lifecyclev1alpha1.Eviction] {
 	type T = *lifecyclev1alpha1.Eviction
 	return &kind.Kind[T]{
@@ -40,7 +41,7 @@ func Evictions() *kind.Kind[*lifecyclev1alpha1.Eviction] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Pod", Description: "Pod that is evicted."},
-				{Name: "Responder", Description: "Whose turn it is."},
+				{Name: "Responder", Description: "Active responder."},
 				kind.AgeColumn(),
 			},
 			Row: func(e T) []any {
@@ -74,7 +75,7 @@ func validateEvictionStatus(s, old *lifecyclev1alpha1.EvictionStatus, at *field.
 		condition, before := meta.FindStatusCondition(s.Conditions, string(t)), meta.FindStatusCondition(old.Conditions, string(t))
 		wasTrue := before != nil && before.Status == metav1.ConditionTrue
 		if wasTrue && !equality.Semantic.DeepEqual(condition, before) {
-			errs = append(errs, field.Invalid(at.Child("conditions"), field.OmitValueType{}, "a condition "+string(t)+" that is true stays as it is"))
+			errs = append(errs, field.Invalid(at.Child("conditions"), field.OmitValueType{}, "the condition "+string(t)+" may not be changed once it is true"))
 		}
 		ended = ended || wasTrue || condition != nil && condition.Status == metav1.ConditionTrue
 	}
@@ -98,7 +99,7 @@ func validateRequesters(list, old []lifecyclev1alpha1.Requester, at *field.Path)
 	return errs
 }
 
-// active is the index of the responder whose turn it is, -1 without one.
+// active returns the index of the active responder, or -1 if there is none.
 func active(list []lifecyclev1alpha1.TargetResponder) int {
 	for i, r := range list {
 		if r.State == lifecyclev1alpha1.ResponderStateActive {

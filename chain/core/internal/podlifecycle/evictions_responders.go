@@ -15,11 +15,12 @@ import (
 const (
 	maxResponderPriority = 100_000
 	maxResponderMessage  = 4000
-	// heartbeatDeadline is how long a responder may be silent before the turn may pass to the next.
+	// heartbeatDeadline is how long a responder may go without a heartbeat before the next one may
+	// become active.
 	heartbeatDeadline = 20 * time.Minute
-	// skew is how far from now a time that stands for now may be.
+	// skew is the accepted difference between the server's clock and a time that must be now.
 	skew = 30 * time.Second
-	// maxCompletion is how far ahead a responder may expect to be done.
+	// maxCompletion is how far ahead a responder's expected completion time may be.
 	maxCompletion = 10 * 365 * 24 * time.Hour
 )
 
@@ -29,12 +30,12 @@ type (
 	state  = lifecyclev1alpha1.ResponderStateType
 )
 
-// validateTurns has the responders take turns: one after the other becomes active and then ends, in the order of the list, which stays
-// what it is once it is set.
+// validateTurns checks that the responders take turns in the order of the list: each becomes active
+// after the previous one has ended. The names in the list and their order are immutable once set.
 func validateTurns(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, ended bool, now time.Time) field.ErrorList {
 	list, before := s.TargetResponders, old.TargetResponders
 	if len(before) > 0 && !slices.EqualFunc(list, before, func(a, b turn) bool { return a.Name == b.Name }) {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must keep its names in their order")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "the names and their order are immutable")}
 	}
 	if len(list) > maxResponders {
 		return field.ErrorList{field.TooMany(at, len(list), maxResponders)}
@@ -52,22 +53,22 @@ func validateTurns(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, end
 		}
 		errs = append(errs, validateTurn(&t, was, at)...)
 		if i >= len(s.Responders) || s.Responders[i].Name != t.Name {
-			errs = append(errs, field.Invalid(at, t.Name, "has no entry in status.responders"))
+			errs = append(errs, field.Invalid(at, t.Name, "must have an entry in status.responders"))
 			continue
 		}
 		passes := last >= 0 && list[last].State != lifecyclev1alpha1.ResponderStateActive
 		expected := expectedStates(i, last, before, passes, ended)
 		if !slices.Contains(expected, t.State) {
-			errs = append(errs, field.Invalid(at.Child("state"), t.State, fmt.Sprintf("must be one of %q now", expected)))
+			errs = append(errs, field.Invalid(at.Child("state"), t.State, fmt.Sprintf("must be one of %q in this state of the eviction", expected)))
 		}
 		if !slices.Contains(expected, lifecyclev1alpha1.ResponderStateActive) && !ended && alive(&s.Responders[i], now) {
-			errs = append(errs, field.Forbidden(at.Child("state"), "the responder is at work: it is heard of"))
+			errs = append(errs, field.Forbidden(at.Child("state"), "the responder is still at work: its last heartbeat is recent"))
 		}
 	}
 	return errs
 }
 
-// validateTurn checks one responder by itself.
+// validateTurn checks one responder separately.
 func validateTurn(t, was *turn, at *field.Path) field.ErrorList {
 	if was != nil && equality.Semantic.DeepEqual(t, was) {
 		return nil
@@ -78,21 +79,23 @@ func validateTurn(t, was *turn, at *field.Path) field.ErrorList {
 	case p == nil:
 		errs = append(errs, field.Required(priority, ""))
 		if was != nil && was.Priority != nil {
-			errs = append(errs, field.Invalid(priority, field.OmitValueType{}, "stays what it is"))
+			errs = append(errs, field.Invalid(priority, field.OmitValueType{}, "is immutable"))
 		}
 	case was != nil && was.Priority != nil:
 		if *p != *was.Priority {
-			errs = append(errs, field.Invalid(priority, *p, "stays what it is"))
+			errs = append(errs, field.Invalid(priority, *p, "is immutable"))
 		}
 	case *p < 0 || *p > maxResponderPriority:
-		errs = append(errs, field.Invalid(priority, *p, fmt.Sprintf("must be from 0 to %d", maxResponderPriority)))
+		errs = append(errs, field.Invalid(priority, *p, fmt.Sprintf("must be between 0 and %d", maxResponderPriority)))
 	}
 	return append(errs, oneOf(t.State, at.Child("state"),
 		lifecyclev1alpha1.ResponderStateInactive, lifecyclev1alpha1.ResponderStateActive, lifecyclev1alpha1.ResponderStateInterrupted,
 		lifecyclev1alpha1.ResponderStateCanceled, lifecyclev1alpha1.ResponderStateCompleted)...)
 }
 
-// expectedStates are those that the responder i may be in. last was active before, -1 without one; passes means that it no longer is.
+// expectedStates returns the states that responder i may be in. last is the index of the responder
+// that was active before the update, or -1; passes reports whether that responder is no longer
+// active.
 func expectedStates(i, last int, before []turn, passes, ended bool) []state {
 	final := []state{lifecyclev1alpha1.ResponderStateInterrupted, lifecyclev1alpha1.ResponderStateCanceled, lifecyclev1alpha1.ResponderStateCompleted}
 	switch {
@@ -108,7 +111,7 @@ func expectedStates(i, last int, before []turn, passes, ended bool) []state {
 	return []state{lifecyclev1alpha1.ResponderStateInactive}
 }
 
-// alive tells whether a responder has begun, has not ended, and was heard of lately.
+// alive reports whether a responder has started, has not completed, and sent a heartbeat recently.
 func alive(r *report, now time.Time) bool {
 	if r.StartTime == nil || r.CompletionTime != nil {
 		return false
@@ -120,10 +123,11 @@ func alive(r *report, now time.Time) bool {
 	return now.Before(heard.Add(heartbeatDeadline - skew))
 }
 
-// validateResponders wants a report for each responder, which only the active one changes.
+// validateResponders requires a report for each responder. Only the active responder may change its
+// report.
 func validateResponders(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, now time.Time) field.ErrorList {
 	if !slices.EqualFunc(s.TargetResponders, s.Responders, func(t turn, r report) bool { return t.Name == r.Name }) {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must have the names of targetResponders in their order")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must have the same names as targetResponders, in the same order")}
 	}
 	if len(s.Responders) > maxResponders {
 		return field.ErrorList{field.TooMany(at, len(s.Responders), maxResponders)}
@@ -138,7 +142,7 @@ func validateResponders(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path
 		if i < len(old.Responders) {
 			was = &old.Responders[i]
 			if s.TargetResponders[i].State != lifecyclev1alpha1.ResponderStateActive && !equality.Semantic.DeepEqual(r, was) {
-				errs = append(errs, field.Invalid(at, r.Name, "only the active responder reports"))
+				errs = append(errs, field.Invalid(at, r.Name, "only the active responder may change its report"))
 				continue
 			}
 		} else {
@@ -158,21 +162,21 @@ func validateReport(r, was *report, state state, at *field.Path, now time.Time) 
 
 	switch {
 	case was.StartTime != nil && !was.StartTime.Equal(r.StartTime):
-		invalid("startTime", "stays what it is")
+		invalid("startTime", "is immutable")
 	case r.StartTime == nil && state == lifecyclev1alpha1.ResponderStateActive:
-		errs = append(errs, field.Required(at.Child("startTime"), "the responder is active"))
+		errs = append(errs, field.Required(at.Child("startTime"), "required for an active responder"))
 	case r.StartTime != nil && was.StartTime == nil && !present(r.StartTime):
 		invalid("startTime", "must be now")
 	}
 
 	switch {
 	case r.HeartbeatTime == nil && was.HeartbeatTime != nil:
-		errs = append(errs, field.Required(at.Child("heartbeatTime"), "it was set"))
+		errs = append(errs, field.Required(at.Child("heartbeatTime"), "may not be removed once it is set"))
 	case r.HeartbeatTime == nil || r.HeartbeatTime.Equal(was.HeartbeatTime):
 	case r.StartTime == nil || r.HeartbeatTime.Before(r.StartTime):
-		invalid("heartbeatTime", "comes after startTime")
+		invalid("heartbeatTime", "must not be before startTime")
 	case r.HeartbeatTime.Before(was.HeartbeatTime):
-		invalid("heartbeatTime", "cannot go back")
+		invalid("heartbeatTime", "must not go back")
 	case !present(r.HeartbeatTime):
 		invalid("heartbeatTime", "must be now")
 	}
@@ -180,19 +184,19 @@ func validateReport(r, was *report, state state, at *field.Path, now time.Time) 
 	switch t := r.ExpectedCompletionTime; {
 	case t == nil || t.Equal(was.ExpectedCompletionTime):
 	case r.StartTime == nil || t.Before(r.StartTime):
-		invalid("expectedCompletionTime", "comes after startTime")
+		invalid("expectedCompletionTime", "must not be before startTime")
 	case t.Time.Before(now.Add(-skew)):
-		invalid("expectedCompletionTime", "is in the past")
+		invalid("expectedCompletionTime", "must not be in the past")
 	case t.After(now.Add(maxCompletion)):
 		invalid("expectedCompletionTime", "must be within ten years")
 	}
 
 	switch t := r.CompletionTime; {
 	case was.CompletionTime != nil && !was.CompletionTime.Equal(t):
-		invalid("completionTime", "stays what it is")
+		invalid("completionTime", "is immutable")
 	case t == nil:
 	case r.StartTime == nil || t.Before(r.StartTime):
-		invalid("completionTime", "comes after startTime")
+		invalid("completionTime", "must not be before startTime")
 	case was.CompletionTime == nil && !present(t):
 		invalid("completionTime", "must be now")
 	}

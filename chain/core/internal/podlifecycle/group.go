@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group lifecycle.k8s.io.
+// Group returns the API group lifecycle.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     lifecyclev1alpha1.GroupName,

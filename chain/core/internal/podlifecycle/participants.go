@@ -37,7 +37,8 @@ func validateParticipant(name string, at *field.Path) field.ErrorList {
 	return validation.IsDomainPrefixedKey(at, name)
 }
 
-// validateIntent checks what a requester wants. Requests and evictions have types of their own for it.
+// validateIntent checks what a requester wants. It is generic because requests and evictions have
+// different types for the intent.
 func validateIntent[T ~string](intent T, at *field.Path) field.ErrorList {
 	return oneOf(intent, at, "Eviction", "Withdrawn")
 }
@@ -52,23 +53,23 @@ func oneOf[T ~string](value T, at *field.Path, values ...T) field.ErrorList {
 	return nil
 }
 
-// validateObservedGeneration lets the generation only grow.
+// validateObservedGeneration checks that the observed generation never decreases.
 func validateObservedGeneration(now, then *int64, status *field.Path) field.ErrorList {
 	at := status.Child("observedGeneration")
 	switch {
 	case now == nil && then == nil:
 		return nil
 	case now == nil:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "cannot be taken back")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "may not be removed once it is set")}
 	case *now < 1:
-		return field.ErrorList{field.Invalid(at, *now, "must be 1 at least")}
+		return field.ErrorList{field.Invalid(at, *now, "must be at least 1")}
 	case then != nil && *now < *then:
-		return field.ErrorList{field.Invalid(at, *now, "cannot become less")}
+		return field.ErrorList{field.Invalid(at, *now, "must not decrease")}
 	}
 	return nil
 }
 
-// duplicates are the items whose name another one has.
+// duplicates returns an error for each item whose name an earlier item has.
 func duplicates[T any](list []T, at *field.Path, name func(T) string) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()

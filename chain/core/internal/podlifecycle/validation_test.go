@@ -67,7 +67,8 @@ func TestEvictionRequests(t *testing.T) {
 	}
 }
 
-// TestTurns lets two responders take turns. A status is the states of both, and when the first was heard of last.
+// TestTurns checks how two responders take turns. A test case gives the states of both responders
+// and how long ago the active ones started.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

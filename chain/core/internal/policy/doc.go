@@ -1,2 +1,3 @@
-// Package policy declares the group policy: pod disruption budgets. Evictions, which are the group's too, are a subresource of pods.
+// Package policy declares the group policy: pod disruption budgets. The group's other kind,
+// Eviction, is served only as a subresource of pods.
 package policy

@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group policy.
+// Group returns the API group policy.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     policyv1.GroupName,

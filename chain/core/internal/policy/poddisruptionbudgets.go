@@ -66,7 +66,7 @@ func validateSpec(spec *policyv1.PodDisruptionBudgetSpec, oldSelector *metav1.La
 	var errs field.ErrorList
 	at := field.NewPath("spec")
 	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
-		errs = append(errs, field.Invalid(at, field.OmitValueType{}, "has both minAvailable and maxUnavailable"))
+		errs = append(errs, field.Invalid(at, field.OmitValueType{}, "may not have both minAvailable and maxUnavailable"))
 	}
 	if spec.MinAvailable != nil {
 		errs = append(errs, workloads.ValidateIntOrPercent(*spec.MinAvailable, at.Child("minAvailable"))...)

@@ -17,7 +17,8 @@ const (
 	clusterRoleKind = "ClusterRole"
 )
 
-// defaultBinding fills in API groups: users, groups and roles are RBAC's, service accounts the core group's.
+// defaultBinding fills in API groups. Users, groups and roles belong to the RBAC group, service
+// accounts to the core group.
 func defaultBinding(subjects []rbacv1.Subject, ref *rbacv1.RoleRef) {
 	if ref.APIGroup == "" {
 		ref.APIGroup = rbacv1.GroupName
@@ -44,7 +45,7 @@ func validateBinding(subjects []rbacv1.Subject, ref rbacv1.RoleRef, namespaced b
 		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, kinds))
 	}
 	if ref.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "the role that is bound"))
+		errs = append(errs, field.Required(at.Child("name"), "must name the role to bind"))
 	}
 	for _, msg := range path.ValidatePathSegmentName(ref.Name, false) {
 		errs = append(errs, field.Invalid(at.Child("name"), ref.Name, msg))
@@ -58,7 +59,7 @@ func validateBinding(subjects []rbacv1.Subject, ref rbacv1.RoleRef, namespaced b
 func validateSubject(s rbacv1.Subject, namespaced bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "who is given the role"))
+		errs = append(errs, field.Required(at.Child("name"), "must name the subject"))
 	}
 	switch s.Kind {
 	case rbacv1.ServiceAccountKind:
@@ -71,7 +72,7 @@ func validateSubject(s rbacv1.Subject, namespaced bool, at *field.Path) field.Er
 			errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))
 		}
 		if !namespaced && s.Namespace == "" {
-			errs = append(errs, field.Required(at.Child("namespace"), "the service account's namespace"))
+			errs = append(errs, field.Required(at.Child("namespace"), "must name the service account's namespace"))
 		}
 	case rbacv1.UserKind, rbacv1.GroupKind:
 		if s.APIGroup != rbacv1.GroupName {
@@ -84,22 +85,23 @@ func validateSubject(s rbacv1.Subject, namespaced bool, at *field.Path) field.Er
 	return errs
 }
 
-// sameRole keeps a binding to its role: who may change subjects must not thereby hand them another role.
+// sameRole checks that a binding keeps its role. Otherwise a user who may change the subjects could
+// also give them another role.
 func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "a binding keeps its role: delete it and make another one")}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot be changed: delete the binding and create a new one")}
 }
 
 func bindingColumns() []kind.Column {
 	return []kind.Column{
 		kind.NameColumn(),
-		{Name: "Role", Description: "Kind and name of the role that the binding gives."},
+		{Name: "Role", Description: "Kind and name of the role that the binding grants."},
 		kind.AgeColumn(),
-		{Name: "Users", Priority: 1, Description: "Users who are given the role."},
-		{Name: "Groups", Priority: 1, Description: "Groups whose members are given the role."},
-		{Name: "ServiceAccounts", Priority: 1, Description: "Service accounts that are given the role."},
+		{Name: "Users", Priority: 1, Description: "Users to whom the role is granted."},
+		{Name: "Groups", Priority: 1, Description: "Groups to whose members the role is granted."},
+		{Name: "ServiceAccounts", Priority: 1, Description: "Service accounts to which the role is granted."},
 	}
 }
 

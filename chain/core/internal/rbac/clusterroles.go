@@ -15,7 +15,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// ClusterRoles declares clusterroles. An aggregating role's rules are kept up to date by a controller.
+// ClusterRoles declares clusterroles. A controller maintains the rules of aggregated roles.
 func ClusterRoles(policy Policy) *kind.Kind[*rbacv1.ClusterRole] {
 	return &kind.Kind[*rbacv1.ClusterRole]{
 		Plural:        "clusterroles",
@@ -47,19 +47,20 @@ func validateClusterRole(r *rbacv1.ClusterRole, selectors metav1validation.Label
 	}
 	at := field.NewPath("aggregationRule", "clusterRoleSelectors")
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
-		errs = append(errs, field.Required(at, "an aggregation rule selects cluster roles"))
+		errs = append(errs, field.Required(at, "at least one selector is required"))
 	}
 	for i, selector := range r.AggregationRule.ClusterRoleSelectors {
 		errs = append(errs, metav1validation.ValidateLabelSelector(&selector, selectors, at.Index(i))...)
 		if _, err := metav1.LabelSelectorAsSelector(&selector); err != nil {
-			errs = append(errs, field.Invalid(at.Index(i), selector, "is not a label selector"))
+			errs = append(errs, field.Invalid(at.Index(i), selector, "must be a valid label selector"))
 		}
 	}
 	return errs
 }
 
-// mayWriteClusterRole asks for everything when the role aggregates or did so: an aggregation rule can gather anything, and taking it away
-// keeps what was gathered from shrinking.
+// mayWriteClusterRole requires all permissions if the role has or had an aggregation rule. An
+// aggregation rule can collect any permission, and removing the rule keeps the collected
+// permissions even if the aggregated roles shrink later.
 func mayWriteClusterRole(ctx context.Context, p Policy, obj, old runtime.Object) error {
 	role := obj.(*rbacv1.ClusterRole)
 	if err := mayGrantRole(ctx, p, role.Rules); err != nil {

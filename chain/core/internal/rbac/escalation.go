@@ -22,22 +22,22 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Policy is what is known about who may do what, of which nobody may grant more than they hold.
+// Policy answers which permissions users hold, so that nobody can grant more than they hold.
 type Policy interface {
-	// Authorize answers whether a user may escalate or bind.
+	// Authorize decides whether a user may escalate or bind.
 	authorizer.UnconditionalAuthorizer
-	// RulesOf are the rules that hold for a user in a namespace, or everywhere if it is empty. With an error the rules are those that could
-	// be found.
+	// RulesOf returns the rules that apply to a user in a namespace, or cluster-wide if the namespace
+	// is empty. If it returns an error, the rules are those that could be resolved.
 	RulesOf(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error)
-	// RoleRules are the rules of the role to which a binding in the namespace refers.
+	// RoleRules returns the rules of the role that a binding in the namespace refers to.
 	RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
 }
 
-// check refuses, with an error that is the reason of a 403 or an API status itself, a write of obj by the user in ctx. old is nil or empty
-// for a new object.
+// A check decides whether the user in ctx may write obj. It returns an API status error, or an
+// error that becomes the reason of a 403. old is nil or empty for a new object.
 type check func(ctx context.Context, p Policy, obj, old runtime.Object) error
 
-// guard puts the check in front of creates and updates.
+// guard runs the check before creates and updates.
 func guard(s *kind.Storage, p Policy, c check) rest.Storage {
 	if p == nil {
 		return s
@@ -60,7 +60,8 @@ func (g *guarded) Create(ctx context.Context, obj runtime.Object, validate rest.
 
 func (g *guarded) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	checked := rest.WrapUpdatedObjectInfo(info, func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
-		// The garbage collector takes away finalizers and owners of objects whose rules it does not hold.
+		// The garbage collector removes finalizers and owner references from objects whose rules it does
+		// not hold.
 		if collects(obj, old) {
 			return obj, nil
 		}
@@ -109,7 +110,7 @@ func collects(obj, old runtime.Object) bool {
 	return equality.Semantic.DeepEqual(obj, old)
 }
 
-// mayGrantRole lets a role be written by who may escalate it or holds all of its rules.
+// mayGrantRole returns an error unless the user may escalate the role or holds all of its rules.
 func mayGrantRole(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) error {
 	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.IsResourceRequest && mayDo(ctx, p, authorizer.AttributesRecord{
 		Verb: "escalate", APIGroup: info.APIGroup, APIVersion: info.APIVersion, Resource: info.Resource, Name: info.Name, Namespace: info.Namespace,
@@ -119,7 +120,7 @@ func mayGrantRole(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) erro
 	return holds(ctx, p, rules)
 }
 
-// mayBind lets a binding be written by who may bind its role or holds all of the role's rules.
+// mayBind returns an error unless the user may bind the role or holds all of its rules.
 func mayBind(ctx context.Context, p Policy, ref rbacv1.RoleRef) error {
 	namespace := genericapirequest.NamespaceValue(ctx)
 	resource := ""
@@ -141,7 +142,8 @@ func mayBind(ctx context.Context, p Policy, ref rbacv1.RoleRef) error {
 	return holds(ctx, p, rules)
 }
 
-// mayDo takes an authorizer's failure for a no: there is another way to be allowed.
+// mayDo reports whether the authorizer allows a. An authorizer's error counts as a denial because
+// the user may still hold the rules.
 func mayDo(ctx context.Context, p Policy, a authorizer.AttributesRecord) bool {
 	u, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
@@ -152,7 +154,7 @@ func mayDo(ctx context.Context, p Policy, a authorizer.AttributesRecord) bool {
 	return err == nil && decision == authorizer.DecisionAllow
 }
 
-// holds returns an error that lists the rules that the user of the request does not hold.
+// holds returns an error that lists the rules that the request's user does not hold, or nil.
 func holds(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) error {
 	u, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
@@ -174,7 +176,7 @@ func holds(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) error {
 	return errors.New(b.String())
 }
 
-// compact joins rules that differ in their only verb.
+// compact merges rules that differ only in their verbs.
 func compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
 	at := map[string]int{}

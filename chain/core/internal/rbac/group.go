@@ -6,7 +6,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is rbac.authorization.k8s.io. With a nil policy nobody is kept from granting what they do not hold.
+// Group returns the API group rbac.authorization.k8s.io. With a nil policy, users can grant
+// permissions that they do not hold.
 func Group(policy Policy) kind.Group {
 	return kind.Group{
 		Name:     rbacv1.GroupName,

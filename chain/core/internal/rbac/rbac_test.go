@@ -89,7 +89,7 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// policy is what one user holds and may do.
+// policy is what a single user holds, and what they may do.
 type policy struct {
 	rules []rbacv1.PolicyRule
 	may   string
@@ -164,9 +164,9 @@ func TestEscalation(t *testing.T) {
 			case test.want == "" && err != nil:
 				t.Error(err)
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
-				t.Errorf("%v does not say %q", err, test.want)
+				t.Errorf("error %v does not contain %q", err, test.want)
 			case err != nil && !slices.Contains([]metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonNotFound}, apierrors.ReasonForError(err)):
-				t.Errorf("%v is neither a 403 nor a 404", err)
+				t.Errorf("error %v is neither a 403 nor a 404", err)
 			}
 		})
 	}
@@ -178,11 +178,11 @@ func TestGarbageCollectorMayTidyUp(t *testing.T) {
 	tidied := old.DeepCopy()
 	tidied.Finalizers = nil
 	if !collects(tidied, old) {
-		t.Error("taking a finalizer away is taken for more")
+		t.Error("removing a finalizer does not count as garbage collection")
 	}
 	tidied.Rules = podReader("*")
 	if collects(tidied, old) {
-		t.Error("a changed rule is taken for garbage collection")
+		t.Error("changing a rule counts as garbage collection")
 	}
 }
 

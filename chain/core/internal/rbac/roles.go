@@ -35,22 +35,22 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	for i, rule := range rules {
 		at := field.NewPath("rules").Index(i)
 		if len(rule.Verbs) == 0 {
-			errs = append(errs, field.Required(at.Child("verbs"), "a rule without verbs allows nothing"))
+			errs = append(errs, field.Required(at.Child("verbs"), "at least one verb is required"))
 		}
 		if len(rule.NonResourceURLs) > 0 {
 			if namespaced {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs, "URLs are in no namespace: only cluster roles can allow them"))
+				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs, "only cluster roles may have non-resource URLs"))
 			}
 			if len(rule.APIGroups) > 0 || len(rule.Resources) > 0 || len(rule.ResourceNames) > 0 {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs, "a rule is about either resources or URLs"))
+				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs, "a rule may not have both resources and non-resource URLs"))
 			}
 			continue
 		}
 		if len(rule.APIGroups) == 0 {
-			errs = append(errs, field.Required(at.Child("apiGroups"), "a rule about resources names their API groups"))
+			errs = append(errs, field.Required(at.Child("apiGroups"), "at least one API group is required in a rule for resources"))
 		}
 		if len(rule.Resources) == 0 {
-			errs = append(errs, field.Required(at.Child("resources"), "a rule about resources names them"))
+			errs = append(errs, field.Required(at.Child("resources"), "at least one resource is required in a rule for resources"))
 		}
 	}
 	return errs

@@ -37,7 +37,8 @@ func DeviceClasses() *kind.Kind[*resourcev1.DeviceClass] {
 	}
 }
 
-// validateClass checks spec; old is nil for a new class. Selectors and configurations that are all as before count as stored.
+// validateClass checks spec; old is nil for a new class. A list of selectors or configurations that
+// is unchanged counts as stored.
 func validateClass(spec, old *resourcev1.DeviceClassSpec) field.ErrorList {
 	at := field.NewPath("spec")
 	sameSelectors := old != nil && equality.Semantic.DeepEqual(spec.Selectors, old.Selectors)
@@ -48,7 +49,7 @@ func validateClass(spec, old *resourcev1.DeviceClassSpec) field.ErrorList {
 			return validateConfiguration(&c.DeviceConfiguration, sameConfig, at)
 		})...)
 	if name := spec.ExtendedResourceName; name != nil && !quantities.IsExtendedResource(corev1.ResourceName(*name)) {
-		errs = append(errs, field.Invalid(at.Child("extendedResourceName"), *name, "is not the name of an extended resource"))
+		errs = append(errs, field.Invalid(at.Child("extendedResourceName"), *name, "must be the name of an extended resource"))
 	}
 	return errs
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// DeviceTaintRules declares devicetaintrules (KEP-5055). 1.37, where v1 is new, still keeps them as v1beta2.
+// DeviceTaintRules declares devicetaintrules (KEP-5055). Kubernetes 1.37, which introduces v1,
+// still stores them as v1beta2.
 func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 	type T = *resourcev1beta2.DeviceTaintRule
 	return &kind.Kind[T]{
@@ -30,7 +31,8 @@ func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
 			}
 		},
-		// The time is that of the effect: a client that changes the effect and not the time means now.
+		// TimeAdded belongs to the effect. If a client changes the effect but not the time, the time is
+		// set to now.
 		PrepareUpdate: func(_ context.Context, r, old T) {
 			if t, was := &r.Spec.Taint, &old.Spec.Taint; t.Effect != was.Effect && t.TimeAdded.Equal(was.TimeAdded) {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
@@ -44,7 +46,7 @@ func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 				{Name: "Key", Description: "Key of the taint."},
 				{Name: "Value", Description: "Value of the taint."},
 				{Name: "Effect", Description: "What the taint does to pods that do not tolerate it."},
-				{Name: "TimeAdded", Description: "Time since the taint has had its effect."},
+				{Name: "TimeAdded", Description: "Time since the effect was set."},
 				kind.AgeColumn(),
 			},
 			Row: func(r T) []any {
@@ -74,7 +76,8 @@ func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 	}
 }
 
-// validateTaintRule checks spec; old is nil for a new rule. An effect that is stored stays possible.
+// validateTaintRule checks spec; old is nil for a new rule. An unchanged effect is not checked
+// again.
 func validateTaintRule(spec, old *resourcev1beta2.DeviceTaintRuleSpec) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec")

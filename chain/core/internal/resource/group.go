@@ -12,10 +12,11 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// NamespaceLabels gets the labels of a namespace: they say whether claims in it may have admin access to devices. Nil allows it everywhere.
+// NamespaceLabels returns the labels of a namespace. They decide whether claims in the namespace
+// may have admin access to devices; a nil function allows admin access everywhere.
 type NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
 
-// Group is the API group resource.k8s.io.
+// Group returns the API group resource.k8s.io.
 func Group(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) kind.Group {
 	return kind.Group{
 		Name: resourcev1.GroupName,

@@ -17,7 +17,8 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
 
-// asCreate and asUpdate are how the generated validation is told what happens. Fields of features that are alpha stay forbidden.
+// asCreate and asUpdate return the operation to pass to the generated validation. Fields of alpha
+// features stay forbidden.
 func asCreate() operation.Operation {
 	return operation.Operation{Type: operation.Create, Options: map[string]bool{"DRAPartitionableDevicesType": false}}
 }
@@ -28,7 +29,8 @@ func asUpdate() operation.Operation {
 	return op
 }
 
-// together are the errors of the written rules and those of the generated ones that are in force; alpha ones are not.
+// together joins the errors of the handwritten rules and those of the enforced generated rules,
+// without duplicates. Generated rules that are still alpha are not enforced.
 func together(ctx context.Context, written, generated field.ErrorList) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()
@@ -42,7 +44,7 @@ func together(ctx context.Context, written, generated field.ErrorList) field.Err
 	return errs
 }
 
-// poolName wants subdomains with slashes between them.
+// poolName requires DNS subdomains separated by slashes.
 func poolName(value string, at *field.Path) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(at, "")}
@@ -59,7 +61,8 @@ func poolName(value string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// qualifiedName wants an identifier of C, which a domain and a slash may precede. As kube-apiserver does, it takes anything with more slashes.
+// qualifiedName requires a C identifier, optionally preceded by a domain and a slash. Like
+// kube-apiserver, it accepts any value with more than one slash.
 func qualifiedName(value string, at *field.Path) field.ErrorList {
 	domain, id, found := strings.Cut(value, "/")
 	switch {
@@ -70,21 +73,21 @@ func qualifiedName(value string, at *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if domain == "" {
-		errs = append(errs, field.Invalid(at, value, "the domain is missing"))
+		errs = append(errs, field.Invalid(at, value, "must have a domain before the slash"))
 	} else {
 		errs = append(errs, volumesources.ValidateCSIDriverName(domain, at)...)
 	}
 	if id == "" {
-		return append(errs, field.Invalid(at, value, "the name is missing"))
+		return append(errs, field.Invalid(at, value, "must have a name after the slash"))
 	}
 	return append(errs, identifier(id, at)...)
 }
 
-// fullyQualifiedName is a qualified name with a domain.
+// fullyQualifiedName requires a qualified name with a domain.
 func fullyQualifiedName(value string, at *field.Path) field.ErrorList {
 	errs := qualifiedName(value, at)
 	if !strings.Contains(value, "/") {
-		errs = append(errs, field.Invalid(at, value, "must begin with a domain and /"))
+		errs = append(errs, field.Invalid(at, value, "must start with a domain and a slash"))
 	}
 	return errs
 }
@@ -124,7 +127,7 @@ func labelValue(value string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// each checks the elements of a list, unless there are too many of them.
+// each checks the elements of a list. If the list is too long, it reports only that.
 func each[T any](list []T, limit int, at *field.Path, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
 	if len(list) > limit {
 		return field.ErrorList{field.TooMany(at, len(list), limit)}
@@ -136,7 +139,7 @@ func each[T any](list []T, limit int, at *field.Path, check func(*T, *field.Path
 	return errs
 }
 
-// unique checks the elements of a list of which no two have the same key, unless there are too many of them.
+// unique is like each, but also requires the keys of the elements to be distinct.
 func unique[T any, K comparable](list []T, limit int, at *field.Path, key func(*T) K, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
 	seen := sets.New[K]()
 	return each(list, limit, at, func(element *T, at *field.Path) field.ErrorList {
@@ -150,7 +153,7 @@ func unique[T any, K comparable](list []T, limit int, at *field.Path, key func(*
 	})
 }
 
-// object wants a JSON object. What is stored already may be longer than the limit.
+// object requires a JSON object. A stored object may be longer than the limit.
 func object(raw runtime.RawExtension, stored bool, limit int, at *field.Path) field.ErrorList {
 	var value any
 	switch {
@@ -160,7 +163,7 @@ func object(raw runtime.RawExtension, stored bool, limit int, at *field.Path) fi
 		return field.ErrorList{field.TooLong(at, "" /* not the data */, limit)}
 	}
 	if err := json.Unmarshal(raw.Raw, &value); err != nil {
-		return field.ErrorList{field.Invalid(at, "<value omitted>", fmt.Sprintf("is no JSON: %v", err))}
+		return field.ErrorList{field.Invalid(at, "<value omitted>", fmt.Sprintf("must be valid JSON: %v", err))}
 	}
 	switch value.(type) {
 	case nil:

@@ -15,8 +15,8 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/rules/volumesources"
 )
 
-// defaultDevices fills in what the client left out. In v1beta1 a request without a class is taken for one with alternatives, whose mode
-// stays open.
+// defaultDevices fills in what the client left out. In v1beta1, a request without a class may be
+// one with alternatives, so its allocation mode is not defaulted.
 func defaultDevices(d *resourcev1.DeviceClaim, v1beta1 bool) {
 	for i := range d.Requests {
 		if e := d.Requests[i].Exactly; e != nil {
@@ -50,7 +50,7 @@ func defaultTolerations(list []resourcev1.DeviceToleration) {
 	}
 }
 
-// dropDerivedAttributes drops a field of a feature that is off, DRADerivedAttributes.
+// dropDerivedAttributes drops the field of the feature DRADerivedAttributes, which is off.
 func dropDerivedAttributes(d *resourcev1.DeviceClaim) {
 	for i := range d.Requests {
 		if e := d.Requests[i].Exactly; e != nil {
@@ -62,7 +62,7 @@ func dropDerivedAttributes(d *resourcev1.DeviceClaim) {
 	}
 }
 
-// validateDevices checks a new claim. On update it need not be checked, for it cannot be changed.
+// validateDevices checks the devices of a new claim. They are immutable, so updates do not need it.
 func validateDevices(d *resourcev1.DeviceClaim, at *field.Path) field.ErrorList {
 	names := requestNames(d)
 	errs := unique(d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"),
@@ -86,12 +86,13 @@ func validateConstraint(c *resourcev1.DeviceConstraint, names sets.Set[string], 
 	case c.DistinctAttribute != nil:
 		errs = append(errs, fullyQualifiedName(string(*c.DistinctAttribute), at.Child("distinctAttribute"))...)
 	default:
-		errs = append(errs, field.Required(at, "give matchAttribute or distinctAttribute"))
+		errs = append(errs, field.Required(at, "one of matchAttribute and distinctAttribute is required"))
 	}
 	return errs
 }
 
-// requestNames are the names by which parts of a claim refer to its requests and to their alternatives.
+// requestNames returns the names by which other parts of a claim refer to its requests and their
+// alternatives.
 func requestNames(d *resourcev1.DeviceClaim) sets.Set[string] {
 	names := sets.New[string]()
 	for _, r := range d.Requests {
@@ -123,9 +124,9 @@ func validateRequest(r *resourcev1.DeviceRequest, at *field.Path) field.ErrorLis
 	errs := label(r.Name, at.Child("name"))
 	switch e := r.Exactly; {
 	case e == nil && len(r.FirstAvailable) == 0:
-		errs = append(errs, field.Required(at, "give exactly or firstAvailable"))
+		errs = append(errs, field.Required(at, "one of exactly and firstAvailable is required"))
 	case e != nil && len(r.FirstAvailable) > 0:
-		errs = append(errs, field.Invalid(at, r.Name, "give either exactly or firstAvailable"))
+		errs = append(errs, field.Invalid(at, r.Name, "may not have both exactly and firstAvailable"))
 	case e != nil:
 		errs = append(errs, validateWanted(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, at.Child("exactly"))...)
 	default:
@@ -139,7 +140,7 @@ func validateRequest(r *resourcev1.DeviceRequest, at *field.Path) field.ErrorLis
 	return errs
 }
 
-// wanted is what a request and an alternative of one have in common.
+// wanted holds the fields that a request and an alternative have in common.
 type wanted struct {
 	class       string
 	selectors   []resourcev1.DeviceSelector
@@ -163,7 +164,7 @@ func validateWanted(w wanted, at *field.Path) field.ErrorList {
 		}
 	case resourcev1.DeviceAllocationModeAll:
 		if w.count != 0 {
-			errs = append(errs, field.Invalid(at.Child("count"), w.count, "does not go with allocationMode All"))
+			errs = append(errs, field.Invalid(at.Child("count"), w.count, "may not be set if allocationMode is All"))
 		}
 	default:
 		modes := []resourcev1.DeviceAllocationMode{resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount}
@@ -188,7 +189,7 @@ func validateToleration(t *resourcev1.DeviceToleration, at *field.Path) field.Er
 	switch t.Operator {
 	case resourcev1.DeviceTolerationOpExists:
 		if t.Value != "" {
-			errs = append(errs, field.Invalid(at.Child("value"), t.Value, "does not go with operator Exists"))
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, "may not be set if operator is Exists"))
 		}
 	case resourcev1.DeviceTolerationOpEqual:
 		errs = append(errs, labelValue(t.Value, at.Child("value"))...)
@@ -215,7 +216,7 @@ func validateEffect(e resourcev1.DeviceTaintEffect, at *field.Path) field.ErrorL
 	return nil
 }
 
-// validateSelectors compiles new expressions; those that are stored were compiled when they were new.
+// validateSelectors compiles the expressions, unless they are stored and were compiled on creation.
 func validateSelectors(list []resourcev1.DeviceSelector, stored bool, at *field.Path) field.ErrorList {
 	return each(list, resourcev1.DeviceSelectorsMaxSize, at, func(s *resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
 		switch {
@@ -242,7 +243,7 @@ func validateExpression(expression string, at *field.Path) field.ErrorList {
 	case err != nil:
 		return field.ErrorList{field.InternalError(at, err)}
 	case result.MaxCost > resourcev1.CELSelectorExpressionMaxCost:
-		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("could cost %d, which is more than %d", result.MaxCost, resourcev1.CELSelectorExpressionMaxCost))}
+		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("estimated cost %d exceeds the limit of %d", result.MaxCost, resourcev1.CELSelectorExpressionMaxCost))}
 	}
 	return nil
 }

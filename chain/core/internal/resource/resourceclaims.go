@@ -21,10 +21,11 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// adminLabel on a namespace lets claims in it have access to devices that are in use (KEP-5018).
+// adminLabel on a namespace allows its claims admin access to devices that are in use (KEP-5018).
 const adminLabel = "resource.kubernetes.io/admin-access"
 
-// ResourceClaims declares resourceclaims. The authorizer says who may write which parts of their status; nil allows everything.
+// ResourceClaims declares resourceclaims. The authorizer decides who may write which parts of the
+// status; a nil authorizer allows everything.
 func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) *kind.Kind[*resourcev1.ResourceClaim] {
 	type T = *resourcev1.ResourceClaim
 	at := field.NewPath("spec")
@@ -45,7 +46,7 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "State", Description: "Whether devices are allocated, and in use."},
+				{Name: "State", Description: "Whether devices are allocated and reserved."},
 				kind.AgeColumn(),
 			},
 			Row: func(c T) []any { return []any{c.Name, state(c), kind.Age(c)} },
@@ -90,7 +91,8 @@ func defaultClaim(c *resourcev1.ResourceClaim, v1beta1 bool) {
 	}
 }
 
-// adminAccess refuses requests for it in namespaces that do not have the label. The path is kube-apiserver's, for templates too.
+// adminAccess refuses requests with admin access unless the namespace has the label. Like in
+// kube-apiserver, the field path is the one of a claim even for templates.
 func (l NamespaceLabels) adminAccess(ctx context.Context, namespace string, d *resourcev1.DeviceClaim) field.ErrorList {
 	for i, r := range d.Requests {
 		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
@@ -100,7 +102,8 @@ func (l NamespaceLabels) adminAccess(ctx context.Context, namespace string, d *r
 	return nil
 }
 
-// adminAccessGranted refuses allocations with admin access, but for those that are there.
+// adminAccessGranted refuses allocations with admin access unless the namespace has the label or
+// the old claim has such an allocation already.
 func (l NamespaceLabels) adminAccessGranted(ctx context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 	granted := func(c *resourcev1.ResourceClaim) int {
 		if c.Status.Allocation == nil {
@@ -131,8 +134,8 @@ func (l NamespaceLabels) labelled(ctx context.Context, namespace string, at *fie
 	return nil
 }
 
-// prepareClaimStatus drops what drivers said about devices whose allocation this change takes back: not every allocator knows of that
-// field.
+// prepareClaimStatus drops the statuses of devices that this update deallocates. Not every
+// allocator knows the field that holds them.
 func prepareClaimStatus(_ context.Context, c, old *resourcev1.ResourceClaim) {
 	metav1.ResetObjectMetaForStatus(c, old)
 	gone := allocatedDevices(old).Difference(allocatedDevices(c))
@@ -142,7 +145,7 @@ func prepareClaimStatus(_ context.Context, c, old *resourcev1.ResourceClaim) {
 	}
 	if a := c.Status.Allocation; a != nil && old.Status.Allocation == nil {
 		for i := range a.Devices.Results {
-			a.Devices.Results[i].SkipNodeOperations = nil // an alpha field, DRAOptionalNodeOperations
+			a.Devices.Results[i].SkipNodeOperations = nil // a field of the alpha feature DRAOptionalNodeOperations
 		}
 	}
 }
@@ -206,9 +209,9 @@ func validateReservations(c, old *resourcev1.ResourceClaim, at *field.Path) fiel
 		})
 	switch {
 	case len(list) > 0 && c.Status.Allocation == nil:
-		errs = append(errs, field.Forbidden(at, "nothing is allocated that could be reserved"))
+		errs = append(errs, field.Forbidden(at, "may not be set unless the claim is allocated"))
 	case c.DeletionTimestamp != nil && !sets.New(old.Status.ReservedFor...).HasAll(list...):
-		errs = append(errs, field.Forbidden(at, "a claim that is being deleted cannot be reserved"))
+		errs = append(errs, field.Forbidden(at, "may not be extended while the claim is being deleted"))
 	}
 	return errs
 }
@@ -233,7 +236,7 @@ func validateAllocation(a *resourcev1.AllocationResult, names sets.Set[string], 
 	return errs
 }
 
-// validateDeviceStatus checks what a driver says about an allocated device.
+// validateDeviceStatus checks the status that a driver reports for an allocated device.
 func validateDeviceStatus(s *resourcev1.AllocatedDeviceStatus, allocated sets.Set[device], at *field.Path) field.ErrorList {
 	errs := volumesources.ValidateCSIDriverName(s.Driver, at.Child("driver"))
 	errs = append(errs, poolName(s.Pool, at.Child("pool"))...)

@@ -19,9 +19,11 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters"
 )
 
-// statusRights are what a writer of a claim's status needs beyond the right to write it (KEP-4817): allocations are for who may update
-// resourceclaims/binding, and what a driver says about devices is for who may update resourceclaims/driver of its name. Neither exists
-// but as a name in roles.
+// statusRights checks the permissions that writing a claim's status requires beyond the update of
+// resourceclaims/status (KEP-4817). Changing the allocation or the reservations requires permission
+// to update resourceclaims/binding. Changing the status of a device requires permission to update
+// resourceclaims/driver with the name of the driver. These subresources exist only as names in
+// roles.
 type statusRights struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
@@ -42,7 +44,7 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 	var errs field.ErrorList
 	if binds {
 		if err := r.allowed(ctx, asked, []string{asked.GetVerb()}, resourcev1.SubresourceBinding, "", ""); err != nil {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("changing status.allocation or status.reservedFor requires a right: %v", err)))
+			errs = append(errs, field.Forbidden(at, fmt.Sprintf("changing status.allocation or status.reservedFor requires more permissions: %v", err)))
 		}
 	}
 	verbs := []string{resourcev1.VerbPrefixArbitraryNode + asked.GetVerb()}
@@ -51,13 +53,14 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 	}
 	for _, driver := range drivers {
 		if err := r.allowed(ctx, asked, verbs, resourcev1.SubresourceDriver, asked.GetNamespace(), driver); err != nil {
-			errs = append(errs, field.Forbidden(at.Child("devices"), fmt.Sprintf("changing status.devices requires a right: %v", err)))
+			errs = append(errs, field.Forbidden(at.Child("devices"), fmt.Sprintf("changing status.devices requires more permissions: %v", err)))
 		}
 	}
 	return errs
 }
 
-// allowed asks for one of the verbs. An authorizer that fails may allow all the same.
+// allowed returns nil if the authorizer allows one of the verbs. A decision to allow counts even if
+// it comes with an error.
 func (r statusRights) allowed(ctx context.Context, asked authorizer.Attributes, verbs []string, subresource, namespace, name string) error {
 	var because []error
 	for _, verb := range verbs {
@@ -77,8 +80,9 @@ func (r statusRights) allowed(ctx context.Context, asked authorizer.Attributes, 
 	return errors.Join(because...)
 }
 
-// changedDrivers lists, sorted, the drivers whose reports differ. Reports that went with their devices' allocation are not their drivers'
-// change: who may bind may unbind.
+// changedDrivers returns the names of the drivers whose device statuses differ, sorted. A status
+// that disappears with its device's allocation does not count: deallocation only requires
+// permission to bind.
 func changedDrivers(c, old *resourcev1.ResourceClaim) []string {
 	was := map[device]*resourcev1.AllocatedDeviceStatus{}
 	gone := allocatedDevices(old).Difference(allocatedDevices(c))
@@ -101,7 +105,8 @@ func changedDrivers(c, old *resourcev1.ResourceClaim) []string {
 	return sets.List(drivers)
 }
 
-// allocatedNode is the one node on which a claim can be used, if there is just one.
+// allocatedNode returns the name of the node that an allocation selects, or "" if it does not
+// select exactly one node by name.
 func allocatedNode(a *resourcev1.AllocationResult) string {
 	if a == nil || a.NodeSelector == nil || len(a.NodeSelector.NodeSelectorTerms) != 1 {
 		return ""
@@ -117,7 +122,7 @@ func allocatedNode(a *resourcev1.AllocationResult) string {
 	return f.Values[0]
 }
 
-// runsOn says whether the user is a service account whose token says that it is used on the node.
+// runsOn reports whether the user is a service account whose token is bound to the node.
 func runsOn(u user.Info, node string) bool {
 	if _, _, err := serviceaccount.SplitUsername(u.GetName()); err != nil {
 		return false

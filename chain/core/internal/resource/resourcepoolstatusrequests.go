@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Bounds of what a pool's status says.
+// Limits of the status of a pool.
 const (
 	maxPoolConditions     = 10
 	maxPartitionSummaries = 32
@@ -22,8 +22,9 @@ const (
 	maxValidationError    = 256 // bytes
 )
 
-// ResourcePoolStatusRequests declares resourcepoolstatusrequests (KEP-5749): a question about pools of devices that is answered once, in
-// the status. No built-in control loop answers.
+// ResourcePoolStatusRequests declares resourcepoolstatusrequests (KEP-5749). Such a request asks
+// for the state of device pools and is answered once, in the status. No built-in controller answers
+// it.
 func ResourcePoolStatusRequests() *kind.Kind[*resourcev1alpha3.ResourcePoolStatusRequest] {
 	type T = *resourcev1alpha3.ResourcePoolStatusRequest
 	return &kind.Kind[T]{
@@ -43,7 +44,7 @@ func ResourcePoolStatusRequests() *kind.Kind[*resourcev1alpha3.ResourcePoolStatu
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Driver", Description: "Driver whose pools are asked about."},
+				{Name: "Driver", Description: "Driver of the requested pools."},
 				{Name: "Pools", Type: "integer", Description: "Number of pools that were found."},
 				kind.AgeColumn(),
 			},
@@ -78,7 +79,7 @@ func validatePoolQuestion(ctx context.Context, s *resourcev1alpha3.ResourcePoolS
 	errs := validateDriver(ctx, s.Driver, at.Child("driver"))
 	errs = append(errs, validate.ResourcePoolName(ctx, asCreate(), at.Child("poolName"), s.PoolName, nil)...)
 	if l, limit := s.Limit, resourcev1alpha3.ResourcePoolStatusRequestLimitMax; l != nil && (*l < 1 || *l > limit) {
-		errs = append(errs, field.Invalid(at.Child("limit"), *l, fmt.Sprintf("must be from 1 to %d", limit)))
+		errs = append(errs, field.Invalid(at.Child("limit"), *l, fmt.Sprintf("must be between 1 and %d", limit)))
 	}
 	if s.DefaultPartitionTypeAttribute != nil {
 		errs = append(errs, field.Forbidden(at.Child("defaultPartitionTypeAttribute"), "the feature DRAPartitionableDevicesType is off"))
@@ -120,10 +121,10 @@ func validatePool(ctx context.Context, p *resourcev1alpha3.PoolStatus, at *field
 	case p.Generation == 0:
 		errs = append(errs, field.Required(at.Child("generation"), ""))
 	case p.Generation < 0:
-		errs = append(errs, field.Invalid(at.Child("generation"), p.Generation, "cannot be negative"))
+		errs = append(errs, field.Invalid(at.Child("generation"), p.Generation, "must not be negative"))
 	}
 	if c := p.ResourceSliceCount; c != nil && *c < 1 {
-		errs = append(errs, field.Invalid(at.Child("resourceSliceCount"), *c, "must be 1 at least"))
+		errs = append(errs, field.Invalid(at.Child("resourceSliceCount"), *c, "must be at least 1"))
 	}
 	for name, count := range map[string]*int32{
 		"totalDevices": p.TotalDevices, "allocatedDevices": p.AllocatedDevices,
@@ -190,7 +191,7 @@ func requireCount(count *int32, at *field.Path) field.ErrorList {
 	case count == nil:
 		return field.ErrorList{field.Required(at, "")}
 	case *count < 0:
-		return field.ErrorList{field.Invalid(at, *count, "cannot be negative")}
+		return field.ErrorList{field.Invalid(at, *count, "must not be negative")}
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 		Default:       defaultSlice,
 		PrepareCreate: func(_ context.Context, s T) { dropAlpha(&s.Spec) },
 		PrepareUpdate: func(_ context.Context, s, old T) {
-			// kube-apiserver counts before it drops.
+			// Like kube-apiserver, increment the generation before dropping fields.
 			if !equality.Semantic.DeepEqual(s.Spec, old.Spec) {
 				s.Generation = old.Generation + 1
 			}
@@ -68,7 +68,7 @@ func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 			if s.Spec.Driver == strings.ToLower(s.Spec.Driver) {
 				return nil
 			}
-			return []string{fmt.Sprintf("%s: %q has upper case letters, which names of drivers should not have", at.Child("driver"), s.Spec.Driver)}
+			return []string{fmt.Sprintf("%s: %q should not contain upper case letters", at.Child("driver"), s.Spec.Driver)}
 		},
 		Generation: true,
 		Fields: map[string]func(T) string{
@@ -89,8 +89,9 @@ func defaultSlice(s *resourcev1.ResourceSlice) {
 	}
 }
 
-// dropAlpha drops the fields of features that are off: DRAResourcePoolStatus, DRAOptionalNodeOperations, DRANodeAllocatableResources,
-// DRADeviceCompatibilityGroups and DRAListTypeAttributes.
+// dropAlpha drops the fields of features that are off: DRAResourcePoolStatus,
+// DRAOptionalNodeOperations, DRANodeAllocatableResources, DRADeviceCompatibilityGroups and
+// DRAListTypeAttributes.
 func dropAlpha(s *resourcev1.ResourceSliceSpec) {
 	s.PartitionTypeAttribute, s.SkipNodeOperations = nil, nil
 	for i := range s.Devices {
@@ -106,7 +107,7 @@ func dropAlpha(s *resourcev1.ResourceSliceSpec) {
 	}
 }
 
-// validateSlice checks s; old is nil for a new one.
+// validateSlice checks s; old is nil for a new slice.
 func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 	at := field.NewPath("spec")
 	errs := volumesources.ValidateCSIDriverName(s.Driver, at.Child("driver"))
@@ -119,7 +120,7 @@ func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 	}
 	errs = append(errs, validateSliceNodes(s, at)...)
 	if s.SharedCounters != nil && s.Devices != nil {
-		errs = append(errs, field.Invalid(at, "", "sharedCounters and devices go to different slices"))
+		errs = append(errs, field.Invalid(at, "", "may not have both sharedCounters and devices"))
 	}
 
 	limit := resourcev1.ResourceSliceMaxDevices
@@ -150,30 +151,31 @@ func tooMany[V any](m map[string]V, limit int, at *field.Path) field.ErrorList {
 	return field.ErrorList{field.TooMany(at, len(m), limit)}
 }
 
-// validateSliceNodes checks where the devices of a slice are.
+// validateSliceNodes checks the fields that say on which nodes the devices of a slice are.
 func validateSliceNodes(s *resourcev1.ResourceSliceSpec, at *field.Path) field.ErrorList {
 	count, errs := validateNodes(s.NodeName, s.NodeSelector, s.AllNodes, at)
 	if n := s.NodeSelector; n != nil && len(n.NodeSelectorTerms) != 1 {
-		errs = append(errs, field.Invalid(at.Child("nodeSelector", "nodeSelectorTerms"), n.NodeSelectorTerms, "must be exactly one"))
+		errs = append(errs, field.Invalid(at.Child("nodeSelector", "nodeSelectorTerms"), n.NodeSelectorTerms, "must have exactly one term"))
 	}
 	if p := s.PerDeviceNodeSelection; p != nil && *p {
 		count++
 	} else if p != nil {
 		errs = append(errs, field.Invalid(at.Child("perDeviceNodeSelection"), *p, "must be true or unset"))
 	}
-	return append(errs, exactlyOne(count, at, "of nodeName, nodeSelector, allNodes and perDeviceNodeSelection give exactly one")...)
+	return append(errs, exactlyOne(count, at, "exactly one of nodeName, nodeSelector, allNodes and perDeviceNodeSelection is required")...)
 }
 
-// validateDeviceNodes checks where a device is, which it says if and only if its slice leaves that to devices.
+// validateDeviceNodes checks the fields that say on which nodes a device is. They are required if
+// the slice has perDeviceNodeSelection, and forbidden otherwise.
 func validateDeviceNodes(d *resourcev1.Device, perDevice bool, at *field.Path) field.ErrorList {
 	if !perDevice {
 		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
-			return field.ErrorList{field.Invalid(at, d.Name, "nodeName, nodeSelector and allNodes need perDeviceNodeSelection in the slice")}
+			return field.ErrorList{field.Invalid(at, d.Name, "nodeName, nodeSelector and allNodes may only be set if the slice has perDeviceNodeSelection")}
 		}
 		return nil
 	}
 	count, errs := validateNodes(d.NodeName, d.NodeSelector, d.AllNodes, at)
-	return append(errs, exactlyOne(count, at, "with perDeviceNodeSelection give exactly one of nodeName, nodeSelector and allNodes")...)
+	return append(errs, exactlyOne(count, at, "exactly one of nodeName, nodeSelector and allNodes is required with perDeviceNodeSelection")...)
 }
 
 func exactlyOne(count int, at *field.Path, rule string) field.ErrorList {
@@ -186,7 +188,7 @@ func exactlyOne(count int, at *field.Path, rule string) field.ErrorList {
 	return field.ErrorList{field.Invalid(at, "<value omitted>", rule)}
 }
 
-// validateNodes checks the ways in which places can be given, and counts those that were used.
+// validateNodes checks the alternative ways to select nodes and returns how many are used.
 func validateNodes(name *string, selector *corev1.NodeSelector, all *bool, at *field.Path) (count int, errs field.ErrorList) {
 	switch {
 	case name == nil:
@@ -210,14 +212,15 @@ func validateNodes(name *string, selector *corev1.NodeSelector, all *bool, at *f
 	return count, errs
 }
 
-// validateDevice checks d but for its place. Capacity that is shared and taints that are as in old are not checked again; old is nil for a new device.
+// validateDevice checks d except for its nodes; old is nil for a new device. Unchanged taints, and
+// the unchanged capacity of a device that allows multiple allocations, are not checked again.
 func validateDevice(d, old *resourcev1.Device, at *field.Path) field.ErrorList {
 	errs := label(d.Name, at.Child("name"))
 	if total, limit := len(d.Attributes)+len(d.Capacity), resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice; total > limit {
-		errs = append(errs, field.Invalid(at, total, fmt.Sprintf("has more attributes and capacities than %d", limit)))
+		errs = append(errs, field.Invalid(at, total, fmt.Sprintf("must have at most %d attributes and capacities in total", limit)))
 	}
 	for name, a := range d.Attributes {
-		// kube-apiserver reports bad names at the map.
+		// Like kube-apiserver, report invalid names for the map as a whole.
 		errs = append(errs, qualifiedName(string(name), at.Child("attributes"))...)
 		errs = append(errs, validateAttribute(a, at.Child("attributes").Key(string(name)))...)
 	}
@@ -244,7 +247,8 @@ func validateTaint(key, value string, at *field.Path) field.ErrorList {
 	return append(metavalidation.ValidateLabelName(key, at.Child("key")), labelValue(value, at.Child("value"))...)
 }
 
-// validateAttribute checks the value that is given; the generated validation sees to it that there is exactly one.
+// validateAttribute checks the attribute's value. The generated validation checks that there is
+// exactly one.
 func validateAttribute(a resourcev1.DeviceAttribute, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if v := a.StringValue; v != nil && len(*v) > resourcev1.DeviceAttributeMaxValueLength {
@@ -261,7 +265,8 @@ func validateAttribute(a resourcev1.DeviceAttribute, at *field.Path) field.Error
 	return errs
 }
 
-// validateBindingConditions checks the conditions for which, or for the lack of which, pods wait. There are both or none.
+// validateBindingConditions checks the conditions that pods wait for before they are bound, and
+// those that make binding fail. A device has both or neither.
 func validateBindingConditions(success, failure []string, at *field.Path) field.ErrorList {
 	successes, failures := at.Child("bindingConditions"), at.Child("bindingFailureConditions")
 	check := func(c *string, at *field.Path) field.ErrorList { return metavalidation.ValidateLabelName(*c, at) }
@@ -277,14 +282,14 @@ func validateBindingConditions(success, failure []string, at *field.Path) field.
 			errs = append(errs, field.Duplicate(failures.Index(i), c))
 		}
 		if slices.Contains(success, c) {
-			errs = append(errs, field.Invalid(failures.Index(i), c, "is one of bindingConditions too"))
+			errs = append(errs, field.Invalid(failures.Index(i), c, "must not be in bindingConditions too"))
 		}
 	}
 	switch {
 	case len(success) == 0 && len(failure) > 0:
-		errs = append(errs, field.Invalid(successes, success, "bindingFailureConditions need them"))
+		errs = append(errs, field.Invalid(successes, success, "required with bindingFailureConditions"))
 	case len(failure) == 0 && len(success) > 0:
-		errs = append(errs, field.Invalid(failures, failure, "bindingConditions need them"))
+		errs = append(errs, field.Invalid(failures, failure, "required with bindingConditions"))
 	}
 	return errs
 }

@@ -9,35 +9,36 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxValidValues is how many amounts a policy may list.
+// maxValidValues is the maximum number of valid values in a policy.
 const maxValidValues = 10
 
-// validateCapacity checks the policy by which requests share a capacity (KEP-5075): only capacities of devices that are shared have one.
+// validateCapacity checks the policy by which requests share a capacity (KEP-5075). Only devices
+// that allow multiple allocations may have one.
 func validateCapacity(c *resourcev1.DeviceCapacity, shared bool, at *field.Path) field.ErrorList {
 	p, at := c.RequestPolicy, at.Child("requestPolicy")
 	switch {
 	case p == nil:
 		return nil
 	case !shared:
-		return field.ErrorList{field.Forbidden(at, "needs allowMultipleAllocations of the device")}
+		return field.ErrorList{field.Forbidden(at, "may only be set if the device has allowMultipleAllocations")}
 	case len(p.ValidValues) > 0 && p.ValidRange != nil:
-		return field.ErrorList{field.Forbidden(at, "validValues and validRange exclude each other")}
+		return field.ErrorList{field.Forbidden(at, "may not have both validValues and validRange")}
 	case len(p.ValidValues) == 0 && p.ValidRange == nil:
 		return nil
 	case p.Default == nil:
-		return field.ErrorList{field.Required(at.Child("default"), "say what a request gets that asks for nothing")}
+		return field.ErrorList{field.Required(at.Child("default"), "required with validValues or validRange")}
 	case p.ValidRange != nil:
 		return validateRange(p.ValidRange, *p.Default, c.Value, at.Child("validRange"))
 	}
 	return validateValues(p.ValidValues, *p.Default, c.Value, at.Child("validValues"))
 }
 
-// validateValues wants a sorted list without duplicates that has the default in it.
+// validateValues requires a sorted list without duplicates that includes the default.
 func validateValues(values []resource.Quantity, standard, capacity resource.Quantity, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := 1; i < len(values); i++ {
 		if values[i-1].Cmp(values[i]) > 0 {
-			errs = append(errs, field.Invalid(at.Index(i), values[i].String(), "must not be less than the value before"))
+			errs = append(errs, field.Invalid(at.Index(i), values[i].String(), "must not be less than the previous value"))
 		}
 	}
 	found := false
@@ -48,7 +49,7 @@ func validateValues(values []resource.Quantity, standard, capacity resource.Quan
 			return noMore(*q, capacity, at, "the capacity")
 		})...)
 	if !found {
-		errs = append(errs, field.Invalid(at, standard.String(), "must have the default in it"))
+		errs = append(errs, field.Invalid(at, standard.String(), "must include the default"))
 	}
 	return errs
 }
@@ -59,7 +60,7 @@ func validateRange(r *resourcev1.CapacityRequestPolicyRange, standard, capacity 
 	}
 	errs := noMore(*r.Min, capacity, at.Child("min"), "the capacity")
 	if standard.Cmp(*r.Min) < 0 {
-		errs = append(errs, field.Invalid(at.Child("min"), standard.String(), "the default must be min at least"))
+		errs = append(errs, field.Invalid(at.Child("min"), standard.String(), "the default must be at least min"))
 	}
 	if r.Max != nil {
 		errs = append(errs, noMore(*r.Min, *r.Max, at.Child("max"), "max")...)
@@ -69,8 +70,9 @@ func validateRange(r *resourcev1.CapacityRequestPolicyRange, standard, capacity 
 	return append(errs, validateStep(r, standard, capacity, at)...)
 }
 
-// validateStep wants the default and the maximum to be some steps above the minimum. It counts in whole numbers, rounded up: thousandths
-// are for a feature that is off, DRAFractionalCapacityRange.
+// validateStep requires the default and the maximum to be a multiple of the step above the minimum.
+// It counts in whole numbers, rounded up: fractions belong to the feature
+// DRAFractionalCapacityRange, which is off.
 func validateStep(r *resourcev1.CapacityRequestPolicyRange, standard, capacity resource.Quantity, at *field.Path) field.ErrorList {
 	if r.Step == nil {
 		return nil
@@ -88,13 +90,13 @@ func validateStep(r *resourcev1.CapacityRequestPolicyRange, standard, capacity r
 		q    *resource.Quantity
 	}{{"default", &standard}, {"min", r.Min}, {"max", r.Max}, {"step", r.Step}} {
 		if a.q != nil && (a.q.Sign() < 0 || a.q.CmpInt64(math.MaxInt64) > 0) {
-			errs = append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be from 0 to 2^63-1"))
+			errs = append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be between 0 and 2^63-1"))
 			countable = false
 		}
 	}
 	for _, q := range []*resource.Quantity{&standard, r.Max} {
 		if countable && q != nil && (q.Value()-r.Min.Value())%r.Step.Value() != 0 {
-			errs = append(errs, field.Invalid(step, q.String(), fmt.Sprintf("must be a number of steps of %s above %s", r.Step, r.Min)))
+			errs = append(errs, field.Invalid(step, q.String(), fmt.Sprintf("must be a multiple of the step %s above the minimum %s", r.Step, r.Min)))
 		}
 	}
 	return errs

@@ -77,7 +77,7 @@ func TestResourceClaims(t *testing.T) {
 	old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim)
 	changed := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, devices(`'requests':[{'exactly':{'deviceClassName':'other'}}]`))
 	if got := kindtest.Causes(k.ValidateUpdate(t.Context(), changed, old)); !slices.Equal(got, []string{"spec Invalid"}) {
-		t.Errorf("a changed spec: %q", got)
+		t.Errorf("a changed spec: got %q", got)
 	}
 
 	for _, test := range []struct {
@@ -104,7 +104,8 @@ func TestResourceClaims(t *testing.T) {
 	}
 }
 
-// TestDeallocation: what a driver says about a device goes with its allocation.
+// TestDeallocation checks that the status that a driver reported for a device is dropped with the
+// device's allocation.
 func TestDeallocation(t *testing.T) {
 	t.Parallel()
 	k := ResourceClaims(nil, nil)
@@ -113,12 +114,12 @@ func TestDeallocation(t *testing.T) {
 	c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated, `{'status':{'allocation':null}}`)
 	k.Status.Prepare(t.Context(), c, old)
 	if c.Status.Devices != nil {
-		t.Errorf("devices are left: %v", c.Status.Devices)
+		t.Errorf("status.devices after the deallocation: %v", c.Status.Devices)
 	}
 	c = decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated)
 	k.Status.Prepare(t.Context(), c, old)
 	if len(c.Status.Devices) != 1 {
-		t.Errorf("devices: %v", c.Status.Devices)
+		t.Errorf("status.devices of an allocated claim: %v", c.Status.Devices)
 	}
 }
 
@@ -139,7 +140,8 @@ func TestDefaultModes(t *testing.T) {
 	}
 }
 
-// TestTemplateUpdate: what cannot be changed is judged as if it was new.
+// TestTemplateUpdate checks that an update is validated like a new template, although the spec is
+// immutable.
 func TestTemplateUpdate(t *testing.T) {
 	t.Parallel()
 	k := ResourceClaimTemplates(nil)
@@ -199,10 +201,10 @@ func TestResourceSlices(t *testing.T) {
 	old := decode(t, k, &resourcev1.ResourceSlice{}, validSlice)
 	s := decode(t, k, &resourcev1.ResourceSlice{}, validSlice, spec(`'driver':'other','nodeName':'m','pool':{'name':'q'}`))
 	if got := kindtest.Causes(k.ValidateUpdate(t.Context(), s, old)); !slices.Equal(got, []string{"spec.driver Invalid", "spec.nodeName Invalid", "spec.pool.name Invalid"}) {
-		t.Errorf("changed: %q", got)
+		t.Errorf("changed: got %q", got)
 	}
 
-	// What is dropped counts as a change all the same.
+	// A change of a dropped field increments the generation too.
 	s = decode(t, k, &resourcev1.ResourceSlice{}, validSlice, spec(`'devices':[{'name':'a','attributes':{'m':{'string':'x','ints':[1]}}}]`))
 	old = decode(t, k, &resourcev1.ResourceSlice{}, validSlice, spec(`'devices':[{'name':'a','attributes':{'m':{'string':'x'}}}]`))
 	old.Generation, s.Generation = 3, 3

@@ -9,13 +9,15 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// converted is a version that k8s.io/dynamic-resource-allocation converts. Its defaults are those of the hub version.
+// converted declares a version that k8s.io/dynamic-resource-allocation converts. It is defaulted
+// like the hub version.
 func converted[V, H kind.Object](toHub func(V, H, conversion.Scope) error, fromHub func(H, V, conversion.Scope) error, newHub func() H, defaults func(H)) kind.Version {
 	to := func(in V, out H) error { return toHub(in, out, nil) }
 	from := func(in H, out V) error { return fromHub(in, out, nil) }
 	return kind.ServedAs(to, from, func(obj V) {
 		hub := newHub()
-		// Conversion fails for no object that could be decoded; one that it did fail for is refused when it is converted for storage.
+		// Conversion does not fail for an object that was decoded. If it did, the conversion for storage
+		// would refuse the object.
 		if defaults == nil || to(obj, hub) != nil {
 			return
 		}

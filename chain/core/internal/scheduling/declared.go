@@ -11,8 +11,9 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// declared checks what k8s.io/api declares about a spec, with the validation that is generated from it. It is there for v1alpha3 alone,
-// whose fields are those of v1beta1. On create, old is nil. Rules that are alpha themselves are not enforced.
+// declared checks a spec with the generated validation of k8s.io/api; old is nil on create. The
+// generated validation exists only for v1alpha3, which has the same fields as v1beta1. Rules that
+// are still alpha are not enforced.
 func declared[T any](ctx context.Context, check func(context.Context, operation.Operation, *field.Path, *T, *T) field.ErrorList, spec, old *T) field.ErrorList {
 	op := operation.Operation{Type: operation.Create, Options: map[string]bool{
 		"CompositePodGroup":               true,
@@ -25,7 +26,7 @@ func declared[T any](ctx context.Context, check func(context.Context, operation.
 	return validate.FilterEnforcedDeclarativeErrors(ctx, check(ctx, op, field.NewPath("spec"), spec, old), true)
 }
 
-// workloadSpec and podGroupSpec are those of v1alpha3, for declared.
+// workloadSpec and podGroupSpec return the spec as v1alpha3, for declared.
 func workloadSpec(w kind.Object) *schedulingv1alpha3.WorkloadSpec {
 	return &kind.As[*schedulingv1alpha3.Workload](w).Spec
 }

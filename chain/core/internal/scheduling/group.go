@@ -10,7 +10,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the group scheduling.k8s.io.
+// Group returns the API group scheduling.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name: schedulingv1.GroupName,
@@ -28,7 +28,7 @@ func Group() kind.Group {
 	}
 }
 
-// addBeta leaves out PriorityClass, which is gone from v1beta1.
+// addBeta registers the v1beta1 types except PriorityClass, which is no longer served in v1beta1.
 func addBeta(scheme *runtime.Scheme) error {
 	gv := schedulingv1beta1.SchemeGroupVersion
 	scheme.AddKnownTypes(gv,

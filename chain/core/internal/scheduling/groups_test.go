@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind/kindtest"
 )
 
-// specOf is the object with the given spec, in JSON with single quotes, as a client would send it.
+// specOf decodes a spec, given as JSON with single quotes, into obj and applies defaults.
 func specOf[T kind.Object](t *testing.T, k *kind.Kind[T], obj T, spec string) T {
 	t.Helper()
 	if err := json.Unmarshal([]byte(strings.ReplaceAll(`{'spec':`+spec+`}`, "'", `"`)), obj); err != nil {

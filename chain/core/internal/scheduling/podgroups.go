@@ -36,7 +36,7 @@ func PodGroups() *kind.Kind[*schedulingv1beta1.PodGroup] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Policy", Description: "How the pods of the group are scheduled."},
-				{Name: "Workload", Description: "Workload from whose template the group was made."},
+				{Name: "Workload", Description: "Workload from whose template the group was created."},
 				{Name: "Status", Description: "Whether the group was scheduled."},
 				kind.AgeColumn(),
 			},
@@ -54,7 +54,7 @@ func PodGroups() *kind.Kind[*schedulingv1beta1.PodGroup] {
 		Status: &kind.Status[T]{
 			Prepare: func(_ context.Context, g, old T) {
 				metav1.ResetObjectMetaForStatus(g, old)
-				g.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses // of a feature that is off
+				g.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses // belongs to a feature that is off
 			},
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, g, _ T) field.ErrorList {

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// systemPrefix begins the names of the classes that are the system's own.
+	// systemPrefix is the name prefix that is reserved for system priority classes.
 	systemPrefix = "system-"
-	// MaxPriority is the highest value of a class that is not the system's.
+	// MaxPriority is the highest value of a priority class that is not a system class.
 	MaxPriority = 1_000_000_000
 )
 
-// SystemClasses are the priority classes that a cluster always has.
+// SystemClasses returns the priority classes that every cluster has.
 func SystemClasses() []*schedulingv1.PriorityClass {
 	class := func(name string, value int32, description string) *schedulingv1.PriorityClass {
 		c := &schedulingv1.PriorityClass{Value: value, Description: description, PreemptionPolicy: new(corev1.PreemptLowerPriority)}
@@ -53,7 +53,7 @@ func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 		ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
 			errs := apivalidation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))
 			if c.Value != old.Value {
-				errs = append(errs, field.Forbidden(field.NewPath("value"), "a class keeps its priority"))
+				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed"))
 			}
 			return errs
 		},
@@ -61,9 +61,9 @@ func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Value", Type: "integer", Description: "The priority of pods of the class."},
-				{Name: "Global-Default", Type: "boolean", Description: "Whether pods that name no class are of this one."},
+				{Name: "Global-Default", Type: "boolean", Description: "Whether the class is the default for pods without a class."},
 				kind.AgeColumn(),
-				{Name: "PreemptionPolicy", Description: "Whether pods of the class make others give way."},
+				{Name: "PreemptionPolicy", Description: "Whether pods of the class preempt others."},
 			},
 			Row: func(c *schedulingv1.PriorityClass) []any {
 				policy := ""
@@ -73,20 +73,20 @@ func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 				return []any{c.Name, int64(c.Value), c.GlobalDefault, kind.Age(c), policy}
 			},
 		},
-		// The generation is set once and never counts.
+		// The generation is set on creation and never changes.
 		SameGeneration: func(_, _ *schedulingv1.PriorityClass) bool { return true },
 		Wrap:           func(s *kind.Storage) rest.Storage { return classStorage{s} },
 	}
 }
 
-// classStorage keeps the system's classes from being deleted.
+// classStorage refuses to delete the system classes.
 type classStorage struct{ *kind.Storage }
 
 func (s classStorage) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc,
 	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	for _, c := range SystemClasses() {
 		if c.Name == name {
-			return nil, false, apierrors.NewForbidden(s.DefaultQualifiedResource, name, errors.New("the system cannot do without this class"))
+			return nil, false, apierrors.NewForbidden(s.DefaultQualifiedResource, name, errors.New("system priority classes may not be deleted"))
 		}
 	}
 	return s.Storage.Delete(ctx, name, validate, options)
@@ -97,16 +97,16 @@ func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) fie
 	switch {
 	case strings.HasPrefix(c.Name, systemPrefix):
 		if !isSystemClass(c) {
-			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "is the system's: names that begin with "+systemPrefix+" are reserved"))
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "names that start with "+systemPrefix+" are reserved for the system"))
 		}
 	case c.Value > MaxPriority:
-		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("cannot be more than %d", MaxPriority)))
+		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("must not be greater than %d", MaxPriority)))
 	}
 	policies := []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}
 	switch p := c.PreemptionPolicy; {
 	case p == nil || *p == policies[0] || *p == policies[1]:
 	case *p == "":
-		errs = append(errs, field.Required(field.NewPath("preemptionPolicy"), "name a policy"))
+		errs = append(errs, field.Required(field.NewPath("preemptionPolicy"), "must be a preemption policy"))
 	default:
 		errs = append(errs, field.NotSupported(field.NewPath("preemptionPolicy"), *p, policies))
 	}

@@ -14,7 +14,7 @@ type (
 	compositeTemplate = schedulingv1beta1.CompositePodGroupTemplate
 )
 
-// templates are the children of a workload or of a composite template.
+// templates holds the children of a workload or of a composite template.
 type templates struct {
 	pods   []podGroupTemplate
 	groups []compositeTemplate
@@ -24,7 +24,7 @@ func children(s *schedulingv1beta1.WorkloadSpec) templates {
 	return templates{s.PodGroupTemplates, s.CompositePodGroupTemplates}
 }
 
-// priority is what a template says of its priority.
+// priority is the priority of a template, comparable with ==.
 type priority struct {
 	class string
 	value int32
@@ -38,8 +38,8 @@ func priorityOf(class string, value *int32) priority {
 func podGroupTemplateName(t *podGroupTemplate) string   { return t.Name }
 func compositeTemplateName(t *compositeTemplate) string { return t.Name }
 
-// validateHierarchy checks what holds for the tree as a whole: names that are used once, its depth, no composite template without
-// children, and one priority for all.
+// validateHierarchy checks the tree as a whole: names are unique, the depth is limited, every
+// composite template has children, and all templates have the same priority.
 func validateHierarchy(s *schedulingv1beta1.WorkloadSpec, at *field.Path) field.ErrorList {
 	names := sets.New[string]()
 	for _, t := range s.PodGroupTemplates {
@@ -48,9 +48,9 @@ func validateHierarchy(s *schedulingv1beta1.WorkloadSpec, at *field.Path) field.
 	errs := validateNames(s.CompositePodGroupTemplates, at, names)
 	groups := at.Child("compositePodGroupTemplates")
 	for i, t := range s.CompositePodGroupTemplates {
-		// The templates of pods are a level of their own.
+		// Pod group templates are one more level.
 		if limit := schedulingv1beta1.WorkloadMaxTreeDepth; depth(t) > limit-1 {
-			errs = append(errs, field.Invalid(groups.Index(i), field.OmitValueType{}, fmt.Sprintf("cannot be deeper than %d levels", limit)))
+			errs = append(errs, field.Invalid(groups.Index(i), field.OmitValueType{}, fmt.Sprintf("must not be deeper than %d levels", limit)))
 		}
 	}
 	var first *priority
@@ -60,7 +60,8 @@ func validateHierarchy(s *schedulingv1beta1.WorkloadSpec, at *field.Path) field.
 	return append(errs, validateParents(s.CompositePodGroupTemplates, at)...)
 }
 
-// validateNames refuses names that another list has. Those within a list are the list's own to check.
+// validateNames reports names that occur in more than one list. The generated validation reports
+// duplicates within a list.
 func validateNames(groups []compositeTemplate, at *field.Path, names sets.Set[string]) field.ErrorList {
 	errs := noneOf(groups, at.Child("compositePodGroupTemplates"), compositeTemplateName, names)
 	for i, t := range groups {
@@ -93,7 +94,8 @@ func depth(t compositeTemplate) int {
 	return deepest + 1
 }
 
-// samePriority compares all priorities with the first, which it finds.
+// samePriority reports whether all templates have the same priority. The first one it sees is
+// stored in first.
 func samePriority(t templates, first **priority) bool {
 	check := func(p priority) bool {
 		if *first == nil {
@@ -119,7 +121,7 @@ func validateParents(groups []compositeTemplate, at *field.Path) field.ErrorList
 	for i, t := range groups {
 		at := at.Child("compositePodGroupTemplates").Index(i)
 		if len(t.PodGroupTemplates) == 0 && len(t.CompositePodGroupTemplates) == 0 {
-			errs = append(errs, field.Invalid(at, t.Name, "must have templates of its own"))
+			errs = append(errs, field.Invalid(at, t.Name, "must have at least one child template"))
 		}
 		errs = append(errs, validateParents(t.CompositePodGroupTemplates, at)...)
 	}

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// Bounds of how long the tokens that a driver wants for pods live, in seconds.
+	// Limits of the lifetime of the tokens that a driver requests for pods, in seconds.
 	minTokenSeconds = 600
 	maxTokenSeconds = 1 << 32
-	// minUpdateSeconds is how often, at most, a driver is asked for what a node can take.
+	// minUpdateSeconds is the minimum interval, in seconds, at which a driver's allocatable volumes on
+	// a node are updated.
 	minUpdateSeconds = 10
 )
 
@@ -35,7 +36,7 @@ func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 		ClusterScoped: true,
 		Default:       defaultCSIDriver,
 		PrepareUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
-			// The generation of a new driver is 0, unlike that of other kinds.
+			// Unlike for other kinds, the generation of a new driver is 0.
 			if !equality.Semantic.DeepEqual(d.Spec, old.Spec) {
 				d.Generation = old.Generation + 1
 			}
@@ -46,10 +47,10 @@ func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "AttachRequired", Type: "boolean", Description: "Whether volumes are attached before they are mounted."},
-				{Name: "PodInfoOnMount", Type: "boolean", Description: "Whether the driver is told which pod a volume is mounted for."},
-				{Name: "StorageCapacity", Type: "boolean", Description: "Whether the scheduler heeds the driver's capacity."},
-				{Name: "TokenRequests", Description: "Audiences of the tokens that the driver is given."},
-				{Name: "RequiresRepublish", Type: "boolean", Description: "Whether the driver is called for mounted volumes again and again."},
+				{Name: "PodInfoOnMount", Type: "boolean", Description: "Whether the driver gets information about the pod on mount."},
+				{Name: "StorageCapacity", Type: "boolean", Description: "Whether the scheduler considers the driver's storage capacity."},
+				{Name: "TokenRequests", Description: "Audiences of the tokens that the driver gets."},
+				{Name: "RequiresRepublish", Type: "boolean", Description: "Whether the driver is called periodically for mounted volumes."},
 				{Name: "Modes", Description: "Lifecycles of the driver's volumes."},
 				kind.AgeColumn(),
 			},
@@ -60,7 +61,7 @@ func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 			if !changed || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 				return nil
 			}
-			return []string{"spec.serviceAccountTokenInSecrets: unset, tokens go where drivers may log them; set it to true if the driver knows it"}
+			return []string{"spec.serviceAccountTokenInSecrets: if unset, tokens are passed in the volume context, which drivers may log; set it to true if the driver supports it"}
 		},
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{ReturnDeleted: true},
@@ -105,7 +106,7 @@ func csiDriverRow(d *storagev1.CSIDriver) []any {
 	}
 }
 
-// validateCSIDriver checks what defaults do not settle.
+// validateCSIDriver checks a driver whose defaults are set.
 func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
@@ -126,14 +127,14 @@ func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorLis
 		}
 		audiences.Insert(t.Audience)
 		if s := t.ExpirationSeconds; s != nil && (*s < minTokenSeconds || *s > maxTokenSeconds) {
-			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be from %d to %d", minTokenSeconds, int64(maxTokenSeconds))))
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be between %d and %d", minTokenSeconds, int64(maxTokenSeconds))))
 		}
 	}
 	if s := d.Spec.NodeAllocatableUpdatePeriodSeconds; s != nil && *s < minUpdateSeconds {
-		errs = append(errs, field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *s, fmt.Sprintf("must be %d at least", minUpdateSeconds)))
+		errs = append(errs, field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *s, fmt.Sprintf("must be at least %d", minUpdateSeconds)))
 	}
 	if in := d.Spec.ServiceAccountTokenInSecrets; in != nil && len(d.Spec.TokenRequests) == 0 {
-		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in, "is about tokens, of which tokenRequests has none"))
+		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in, "may only be set with tokenRequests"))
 	}
 	return errs
 }

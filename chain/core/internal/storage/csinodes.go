@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// maxNodeID is how long a driver's name of a node may be, in bytes: what the CSI specification has.
+// maxNodeID is the maximum length of a driver's ID for a node in bytes, as in the CSI
+// specification.
 const maxNodeID = 256
 
 // CSINodes declares csinodes.
@@ -44,12 +45,12 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 		errs = append(errs, volumesources.ValidateCSIDriverName(d.Name, at.Child("name"))...)
 		switch {
 		case d.NodeID == "":
-			errs = append(errs, field.Required(at.Child("nodeID"), "say what the driver calls the node"))
+			errs = append(errs, field.Required(at.Child("nodeID"), "must be the driver's ID for the node"))
 		case len(d.NodeID) > maxNodeID:
-			errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, fmt.Sprintf("has more than %d bytes", maxNodeID)))
+			errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, fmt.Sprintf("must have at most %d bytes", maxNodeID)))
 		}
 		if d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0 {
-			errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count, "cannot be negative"))
+			errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count, "must not be negative"))
 		}
 		if names.Has(d.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
@@ -58,7 +59,7 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 		keys := sets.New[string]()
 		for _, key := range d.TopologyKeys {
 			if key == "" {
-				errs = append(errs, field.Required(at, "a topology key has a name"))
+				errs = append(errs, field.Required(at, "topology keys must not be empty"))
 			}
 			if keys.Has(key) {
 				errs = append(errs, field.Duplicate(at, key))
@@ -72,7 +73,8 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 	return errs
 }
 
-// validateCSINodeUpdate keeps drivers as they are, but for what the node can still take. A driver may go and come back as another.
+// validateCSINodeUpdate makes drivers immutable except for their allocatable. A driver may be
+// removed and added again with other values.
 func validateCSINodeUpdate(ctx context.Context, n, old *csiNode) field.ErrorList {
 	errs := validateCSINode(ctx, n)
 	for _, was := range old.Spec.Drivers {
@@ -82,7 +84,7 @@ func validateCSINodeUpdate(ctx context.Context, n, old *csiNode) field.ErrorList
 			}
 			was.Allocatable = is.Allocatable
 			if !equality.Semantic.DeepEqual(is, was) {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is, "a driver cannot be changed but for its allocatable"))
+				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is, "a driver is immutable except for its allocatable"))
 			}
 		}
 	}

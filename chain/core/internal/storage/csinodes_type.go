@@ -6,22 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// csiNode is a CSINode without the status of an alpha feature (CSIVolumeHealth): that of k8s.io/api writes an empty status into every
-// object, which kube-apiserver does not have.
+// csiNode is a CSINode without the status of the alpha feature CSIVolumeHealth. The type in
+// k8s.io/api would write an empty status into every object, unlike kube-apiserver.
 type csiNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              storagev1.CSINodeSpec `json:"spec"`
 }
 
-// csiNodeList is a list of them.
+// csiNodeList is a list of csiNode.
 type csiNodeList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []csiNode `json:"items"`
 }
 
-// addToScheme registers the group's types, with CSINode being ours.
+// addToScheme registers the group's types, with csiNode as the type of CSINode.
 func addToScheme(scheme *runtime.Scheme) error {
 	gv := storagev1.SchemeGroupVersion
 	scheme.AddKnownTypes(gv,
@@ -37,7 +37,7 @@ func addToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// api is the node as k8s.io/api has it; they share memory.
+// api returns the node as the type of k8s.io/api. Both share memory.
 func (n *csiNode) api() *storagev1.CSINode {
 	return &storagev1.CSINode{TypeMeta: n.TypeMeta, ObjectMeta: n.ObjectMeta, Spec: n.Spec}
 }
@@ -53,10 +53,10 @@ func (n *csiNode) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// OpenAPIModelName gives the type the schema of k8s.io/api's.
+// OpenAPIModelName returns the name of the schema in k8s.io/api.
 func (n csiNode) OpenAPIModelName() string { return storagev1.CSINode{}.OpenAPIModelName() }
 
-// Reset, Unmarshal, Size and MarshalToSizedBuffer are what the protobuf serializer asks of a type.
+// Reset and the methods below are required by the protobuf serializer.
 func (n *csiNode) Reset() { *n = csiNode{} }
 
 // Unmarshal reads protobuf.
@@ -67,7 +67,7 @@ func (n *csiNode) Unmarshal(data []byte) error {
 	return err
 }
 
-// Size is that of the protobuf form, in bytes.
+// Size returns the size of the protobuf form in bytes.
 func (n *csiNode) Size() int { return n.api().Size() }
 
 // MarshalTo writes protobuf to the start of data.
@@ -109,10 +109,10 @@ func (l *csiNodeList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// OpenAPIModelName gives the type the schema of k8s.io/api's.
+// OpenAPIModelName returns the name of the schema in k8s.io/api.
 func (l csiNodeList) OpenAPIModelName() string { return storagev1.CSINodeList{}.OpenAPIModelName() }
 
-// Reset and the others are what the protobuf serializer asks of a type.
+// Reset and the methods below are required by the protobuf serializer.
 func (l *csiNodeList) Reset() { *l = csiNodeList{} }
 
 // Unmarshal reads protobuf.
@@ -123,7 +123,7 @@ func (l *csiNodeList) Unmarshal(data []byte) error {
 	return err
 }
 
-// Size is that of the protobuf form, in bytes.
+// Size returns the size of the protobuf form in bytes.
 func (l *csiNodeList) Size() int { return l.api().Size() }
 
 // MarshalTo writes protobuf to the start of data.

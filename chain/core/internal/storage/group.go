@@ -6,7 +6,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is storage.k8s.io.
+// Group returns the API group storage.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name:     storagev1.GroupName,

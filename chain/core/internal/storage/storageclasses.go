@@ -20,10 +20,11 @@ import (
 )
 
 const (
-	// defaultClassAnnotation marks the class of claims that name none; the beta one still counts.
+	// defaultClassAnnotation marks the default class for claims without a class. The beta annotation
+	// still counts.
 	defaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
 	betaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
-	// Bounds of the parameters of a class, in number and in bytes.
+	// Limits of the number of a class's parameters, and of their total size in bytes.
 	maxParameters     = 512
 	maxParametersSize = 256 << 10
 )
@@ -48,9 +49,9 @@ func StorageClasses() *kind.Kind[*storagev1.StorageClass] {
 		Table: kind.Table[*storagev1.StorageClass]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Provisioner", Description: "Who makes the volumes of the class."},
-				{Name: "ReclaimPolicy", Description: "What becomes of a volume once its claim is gone."},
-				{Name: "VolumeBindingMode", Description: "When a claim gets its volume."},
+				{Name: "Provisioner", Description: "Driver that provisions the volumes of the class."},
+				{Name: "ReclaimPolicy", Description: "What happens to a volume after its claim is deleted."},
+				{Name: "VolumeBindingMode", Description: "When volumes are provisioned and bound to claims."},
 				{Name: "AllowVolumeExpansion", Description: "Whether volumes can grow."},
 				kind.AgeColumn(),
 			},
@@ -83,17 +84,18 @@ func validateStorageClass(_ context.Context, c *storagev1.StorageClass) field.Er
 		errs = append(errs, field.NotSupported(field.NewPath("reclaimPolicy"), *p, sets.List(classReclaimPolicies)))
 	}
 	if m := c.VolumeBindingMode; m == nil {
-		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), "say when claims get their volumes"))
+		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), "must say when volumes are bound to claims"))
 	} else if !bindingModes.Has(*m) {
 		errs = append(errs, field.NotSupported(field.NewPath("volumeBindingMode"), *m, sets.List(bindingModes)))
 	}
 	return append(errs, validateTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 }
 
-// validateProvisioner checks the name of what makes volumes, or changes their attributes.
+// validateProvisioner checks the name of a driver that provisions volumes or modifies their
+// attributes.
 func validateProvisioner(name string, at *field.Path) field.ErrorList {
 	if name == "" {
-		return field.ErrorList{field.Required(at, "name the driver")}
+		return field.ErrorList{field.Required(at, "must name a driver")}
 	}
 	var errs field.ErrorList
 	for _, msg := range validation.IsQualifiedName(strings.ToLower(name)) {
@@ -110,7 +112,7 @@ func validateParameters(parameters map[string]string, at *field.Path) field.Erro
 	size := 0
 	for key, value := range parameters {
 		if key == "" {
-			errs = append(errs, field.Invalid(at, key, "a parameter has a name"))
+			errs = append(errs, field.Invalid(at, key, "parameter names must not be empty"))
 		}
 		size += len(key) + len(value)
 	}
@@ -122,7 +124,7 @@ func validateParameters(parameters map[string]string, at *field.Path) field.Erro
 
 func validateTopologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	// A term that selects everything is as if there was no term, of which one is the first.
+	// Start with an empty term, so that a term that selects everything counts as a duplicate.
 	seen := []map[string]sets.Set[string]{{}}
 	for i, term := range terms {
 		path := at.Index(i).Child("matchLabelExpressions")
@@ -133,7 +135,7 @@ func validateTopologies(terms []corev1.TopologySelectorTerm, at *field.Path) fie
 			}
 			selected[r.Key] = sets.New[string]()
 			if len(r.Values) == 0 {
-				errs = append(errs, field.Required(path.Index(j).Child("values"), "name a value"))
+				errs = append(errs, field.Required(path.Index(j).Child("values"), "at least one value is required"))
 			}
 			for k, value := range r.Values {
 				if selected[r.Key].Has(value) {

@@ -104,7 +104,8 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// TestCSINodeForms keeps our CSINode in step with that of k8s.io/api, and without its status.
+// TestCSINodeForms checks that copies of csiNode and its protobuf form match CSINode in k8s.io/api,
+// without the status.
 func TestCSINodeForms(t *testing.T) {
 	t.Parallel()
 	list := &csiNodeList{Items: []csiNode{{
@@ -127,7 +128,7 @@ func TestCSINodeForms(t *testing.T) {
 	}
 }
 
-// TestTokenWarnings: whoever asks for tokens is told where they go, once.
+// TestTokenWarnings checks that a driver whose token requests are new or changed gets a warning.
 func TestTokenWarnings(t *testing.T) {
 	t.Parallel()
 	k := CSIDrivers()

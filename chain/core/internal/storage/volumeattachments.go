@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// maxErrorSize is how long the message of an attach or detach error may be, in bytes.
+// maxErrorSize is the maximum length of the message of an attach or detach error in bytes.
 const maxErrorSize = 1024
 
 // VolumeAttachments declares volumeattachments.
@@ -33,9 +33,9 @@ func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Attacher", Format: "name", Description: "The driver that attaches the volume."},
-				{Name: "PV", Description: "The volume."},
+				{Name: "PV", Description: "The persistent volume."},
 				{Name: "Node", Description: "The node to which the volume is attached."},
-				{Name: "Attached", Type: "boolean", Description: "Whether it is attached."},
+				{Name: "Attached", Type: "boolean", Description: "Whether the volume is attached."},
 				kind.AgeColumn(),
 			},
 			Row: func(a *storagev1.VolumeAttachment) []any {
@@ -47,7 +47,7 @@ func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 			},
 		},
 		Status: &kind.Status[*storagev1.VolumeAttachment]{
-			// An attacher reports with few rights: it changes nothing but the status.
+			// Attachers have few permissions, so a status update changes nothing but the status.
 			Prepare: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
 				metav1.ResetObjectMetaForStatus(&a.ObjectMeta, &old.ObjectMeta)
 			},
@@ -74,13 +74,13 @@ func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	at := spec.Child("source")
 	switch name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec; {
 	case name == nil && inline == nil:
-		errs = append(errs, field.Required(at, "give persistentVolumeName or inlineVolumeSpec"))
+		errs = append(errs, field.Required(at, "one of persistentVolumeName and inlineVolumeSpec is required"))
 	case name != nil && inline != nil:
-		errs = append(errs, field.Forbidden(at, "persistentVolumeName and inlineVolumeSpec exclude each other"))
+		errs = append(errs, field.Forbidden(at, "may not have both persistentVolumeName and inlineVolumeSpec"))
 	case inline != nil:
 		errs = append(errs, legacy.ValidateInlineVolume(inline, at.Child("inlineVolumeSpec"))...)
 	case *name == "":
-		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "name the volume"))
+		errs = append(errs, field.Required(at.Child("persistentVolumeName"), "must name a volume"))
 	}
 	if name := a.Spec.Source.PersistentVolumeName; name != nil {
 		for _, msg := range apivalidation.NameIsDNSSubdomain(*name, false) {
@@ -117,7 +117,7 @@ func validateVolumeError(e *storagev1.VolumeError, at *field.Path) field.ErrorLi
 		errs = append(errs, field.TooLong(at.Child("message"), "" /* not the message */, maxErrorSize))
 	}
 	if e.ErrorCode != nil && *e.ErrorCode < 0 {
-		errs = append(errs, field.Invalid(at.Child("errorCode"), *e.ErrorCode, fmt.Sprintf("must be a status code of gRPC, which %d is not", *e.ErrorCode)))
+		errs = append(errs, field.Invalid(at.Child("errorCode"), *e.ErrorCode, fmt.Sprintf("must be a gRPC status code, not %d", *e.ErrorCode)))
 	}
 	return errs
 }

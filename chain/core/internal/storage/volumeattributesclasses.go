@@ -20,17 +20,17 @@ func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 		ValidateUpdate: func(ctx context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 			errs := validateAttributesClass(ctx, c)
 			if c.DriverName != old.DriverName {
-				errs = append(errs, field.Forbidden(field.NewPath("driverName"), "cannot be changed"))
+				errs = append(errs, field.Forbidden(field.NewPath("driverName"), "may not be changed"))
 			}
 			if !equality.Semantic.DeepEqual(c.Parameters, old.Parameters) {
-				errs = append(errs, field.Forbidden(field.NewPath("parameters"), "cannot be changed: make another class"))
+				errs = append(errs, field.Forbidden(field.NewPath("parameters"), "may not be changed: create another class"))
 			}
 			return errs
 		},
 		Table: kind.Table[*storagev1.VolumeAttributesClass]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "DriverName", Description: "The driver that changes the volumes."},
+				{Name: "DriverName", Description: "The driver that modifies the volumes."},
 				kind.AgeColumn(),
 			},
 			Row: func(c *storagev1.VolumeAttributesClass) []any { return []any{c.Name, c.DriverName, kind.Age(c)} },
@@ -42,7 +42,7 @@ func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 func validateAttributesClass(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
 	errs := validateProvisioner(c.DriverName, field.NewPath("driverName"))
 	if len(c.Parameters) == 0 {
-		errs = append(errs, field.Required(field.NewPath("parameters"), "a class has one parameter at least"))
+		errs = append(errs, field.Required(field.NewPath("parameters"), "at least one parameter is required"))
 	}
 	return append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
 }

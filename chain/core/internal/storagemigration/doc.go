@@ -1,3 +1,4 @@
-// Package storagemigration declares the kind of storagemigration.k8s.io, which asks for objects to be rewritten in their storage version.
-// No built-in control loop acts on it.
+// Package storagemigration declares the kind of storagemigration.k8s.io, which requests that
+// objects are rewritten in their storage version. There is no built-in controller that performs the
+// migration.
 package storagemigration

@@ -7,7 +7,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// Group is the API group storagemigration.k8s.io.
+// Group returns the API group storagemigration.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
 		Name: storagemigrationv1.GroupName,

@@ -16,7 +16,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// StorageVersionMigrations declares storageversionmigrations (KEP-4192). 1.37, where v1 is new, still keeps them as v1beta1.
+// StorageVersionMigrations declares storageversionmigrations (KEP-4192). Kubernetes 1.37, which
+// introduces v1, still stores them as v1beta1.
 func StorageVersionMigrations() *kind.Kind[*storagemigrationv1beta1.StorageVersionMigration] {
 	type T = *storagemigrationv1beta1.StorageVersionMigration
 	return &kind.Kind[T]{
@@ -29,9 +30,9 @@ func StorageVersionMigrations() *kind.Kind[*storagemigrationv1beta1.StorageVersi
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
-				{Name: "Name", Description: kind.NameColumn().Description}, // kube-apiserver's has no format here
+				{Name: "Name", Description: kind.NameColumn().Description}, // kube-apiserver's column has no format here
 				{Name: "Resource", Description: "Resource whose objects are rewritten."},
-				{Name: "Status", Description: "How far the migration is."},
+				{Name: "Status", Description: "Progress of the migration."},
 			},
 			Row: func(m T) []any {
 				resource := metav1.GroupResource{Group: m.Spec.Resource.Group, Resource: m.Spec.Resource.Resource}
@@ -48,7 +49,7 @@ func StorageVersionMigrations() *kind.Kind[*storagemigrationv1beta1.StorageVersi
 	}
 }
 
-// state is the last condition that is true.
+// state returns the type of the last condition that is true.
 func state(s *storagemigrationv1beta1.StorageVersionMigrationStatus) string {
 	state := "Unknown"
 	for _, c := range s.Conditions {
@@ -79,16 +80,16 @@ func validateResource(r metav1.GroupResource) field.ErrorList {
 	return errs
 }
 
-// validateStatus lets a migration end once, in one way.
+// validateStatus lets a migration end once: a migration that has succeeded or failed stays so.
 func validateStatus(s, old *storagemigrationv1beta1.StorageVersionMigrationStatus) field.ErrorList {
 	at := field.NewPath("status")
 	version, conditions := at.Child("resourceVersion"), at.Child("conditions")
 	var errs field.ErrorList
 	if _, err := resourceversion.CompareResourceVersion(s.ResourceVersion, s.ResourceVersion); s.ResourceVersion != "" && err != nil {
-		errs = append(errs, field.Invalid(version, s.ResourceVersion, "must be a resource version: a positive number"))
+		errs = append(errs, field.Invalid(version, s.ResourceVersion, "must be a resource version, which is a positive number"))
 	}
 	if old.ResourceVersion != "" && s.ResourceVersion != old.ResourceVersion {
-		errs = append(errs, field.Invalid(version, s.ResourceVersion, "stays what it is"))
+		errs = append(errs, field.Invalid(version, s.ResourceVersion, "is immutable once set"))
 	}
 	errs = append(errs, metavalidation.ValidateConditions(s.Conditions, conditions)...)
 	is := func(s *storagemigrationv1beta1.StorageVersionMigrationStatus, t storagemigrationv1beta1.MigrationConditionType) bool {
@@ -100,10 +101,10 @@ func validateStatus(s, old *storagemigrationv1beta1.StorageVersionMigrationStatu
 		wrong bool
 		why   string
 	}{
-		{succeeded && failed, "a migration succeeds or fails, not both"},
-		{ended && is(s, storagemigrationv1beta1.MigrationRunning), "a migration that has ended is not running"},
-		{!succeeded && is(old, storagemigrationv1beta1.MigrationSucceeded), "a migration that has succeeded stays so"},
-		{!failed && is(old, storagemigrationv1beta1.MigrationFailed), "a migration that has failed stays so"},
+		{succeeded && failed, "a migration may not both succeed and fail"},
+		{ended && is(s, storagemigrationv1beta1.MigrationRunning), "a migration that has ended may not be running"},
+		{!succeeded && is(old, storagemigrationv1beta1.MigrationSucceeded), "Succeeded may not be removed once it is true"},
+		{!failed && is(old, storagemigrationv1beta1.MigrationFailed), "Failed may not be removed once it is true"},
 	} {
 		if c.wrong {
 			errs = append(errs, field.Invalid(conditions, field.OmitValueType{}, c.why))

@@ -45,7 +45,7 @@ func TestState(t *testing.T) {
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	k := StorageVersionMigrations()
-	// status is one of a resource version and of conditions that are true.
+	// status returns a migration with the given resource version and true conditions.
 	status := func(version string, conditions ...string) *migration {
 		m := &migration{Status: storagemigrationv1beta1.StorageVersionMigrationStatus{ResourceVersion: version}}
 		for _, c := range conditions {
