@@ -7,9 +7,9 @@
 //	defer db.Stop(context.Background())
 //	_, err = db.Client().Put(ctx, "/greeting", "hello")
 //
-// [Start] returns when the member is ready to serve requests. If it fails, it leaves nothing
-// behind. [Etcd.Stop] leaves no goroutines, locks or sockets behind, and no files if the member is
-// ephemeral. A process can run several independent members.
+// [Start] returns when the member is ready to serve requests. If it fails, it releases everything
+// that it has opened. [Etcd.Stop] leaves no goroutines, locks or sockets behind, and no files if
+// the member is ephemeral. A process can run several independent members.
 //
 // Unless [Options.Ephemeral] is set, acknowledged writes survive a crash of the process and of the
 // machine. Only one process at a time can use a data directory. Problems with a directory, such as
