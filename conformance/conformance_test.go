@@ -20,7 +20,7 @@ import (
 
 const token = "conformance-test"
 
-// exception is a difference that is meant.
+// exception is an intended difference from kube-apiserver.
 type exception struct {
 	File   string `json:"file"`
 	Case   string `json:"case"`
@@ -50,7 +50,8 @@ func exceptions(t *testing.T) map[string]string {
 	return reasons
 }
 
-// Every recording gets a control plane of its own: they run side by side, and each begins with an empty one.
+// Every recording is replayed against its own control plane: the recordings run in parallel, and
+// each expects to start with an empty cluster.
 func TestAnswersAsKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	recordings, err := exchanges.Load(os.DirFS("testdata"))
@@ -58,7 +59,7 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(recordings) < 60 {
-		t.Fatalf("there are only %d recordings", len(recordings))
+		t.Fatalf("found only %d recordings", len(recordings))
 	}
 	var mu sync.Mutex
 	meant, seen, replayed := exceptions(t), map[string]bool{}, map[string]bool{}
@@ -77,16 +78,16 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 					}
 					seen[key] = true
 				}
-				t.Logf("%d of %d exchanges are the same", count-len(differences), count)
+				t.Logf("%d of %d exchanges match", count-len(differences), count)
 			})
 		}
 	})
 	for key, reason := range meant {
 		if file, _, _ := strings.Cut(key, "/"); !replayed[file] {
-			continue // -run chose others
+			continue // not selected by -run
 		}
 		if !seen[key] {
-			t.Errorf("%s is no difference any more: remove it from testdata/exceptions.json (%s)", key, reason)
+			t.Errorf("%s no longer differs: remove it from testdata/exceptions.json (%s)", key, reason)
 		}
 	}
 }
@@ -95,10 +96,10 @@ func exceptionOf(d *exchanges.Difference) string {
 	return exception{File: d.File, Case: d.Case, Step: d.Step}.String()
 }
 
-// attempts is how often a recording is replayed if a second ended in the middle of a case.
+// attempts is how often a recording is replayed when a case ran across the boundary of a second.
 const attempts = 4
 
-// replay replays a recording, each time on a control plane that is new.
+// replay replays a recording, each time against a new control plane.
 func replay(t *testing.T, r *exchanges.Recording, meant map[string]string) ([]*exchanges.Difference, int) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -113,12 +114,13 @@ func replay(t *testing.T, r *exchanges.Recording, meant map[string]string) ([]*e
 		if len(unmeant) == 0 || attempt == attempts || slices.ContainsFunc(unmeant, func(d *exchanges.Difference) bool { return !outOfTime(d) }) {
 			return differences, count
 		}
-		t.Logf("once more: %v", unmeant)
+		t.Logf("retrying: %v", unmeant)
 	}
 }
 
-// outOfTime reports whether an answer may differ just because it came in another second than the one before: the order of managed fields is
-// by whole seconds, and an apply that changes nothing but that order writes. Slow machines take longer for a case than a second.
+// outOfTime reports whether a response may differ only because it fell into a later second than the
+// previous one. Managed fields are sorted by whole seconds, and an apply that changes nothing but
+// their order is still a write. On a slow machine, a case takes longer than a second.
 func outOfTime(d *exchanges.Difference) bool {
 	return len(d.What) == 1 && strings.HasSuffix(d.What[0], `metadata/resourceVersion: want "<rv:same>", got "<rv:new>"`)
 }
@@ -140,7 +142,8 @@ func start(t *testing.T) exchanges.Target {
 	return exchanges.Target{URL: config.Host, Client: &http.Client{Transport: transport}, Token: token}
 }
 
-// withoutServiceAccounts is how the recordings were made: pods need no account.
+// withoutServiceAccounts disables the ServiceAccount admission plugin, as it was disabled for the
+// recordings, so that pods do not need a service account.
 func withoutServiceAccounts(o *server.Options) {
 	o.Admission = server.NewAdmissionOptions()
 	o.Admission.DisablePlugins = []string{"ServiceAccount"}

@@ -1,9 +1,10 @@
 // Package conformance holds the tests that compare kinproc with a real kube-apiserver: recorded
-// exchanges, OpenAPI documents, the objects of a real cluster, and random requests to a second
-// server.
+// exchanges, OpenAPI documents, the objects of a real cluster, and random requests that are also
+// sent to a second server.
 //
-// The recordings in testdata are of kube-apiserver v1.36.3 without controllers. The server under
-// test has to be empty, without controllers and without the ServiceAccount admission plugin, and the
-// token has to be in system:masters. testdata/exceptions.json lists the differences that are meant,
-// each with its reason. A difference that is gone has to go from that list as well.
+// The recordings in testdata were made with kube-apiserver v1.36.3 without controllers. The server
+// under test must be empty and run without controllers and without the ServiceAccount admission
+// plugin, and the token's user must be in system:masters. testdata/exceptions.json lists the
+// intended differences, each with a reason. An entry that no longer differs must be removed from
+// that list.
 package conformance

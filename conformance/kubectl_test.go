@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// failure is why kubectl would end the process.
+// failure is the panic value that replaces kubectl's os.Exit; it holds the error message.
 type failure struct{ message string }
 
 func TestMain(m *testing.M) {
@@ -26,10 +26,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// turn is the one kubectl's that runs: a kubectl has variables that all in a process share.
+// turn serializes kubectl commands: kubectl keeps state in package variables.
 var turn sync.Mutex
 
-// kubectlFor makes a kubectl, the real one, for the administrator of s. Each call returns what it printed, and why it failed.
+// kubectlFor returns a function that runs the real kubectl as the administrator of s. The function
+// returns what kubectl printed and the error with which it failed, if any.
 func kubectlFor(t *testing.T, s *server.Server) func(args ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()

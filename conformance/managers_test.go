@@ -11,7 +11,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// An event is written below /apis and below /api, where the versions of the other root are unknown: its managers end there.
+// An event can be written through /apis (events.k8s.io) and through /api (core). Neither root knows
+// the versions of the other, so a write through one drops the managed fields entries of the other.
 func TestManagersOfAnEventEndAtTheOtherRoot(t *testing.T) {
 	t.Parallel()
 	client, err := kubernetes.NewForConfig(servertest.Run(t, servertest.WithoutControllers).RESTConfig())

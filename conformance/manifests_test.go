@@ -14,15 +14,16 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// project is a module that ships manifests.
+// project is a Go module that ships manifests.
 type project struct {
-	// module is the module's path and version, sum what go.sum would have for it.
+	// module is the module's path and version, and sum is its go.sum hash.
 	module, sum string
-	// definitions are folders and files of custom resource definitions.
+	// definitions lists files and folders with custom resource definitions.
 	definitions []string
-	// workloads are folders, with all below them, and files of what uses them.
+	// workloads lists files and folders (read recursively) with manifests that use the definitions.
 	workloads []string
-	// except are files of workloads that are no manifests, or that kube-apiserver refuses too, and why.
+	// except maps the files below workloads that cannot be applied to the reason: either they are not
+	// manifests, or kube-apiserver rejects them too.
 	except map[string]string
 }
 
@@ -46,8 +47,8 @@ var projects = []project{
 		workloads: []string{"bundle.yaml", "example/additional-scrape-configs", "example/admission-webhook", "example/networkpolicies", "example/non-rbac",
 			"example/rbac", "example/shards", "example/storage", "example/thanos", "example/user-guides"},
 		except: map[string]string{
-			"example/additional-scrape-configs/prometheus-additional.yaml":            "is a part of Prometheus' configuration",
-			"example/user-guides/alerting/alertmanager.yaml":                          "is Alertmanager's configuration",
+			"example/additional-scrape-configs/prometheus-additional.yaml":            "is part of a Prometheus configuration",
+			"example/user-guides/alerting/alertmanager.yaml":                          "is an Alertmanager configuration",
 			"example/user-guides/scrapeclass/scrapeclass-example-definition.yaml":     "has no name",
 			"example/user-guides/scrapeclass/scrapeclass-example-podmonitor.yaml":     "has no name",
 			"example/user-guides/scrapeclass/scrapeclass-example-servicemonitor.yaml": "has no selector",
@@ -60,23 +61,23 @@ var projects = []project{
 	},
 }
 
-// download fetches a module, if the module cache has it not, and returns its folder.
+// download fetches a module unless it is in the module cache, and returns its folder.
 func download(t *testing.T, module, sum string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", module)
-	cmd.Dir = t.TempDir() // outside of any module
+	cmd.Dir = t.TempDir() // outside any module
 	out, err := cmd.Output()
 	var got struct{ Dir, Sum, Error string }
 	if err := errors.Join(json.Unmarshal(out, &got), err); err != nil {
 		t.Fatalf("download %s: %v %s", module, err, got.Error)
 	}
 	if got.Sum != sum {
-		t.Fatalf("%s has the sum %s, want %s", module, got.Sum, sum)
+		t.Fatalf("%s has checksum %s, want %s", module, got.Sum, sum)
 	}
 	return got.Dir
 }
 
-// TestRealManifestsApply applies what well-known projects ship.
+// TestRealManifestsApply applies the manifests of well-known projects.
 func TestRealManifestsApply(t *testing.T) {
 	t.Parallel()
 	for _, p := range projects {
@@ -109,17 +110,17 @@ func TestRealManifestsApply(t *testing.T) {
 						t.Errorf("%s: %v", relative, err)
 					}
 					if err == nil && except {
-						t.Errorf("%s applies: it is no exception", relative)
+						t.Errorf("%s applied although it is listed as an exception: remove it from the list", relative)
 					}
 					applied += strings.Count(out, "serverside-applied")
 				}
 			}
-			t.Logf("%d objects beside the definitions were applied", applied)
+			t.Logf("applied %d objects besides the definitions", applied)
 		})
 	}
 }
 
-// manifests are the YAML files in path and below it.
+// manifests returns the YAML files at or below path.
 func manifests(t *testing.T, path string) []string {
 	t.Helper()
 	var files []string
@@ -137,7 +138,7 @@ func manifests(t *testing.T, path string) []string {
 
 var namespaceField = regexp.MustCompile(`(?m)^  namespace: ["']?([a-z0-9-]+)`)
 
-// ensureNamespaces makes the namespaces that a manifest takes for granted, unless they are there.
+// ensureNamespaces creates the namespaces that a manifest refers to, unless they exist.
 func ensureNamespaces(t *testing.T, run func(...string) (string, error), file string, there map[string]bool) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -150,7 +151,7 @@ func ensureNamespaces(t *testing.T, run func(...string) (string, error), file st
 			continue
 		}
 		there[namespace] = true
-		// A file before this one may have brought the namespace.
+		// An earlier file may have created the namespace.
 		if _, err := run("get", "namespace", namespace); err == nil {
 			continue
 		}

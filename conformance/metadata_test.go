@@ -17,7 +17,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestMetadataOfUpdates has the kinds that kube-apiserver lets have, by an update, what none but custom resources has from the beginning.
+// TestMetadataOfUpdates checks the kinds for which kube-apiserver accepts, on update, metadata that
+// is invalid on create for all but custom resources.
 func TestMetadataOfUpdates(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts)
@@ -41,7 +42,7 @@ func TestMetadataOfUpdates(t *testing.T) {
 			var accepted []string
 			for _, obj := range objects(t) {
 				r := resources[obj.GroupVersionKind()]
-				if r.Group == "events.k8s.io" { // judges finalizers, while the same events in the core group may have any
+				if r.Group == "events.k8s.io" { // validates finalizers, which events in the core group do not
 					continue
 				}
 				_, err := client.Resource(obj.GroupVersionKind().GroupVersion().WithResource(r.Name)).Namespace(obj.GetNamespace()).
@@ -61,7 +62,7 @@ func TestMetadataOfUpdates(t *testing.T) {
 	}
 }
 
-// TestUIDsArePreconditions has the requests that are about another object of the same name.
+// TestUIDsArePreconditions sends requests whose UID is that of another object with the same name.
 func TestUIDsArePreconditions(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts)
@@ -76,7 +77,7 @@ func TestUIDsArePreconditions(t *testing.T) {
 	}
 	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "other"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
 	if err := pods.Bind(t.Context(), binding, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("bind another pod: %v, want a conflict", err)
+		t.Errorf("bind a pod with another UID: %v, want a conflict", err)
 	}
 
 	labels := map[string]string{"app": "x"}
@@ -90,6 +91,6 @@ func TestUIDsArePreconditions(t *testing.T) {
 	}
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "default", UID: "other"}}
 	if _, err := replicaSets.UpdateScale(t.Context(), "r", scale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("scale another replica set: %v, want a conflict", err)
+		t.Errorf("scale a replica set with another UID: %v, want a conflict", err)
 	}
 }

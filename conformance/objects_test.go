@@ -28,7 +28,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// objects are one valid object of every kind.
+// objects returns one valid object of every kind.
 func objects(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile("testdata/objects.yaml")
@@ -48,7 +48,8 @@ func objects(t *testing.T) []*unstructured.Unstructured {
 	}
 }
 
-// stored are the resources that keep objects, by group, version and kind, as discovery has them.
+// stored returns the resources that store objects, as found by discovery, keyed by
+// GroupVersionKind.
 func stored(t *testing.T, config *rest.Config) map[schema.GroupVersionKind]metav1.APIResource {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(config)
@@ -104,7 +105,7 @@ func createAll(t *testing.T, s *server.Server) map[schema.GroupVersionKind]metav
 	return resources
 }
 
-// create waits for the resource of a definition to be served.
+// create creates obj, waiting for its resource to be served if it is a custom resource.
 func create(ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -123,7 +124,7 @@ func create(ctx context.Context, client dynamic.ResourceInterface, obj *unstruct
 	}
 }
 
-// encoding is how a value is kept: the format, and the version and kind in it.
+// encoding describes a stored value: its format, and the apiVersion and kind in it.
 type encoding struct {
 	protobuf         bool
 	apiVersion, kind string
@@ -140,18 +141,19 @@ func encodingOf(t *testing.T, value []byte) encoding {
 	}
 	var meta metav1.TypeMeta
 	if err := json.Unmarshal(value, &meta); err != nil {
-		t.Fatalf("neither protobuf nor JSON: %v", err)
+		t.Fatalf("the value is neither protobuf nor JSON: %v", err)
 	}
 	return encoding{false, meta.APIVersion, meta.Kind}
 }
 
-// The directories of keys that have more than a resource's name in them, or another one.
+// directories matches the key prefix of a resource, also where that is more than the resource's
+// name or a different name.
 var directories = regexp.MustCompile(`^/registry/(services/specs|services/endpoints|ranges|apiregistration\.k8s\.io/[^/]+|apiextensions\.k8s\.io/[^/]+|simple\.extension\.io/[^/]+|[^/]+)/`)
 
-// layout is how the objects in a directory of keys are kept.
+// layout describes how the objects below a key prefix are stored.
 type layout struct {
 	encoding
-	depth int // 1 with a name in it, 2 with a namespace and a name
+	depth int // 1 for keys that end in a name, 2 for a namespace and a name
 }
 
 func layouts(t *testing.T, entries map[string]entry) map[string]layout {
@@ -159,7 +161,7 @@ func layouts(t *testing.T, entries map[string]entry) map[string]layout {
 	found := map[string]layout{}
 	for key, e := range entries {
 		dir := directories.FindString(key)
-		if dir == "" { // the ranges of one object
+		if dir == "" { // a key without a prefix, of a single object
 			dir = key
 		}
 		found[dir] = layout{encodingOf(t, e.value), strings.Count(strings.TrimPrefix(key, dir), "/") + 1}
@@ -167,7 +169,7 @@ func layouts(t *testing.T, entries map[string]entry) map[string]layout {
 	return found
 }
 
-// otherDirectories are where objects are kept whose directory is not the resource's name.
+// otherDirectories maps resources to their key prefix where that is not the resource's name.
 var otherDirectories = map[string]string{
 	"nodes":                  "minions",
 	"services":               "services/specs",
@@ -193,7 +195,7 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 	for dir, want := range layouts(t, real) {
 		switch dir {
 		case "/registry/masterleases/", "/registry/peerserverleases/":
-			continue // of API servers that share an etcd
+			continue // written only by API servers that share an etcd
 		}
 		if got[dir] != want {
 			t.Errorf("%s: got %+v, want %+v", dir, got[dir], want)
@@ -201,7 +203,7 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 	}
 	for gvk, r := range resources {
 		if gvk.Kind == "ComponentStatus" || gvk == (schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"}) {
-			continue // not kept, and kept as v2
+			continue // the first is not stored, the second is stored as v2
 		}
 		directory := r.Name
 		if other, ok := otherDirectories[r.Name]; ok {
@@ -216,7 +218,7 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 			}
 		case "events.k8s.io":
 			want.apiVersion = "v1"
-		case "certificates.k8s.io", "resource.k8s.io", "storagemigration.k8s.io": // where v1 is new, what is kept is what 1.36 can read
+		case "certificates.k8s.io", "resource.k8s.io", "storagemigration.k8s.io": // a v1 new in 1.37 is stored in a version that 1.36 can read
 			if older, ok := map[string]string{
 				"ClusterTrustBundle": "v1beta1", "PodCertificateRequest": "v1beta1", "DeviceTaintRule": "v1beta2", "StorageVersionMigration": "v1beta1",
 			}[gvk.Kind]; ok {
@@ -231,6 +233,6 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 		}
 	}
 	if len(resources) < 55 {
-		t.Errorf("only %d resources keep objects", len(resources))
+		t.Errorf("only %d resources store objects", len(resources))
 	}
 }

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// meantOdd are differences between odd requests' answers that are meant.
+// meantOdd lists the intended differences between the responses to odd requests.
 var meantOdd = []struct {
 	pattern *regexp.Regexp
 	reason  string
 }{
 	{
 		regexp.MustCompile(`status: want 404, got 400; .*\n.*-X 'PATCH'`),
-		"1.37 (k8s.io/apiserver) refuses a patch that is no JSON before it looks for the object",
+		"1.37 (k8s.io/apiserver) rejects a patch that is not JSON before it looks up the object",
 	},
 	{
 		regexp.MustCompile(`status: want \d+, got 422; .*ignoreStoreReadErrorWithClusterBreakingPotential`),
-		"1.37 has the deletion of objects that cannot be read switched on, and so its option is validated",
+		"1.37 enables the deletion of objects that cannot be read, and therefore validates its option",
 	},
 	{
 		regexp.MustCompile(`validatingadmissionpolicies/.*: status: want (201|422|500), got 404; .*\n.*/status\?`),
-		"the status of a policy that is not there can be applied in 1.36, as a policy without a specification",
+		"in 1.36, applying the status of a policy that does not exist creates a policy without a spec",
 	},
 	{
 		regexp.MustCompile(`example\.com\..*: status: want (429|503), got`),
@@ -28,11 +28,11 @@ var meantOdd = []struct {
 	},
 	{
 		regexp.MustCompile(`customresourcedefinitions.*: body/.*body/status/(acceptedNames|conditions)`),
-		"the names of a definition are accepted sooner",
+		"the names of a definition are accepted earlier",
 	},
 	{
 		regexp.MustCompile(`causes: want metadata\.ownerReferences\.\w+ FieldValueInvalid`),
-		"1.37 (k8s.io/apimachinery) names the place of an owner reference, and says of what is missing that it is required",
+		"1.37 (k8s.io/apimachinery) includes the index of an owner reference, and reports missing fields as required",
 	},
 	{
 		regexp.MustCompile(`apiextensions.*: body/columnDefinitions`),
@@ -40,24 +40,24 @@ var meantOdd = []struct {
 	},
 	{
 		regexp.MustCompile(`#\d+, [^:]*: body/details~1name: want "[^"]*", got "[^"]*"\n.*-X 'DELETE'`),
-		"of several objects that cannot be deleted any one may be named",
+		"if several objects cannot be deleted, the error may name any of them",
 	},
 	{
 		regexp.MustCompile(`status: want 410, got 200; .*\n.*resourceVersion=1&`),
-		"a server compacts its history five minutes after it began",
+		"a server compacts its history five minutes after it was started",
 	},
 	{
 		regexp.MustCompile(`(?s)example\.com\..*: (answer: |status: want \d+, got 415; ).*application/vnd\.kubernetes\.protobuf`),
-		"kube-apiserver panics on custom resources in protobuf, or reads on",
+		"kube-apiserver panics on custom resources in protobuf, or keeps reading",
 	},
 	{
 		regexp.MustCompile(`core\.v1\.services/.*causes: want spec.clusterIPs FieldValueInvalid; causes: unwanted metadata.name FieldValueRequired`),
-		"kube-apiserver asks for an address in the name of a service that has none, and blames the address",
+		"kube-apiserver allocates an address for a service without a name, and reports the address as invalid",
 	},
 }
 
-// serverErrors are messages with which the Kubernetes libraries answer 500 and more where the client is wrong. kube-apiserver has to
-// answer so too.
+// serverErrors matches the messages of client errors that the Kubernetes libraries report with a
+// status of 500 or above. kube-apiserver responds with the same status.
 var serverErrors = regexp.MustCompile(strings.Join([]string{
 	`failed to create typed patch object`,
 	`failed to convert new object`,

@@ -14,18 +14,18 @@ import (
 	"github.com/kinproc/kinproc/conformance/internal/exchanges"
 )
 
-// oddCase is a recorded case with another name, some of whose requests are odd.
+// oddCase is a recorded case under another name in which some of the requests are odd.
 type oddCase struct {
 	exchanges.Case
-	// id is in the names of all that the case makes.
+	// id is part of the name of every object that the case creates.
 	id string
-	// meant are the steps that are answered differently by Kubernetes 1.37 as they were recorded.
+	// meant holds the steps whose recorded request is answered differently by Kubernetes 1.37.
 	meant map[int]bool
-	// odd says of each step what is odd about it; "" if nothing is.
+	// odd says for each step what is odd about it, or is empty if nothing is.
 	odd []string
 }
 
-// generator makes odd cases.
+// generator generates odd cases.
 type generator struct {
 	recordings []*exchanges.Recording
 	cases      []recordedCase
@@ -40,7 +40,7 @@ type recordedCase struct {
 func newGenerator(recordings []*exchanges.Recording, exceptions map[string]string) *generator {
 	g := &generator{recordings: recordings, exceptions: exceptions}
 	for _, r := range recordings {
-		if r.Name == "00-discovery" { // what a server serves is compared as a whole elsewhere
+		if r.Name == "00-discovery" { // discovery is compared as a whole in another test
 			continue
 		}
 		for i := range r.Cases {
@@ -50,15 +50,18 @@ func newGenerator(recordings []*exchanges.Recording, exceptions map[string]strin
 	return g
 }
 
-// harmful are recordings whose objects would change what the server does to others: nothing of them is kept.
+// harmful matches the recordings whose objects would affect how the server handles other requests:
+// their writes are sent as dry runs.
 var harmful = regexp.MustCompile(`^(admissionregistration|flowcontrol|apiregistration)`)
 
-// customGroup is an API group of a custom resource. Definitions have no other name than that of their group.
+// customGroup matches the API group of a custom resource. A definition can be renamed only through
+// its group.
 var customGroup = regexp.MustCompile(`\b(cr[a-z]+|[a-z]+)\.example\.com\b`)
 
-// make makes case number n: the same one for the same seed and number. Name is what the names of its objects begin with.
+// make generates case number n, which is the same for the same seed and number. The names of its
+// objects begin with name.
 func (g *generator) make(seed, n uint64, name string) (*oddCase, error) {
-	random := rand.New(rand.NewPCG(seed, n)) //nolint:gosec // it has to be repeatable
+	random := rand.New(rand.NewPCG(seed, n)) //nolint:gosec // must be repeatable
 	chosen := g.cases[random.IntN(len(g.cases))]
 	recorded := chosen.recording.Cases[chosen.index]
 	data, err := json.Marshal(recorded)
@@ -87,7 +90,7 @@ func (g *generator) make(seed, n uint64, name string) (*oddCase, error) {
 			c.odd[i] = (&mutation{random, &c.Steps[i].Request}).apply()
 		}
 	}
-	// A few requests more, about what is there now.
+	// Add a few requests about what exists now.
 	for range random.IntN(4) {
 		if len(c.Steps) == 0 {
 			break
@@ -103,7 +106,7 @@ func (g *generator) make(seed, n uint64, name string) (*oddCase, error) {
 	return c, nil
 }
 
-// tame makes a request finite, and harmless to what the case has not made.
+// tame makes a request finite, and harmless to objects that the case did not create.
 func (c *oddCase) tame(r *exchanges.Request, harmful bool) {
 	add := func(parameter string) {
 		separator := "?"
@@ -133,7 +136,7 @@ var (
 	dryRun         = regexp.MustCompile(`dryRun=[^&]*&?`)
 )
 
-// owns reports whether a request is about nothing but what the case has made.
+// owns reports whether a request concerns only objects that the case created.
 func (c *oddCase) owns(r *exchanges.Request) bool {
 	path, query, _ := strings.Cut(r.Path, "?")
 	if strings.Contains(path, c.id) {
@@ -179,7 +182,7 @@ type mutation struct {
 
 func one[T any](m *mutation, list []T) T { return list[m.IntN(len(list))] }
 
-// apply says what it did.
+// apply makes the request odd and returns a description of what it did.
 func (m *mutation) apply() string {
 	m.request.Poll = nil
 	kinds := []struct {
@@ -254,9 +257,9 @@ func (m *mutation) path() {
 		segments = append(segments, one(m, subresources()))
 	case 4:
 		segments = append(segments, one(m, oddSegments()))
-	case 5: // the last one is mostly the name
+	case 5: // the last segment is usually the name
 		segments[len(segments)-1] = one(m, oddSegments())
-	case 6: // escaped where it need not be
+	case 6: // an unnecessary escape
 		if s := segments[i]; s != "" && !strings.Contains(s, "%") && !strings.Contains(s, "$") {
 			segments[i] = fmt.Sprintf("%%%02x", s[0]) + s[1:]
 		}
@@ -282,7 +285,7 @@ var patchTypes = []string{
 	"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml",
 }
 
-// patch makes a patch of a request about an object.
+// patch turns a request about an object into a patch.
 func (m *mutation) patch() {
 	path, _, _ := strings.Cut(m.request.Path, "?")
 	if m.request.Method == http.MethodPost {
@@ -295,7 +298,7 @@ func (m *mutation) patch() {
 	}
 }
 
-// size sends more than there may be.
+// size makes the body larger than it may be.
 func (m *mutation) size() {
 	if _, ok := m.request.Body.(map[string]any); !ok {
 		return
@@ -306,7 +309,8 @@ func (m *mutation) size() {
 	}{one(m, []string{"/metadata/annotations/pad", "/metadata/labels/pad", "/metadata/name", "/pad"}), one(m, []int{1000, 300_000, 3_200_000})}
 }
 
-// field changes an object: a place in it that is there, or one that all objects could have.
+// field changes a field of the object in the body: one that is set, or one that any object may
+// have.
 func (m *mutation) field() {
 	object, ok := m.request.Body.(map[string]any)
 	if from := m.request.BodyFrom; from != nil {
@@ -327,7 +331,7 @@ func (m *mutation) field() {
 	m.change(object)
 }
 
-// setField sets what is at a path, if there is an object to set it in.
+// setField sets the value at a path, creating the objects on the way.
 func setField(object map[string]any, path []string, value any) {
 	if len(path) == 1 {
 		object[path[0]] = value
@@ -345,7 +349,7 @@ func setField(object map[string]any, path []string, value any) {
 	setField(below, path[1:], value)
 }
 
-// place is where a value is.
+// place is the location of a value: a key of an object or an index of a list.
 type place struct {
 	object map[string]any
 	key    string
@@ -368,7 +372,7 @@ func (p place) set(v any) {
 	}
 }
 
-// places are all below v, in an order that does not change.
+// places returns all places below v in a stable order.
 func places(v any) []place {
 	var all []place
 	switch v := v.(type) {
@@ -391,15 +395,15 @@ func (m *mutation) change(object map[string]any) {
 	}
 	at := one(m, all)
 	switch m.IntN(8) {
-	case 0: // nothing there
+	case 0: // remove it
 		if at.object != nil {
 			delete(at.object, at.key)
 		} else {
 			at.set(nil)
 		}
-	case 1: // something else from the same object
+	case 1: // replace it with another value of the same object
 		at.set(cloneValue(one(m, all).value()))
-	case 2: // more
+	case 2: // add to it
 		switch v := at.value().(type) {
 		case map[string]any:
 			v[one(m, oddStrings())] = m.value(nil)
@@ -408,13 +412,13 @@ func (m *mutation) change(object map[string]any) {
 		default:
 			at.set([]any{v, v})
 		}
-	case 3: // twice
+	case 3: // duplicate the first element
 		if list, ok := at.value().([]any); ok && len(list) > 0 {
 			at.set(append(slices.Clone(list), cloneValue(list[0])))
 			return
 		}
 		at.set(m.value(at.value()))
-	case 4: // another name
+	case 4: // rename the key
 		if at.object != nil {
 			v := at.value()
 			delete(at.object, at.key)
@@ -427,7 +431,7 @@ func (m *mutation) change(object map[string]any) {
 	}
 }
 
-// value is an odd one, mostly of the type that there is.
+// value returns an odd value, usually of the same type as the current one.
 func (m *mutation) value(is any) any {
 	kind := m.IntN(6)
 	if m.IntN(3) > 0 {

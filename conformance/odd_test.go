@@ -20,15 +20,15 @@ import (
 )
 
 var (
-	oddSecond = flag.String("second", "", "kubeconfig of the server that TestAnswersOddRequestsAsAnother compares with; another kinproc if empty")
+	oddSecond = flag.String("second", "", "kubeconfig of the server that TestAnswersOddRequestsAsAnother compares with; if empty, another kinproc")
 	oddRounds = flag.Uint64("rounds", 100, "how many cases of odd requests TestAnswersOddRequestsAsAnother sends")
-	oddSeed   = flag.Uint64("seed", 1, "what decides of the odd requests")
+	oddSeed   = flag.Uint64("seed", 1, "seed of the odd requests")
 	oddFrom   = flag.Uint64("from", 0, "number of the first case of odd requests")
 )
 
-// TestAnswersOddRequestsAsAnother sends odd requests, made of the recorded ones, to a control plane and to another server. It compares the
-// answers as those of the recordings are compared. Whatever the other server says, a connection that breaks and a status from 500 on are
-// failures.
+// TestAnswersOddRequestsAsAnother sends odd requests, derived from the recorded ones, to a control
+// plane and to another server. It compares the responses in the same way as recorded responses. A
+// broken connection or a status of 500 or above is a failure, whatever the other server responds.
 func TestAnswersOddRequestsAsAnother(t *testing.T) {
 	t.Parallel()
 	second, against := exchanges.Target{}, "another kinproc"
@@ -43,13 +43,14 @@ func TestAnswersOddRequestsAsAnother(t *testing.T) {
 		t.Error(f)
 	}
 	for _, place := range slices.Sorted(maps.Keys(o.places)) {
-		t.Logf("%4d times %s", o.places[place], place)
+		t.Logf("%4d x %s", o.places[place], place)
 	}
-	t.Logf("seed %d, cases %d to %d, against %s: %d requests, %d of them odd; %d differences, %d that are meant",
+	t.Logf("seed %d, cases %d to %d, against %s: %d requests, %d of them odd; %d differences, %d more intended ones",
 		*oddSeed, *oddFrom, o.next, against, o.requests, o.oddRequests, len(o.findings), o.meant)
 }
 
-// TestOddRequestsFindDifferences compares with a server that says of nothing that it is not there, and never warns.
+// TestOddRequestsFindDifferences compares with a server that never responds with a 404 or a
+// warning.
 func TestOddRequestsFindDifferences(t *testing.T) {
 	t.Parallel()
 	first, second := start(t), start(t)
@@ -59,7 +60,7 @@ func TestOddRequestsFindDifferences(t *testing.T) {
 	found := strings.Join(o.findings, "\n")
 	for _, what := range []string{"status: want 410, got 404", "warnings: want null"} {
 		if !strings.Contains(found, what) {
-			t.Errorf("nothing was found of %q", what)
+			t.Errorf("did not find a difference with %q", what)
 		}
 	}
 }
@@ -77,7 +78,7 @@ func (l lying) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// targetOf is the server of a kubeconfig.
+// targetOf returns the server of a kubeconfig.
 func targetOf(t *testing.T, kubeconfig string) exchanges.Target {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -85,7 +86,7 @@ func targetOf(t *testing.T, kubeconfig string) exchanges.Target {
 		t.Fatal(err)
 	}
 	token := config.BearerToken
-	if token != "" { // requests may have to go without
+	if token != "" { // some requests are sent without it
 		config = rest.AnonymousClientConfig(config)
 	}
 	client, err := rest.HTTPClientFor(config)
@@ -95,11 +96,11 @@ func targetOf(t *testing.T, kubeconfig string) exchanges.Target {
 	return exchanges.Target{URL: strings.TrimSuffix(config.Host, "/"), Client: client, Token: token}
 }
 
-// oddRun is a comparison under way.
+// oddRun is the state of a comparison.
 type oddRun struct {
 	first, second exchanges.Target
 	generator     *generator
-	// tag makes the names of its objects those of no other run against the same server.
+	// tag makes the object names unique among all runs against the same server.
 	tag string
 
 	findings              []string
@@ -107,7 +108,7 @@ type oddRun struct {
 	requests, oddRequests int
 	meant                 int
 	next                  uint64
-	silent                int // how often in a row the second server did not answer
+	silent                int // number of consecutive requests that the second server did not answer
 }
 
 const maxSilent = 20
@@ -126,7 +127,7 @@ func newOddRun(t *testing.T, first, second exchanges.Target) *oddRun {
 	for _, target := range []exchanges.Target{first, second} {
 		answers, err := exchanges.NewPair(target, target).Ask(t.Context(), &exchanges.Request{Method: http.MethodGet, Path: "/api/v1/namespaces"})
 		if err != nil || answers.First == nil || answers.First.Status != http.StatusOK {
-			t.Fatalf("%s does not answer as it would to an administrator: %v %v", target.URL, err, answers.Broken)
+			t.Fatalf("%s does not let an administrator list namespaces: %v %v", target.URL, err, answers.Broken)
 		}
 	}
 	return &oddRun{
@@ -135,7 +136,7 @@ func newOddRun(t *testing.T, first, second exchanges.Target) *oddRun {
 	}
 }
 
-// answerTimeout is far more than any answer takes.
+// answerTimeout is far longer than any response takes.
 const answerTimeout = 60 * time.Second
 
 func (o *oddRun) run(t *testing.T, seed, from, rounds uint64) {
@@ -143,7 +144,7 @@ func (o *oddRun) run(t *testing.T, seed, from, rounds uint64) {
 	deadline, bounded := t.Deadline()
 	for o.next = from; o.next < from+rounds; o.next++ {
 		if bounded && time.Until(deadline) < answerTimeout+30*time.Second {
-			t.Logf("the time of the test is nearly over: ended before case %d", o.next)
+			t.Logf("the test's deadline is near: stopped before case %d", o.next)
 			return
 		}
 		if done := o.next - from; done > 0 && done%500 == 0 {
@@ -153,7 +154,7 @@ func (o *oddRun) run(t *testing.T, seed, from, rounds uint64) {
 		if len(findings) == 0 {
 			continue
 		}
-		// What depends on the second in which it was asked, or on chance, is not the same once more.
+		// Differences that are due to timing or chance do not recur.
 		again := o.round(t, seed, o.next, "b")
 		for _, f := range findings {
 			same := func(g finding) bool { return g.step == f.step && slices.Equal(g.what, f.what) }
@@ -170,11 +171,11 @@ func (o *oddRun) run(t *testing.T, seed, from, rounds uint64) {
 	}
 }
 
-// finding is a difference.
+// finding is a difference between the responses to one request.
 type finding struct {
 	number uint64
 	step   int
-	name   string // of the recorded case
+	name   string // name of the recorded case
 	odd    string
 	what   []string
 	fatal  bool
@@ -188,7 +189,7 @@ func (f finding) String() string {
 
 var quoted = regexp.MustCompile(`: want .*|"[^"]*"|\d+`)
 
-// place is a finding without what differs from one case to the next.
+// place returns the finding without the details that vary from case to case.
 func (f finding) place() string {
 	recording, _, _ := strings.Cut(f.name, "/")
 	return fmt.Sprintf("%d not %d, %s: %s", f.status[0], f.status[1], recording, quoted.ReplaceAllString(f.what[0], "…"))
@@ -225,13 +226,13 @@ func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []find
 			f.status[1] = answers.Second.Status
 			o.silent = 0
 		} else if o.silent++; o.silent > maxSilent {
-			t.Fatalf("%s does not answer any more: %v", o.second.URL, answers.Broken)
+			t.Fatalf("%s no longer responds: %v", o.second.URL, answers.Broken)
 		}
 		if text := message(answers); f.status[0] == 0 || f.status[0] >= http.StatusInternalServerError && !serverErrors.MatchString(text) {
 			f.fatal, f.what = true, append(f.what, fmt.Sprintf("answer %d: %s", f.status[0], text))
 		}
 		if diverged && !f.fatal {
-			f.what = nil // follows from what differed before
+			f.what = nil // a consequence of an earlier difference
 		}
 		write := c.Steps[i].Request.Method != http.MethodGet
 		diverged = diverged || write && (f.status[0] < http.StatusBadRequest) != (f.status[1] < http.StatusBadRequest)
@@ -261,13 +262,15 @@ func (o *oddRun) ask(ctx context.Context, t *testing.T, pair *exchanges.Pair, r 
 	return answers
 }
 
-// compare is what differs in what is comparable: lists of objects of others, such as those that a server makes for itself, are not.
+// compare returns the differences between comparable parts of two responses. The body of a
+// successful response is not comparable if it may include objects that the case did not create,
+// such as objects that a server creates for itself.
 func (o *oddRun) compare(c *oddCase, step int, answers exchanges.Answers) []string {
 	if c.meant[step] {
 		return nil
 	}
 	if _, ok := c.Steps[step].Request.Headers["Authorization"]; ok && o.second.Token == "" {
-		return nil // a certificate would go with it all the same
+		return nil // the client certificate would be sent anyway
 	}
 	failed := func(r *exchanges.Response) bool { return r == nil || r.Status >= http.StatusBadRequest }
 	everything := c.owns(&c.Steps[step].Request) || failed(answers.First) || failed(answers.Second)

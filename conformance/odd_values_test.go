@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What odd requests are made of. None of it names an object of the system.
+// The values that odd requests are made of. None of them is the name of a system object.
 
 func oddStrings() []string {
 	return []string{
@@ -26,7 +26,7 @@ func oddNumbers() []json.Number {
 	}
 }
 
-// oddSegments are parts of a path, escaped.
+// oddSegments returns escaped path segments.
 func oddSegments() []string {
 	return []string{
 		"", "a", "A", ".", "%2E", "..", "%2e%2e", "%20", "%2F", "%25", "%00", "%0a", "%C3%A9", "%ff", "a%2Fb", "a%3Ab", "a;b", "a:b", "a,b", "a=b", "*", "~", "-", "_",
@@ -35,12 +35,12 @@ func oddSegments() []string {
 	}
 }
 
-// subresources are those whose answers depend on no node.
+// subresources returns the subresources whose responses do not depend on a node.
 func subresources() []string {
 	return []string{"status", "scale", "binding", "eviction", "finalize", "token", "ephemeralcontainers", "resize", "approval", "foo", "status/status", "Status"}
 }
 
-// oddQueries are parameters, escaped. Watches end after a second.
+// oddQueries returns escaped query parameters. Watches end after one second.
 func oddQueries() []string {
 	return []string{
 		"labelSelector=a", "labelSelector=a%3Db", "labelSelector=%21a", "labelSelector=a+in+%28b%2Cc%29", "labelSelector=a+notin+%28b%29", "labelSelector=%3D",
@@ -75,7 +75,7 @@ func oddQueries() []string {
 	}
 }
 
-// oddHeaders are pairs of names and values.
+// oddHeaders returns pairs of header names and values.
 func oddHeaders() [][2]string {
 	return [][2]string{
 		{"Accept", "*/*"}, {"Accept", ""}, {"Accept", "application/yaml"}, {"Accept", "application/vnd.kubernetes.protobuf"}, {"Accept", "text/html"}, {"Accept", "text/plain"},
@@ -107,7 +107,7 @@ func oddMethods() []string {
 	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO", "get", "LIST", "WATCH", "PROPFIND"}
 }
 
-// oddPaths lead to no object.
+// oddPaths returns paths that do not lead to an object.
 func oddPaths() []string {
 	return []string{
 		"/", "//", "/.", "/..", "/api", "/api/", "/api//v1", "/api/v1/", "/api/v2", "/api/v1beta1/pods", "/API/V1", "/apis", "/apis/", "/apis//", "/apis/apps", "/apis/apps/", "/apis/apps/v2",
@@ -125,7 +125,7 @@ func oddPaths() []string {
 	}
 }
 
-// oddBodies are sent as they are.
+// oddBodies returns bodies that are sent as they are.
 func oddBodies() []string {
 	return []string{
 		"", " ", "null", "true", "0", `""`, "[]", "{}", "[{}]", "{", "}", "{]", `{"a":}`, `{"a":1,}`, `{'a':1}`, "\x00", "\xff\xfe", "\ufeff{}", "k8s\x00", "k8s\x00\x0a\x00", "k8s\x00\xff\xff\xff\xff",
@@ -152,7 +152,7 @@ func oddBodies() []string {
 	}
 }
 
-// oddFields are set in objects.
+// oddFields returns pointers to fields that are set in objects.
 func oddFields() []string {
 	return []string{
 		"/metadata/name", "/metadata/generateName", "/metadata/namespace", "/metadata/uid", "/metadata/resourceVersion", "/metadata/generation", "/metadata/creationTimestamp",

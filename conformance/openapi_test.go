@@ -16,8 +16,9 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestOpenAPIAsOfKubeAPIServer compares both versions of the OpenAPI documents with those of a kube-apiserver v1.36.3: the operations of
-// every path, and of every kind the fields with their types. Descriptions are left out. testdata/openapi-1.37.txt lists what differs.
+// TestOpenAPIAsOfKubeAPIServer compares the OpenAPI documents, v2 and v3, with the documents of
+// kube-apiserver v1.36.3: the operations of every path, and the fields of every kind with their
+// types. Descriptions are not compared. testdata/openapi-1.37.txt lists the expected differences.
 func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
@@ -43,7 +44,7 @@ func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 		case sign == "+" && !want[fact]:
 			want[fact] = true
 		case sign != "#":
-			t.Errorf("openapi-1.37.txt: %q is no difference", line)
+			t.Errorf("openapi-1.37.txt: %q does not differ from 1.36", line)
 		}
 	}
 	get := func(path string) any {
@@ -76,7 +77,7 @@ func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 	}
 }
 
-// facts are what both versions of the documents say, a line each.
+// facts is a set of lines, each of which states something that both versions of the documents say.
 type facts map[string]bool
 
 func (f facts) addDocument(document any) {
@@ -103,7 +104,9 @@ func (f facts) addDocument(document any) {
 }
 
 func (f facts) addDefinition(name string, definition any) {
-	// Types of every group have one kind or many, as their versions are in one document or not; quantities have a type in version 2 alone.
+	// Of the apimachinery definitions, only the fields are compared: how many kinds a definition lists
+	// depends on whether the document covers one group version or all, and quantities have a type in
+	// v2 only.
 	if !strings.HasPrefix(name, "io.k8s.apimachinery.") {
 		if kinds, ok := at(definition, "x-kubernetes-group-version-kind").([]any); ok {
 			for _, kind := range kinds {
@@ -122,12 +125,12 @@ func (f facts) addDefinition(name string, definition any) {
 	}
 }
 
-// parameters are the names of those that do not come in the body.
+// parameters returns the names of the parameters that are not in the body.
 func parameters(document, list any) []string {
 	var names []string
 	all, _ := list.([]any)
 	for _, p := range all {
-		if ref, ok := at(p, "$ref").(string); ok { // a shared one, of version 2
+		if ref, ok := at(p, "$ref").(string); ok { // a shared parameter in v2
 			p = at(document, "parameters", path.Base(ref))
 		}
 		if name, ok := at(p, "name").(string); ok && at(p, "in") != "body" {
@@ -144,10 +147,10 @@ func kindOf(gvk any) string {
 	return fmt.Sprintf("%v/%v %v", at(gvk, "group"), at(gvk, "version"), at(gvk, "kind"))
 }
 
-// typeOf says what values a field takes, and how server-side apply merges them.
+// typeOf describes which values a field takes and how server-side apply merges them.
 func typeOf(schema any) string {
 	if all, ok := at(schema, "allOf").([]any); ok && len(all) == 1 {
-		merged := maps.Clone(fields(all[0])) // version 3 wraps a reference that has a default
+		merged := maps.Clone(fields(all[0])) // v3 wraps a reference that has a default
 		maps.Copy(merged, fields(schema))
 		schema = merged
 	}
@@ -160,7 +163,7 @@ func typeOf(schema any) string {
 			words = append(words, path.Base(value.(string)))
 		case key == "items" || key == "additionalProperties":
 			element := maps.Clone(fields(value))
-			delete(element, "default") // 1.37 no longer says it
+			delete(element, "default") // omitted by 1.37
 			words = append(words, "of "+typeOf(map[string]any(element)))
 		default:
 			words = append(words, fmt.Sprintf("%s=%v", strings.TrimPrefix(key, "x-kubernetes-"), value))
@@ -169,7 +172,7 @@ func typeOf(schema any) string {
 	return strings.Join(words, " ")
 }
 
-// at is the value at the path, nil if there is none.
+// at returns the value at the path, or nil if there is none.
 func at(value any, path ...string) any {
 	for _, key := range path {
 		value = fields(value)[key]

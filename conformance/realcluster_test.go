@@ -25,10 +25,10 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// realCluster has what a cluster of kube-apiserver 1.36.3 wrote and answered.
+// realCluster holds the etcd data and the API responses of a cluster with kube-apiserver 1.36.3.
 const realCluster = "testdata/realcluster/"
 
-// unzip returns the content of a file that is kept compressed.
+// unzip returns the content of a gzip file.
 func unzip(t *testing.T, name string) []byte {
 	t.Helper()
 	f, err := os.Open(name)
@@ -47,13 +47,13 @@ func unzip(t *testing.T, name string) []byte {
 	return data
 }
 
-// entry is what etcd holds for a key, and since when.
+// entry is the value of an etcd key and the revision of its last change.
 type entry struct {
 	value    []byte
 	revision int64
 }
 
-// dump is what an etcd holds below /registry, and its revision.
+// dump returns the entries below /registry and the revision of etcd.
 func dump(t *testing.T, ctx context.Context, client *clientv3.Client) (map[string]entry, int64) {
 	t.Helper()
 	answer, err := client.Get(ctx, "/registry/", clientv3.WithPrefix())
@@ -67,7 +67,7 @@ func dump(t *testing.T, ctx context.Context, client *clientv3.Client) (map[strin
 	return entries, answer.Header.Revision
 }
 
-// readDir dumps the etcd data in dir, which no server uses at the time.
+// readDir dumps the etcd data in dir, which no server may be using.
 func readDir(t *testing.T, dir string) (map[string]entry, int64) {
 	t.Helper()
 	e, err := embed.Start(t.Context(), embed.Options{Dir: dir})
@@ -81,7 +81,7 @@ func readDir(t *testing.T, dir string) (map[string]entry, int64) {
 	return entries, revision
 }
 
-// restored is a data directory with the real cluster's data.
+// restored returns a data directory with the real cluster's data.
 func restored(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func restored(t *testing.T) string {
 	return dir
 }
 
-// opened starts a control plane that changes nothing by itself but what every start ensures.
+// opened starts a control plane on dir that writes nothing but what every start ensures.
 func opened(t *testing.T, dir string) *server.Server {
 	t.Helper()
 	return servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts, func(o *server.Options) {
@@ -100,10 +100,11 @@ func opened(t *testing.T, dir string) *server.Server {
 	})
 }
 
-// notStored are lists, or parts of items, that depend on the running process.
+// notStored holds the lists whose items have a status that depends on the running process.
 var notStored = map[string]bool{"/api/v1/componentstatuses": true, "/apis/apiregistration.k8s.io/v1/apiservices": true}
 
-// A start ensures a few objects, so the lists are read as of the snapshot's revision: etcd keeps it.
+// A start writes a few objects, so the lists are read at the snapshot's revision, which etcd still
+// has.
 func TestOpensWhatARealClusterWrote(t *testing.T) {
 	t.Parallel()
 	var lists map[string]unstructured.UnstructuredList
@@ -119,7 +120,7 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 	items := 0
 	for path, want := range lists {
 		if path == "/api/v1/componentstatuses" {
-			continue // they are checks of the moment
+			continue // component statuses are computed for each request
 		}
 		data, err := client.RESTClient().Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).
 			Param("resourceVersion", fmt.Sprint(revision)).Param("resourceVersionMatch", "Exact").DoRaw(t.Context())
@@ -149,12 +150,12 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 		}
 	}
 	if want := 323; items != want {
-		t.Errorf("%d items were compared, want %d", items, want)
+		t.Errorf("compared %d items, want %d", items, want)
 	}
 }
 
-// startWrites are the keys that a start may write: how this server is found and trusted, what it serves, and the roles that are new, or
-// know of new kinds, in 1.37.
+// startWrites holds the prefixes of the keys that a start may write: the server's addresses and CA,
+// the APIServices, and the roles that are new in 1.37 or cover kinds that are new in 1.37.
 var startWrites = []string{
 	"/registry/apiregistration.k8s.io/apiservices/",
 	"/registry/clusterrolebindings/system:controller:kube-apiserver-serving-clustertrustbundle-publisher",

@@ -54,7 +54,7 @@ func TestKubectlShowsEveryKind(t *testing.T) {
 	}
 }
 
-// printedName is how obj is named in what kubectl get prints.
+// printedName returns the name of obj in the output of kubectl get.
 func printedName(obj *unstructured.Unstructured, output string) string {
 	if obj.GetKind() == "Event" && output == "" {
 		return "service/web"
@@ -62,7 +62,8 @@ func printedName(obj *unstructured.Unstructured, output string) string {
 	return obj.GetName()
 }
 
-// TestAPIResourcesAreThoseOfKubeAPIServer compares the lines of kubectl api-resources with the recorded discovery.
+// TestAPIResourcesAreThoseOfKubeAPIServer compares the lines of kubectl api-resources with the
+// recorded discovery.
 func TestAPIResourcesAreThoseOfKubeAPIServer(t *testing.T) {
 	t.Parallel()
 	recordings, err := exchanges.Load(os.DirFS("testdata"))
@@ -99,7 +100,7 @@ func TestAPIResourcesAreThoseOfKubeAPIServer(t *testing.T) {
 	}
 	slices.Sort(want)
 	if want = slices.Compact(want); len(want) < 54 {
-		t.Fatalf("only %d resources are recorded", len(want))
+		t.Fatalf("found only %d recorded resources", len(want))
 	}
 	for _, line := range want {
 		if !slices.Contains(got, line) {
@@ -109,12 +110,12 @@ func TestAPIResourcesAreThoseOfKubeAPIServer(t *testing.T) {
 	for _, line := range got {
 		recorded := slices.ContainsFunc(strings.Fields(line), func(word string) bool { return versions[word] })
 		if recorded && !slices.Contains(want, line) && !strings.HasPrefix(line, "devicetaintrules ") { // new in 1.37
-			t.Errorf("more: %s", line)
+			t.Errorf("unexpected: %s", line)
 		}
 	}
 }
 
-// lines are what kubectl api-resources prints for a list of resources.
+// lines returns the lines that kubectl api-resources prints for a list of resources.
 func lines(list *metav1.APIResourceList) []string {
 	var found []string
 	for _, r := range list.APIResources {
@@ -133,7 +134,8 @@ func lines(list *metav1.APIResourceList) []string {
 	return found
 }
 
-// TestTablesOfSubresources asks for tables of what is shown as another resource: kube-apiserver has them of most statuses only.
+// TestTablesOfSubresources requests subresources as tables: kube-apiserver renders most status
+// subresources as a table, but not the others.
 func TestTablesOfSubresources(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts)
@@ -168,6 +170,6 @@ func TestTablesOfSubresources(t *testing.T) {
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("there are no objects with %v", want)
+		t.Errorf("no objects have the subresources %v", want)
 	}
 }

@@ -30,7 +30,7 @@ func BenchmarkStart(b *testing.B) {
 				}
 				stopping += time.Since(began)
 				b.StopTimer()
-				if err := os.RemoveAll(dir); err != nil { // a log is 64 MB at once
+				if err := os.RemoveAll(dir); err != nil { // etcd preallocates 64 MB for a log
 					b.Fatal(err)
 				}
 				b.StartTimer()

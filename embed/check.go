@@ -23,11 +23,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// databaseLockWait is how long another process may hold the database file; etcd itself would wait for ever.
+// databaseLockWait is how long to wait for another process that has the database file locked. etcd
+// itself would wait forever.
 const databaseLockWait = 100 * time.Millisecond
 
-// check finds what would make etcd end the process, or crash it, once it opens the directory: etcd trusts its files.
-// It reads all of the database and of the log, and returns the last entry that the log says is committed.
+// check finds problems that would make etcd exit or crash the process when it opens the directory,
+// since etcd trusts its files. It reads the whole database and the whole log, and returns the index
+// of the last committed log entry.
 func check(dir string, lg *zap.Logger) (committed uint64, err error) {
 	walDir, database := datadir.ToWALDir(dir), datadir.ToBackendFileName(dir)
 	for _, d := range []string{datadir.ToMemberDir(dir), datadir.ToSnapDir(dir), walDir} {
@@ -47,9 +49,9 @@ func check(dir string, lg *zap.Logger) (committed uint64, err error) {
 	hasLog, hasDatabase := wal.Exist(walDir), fileutil.Exist(database)
 	switch {
 	case hasLog && !hasDatabase:
-		return 0, fmt.Errorf("%w: there is a log, but no database %s", ErrCorrupt, database)
+		return 0, fmt.Errorf("%w: the log exists, but the database %s does not", ErrCorrupt, database)
 	case !hasLog && hasFiles(walDir):
-		return 0, fmt.Errorf("%w: %s holds no log of an etcd", ErrCorrupt, walDir)
+		return 0, fmt.Errorf("%w: %s does not contain an etcd log", ErrCorrupt, walDir)
 	}
 	if !hasDatabase {
 		return 0, nil
@@ -64,22 +66,24 @@ func check(dir string, lg *zap.Logger) (committed uint64, err error) {
 			return 0, err
 		}
 	}
-	// etcd would take new entries for old ones, and drop them.
+	// etcd would mistake new entries for applied ones and drop them.
 	if logged < applied {
-		return 0, fmt.Errorf("%w: the log ends at entry %d, the database at %d", ErrCorrupt, logged, applied)
+		return 0, fmt.Errorf("%w: the log ends at entry %d, but the database is at entry %d", ErrCorrupt, logged, applied)
 	}
-	// A process was killed before it wrote the first entry: etcd would wait for ever for a cluster to join.
+	// A process was killed before it wrote the first entry. etcd would wait forever for a cluster to
+	// join.
 	if hasLog && logged == 0 {
 		return 0, os.RemoveAll(walDir)
 	}
 	return committed, nil
 }
 
-// checkTypes refuses what etcd would follow out of the directory, or wait for: links, named pipes and devices.
+// checkTypes rejects files that would lead etcd out of the directory or block it: links, named
+// pipes and devices.
 func checkTypes(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // another process uses the directory, which its lock will say
+			return nil // another process is using the directory, as its lock will show
 		}
 		if err != nil || path == dir {
 			return err
@@ -102,11 +106,11 @@ func typeName(mode fs.FileMode) string {
 	case mode&fs.ModeDevice != 0:
 		return "a device"
 	default:
-		return "something special"
+		return "a special file"
 	}
 }
 
-// checkOwn refuses a directory that is not empty and has no data of etcd either.
+// checkOwn rejects a directory that is not empty but has no etcd data.
 func checkOwn(dir string) error {
 	if fileutil.Exist(datadir.ToMemberDir(dir)) {
 		return nil
@@ -116,7 +120,8 @@ func checkOwn(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		// Left by a process that was killed early, by a check of the directory, or by a killed listener.
+		// These files are left by a process that was killed early, by a check of the directory, or by a
+		// killed listener.
 		if name := e.Name(); name != lockName && name != ".touch" && name != socketName {
 			return fmt.Errorf("%w: %s", ErrForeign, name)
 		}
@@ -129,8 +134,9 @@ func hasFiles(dir string) bool {
 	return err == nil && len(entries) > 0
 }
 
-// checkDatabase reads every page and returns the index of the last entry of the log that the database contains.
-// A page that lies outside of the file is a memory fault, which becomes an error here.
+// checkDatabase reads every page of the database and returns the index of the last log entry that
+// was applied to it. Accessing a page outside the file is a memory fault, which checkDatabase turns
+// into an error.
 func checkDatabase(path string) (applied uint64, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -141,7 +147,7 @@ func checkDatabase(path string) (applied uint64, err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: databaseLockWait})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return 0, fmt.Errorf("%w by another process that holds %s open", ErrLocked, filepath.Base(path))
+		return 0, fmt.Errorf("%w by another process that has %s open", ErrLocked, filepath.Base(path))
 	case errors.Is(err, fs.ErrPermission):
 		return 0, err
 	case err != nil:
@@ -152,7 +158,7 @@ func checkDatabase(path string) (applied uint64, err error) {
 		if info, err := os.Stat(path); err != nil {
 			return err
 		} else if info.Size() < tx.Size() {
-			return fmt.Errorf("%w: %s is cut off: %d bytes of %d", ErrCorrupt, filepath.Base(path), info.Size(), tx.Size())
+			return fmt.Errorf("%w: %s is truncated: has %d of %d bytes", ErrCorrupt, filepath.Base(path), info.Size(), tx.Size())
 		}
 		if err := readEverything(tx); err != nil {
 			return err
@@ -178,7 +184,7 @@ func lastApplied(tx *bbolt.Tx) uint64 {
 	return 0
 }
 
-// firstProblem reads all of them: whoever reports them must not be left behind.
+// firstProblem returns the first error. It drains the channel so that the sending goroutine ends.
 func firstProblem(problems <-chan error) (first error) {
 	for err := range problems {
 		if first == nil {
@@ -188,8 +194,9 @@ func firstProblem(problems <-chan error) (first error) {
 	return first
 }
 
-// readEverything walks all buckets on this goroutine, where faults and panics are errors. bbolt's own check, which would miss nothing
-// either, starts others: so it comes second and reads nothing that was not read before.
+// readEverything walks all buckets on the calling goroutine, where faults and panics become errors.
+// bbolt's own check is as thorough but starts other goroutines, so it runs second and only reads
+// pages that have been read before.
 func readEverything(tx *bbolt.Tx) error {
 	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
 		var previous []byte
@@ -206,7 +213,8 @@ func readEverything(tx *bbolt.Tx) error {
 	})
 }
 
-// checkVersion compares minor versions as etcd does: it can't read what a newer minor version wrote.
+// checkVersion compares minor versions, as etcd does: etcd can't read data that a newer minor
+// version wrote.
 func checkVersion(tx *bbolt.Tx) error {
 	own := semver.New(version.Version)
 	for _, at := range []struct{ bucket, key []byte }{
@@ -247,15 +255,15 @@ func checkMembers(tx *bbolt.Tx) error {
 	return nil
 }
 
-// checkLog reads the whole log and returns the indexes of its last entry and of the last committed one. An entry that a killed process did not finish is no damage:
-// etcd cuts it off.
+// checkLog reads the whole log and returns the indexes of its last entry and of the last committed
+// one. An entry that a killed process did not finish writing is not damage: etcd truncates it.
 func checkLog(walDir string, lg *zap.Logger) (last, committed uint64, err error) {
 	snapshots, err := wal.ValidSnapshotEntries(lg, walDir)
 	if err != nil {
 		return 0, 0, logError(err)
 	}
 	if len(snapshots) == 0 {
-		return 0, 0, fmt.Errorf("%w: the log has no beginning", ErrCorrupt)
+		return 0, 0, fmt.Errorf("%w: the beginning of the log is missing", ErrCorrupt)
 	}
 	from := snapshots[len(snapshots)-1]
 	log, err := wal.OpenForRead(lg, walDir, from)
@@ -280,7 +288,7 @@ func logError(err error) error {
 	return fmt.Errorf("%w: log: %w", ErrCorrupt, err)
 }
 
-// explain makes an error of a cause, with what to do about it.
+// explain wraps err in an Error with a hint on what to do about it.
 func explain(op string, err error) error {
 	var already *Error
 	if errors.As(err, &already) {
@@ -291,7 +299,7 @@ func explain(op string, err error) error {
 	case errors.Is(err, ErrLocked):
 		e.Hint = "stop it, or use another directory"
 	case errors.Is(err, ErrCorrupt):
-		e.Hint = "restore a snapshot into a new directory, or remove this one to begin anew"
+		e.Hint = "restore a snapshot into a new directory, or remove this one to start over"
 	case errors.Is(err, ErrForeign):
 		e.Hint = "use an empty directory, or one that does not exist"
 	case errors.Is(err, ErrNewerVersion):
@@ -299,17 +307,17 @@ func explain(op string, err error) error {
 	case errors.Is(err, ErrCluster):
 		e.Hint = "take a snapshot of the cluster and restore it into a new directory"
 	case errors.Is(err, fs.ErrPermission):
-		e.Hint = "use a directory that this user may write"
+		e.Hint = "use a directory that this user can write to"
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrExist):
 		e.Hint = "use a directory"
 	case errors.Is(err, syscall.ENOSPC):
-		e.Hint = "make room on the disk"
+		e.Hint = "free up disk space"
 	case errors.Is(err, syscall.EROFS):
 		e.Hint = "make the file system writable"
 	case errors.Is(err, syscall.EIO):
-		e.Hint = "look what is wrong with the disk"
+		e.Hint = "check the disk for errors"
 	case errors.Is(err, errRemoved):
-		e.Hint = "start again where it is now, or anew"
+		e.Hint = "start again with its new location, or start over"
 	}
 	return e
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// What would block whoever opens or reads it is refused before that.
+// Files that would block on open or read are rejected without opening them.
 func TestRefusesWhatIsNoFile(t *testing.T) {
 	t.Parallel()
 	pipe := func(t testing.TB, path string) {
@@ -53,7 +53,7 @@ func TestRefusesWhatIsNoFile(t *testing.T) {
 			case err := <-refused:
 				wantError(t, err, embed.ErrCorrupt)
 			case <-time.After(10 * time.Second):
-				t.Fatal("hangs")
+				t.Fatal("Start hangs")
 			}
 		})
 	}

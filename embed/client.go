@@ -14,9 +14,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// newClient makes the client that calls the member directly. A goroutine of etcd that ends by a fault keeps the locks that it holds, and
-// whoever needs one of them waits for ever, whatever its context says. So calls are made on goroutines of their own: at a fault the call
-// returns it, and the goroutine stays behind.
+// newClient returns a client that calls the member directly. An etcd goroutine that ends because of
+// a fault keeps its locks, and a call that needs one of them blocks forever, regardless of its
+// context. Every call therefore runs on a separate goroutine: after a fault, the call returns the
+// fault, and the goroutine is abandoned.
 func newClient(server *etcdserver.EtcdServer, f *faults) *clientv3.Client {
 	c := v3client.New(server)
 	c.KV = clientv3.NewKVFromKVClient(kvClient{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), f}, c)
@@ -58,7 +59,8 @@ func (c leaseClient) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, op
 	return untilFault(c.faults, func() (*pb.LeaseGrantResponse, error) { return c.LeaseClient.LeaseGrant(ctx, r, opts...) })
 }
 
-// untilFault returns what call returns, or the fault that comes before. A panic of call is a fault too: it may have left locks locked.
+// untilFault returns the result of call, or the fault if one occurs first. A panic in call is a
+// fault too, because it may have left locks held.
 func untilFault[A any](f *faults, call func() (A, error)) (A, error) {
 	type result struct {
 		answer A

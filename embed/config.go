@@ -12,22 +12,26 @@ import (
 
 const (
 	memberName = "default"
-	// The address that etcd puts into a member's record. Nobody listens there.
+	// peerHost is the peer address in the member's record. Nothing listens there.
 	peerHost = "localhost:2380"
 
-	// etcd's defaults. A single member has no use for faster ticks: elect does not wait for them, and they cost CPU time for ever.
+	// The ticks are etcd's defaults. A single member does not benefit from faster ticks: elect does
+	// not wait for them, and they would cost CPU time as long as the member runs.
 	tickMillis    = 100
 	electionTicks = 10
 
-	// Raft entries stay in memory, each as large as the object that was written: etcd's 10,000 and 5,000 would be tens of MiB. More are
-	// kept than a restart replays, so that compaction during a replay finds nothing to do (see replayGrace).
+	// Raft entries stay in memory, and each is as large as the object that was written: etcd's
+	// defaults of 10,000 and 5,000 entries would take tens of MiB. More entries are kept than a
+	// restart replays, so that compaction has nothing to do during a replay (see replayGrace).
 	snapshotCount          = 1000
 	snapshotCatchUpEntries = 1500
 
-	// etcd's own limit for one request, which Kubernetes' users know.
+	// maxRequestBytes is etcd's default limit for one request, which Kubernetes users are familiar
+	// with.
 	maxRequestBytes = 3 * 512 * 1024
 
-	// A watch without events hears this often that it is up to date; Kubernetes' watch caches live on that.
+	// progressInterval is how often an idle watch is notified that it is up to date. The watch caches
+	// of Kubernetes depend on these notifications.
 	progressInterval = 5 * time.Second
 )
 

@@ -15,7 +15,7 @@ import (
 
 const pageSize = 4096
 
-// written returns a data directory with some data in it, not in use.
+// written returns a data directory that holds some data and is not in use.
 func written(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func firstLog(t testing.TB, dir string) string {
 	return logs[0]
 }
 
-// overwrite writes n bytes that are no data into a file.
+// overwrite overwrites n bytes of a file with garbage.
 func overwrite(t testing.TB, path string, offset int64, n int) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -118,11 +118,12 @@ func wantError(t testing.TB, err, want error) {
 	t.Helper()
 	var said *embed.Error
 	if !errors.Is(err, want) || !errors.As(err, &said) || said.Hint == "" || strings.Contains(err.Error(), "\n") {
-		t.Errorf("got %q, want one line with a hint that says %q", err, want)
+		t.Errorf("got %q, want one line that says %q and has a hint", err, want)
 	}
 }
 
-// Whatever page of the database is damaged, the process goes on: the member starts, because the page was free, or says what is wrong.
+// Whichever page of the database is damaged, the process survives: either the member starts,
+// because the page was free, or Start returns an error.
 func TestNoDamagedPageEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	dir := written(t)
@@ -135,7 +136,7 @@ func TestNoDamagedPageEndsTheProcess(t *testing.T) {
 	log = append(bytes.TrimRight(log, "\x00"), make([]byte, pageSize)...)
 	refused := 0
 	for page := range pages {
-		for _, n := range []int{16, pageSize} { // the page's header alone, and all of it
+		for _, n := range []int{16, pageSize} { // only the page header, and the whole page
 			damaged := t.TempDir()
 			must(t, os.MkdirAll(filepath.Dir(database(damaged)), 0o700))
 			must(t, os.WriteFile(database(damaged), data, 0o600))
@@ -153,7 +154,7 @@ func TestNoDamagedPageEndsTheProcess(t *testing.T) {
 		}
 	}
 	if refused == 0 {
-		t.Error("no damage was noticed")
+		t.Error("no damage was detected")
 	}
 }
 
@@ -190,12 +191,12 @@ func TestRefusesADirectoryInUse(t *testing.T) {
 	_, err := embed.Start(t.Context(), embed.Options{Dir: dir})
 	wantError(t, err, embed.ErrLocked)
 	if !strings.Contains(err.Error(), "this process") {
-		t.Errorf("%v does not say who holds it", err)
+		t.Errorf("%v does not say who holds the lock", err)
 	}
 	put(t, e, "/still", "works")
 }
 
-// Another program, such as etcd itself, locks the database and not our lock file.
+// Another program, such as etcd itself, locks the database but not our lock file.
 func TestRefusesADatabaseInUse(t *testing.T) {
 	t.Parallel()
 	dir := written(t)

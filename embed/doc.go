@@ -1,4 +1,4 @@
-// Package embed runs one etcd member inside the process: no port, no peer, no configuration.
+// Package embed runs an etcd member inside the process, without ports, peers or configuration.
 //
 //	db, err := embed.Start(ctx, embed.Options{Ephemeral: true})
 //	if err != nil {
@@ -7,10 +7,12 @@
 //	defer db.Stop(context.Background())
 //	_, err = db.Client().Put(ctx, "/greeting", "hello")
 //
-// [Start] returns when the member answers, or after undoing everything. [Etcd.Stop] leaves no goroutine, lock, socket or
-// (when ephemeral) file behind. Several members live in one process without seeing each other.
+// [Start] returns when the member is ready to serve requests. If it fails, it releases everything
+// that it has opened. [Etcd.Stop] leaves no goroutines, locks or sockets behind, and no files if
+// the member is ephemeral. A process can run several independent members.
 //
-// Unless [Options.Ephemeral] is set, a write that was acknowledged survives the death of the process and of the machine.
-// One process at a time may use a data directory. What is wrong with a directory (another process, damage, data of a newer etcd)
-// is found before etcd opens it, because etcd itself answers most of that by ending the process; it comes back as an [*Error].
+// Unless [Options.Ephemeral] is set, acknowledged writes survive a crash of the process and of the
+// machine. Only one process at a time can use a data directory. Problems with a directory, such as
+// use by another process, damage, or data of a newer etcd, are detected before etcd opens it,
+// because etcd itself exits the process on most of them. They are returned as an [*Error].
 package embed

@@ -14,14 +14,18 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// abandonAfter is how long etcd may take to stop after a fault, or to return when its caller does not wait any more.
+// abandonAfter is how long etcd may take to stop after a fault, or to return after its caller's
+// context has ended.
 const abandonAfter = time.Second
 
-// replayGrace is the time between applying the log's entries and asking for an election. etcd compacts its copy of the log as soon as
-// it has applied enough of it, and raft, if asked before it hears of that a moment later, misses those entries and panics.
+// replayGrace is the time between applying the log's entries and requesting an election. etcd
+// compacts its copy of the log as soon as it has applied enough entries, and raft learns of that a
+// moment later. An election that is requested in between makes raft panic because it misses those
+// entries.
 const replayGrace = 10 * time.Millisecond
 
-// electionRetry is how long the member waits before it asks itself again to lead; applying its admission takes about as long.
+// electionRetry is how long the member waits between requests to itself to become the leader.
+// Applying its own admission to the cluster takes about as long.
 const electionRetry = 500 * time.Microsecond
 
 // Etcd is a running member.
@@ -34,17 +38,18 @@ type Etcd struct {
 	failed   chan struct{}
 
 	mu  sync.Mutex
-	err error // why failed is closed; guarded by mu
+	err error // why failed was closed; guarded by mu
 
-	// undo holds what start-up opened, in that order.
+	// undo holds the functions that undo the steps of the start, in the order of the steps.
 	undo []func() error
 
 	stopOnce sync.Once
 	stopped  chan struct{}
-	stopErr  error // readable when stopped is closed
+	stopErr  error // valid once stopped is closed
 }
 
-// Start starts a member and waits until it answers. ctx bounds the start alone.
+// Start starts a member and waits until it is ready. ctx applies to the start only: it does not
+// stop the running member.
 func Start(ctx context.Context, opts Options) (*Etcd, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -98,9 +103,11 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	return nil
 }
 
-// elect makes the member its own leader at once and waits until it is ready. Raft has a message for that, which a leader sends to
-// its successor. It is not heeded before the member has applied its own admission to the cluster, so it is repeated; and it must
-// not come before raft knows that the log's committed entries were applied.
+// elect makes the member its own leader without waiting for an election timeout, and waits until it
+// is ready. It uses the message that a raft leader sends to its successor (MsgTimeoutNow). The
+// member ignores the message until it has applied its own admission to the cluster, so elect
+// repeats it. The message must not be sent before raft knows that the log's committed entries were
+// applied.
 func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 	self := uint64(e.server.MemberID())
 	retry := time.NewTicker(electionRetry)
@@ -113,7 +120,7 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 		case <-e.faults.any:
 			return e.faults.err
 		case <-e.server.StopNotify():
-			return errors.New("etcd stopped by itself")
+			return errors.New("etcd stopped unexpectedly")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-retry.C:
@@ -149,7 +156,7 @@ func (e *Etcd) openDir(opts Options) error {
 	}
 	e.dir = dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return explain("make "+dir, err)
+		return explain("create "+dir, err)
 	}
 	if err := checkTypes(dir); err != nil {
 		return explain("open "+dir, err)
@@ -167,7 +174,8 @@ func (e *Etcd) openDir(opts Options) error {
 	return nil
 }
 
-// stopServer waits for the member. One that died by a fault may wait for ever for a goroutine of its own: then it is left behind.
+// stopServer stops the member and waits for it. After a fault, the member may wait forever for one
+// of its goroutines, so stopServer then abandons it.
 func (e *Etcd) stopServer() error {
 	done := make(chan struct{})
 	go func() {
@@ -185,11 +193,12 @@ func (e *Etcd) stopServer() error {
 	case <-done:
 		return nil
 	case <-abandon.C:
-		return errors.New("etcd does not stop after a fault: its files stay open until the process ends")
+		return errors.New("etcd did not stop after a fault: its files stay open until the process exits")
 	}
 }
 
-// closeClient drops the error that a client without a connection reports: that its context ended.
+// closeClient closes the client. It ignores the context.Canceled that a client without a connection
+// always returns.
 func (e *Etcd) closeClient() error {
 	if err := e.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("close etcd client: %w", err)
@@ -197,7 +206,7 @@ func (e *Etcd) closeClient() error {
 	return nil
 }
 
-// watchFaults closes failed when etcd gives up after the start.
+// watchFaults closes failed when etcd dies after the start.
 func (e *Etcd) watchFaults() {
 	ended, wait := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -205,7 +214,7 @@ func (e *Etcd) watchFaults() {
 		select {
 		case <-e.faults.any:
 		case <-e.server.StopNotify():
-			e.faults.report(errors.New("etcd stopped by itself"))
+			e.faults.report(errors.New("etcd stopped unexpectedly"))
 		case <-ended:
 			return
 		}
@@ -213,16 +222,19 @@ func (e *Etcd) watchFaults() {
 		e.err = explain("run etcd in "+e.dir, e.faults.err)
 		e.mu.Unlock()
 		close(e.failed)
-		// Watches end, of which etcd may know nothing any more. What that returns is that they were cancelled.
+		// End all watches, since etcd may be unable to do so. The error only says that they were
+		// canceled.
 		_ = e.client.Watcher.Close()
 	}()
 	e.undo = append(e.undo, func() error { close(ended); <-wait; return nil })
 }
 
-// Client returns the client that all users in the process share. It calls the member directly, without a socket. Stop closes it.
+// Client returns the client that all users in the process share. It calls the member directly,
+// without a socket. Stop closes it.
 func (e *Etcd) Client() *clientv3.Client { return e.client }
 
-// Endpoints returns what clients in other processes connect to: nothing unless [Options.ListenClient] was set.
+// Endpoints returns the endpoints for clients in other processes, or nil unless
+// [Options.ListenClient] was set.
 func (e *Etcd) Endpoints() []string {
 	if e.listener == nil {
 		return nil
@@ -233,18 +245,20 @@ func (e *Etcd) Endpoints() []string {
 // Dir returns the data directory.
 func (e *Etcd) Dir() string { return e.dir }
 
-// Failed is closed when the member dies by itself, for instance of a full disk; Err then says why.
+// Failed returns a channel that is closed when the member dies on its own, for instance because the
+// disk is full. Err then returns the reason.
 func (e *Etcd) Failed() <-chan struct{} { return e.failed }
 
-// Err returns why the member died, or nil.
+// Err returns the reason why the member died, or nil if it did not.
 func (e *Etcd) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.err
 }
 
-// Stop stops the member and waits for all that it started. Later calls wait for the first. When ctx ends early
-// the stop goes on behind the caller's back and the error is ctx's.
+// Stop stops the member and waits until everything that it started has ended. Later calls wait for
+// the first. If ctx ends before that, Stop returns the cause and the stop continues in the
+// background.
 func (e *Etcd) Stop(ctx context.Context) error {
 	e.stopOnce.Do(func() {
 		go func() {

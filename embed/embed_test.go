@@ -62,7 +62,7 @@ func TestReadsWritesAndWatches(t *testing.T) {
 	e := start(t, embed.Options{Ephemeral: true})
 	events := e.Client().Watch(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if created := <-events; !created.Created {
-		t.Fatalf("the watch did not begin: %v", created.Err())
+		t.Fatalf("the watch did not start: %v", created.Err())
 	}
 	put(t, e, "/a", "1")
 	if got := get(t, e, "/a"); got != "1" {
@@ -75,7 +75,7 @@ func TestReadsWritesAndWatches(t *testing.T) {
 		t.Errorf("lease: %v", err)
 	}
 	if got := e.Endpoints(); got != nil {
-		t.Errorf("listens on %v without having been asked to", got)
+		t.Errorf("listens on %v without ListenClient", got)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestListen(t *testing.T) {
 			}
 			stop(t, e)
 			if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("the socket is still there: %v", err)
+				t.Errorf("the socket still exists: %v", err)
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := e.Stop(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("stop with an ended context: %v", err)
+		t.Errorf("stop with a canceled context: %v", err)
 	}
 	stop(t, e)
 }

@@ -1,4 +1,4 @@
 package embed
 
-// SweepTempDirs is what TempDir does in the background.
+// SweepTempDirs is the cleanup that TempDir runs in the background.
 var SweepTempDirs = sweepTempDirs

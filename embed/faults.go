@@ -14,17 +14,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// faults turns etcd's ways to end the process into errors. etcd calls its logger's Fatal and Panic when it can't go on,
-// often on goroutines that nobody can recover from: the entry becomes the first error, and only that goroutine ends.
+// faults turns etcd's ways of exiting the process into errors. When etcd can't continue, it calls
+// its logger's Fatal or Panic, often on goroutines where the panic can't be recovered. With faults,
+// the log entry becomes an error, and only that goroutine ends.
 type faults struct {
-	any  chan struct{} // closed by the first
-	err  error         // the first; readable when any is closed
+	any  chan struct{} // closed by the first fault
+	err  error         // the first fault; valid once any is closed
 	once sync.Once
 }
 
 func newFaults() *faults { return &faults{any: make(chan struct{})} }
 
-// logger returns lg with the ends replaced. A nil lg logs nothing but ends nothing either.
+// logger returns lg with Fatal and Panic replaced so that they report a fault. If lg is nil, the
+// returned logger reports faults but logs nothing.
 func (f *faults) logger(lg *zap.Logger) *zap.Logger {
 	if lg == nil {
 		lg = zap.NewNop()
@@ -38,7 +40,7 @@ func (f *faults) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	runtime.Goexit()
 }
 
-// report keeps the first: the others follow from it.
+// report records the first fault and ignores the others, which are consequences of it.
 func (f *faults) report(err error) {
 	f.once.Do(func() {
 		f.err = err
@@ -69,12 +71,13 @@ func entryError(message string, fields []zapcore.Field) error {
 	return errors.New("etcd: " + message)
 }
 
-// call runs run on a goroutine of its own, so that a Goexit ends no caller's, and returns its error or what ended it.
-// When etcd waits for ever on a goroutine that ended, so does this one: the fault comes back and it stays behind.
-// So it does when the disk does not answer and ctx has ended. If run succeeds after that, undo ends what it made.
+// call calls run on a separate goroutine, so that a Goexit does not end the caller's, and returns
+// its error or the fault that ended it. If run blocks because it waits for a goroutine that ended
+// with a fault, call returns the fault and abandons run. If run blocks because the disk does not
+// respond, call abandons it once ctx has ended; if run succeeds after that, undo is called.
 func (f *faults) call(ctx context.Context, run func() error, undo func()) error {
 	done := make(chan error, 1)
-	var settled atomic.Bool // by the result, or by nobody waiting for it
+	var settled atomic.Bool // set when run returns or is abandoned
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {

@@ -11,14 +11,15 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 )
 
-// errRemoved says that the data directory went away while it was in use.
+// errRemoved means that the data directory was removed or moved while in use.
 var errRemoved = errors.New("the data directory was removed or moved")
 
-// filesInterval is how often the files are looked for: what was written since then is lost if they are gone.
+// filesInterval is how often the files are checked. If they were removed, the writes since the last
+// check are lost.
 const filesInterval = time.Second
 
-// watchFiles finds out that the data directory was removed. etcd would not notice it for long: it goes on writing into files that have no
-// name any more, and acknowledges what nobody will find again.
+// watchFiles detects that the data directory was removed. etcd would not notice for a long time: it
+// keeps writing to files that no longer have a name, and acknowledges writes that are lost.
 func (e *Etcd) watchFiles() {
 	ended, wait := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -44,7 +45,7 @@ func (e *Etcd) watchFiles() {
 func (e *Etcd) missingFile() error {
 	for _, path := range []string{filepath.Join(e.dir, lockName), datadir.ToBackendFileName(e.dir), datadir.ToWALDir(e.dir)} {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: there is no %s any more", errRemoved, path)
+			return fmt.Errorf("%w: %s no longer exists", errRemoved, path)
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func countKeys(ctx context.Context, e *embed.Etcd) int {
 	return last + 1
 }
 
-// spawn runs child on dir and returns the lines that it prints.
+// spawn runs child on dir in another process and returns the lines that it prints.
 func spawn(t *testing.T, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	self, err := os.Executable()
@@ -55,7 +55,7 @@ func spawn(t *testing.T, dir string, env ...string) (*exec.Cmd, *bufio.Scanner) 
 	return cmd, bufio.NewScanner(out)
 }
 
-// kill ends the process as kill -9 does and returns what it had printed by then.
+// kill kills the process with SIGKILL and returns the remaining lines of its output.
 func kill(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner) (rest []string) {
 	t.Helper()
 	if err := cmd.Process.Kill(); err != nil {
@@ -66,12 +66,13 @@ func kill(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner) (rest []string) {
 	}
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) {
-		t.Fatalf("the killed process ended with %v", err)
+		t.Fatalf("the killed process exited with %v", err)
 	}
 	return rest
 }
 
-// Each round kills the process at another moment, the first while it starts, and finds every write that was acknowledged.
+// Each round kills the process at a different time, first during its start, and checks that no
+// acknowledged write was lost.
 func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +87,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		for _, line := range printed {
 			n, err := strconv.Atoi(line)
 			if err != nil {
-				t.Fatalf("round %d: the process says %s", round, line)
+				t.Fatalf("round %d: the process printed %q", round, line)
 			}
 			acknowledged[n] = true
 		}
@@ -101,7 +102,7 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		}
 		for n := range acknowledged {
 			if have[numberedKey(n)] != strconv.Itoa(n) {
-				t.Errorf("round %d: write %d was acknowledged and is %q", round, n, have[numberedKey(n)])
+				t.Errorf("round %d: write %d was acknowledged, but its value is %q", round, n, have[numberedKey(n)])
 			}
 		}
 		stop(t, e)

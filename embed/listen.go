@@ -15,15 +15,17 @@ import (
 
 const (
 	socketName = "etcd.sock"
-	// The shortest of the platforms' limits for the path of a unix socket (macOS: 104 with the final zero).
+	// maxSocketPath is the smallest limit of all platforms for the path of a Unix socket (macOS: 104
+	// including the terminating zero).
 	maxSocketPath = 103
-	// Clients that ping more often are cut off; etcd's default, and Kubernetes pings every 30 s.
+	// minPing is the minimum interval between the pings of a client. Clients that ping more often are
+	// disconnected. The value is etcd's default; Kubernetes pings every 30 s.
 	minPing = 5 * time.Second
 )
 
 type listener struct {
 	path       string
-	removeTemp func() error // if the data directory's path was too long, and the socket is in a temporary one
+	removeTemp func() error // not nil if the socket is in a temporary directory because dir's path is too long
 	server     *grpc.Server
 	done       chan error
 }
@@ -37,7 +39,8 @@ func listen(dir string, server *etcdserver.EtcdServer) (*listener, error) {
 		}
 		l.path, l.removeTemp = filepath.Join(temp, socketName), remove
 	}
-	// A socket that a killed process left; the directory's lock says that nobody listens on it.
+	// Remove a socket that a killed process left behind. Since the directory is locked, no process
+	// listens on it.
 	if err := os.Remove(l.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(err, l.cleanup())
 	}

@@ -11,22 +11,24 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// lockName is the file in a data directory that its user holds locked. It stays when the lock goes:
-// removing it would let a process that had it open already and one that makes it anew both hold a lock.
+// lockName is the lock file of a data directory. The file is not removed when the lock is released:
+// otherwise a process that has the old file open and a process that creates a new one could both
+// hold a lock.
 const lockName = "lock"
 
-// pidOffset leaves the first byte alone: Windows locks it, and then nobody else can read it.
+// pidOffset is the offset of the process ID. The first byte is left out because Windows locks it,
+// and other processes can't read a locked byte.
 const pidOffset = 1
 
 type dirLock struct {
 	file *fileutil.LockedFile
 }
 
-// lockDir locks a data directory for this process, or says which process holds it.
+// lockDir locks a data directory for this process. The error names the process that holds the lock.
 func lockDir(dir string) (*dirLock, error) { return lockFile(filepath.Join(dir, lockName)) }
 
-// lockFile makes and locks a file, which names the process from then on.
-// Locks belong to the open file: a second one in the same process is refused as well.
+// lockFile creates and locks a file and writes the process ID to it. A lock belongs to an open
+// file, so locking the file a second time fails even in the same process.
 func lockFile(path string) (*dirLock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -76,7 +78,7 @@ func lockHolder(path string) error {
 	return fmt.Errorf("%w by %s", ErrLocked, holder)
 }
 
-// readPID returns 0 when the holder has not written its number yet.
+// readPID returns the process ID in a lock file, or 0 if the holder has not written it yet.
 func readPID(path string) int {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// The test binary runs itself as another process that uses the directory named here. With
-// ephemeralEnv its member is ephemeral.
+// If childEnv is set, the test binary runs child on the directory that it names. If ephemeralEnv is
+// also set, the child's member is ephemeral.
 const (
 	childEnv     = "KINPROC_EMBED_TEST_DIR"
 	ephemeralEnv = "KINPROC_EMBED_TEST_EPHEMERAL"
@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// settled waits until no more goroutines run than before the tests: Stop is to leave none.
+// settled waits until no more goroutines are running than before the tests, since Stop must not
+// leave any behind. It reports whether that happened in time.
 func settled(before int) bool {
 	deadline := time.NewTimer(5 * time.Second)
 	defer deadline.Stop()
@@ -50,8 +51,9 @@ func settled(before int) bool {
 	return true
 }
 
-// child writes numbered keys from the first that is free until it is killed, and prints each number
-// once it is acknowledged. It first prints the directory of an ephemeral member.
+// child writes numbered keys, starting after the last existing one, until it is killed. It prints
+// each number once the write is acknowledged. If the member is ephemeral, child first prints its
+// directory.
 func child(dir string) int {
 	ctx := context.Background()
 	e, err := embed.Start(ctx, embed.Options{Dir: dir, Ephemeral: os.Getenv(ephemeralEnv) != ""})

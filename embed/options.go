@@ -6,21 +6,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options say where the data is and how much it is worth. The zero value is not usable: it has no directory.
+// Options configures a member. Either Dir or Ephemeral must be set.
 type Options struct {
-	// Dir is the data directory, made when absent (mode 0700). Links in it are refused; that nobody else can write to it is the caller's
-	// to make sure. With Ephemeral it is where the temporary directory is made: empty means the system's.
+	// Dir is the data directory. It is created with mode 0700 if it does not exist. Links in it are
+	// rejected. The caller must make sure that other users cannot write to it. If Ephemeral is set,
+	// Dir is the parent of the temporary directory, and defaults to [os.TempDir].
 	Dir string
 
-	// Ephemeral keeps the data in a temporary directory that Stop removes, and never waits for the disk. If the process is killed, the
-	// directory stays until a process of the same user next starts a member or calls [TempDir].
+	// Ephemeral keeps the data in a temporary directory that Stop removes, and never waits for the
+	// disk. If the process is killed, the directory remains until a process of the same user next
+	// starts a member or calls [TempDir].
 	Ephemeral bool
 
-	// ListenClient opens a unix socket, readable to the owner alone, for clients outside of the process such as etcdctl.
-	// False: only Client reaches the member.
+	// ListenClient opens a Unix socket with mode 0600 for clients outside the process, such as
+	// etcdctl. If it is not set, the member can only be reached through [Etcd.Client].
 	ListenClient bool
 
-	// Logger receives etcd's log. Nil: etcd is silent. Its Fatal and Panic never end the process.
+	// Logger receives etcd's log. If it is nil, etcd does not log. Its Fatal and Panic methods never
+	// exit the process.
 	Logger *zap.Logger
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// A member whose directory is gone fails, which ends calls and watches.
+// A member whose directory was removed fails, which ends all calls and watches.
 func TestFailsWithItsDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -28,14 +28,14 @@ func TestFailsWithItsDirectory(t *testing.T) {
 	select {
 	case <-e.Failed():
 	case <-ctx.Done():
-		t.Fatal("it did not notice")
+		t.Fatal("the member did not fail")
 	}
 	var said *embed.Error
 	if err := e.Err(); !errors.As(err, &said) || said.Hint == "" {
-		t.Errorf("it failed with %v, want a hint", err)
+		t.Errorf("the member failed with %v, want a hint", err)
 	}
 	if _, err := e.Client().Put(ctx, "/a", "1"); err == nil {
-		t.Error("acknowledged a write into nowhere")
+		t.Error("acknowledged a write after the directory was removed")
 	}
 	for {
 		select {
@@ -44,7 +44,7 @@ func TestFailsWithItsDirectory(t *testing.T) {
 				continue
 			}
 		case <-ctx.Done():
-			t.Error("the watch goes on")
+			t.Error("the watch did not end")
 		}
 		break
 	}

@@ -19,12 +19,14 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// sectorSize divides the size of every database file: what remains at a snapshot's end is its checksum.
+// sectorSize divides the size of every database file, so the remainder of a snapshot's size is the
+// size of its checksum.
 const sectorSize = 512
 
-// Snapshot writes all data as of now in etcd's snapshot format, which etcdutl reads too: the database and its SHA-256.
+// Snapshot writes the current data in etcd's snapshot format, which etcdutl can also read: the
+// database followed by its SHA-256 checksum.
 func (e *Etcd) Snapshot(ctx context.Context, w io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the sender when w fails
+	ctx, cancel := context.WithCancel(ctx) // ends the sender if w fails
 	defer cancel()
 	r, err := e.client.Snapshot(ctx)
 	if err != nil {
@@ -37,8 +39,9 @@ func (e *Etcd) Snapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// Restore makes dir, which must hold no etcd data yet, a data directory with the content of a snapshot: of kinproc, of a real cluster
-// (etcdctl snapshot save), or a bare copy of a database file. Revisions and leases are kept, membership is not.
+// Restore makes dir a data directory with the content of a snapshot. The snapshot may come from
+// kinproc or from a real cluster (etcdctl snapshot save), or may be a plain copy of a database
+// file. dir must not hold etcd data yet. Revisions and leases are kept, but membership is not.
 func Restore(dir string, r io.Reader) error {
 	if err := restore(dir, r); err != nil {
 		return explain("restore into "+dir, err)
@@ -60,7 +63,7 @@ func restore(dir string, r io.Reader) (err error) {
 	defer func() { err = errors.Join(err, lock.release()) }()
 	database := datadir.ToBackendFileName(dir)
 	if wal.Exist(datadir.ToWALDir(dir)) || fileutil.Exist(database) {
-		return &Error{Op: "restore into " + dir, Err: errors.New("there is data already"), Hint: "use a new directory"}
+		return &Error{Op: "restore into " + dir, Err: errors.New("the directory already contains etcd data"), Hint: "use a new directory"}
 	}
 	if err := os.MkdirAll(filepath.Dir(database), 0o700); err != nil {
 		return err
@@ -79,7 +82,7 @@ func restore(dir string, r io.Reader) (err error) {
 	return syncDir(filepath.Dir(database))
 }
 
-// receive stores a snapshot without its checksum, if that is right.
+// receive stores a snapshot without its checksum after verifying it.
 func receive(path string, r io.Reader) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -95,7 +98,7 @@ func receive(path string, r io.Reader) (err error) {
 		return nil
 	case sha256.Size:
 	default:
-		return fmt.Errorf("%w: a snapshot is not %d bytes long: it is cut off, or none", ErrCorrupt, size)
+		return fmt.Errorf("%w: a file of %d bytes is not a complete snapshot", ErrCorrupt, size)
 	}
 	size -= sha256.Size
 	want := make([]byte, sha256.Size)
@@ -107,12 +110,12 @@ func receive(path string, r io.Reader) (err error) {
 		return err
 	}
 	if !bytes.Equal(hash.Sum(nil), want) {
-		return fmt.Errorf("%w: the snapshot's checksum is wrong", ErrCorrupt)
+		return fmt.Errorf("%w: the snapshot's checksum does not match", ErrCorrupt)
 	}
 	return f.Truncate(size)
 }
 
-// forgetCluster removes what ties a database to the cluster and the log that it came from.
+// forgetCluster removes everything that ties a database to its original cluster and log.
 func forgetCluster(path string) (err error) {
 	if _, err := checkDatabase(path); err != nil && !errors.Is(err, ErrCluster) {
 		return err
@@ -141,7 +144,8 @@ func forgetCluster(path string) (err error) {
 	})
 }
 
-// syncDir makes a renamed file's name durable. Windows can't sync directories, and does not need it.
+// syncDir syncs a directory to make a rename in it durable. Windows can't sync directories and does
+// not need to.
 func syncDir(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil

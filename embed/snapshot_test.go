@@ -44,7 +44,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	}
 	put(t, restored, "/b", "new")
 	if ttl, err := restored.Client().TimeToLive(t.Context(), lease.ID, clientv3.WithAttachedKeys()); err != nil || len(ttl.Keys) != 1 {
-		t.Errorf("the lease after the restore: %v %v", ttl, err)
+		t.Errorf("lease after the restore: %v %v", ttl, err)
 	}
 	stop(t, restored)
 	again := start(t, embed.Options{Dir: dir})
@@ -85,12 +85,12 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			wantError(t, embed.Restore(dir, bytes.NewReader(data)), embed.ErrCorrupt)
-			start(t, embed.Options{Dir: dir}) // as if nothing had happened
+			start(t, embed.Options{Dir: dir}) // the failed restore left nothing behind
 		})
 	}
 	dir := written(t)
 	if err := embed.Restore(dir, bytes.NewReader(whole)); err == nil {
-		t.Error("restored over data")
+		t.Error("restored into a directory with data")
 	}
 }
 

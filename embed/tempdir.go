@@ -15,25 +15,26 @@ import (
 const (
 	// tempPrefix begins the name of every temporary directory.
 	tempPrefix = "kinproc-"
-	// tempLockName is the file that marks a temporary directory. The process that made the
-	// directory holds it locked. A data directory that is kept never has it.
+	// tempLockName is the file that marks a temporary directory. The process that created the
+	// directory holds a lock on it. A permanent data directory never contains it.
 	tempLockName = "kinproc-temporary.lock"
 )
 
-// TempDir makes a temporary directory below parent, or below [os.TempDir] if parent is empty, and
+// TempDir creates a temporary directory below parent, or below [os.TempDir] if parent is empty, and
 // returns a function that removes it. If the process dies before it calls that function, the
-// directory is removed when the same user next calls TempDir with that parent. [Start] looks
-// below os.TempDir as well. That happens in the background; the returned function waits for it.
+// directory is removed when the same user next calls TempDir with that parent. [Start] also removes
+// such directories below os.TempDir. The removal runs in the background, and the returned function
+// waits for it.
 func TempDir(parent string) (dir string, remove func() error, err error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
 	if dir, err = os.MkdirTemp(parent, tempPrefix); err != nil {
-		return "", nil, explain("make a temporary directory", err)
+		return "", nil, explain("create a temporary directory", err)
 	}
 	lock, err := lockFile(filepath.Join(dir, tempLockName))
 	if err != nil {
-		return "", nil, explain("make a temporary directory", errors.Join(err, os.RemoveAll(dir)))
+		return "", nil, explain("create a temporary directory", errors.Join(err, os.RemoveAll(dir)))
 	}
 	endSweep := startSweep(parent)
 	return dir, sync.OnceValue(func() error {
@@ -45,8 +46,8 @@ func TempDir(parent string) (dir string, remove func() error, err error) {
 	}), nil
 }
 
-// startSweep removes the directories of dead processes in the background. The function that it
-// returns ends that early and waits for the end.
+// startSweep removes the directories of dead processes in the background. The returned function
+// stops the sweep early and waits for it to end.
 func startSweep(parent string) (end func()) {
 	stop, swept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -59,7 +60,8 @@ func startSweep(parent string) (end func()) {
 	}
 }
 
-// sweepTempDirs removes the directories of dead processes. One that resists stays for another time.
+// sweepTempDirs removes the directories of dead processes. A directory that cannot be removed is
+// left for the next sweep.
 func sweepTempDirs(parent string, stop <-chan struct{}) {
 	f, err := os.Open(parent)
 	if err != nil {
@@ -67,7 +69,7 @@ func sweepTempDirs(parent string, stop <-chan struct{}) {
 	}
 	defer f.Close()
 	for {
-		names, err := f.Readdirnames(100) // the system's directory may hold very many
+		names, err := f.Readdirnames(100) // the system's temporary directory may have very many entries
 		for _, name := range names {
 			select {
 			case <-stop:
@@ -84,7 +86,8 @@ func sweepTempDirs(parent string, stop <-chan struct{}) {
 	}
 }
 
-// sweepTempDir removes a directory if it is this user's and TempDir made it in a process that died.
+// sweepTempDir removes a directory if it belongs to this user and was created by TempDir in a
+// process that has died.
 func sweepTempDir(dir string) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() || !privateToUser(info) {
 		return
@@ -93,8 +96,8 @@ func sweepTempDir(dir string) {
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 		return
 	}
-	// The process writes its number once it holds the lock. Without a number the directory is being
-	// made, and the process that makes it must find the lock free.
+	// A process writes its ID once it holds the lock. A directory without an ID is still being
+	// created, and the process that creates it must be able to take the lock.
 	if readPID(path) == 0 {
 		return
 	}
@@ -105,8 +108,8 @@ func sweepTempDir(dir string) {
 	_ = removeTempDir(dir, &dirLock{lock})
 }
 
-// removeTempDir removes the lock last, so that what a process leaves that dies meanwhile is swept
-// like any other directory.
+// removeTempDir removes the lock last, so that if the process dies in the meantime, the rest of the
+// directory is swept like any other.
 func removeTempDir(dir string, lock *dirLock) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,6 +124,7 @@ func removeTempDir(dir string, lock *dirLock) error {
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(err, lock.file.Close())
 	}
-	// Windows removes no open file. Another process that takes the lock now removes the rest too.
+	// Windows cannot remove an open file. Another process that takes the lock now also removes the
+	// rest.
 	return errors.Join(lock.file.Close(), os.RemoveAll(dir))
 }

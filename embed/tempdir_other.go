@@ -4,6 +4,6 @@ package embed
 
 import "io/fs"
 
-// privateToUser is true: the directory for temporary files is each user's own here, and permission
-// bits say nothing.
+// privateToUser returns true: on these platforms every user has a private directory for temporary
+// files, and permission bits are meaningless.
 func privateToUser(fs.FileInfo) bool { return true }

@@ -7,5 +7,6 @@ import (
 	"testing"
 )
 
-// ofOthers makes nothing: the directory for temporary files is each user's own.
+// ofOthers creates nothing: on these platforms every user has a private directory for temporary
+// files.
 func ofOthers(*testing.T, func(string, os.FileMode) string) []string { return nil }

@@ -15,7 +15,8 @@ import (
 // tempLock is the file that marks a temporary directory.
 const tempLock = "kinproc-temporary.lock"
 
-// ephemeral runs a process with an ephemeral member below parent, and returns its directory.
+// ephemeral runs a process with an ephemeral member below parent and returns the member's
+// directory.
 func ephemeral(t *testing.T, parent string) (cmd *exec.Cmd, lines *bufio.Scanner, dir string) {
 	t.Helper()
 	cmd, lines = spawn(t, parent, ephemeralEnv+"=yes")
@@ -48,21 +49,21 @@ func TestTempDirRemovesWhatAKilledProcessLeft(t *testing.T) {
 	for exists(t, left) {
 		select {
 		case <-patience:
-			t.Fatalf("%s is still there", left)
+			t.Fatalf("%s still exists", left)
 		case <-time.After(time.Millisecond):
 		}
 	}
 	must(t, remove())
-	must(t, remove()) // as often as one likes
+	must(t, remove()) // may be called more than once
 	if exists(t, dir) {
-		t.Errorf("%s is still there", dir)
+		t.Errorf("%s still exists", dir)
 	}
 }
 
 func TestSweepLeavesEverythingElse(t *testing.T) {
 	t.Parallel()
 	parent, elsewhere := t.TempDir(), t.TempDir()
-	// marked makes a directory as a dead process leaves it.
+	// marked creates a directory like one that a dead process leaves behind.
 	marked := func(path string, mode os.FileMode) string {
 		must(t, os.Mkdir(path, 0o700))
 		must(t, os.WriteFile(filepath.Join(path, tempLock), []byte("\n1\n"), 0o600))
@@ -99,17 +100,17 @@ func TestSweepLeavesEverythingElse(t *testing.T) {
 	}
 	for _, path := range []string{dead, left} {
 		if exists(t, path) {
-			t.Errorf("%s is still there", path)
+			t.Errorf("%s still exists", path)
 		}
 	}
 	kill(t, running, runningLines)
 	embed.SweepTempDirs(parent, nil)
 	if exists(t, live) {
-		t.Errorf("%s is still there, and its process is dead", live)
+		t.Errorf("%s still exists, although its process is dead", live)
 	}
 }
 
-// While one goroutine makes its directory, another sweeps.
+// Goroutines create directories while others sweep.
 func TestTempDirsDoNotMeet(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()

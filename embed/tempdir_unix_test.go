@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// ofOthers makes directories that others can look into or, if this is root, that are another user's.
+// ofOthers creates a directory that other users can read and, if running as root, one that belongs
+// to another user.
 func ofOthers(t *testing.T, marked func(name string, mode os.FileMode) string) []string {
 	t.Helper()
 	dirs := []string{marked("kinproc-readable", 0o755)}

@@ -9,7 +9,7 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// methods call what only a control plane that has started can answer.
+// methods holds calls of the methods that require a started control plane.
 var methods = map[string]func(*server.Server) error{
 	"URL":        func(s *server.Server) error { s.URL(); return nil },
 	"RESTConfig": func(s *server.Server) error { s.RESTConfig(); return nil },
@@ -20,7 +20,7 @@ var methods = map[string]func(*server.Server) error{
 	"Timeline":   func(s *server.Server) error { s.Timeline(); return nil },
 }
 
-// answer returns what a method complains of, as an error or by a panic.
+// answer calls a method and returns the message of its error or panic.
 func answer(s *server.Server, method func(*server.Server) error) (complaint string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -71,12 +71,13 @@ func TestMethodsAfterFailedStart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Start(ctx); err == nil {
-		t.Fatal("started with a context that has ended")
+		t.Fatal("started with a canceled context")
 	}
 	complainsOfStart(t, s)
 }
 
-// What a control plane knows of itself outlives it: a test may stop it and look.
+// The methods keep working after a stop, so that a test can stop a control plane and then inspect
+// it.
 func TestMethodsAfterStop(t *testing.T) {
 	t.Parallel()
 	s, err := server.New(server.Options{})

@@ -23,14 +23,15 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// reportMedian reports the median of durations as a number of milliseconds.
+// reportMedian reports the median of durations in milliseconds.
 func reportMedian(b *testing.B, unit string, took []time.Duration) {
 	b.Helper()
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, unit)
 }
 
-// BenchmarkStart is a start and a stop of a control plane for tests, with the phases of the start. Its figures are medians.
+// BenchmarkStart measures the start, the phases of the start, and the stop of a control plane as
+// tests use it. It reports medians.
 func BenchmarkStart(b *testing.B) {
 	phases := map[string][]time.Duration{}
 	var ready, stop []time.Duration
@@ -60,7 +61,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstCustomResource is the time from a definition's creation to the first custom resource's, the median of many definitions.
+// BenchmarkFirstCustomResource measures the time from the creation of a definition to the creation
+// of the first custom resource. It reports the median over many definitions.
 func BenchmarkFirstCustomResource(b *testing.B) {
 	s := servertest.Run(b)
 	definitions, err := apiextensionsclient.NewForConfig(s.RESTConfig())
@@ -83,7 +85,7 @@ func BenchmarkFirstCustomResource(b *testing.B) {
 			"apiVersion": group + "/v1", "kind": "Widget", "metadata": map[string]any{"name": "first"},
 		}}
 		resource := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Namespace(metav1.NamespaceDefault)
-		// There is no resource until the definition is established.
+		// Creation fails until the definition is established.
 		for _, err = resource.Create(b.Context(), widget, metav1.CreateOptions{}); err != nil; {
 			if b.Context().Err() != nil {
 				b.Fatal(err)
@@ -110,7 +112,7 @@ func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// clients makes clients that share no connection, for each has a certificate of its own.
+// clients returns n clients that do not share connections, because each has its own certificate.
 func clients(b *testing.B, s *server.Server, n int) []kubernetes.Interface {
 	b.Helper()
 	var all []kubernetes.Interface
@@ -128,7 +130,8 @@ func clients(b *testing.B, s *server.Server, n int) []kubernetes.Interface {
 	return all
 }
 
-// inParallel does something over TLS, with 1 and with 16 clients at a time, and reports how often in a second.
+// inParallel calls do with 1 and with 16 concurrent clients over TLS and reports the number of
+// calls per second.
 func inParallel(b *testing.B, s *server.Server, do func(ctx context.Context, client kubernetes.Interface, n int) error) {
 	n := 0
 	for _, count := range []int{1, 16} {
@@ -159,7 +162,8 @@ func numbered(n int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", n)}, Data: map[string]string{"color": "green"}}
 }
 
-// BenchmarkCreate creates small objects, in a control plane that keeps nothing and in one that waits for the disk.
+// BenchmarkCreate creates small objects in an ephemeral control plane and in one that waits for the
+// disk.
 func BenchmarkCreate(b *testing.B) {
 	for _, kept := range []bool{false, true} {
 		name := "ephemeral"
@@ -192,7 +196,8 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkUpdateToWatch is the time from sending an update until another client's watch shows it; the median.
+// BenchmarkUpdateToWatch measures the time from sending an update until another client's watch
+// receives it. It reports the median.
 func BenchmarkUpdateToWatch(b *testing.B) {
 	s := servertest.Run(b)
 	pair := clients(b, s, 2)

@@ -20,11 +20,13 @@ import (
 
 const asYAML = "application/yaml"
 
-// widgetDefinition is as a client writes it, with room for more of its one version.
+// widgetDefinition is a format for a definition. Its arguments are the plural name and further
+// fields of its only version.
 const widgetDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.bodies.example"},
 	"spec":{"group":"bodies.example","scope":"Namespaced","names":{"plural":"%[1]s","kind":"K%[1]s"},"versions":[{"name":"v1","served":true,"storage":true,%s}]}}`
 
-// aliasBomb is an object whose text takes half a megabyte, and gigabytes without the aliases in it.
+// aliasBomb returns an object of half a megabyte of YAML that takes gigabytes once its aliases are
+// expanded.
 func aliasBomb(header string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\ndata:\n  text: &text %s\n", header, strings.Repeat("x", 100<<10))
@@ -34,7 +36,8 @@ func aliasBomb(header string) string {
 	return b.String()
 }
 
-// deepAliases is an object that nests values deeper than any decoder goes, by aliases of nested values.
+// deepAliases returns an object that nests values deeper than any decoder supports, using aliases
+// of nested values.
 func deepAliases(header string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\ndata:\n  a0: &a0 x\n", header)
@@ -82,7 +85,7 @@ func TestOddBodies(t *testing.T) {
 	for _, test := range []struct {
 		name, method, path, contentType, body string
 		code                                  int
-		field                                 string // of a cause
+		field                                 string // field of a cause, if any
 	}{
 		{"YAML", http.MethodPost, configMaps, asYAML, aliasBomb(configMap), tooLarge, ""},
 		{"YAML with parameters", http.MethodPost, configMaps, "Application/YAML; charset=utf-8", aliasBomb(configMap), tooLarge, ""},
@@ -127,14 +130,14 @@ func TestOddBodies(t *testing.T) {
 			t.Errorf("%s: %d %s: %s", test.name, status.Code, status.Reason, status.Message)
 		}
 		if test.field != "" && (status.Details == nil || !slices.ContainsFunc(status.Details.Causes, func(c metav1.StatusCause) bool { return c.Field == test.field })) {
-			t.Errorf("%s: %s, of %+v", test.name, test.field, status.Details)
+			t.Errorf("%s: no cause for %s in %+v", test.name, test.field, status.Details)
 		}
 		if header.Get("Connection") == "close" {
-			t.Errorf("%s ended the connection", test.name)
+			t.Errorf("%s closed the connection", test.name)
 		}
 	}
 
-	// What is not odd is decoded as ever.
+	// Ordinary bodies are decoded as usual.
 	for _, test := range []struct{ method, path, contentType, body string }{
 		{http.MethodPost, configMaps, asYAML, configMap + "\ndata:\n  a: &a some text\n  b: *a\n  c: \"*a\"\n"},
 		{http.MethodPatch, configMaps + "/b?fieldManager=f", asApply, strings.ReplaceAll(configMap, "name: a", "name: b") + "\ndata: &data {a: b}\n"},
@@ -156,7 +159,8 @@ func TestOddBodies(t *testing.T) {
 	}
 }
 
-// sendBody returns the Status that a request is answered with, or one that says that it is no failure, with the answer as its message.
+// sendBody sends a request and returns the Status in the response if the request failed. Otherwise
+// it returns a Status of Success with the response body as its message.
 func sendBody(t *testing.T, client *http.Client, method, url, contentType, body string) (metav1.Status, http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -177,12 +181,13 @@ func sendBody(t *testing.T, client *http.Client, method, url, contentType, body 
 	status := metav1.Status{Status: metav1.StatusSuccess, Message: string(answer)}
 	if response.StatusCode >= http.StatusBadRequest {
 		status.Status, status.Code = metav1.StatusFailure, int32(response.StatusCode)
-		_ = json.Unmarshal(answer, &status) // else the message is what was answered
+		_ = json.Unmarshal(answer, &status) // if it is not a Status, the message stays the body
 	}
 	return status, response.Header
 }
 
-// TestYAMLForOthers has the proxy to a service pass on what would be refused here.
+// TestYAMLForOthers checks that the proxy to a service passes on a body that the server itself
+// would reject.
 func TestYAMLForOthers(t *testing.T) {
 	t.Parallel()
 	body := aliasBomb("kind: Any")

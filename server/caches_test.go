@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// A kind that nobody watches has no watch cache, and so no watch of etcd, no goroutine and no memory that grows with its objects.
+// A kind that is not watched has no watch cache, and therefore no etcd watch, no goroutines and no
+// memory that grows with its objects.
 func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	t.Parallel()
 	s, err := New(Options{})
@@ -52,10 +53,11 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	}
 	defer w.Stop()
 	if after := cached(); !slices.Contains(after, "deployments.apps") {
-		t.Errorf("deployments are watched and have no cache: %v", after)
+		t.Errorf("deployments are watched but have no cache: %v", after)
 	}
 
-	// Events have none at all, as in kube-apiserver, which shows in what they answer to an unreadable version.
+	// Events never have a watch cache, as in kube-apiserver. This shows in the response to an invalid
+	// resource version.
 	events, err := client.CoreV1().Events(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,13 +10,14 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// unused are group versions that nothing in the server itself reads or writes.
+// unused holds the group versions that the server itself neither reads nor writes.
 var unused = map[string]string{
 	"apps/v1": "false", "autoscaling/v1": "false", "autoscaling/v2": "false", "batch/v1": "false", "certificates.k8s.io/v1": "false",
 	"node.k8s.io/v1": "false", "policy/v1": "false", "resource.k8s.io/v1": "false", "events.k8s.io/v1": "false",
 }
 
-// awaitCollection waits until the server is out of memory whose cleanup closes gone: goroutines of its last reads live on for three seconds.
+// awaitCollection waits until the server has been garbage-collected, when its cleanup closes gone.
+// Goroutines of the server's last reads live for another three seconds.
 func awaitCollection(gone <-chan struct{}) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -30,8 +31,9 @@ func awaitCollection(gone <-chan struct{}) {
 	}
 }
 
-// BenchmarkKinds is what the kinds cost that nobody uses: a start, the live heap and the goroutines without the unused group versions, with
-// those that are served by default, and with every version there is.
+// BenchmarkKinds measures the cost of kinds that are not used: the time to start, the live heap and
+// the number of goroutines without the unused group versions, with the group versions that are
+// served by default, and with all of them.
 func BenchmarkKinds(b *testing.B) {
 	for name, config := range map[string]map[string]string{"few": unused, "default": nil, "all": {"api/all": "true"}} {
 		b.Run(name, func(b *testing.B) {

@@ -17,10 +17,11 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// damageLimit is how long a start may take that fails for an object that cannot be decoded.
+// damageLimit is how long a start may take to fail because of an object that cannot be decoded.
 const damageLimit = 10 * time.Second
 
-// change replaces the value of a key in the etcd of a data directory that nobody uses, and returns what it was.
+// change changes the value of a key in the etcd of a data directory that is not in use, and returns
+// the old value.
 func change(t *testing.T, dir, key string, to func(value []byte)) (was string) {
 	t.Helper()
 	e, err := embed.Start(t.Context(), embed.Options{Dir: filepath.Join(dir, "etcd")})
@@ -37,7 +38,7 @@ func change(t *testing.T, dir, key string, to func(value []byte)) (was string) {
 		t.Fatal(err)
 	}
 	if len(r.Kvs) == 0 {
-		t.Fatalf("there is no %s", key)
+		t.Fatalf("key %s not found", key)
 	}
 	value := r.Kvs[0].Value
 	was = string(value)
@@ -48,7 +49,7 @@ func change(t *testing.T, dir, key string, to func(value []byte)) (was string) {
 	return was
 }
 
-// flip changes what comes after the first bytes, which say what follows.
+// flip inverts all bytes except the first ones, which identify the encoding.
 func flip(value []byte) {
 	for i := 6; i < len(value); i++ {
 		value[i] ^= 0xff
@@ -73,7 +74,7 @@ func startIn(t *testing.T, dir string) (s *server.Server, stop func()) {
 	}
 }
 
-// TestStartNamesWhatCannotBeDecoded flips the bytes of objects without which there is no start.
+// TestStartNamesWhatCannotBeDecoded flips the bytes of objects that the start requires.
 func TestStartNamesWhatCannotBeDecoded(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -105,7 +106,7 @@ func TestStartNamesWhatCannotBeDecoded(t *testing.T) {
 		"/registry/clusterroles/admin",
 		"/registry/roles/kube-system/extension-apiserver-authentication-reader",
 		"/registry/services/specs/default/kubernetes",
-		"/registry/servicecidrs/kubernetes", // which only a control loop reads, and /readyz waits for its informer
+		"/registry/servicecidrs/kubernetes", // read only by a control loop, but /readyz waits for its informer
 	} {
 		was := change(t, dir, key, flip)
 		s, err := server.New(server.Options{DataDir: dir})
@@ -120,10 +121,10 @@ func TestStartNamesWhatCannotBeDecoded(t *testing.T) {
 			t.Errorf("%s: the start took %s", key, took)
 		}
 		if err == nil {
-			t.Fatalf("%s: it started", key)
+			t.Fatalf("%s: the server started", key)
 		}
 		if says := err.Error(); !strings.Contains(says, key+" (") || !strings.Contains(says, "restore a copy") || strings.Contains(says, "\n") {
-			t.Errorf("%s: it says %q, want one line that names the key", key, err)
+			t.Errorf("%s: got %q, want one line that names the key", key, err)
 		}
 		change(t, dir, key, func(value []byte) { copy(value, was) })
 	}
@@ -131,7 +132,8 @@ func TestStartNamesWhatCannotBeDecoded(t *testing.T) {
 	stop()
 }
 
-// TestStartsDespiteDamage flips the bytes of an object that the start does not need. Its kind cannot be listed then, as in kube-apiserver.
+// TestStartsDespiteDamage flips the bytes of an object that the start does not require. As in
+// kube-apiserver, objects of its kind can no longer be listed.
 func TestStartsDespiteDamage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -149,12 +151,12 @@ func TestStartsDespiteDamage(t *testing.T) {
 	defer stop()
 	client = kubernetes.NewForConfigOrDie(s.RESTConfig())
 	if list, err := client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); err == nil {
-		t.Errorf("listed %d", len(list.Items))
+		t.Errorf("listed %d secrets, want an error", len(list.Items))
 	}
 	if _, err := client.CoreV1().Secrets("default").Get(t.Context(), "broken", metav1.GetOptions{}); err == nil {
-		t.Error("read what cannot be decoded")
+		t.Error("read a secret that cannot be decoded")
 	}
 	if sound, err := client.CoreV1().Secrets("default").Get(t.Context(), "sound", metav1.GetOptions{}); err != nil || string(sound.Data["of"]) != "sound" {
-		t.Errorf("read %v, %v", sound, err)
+		t.Errorf("read the undamaged secret: %v, %v", sound, err)
 	}
 }

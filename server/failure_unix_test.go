@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// TestFailsWithItsDirectory removes the data directory of a control plane: it says so, serves nothing more, and can be stopped.
+// TestFailsWithItsDirectory removes the data directory of a control plane. The control plane
+// reports the failure, stops serving requests, and can be stopped.
 func TestFailsWithItsDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -26,13 +27,13 @@ func TestFailsWithItsDirectory(t *testing.T) {
 	select {
 	case <-s.Failed():
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), "data directory was removed") {
-			t.Errorf("it failed with %v", err)
+			t.Errorf("the control plane failed with %v", err)
 		}
 	case <-time.After(stopBound):
-		t.Fatal("it did not notice")
+		t.Fatal("the control plane did not fail")
 	}
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err == nil {
-		t.Error("it goes on")
+		t.Error("the control plane still serves requests")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), stopBound)
 	defer cancel()

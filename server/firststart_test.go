@@ -19,7 +19,8 @@ import (
 	"github.com/kinproc/kinproc/chain/core"
 )
 
-// TestFirstObjectsAreAsCreated holds what a first start writes to etcd against what the API makes of a create request.
+// TestFirstObjectsAreAsCreated compares the objects that a first start writes to etcd directly with
+// the same objects created through the API.
 func TestFirstObjectsAreAsCreated(t *testing.T) {
 	t.Parallel()
 	s, err := New(Options{Controllers: []string{"-*"}})
@@ -62,7 +63,7 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 			continue
 		}
 		if diff := cmp.Diff(owned(t, created, o.manager), owned(t, stored, o.manager)); diff != "" {
-			t.Errorf("%s %s, created (-) and stored (+):\n%s", gvr.Resource, name, diff)
+			t.Errorf("%s %s: created (-), stored (+):\n%s", gvr.Resource, name, diff)
 		}
 	}
 }
@@ -80,11 +81,12 @@ func resourceOf(t *testing.T, obj runtime.Object) schema.GroupVersionResource {
 			return gvr
 		}
 	}
-	t.Fatalf("no server has %T", obj)
+	t.Fatalf("no scheme has %T", obj)
 	return schema.GroupVersionResource{}
 }
 
-// copyName is a name that is free and fits the kind; there is none where the name decides what else is valid.
+// copyName returns an unused name for a copy of the object. It returns false if other fields are
+// only valid with the original name.
 func copyName(resource, name string) (string, bool) {
 	switch {
 	case resource == "apiservices", resource == "priorityclasses", resource != "clusterroles" && name == "exempt":
@@ -93,7 +95,7 @@ func copyName(resource, name string) (string, bool) {
 	return name + "-copy", true
 }
 
-// withoutServerFields is what a client would have sent.
+// withoutServerFields returns the object as a client would have sent it.
 func withoutServerFields(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	obj = obj.DeepCopy()
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"} {
@@ -107,8 +109,8 @@ func withoutServerFields(obj *unstructured.Unstructured) *unstructured.Unstructu
 	return obj
 }
 
-// owned is all of the object that the two ways of making it have to agree on: everything but names, identities, times, and what
-// other managers have written since.
+// owned returns the part of the object that must be the same however it was created: everything
+// except names, UIDs, resource versions, times, and changes by other field managers.
 func owned(t *testing.T, obj *unstructured.Unstructured, manager string) string {
 	t.Helper()
 	obj = obj.DeepCopy()
@@ -124,7 +126,7 @@ func owned(t *testing.T, obj *unstructured.Unstructured, manager string) string 
 	if obj.GetKind() != "Namespace" {
 		unstructured.RemoveNestedField(obj.Object, "status")
 	}
-	unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "kubernetes.io/metadata.name") // the name again
+	unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "kubernetes.io/metadata.name") // repeats the name
 	data, err := json.MarshalIndent(obj.Object, "", " ")
 	if err != nil {
 		t.Fatal(err)

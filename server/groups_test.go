@@ -20,7 +20,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestGroupOffByDefault looks at a group all of whose versions are off, and switches it on.
+// TestGroupOffByDefault checks a group whose versions are all disabled by default, with and without
+// enabling it.
 func TestGroupOffByDefault(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{false, true} {
@@ -50,12 +51,12 @@ func TestGroupOffByDefault(t *testing.T) {
 			},
 		}, metav1.CreateOptions{})
 		if on && err != nil || !on && !apierrors.IsNotFound(err) || listed != on {
-			t.Errorf("asked for %t: listed %t, creation: %v", on, listed, err)
+			t.Errorf("enabled: %t, listed: %t, create: %v", on, listed, err)
 		}
 	}
 }
 
-// TestSystemObjects looks at what the system's objects have of their own.
+// TestSystemObjects checks the special behavior of the system's objects.
 func TestSystemObjects(t *testing.T) {
 	t.Parallel()
 	s, ctx := servertest.Run(t, servertest.WithoutControllers), t.Context()
@@ -64,7 +65,7 @@ func TestSystemObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := client.SchedulingV1().PriorityClasses().Delete(ctx, "system-node-critical", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("deletion of a priority class: got %v, want Forbidden", err)
+		t.Errorf("delete a system priority class: got %v, want Forbidden", err)
 	}
 	schemas := client.FlowcontrolV1().RESTClient().Get().Resource("flowschemas")
 	data, err := schemas.SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
@@ -77,11 +78,12 @@ func TestSystemObjects(t *testing.T) {
 	}
 	first, last := table.Rows[0].Cells[0], table.Rows[len(table.Rows)-1].Cells[0]
 	if first != "exempt" || last != "catch-all" {
-		t.Errorf("flow schemas from %v to %v are not in the order of their precedence", first, last)
+		t.Errorf("flow schemas are listed from %v to %v, want them sorted by matching precedence", first, last)
 	}
 }
 
-// TestParamAccess lets a user who may read some parameters only write bindings to some of them.
+// TestParamAccess checks that a user can only write policies and bindings whose parameters the user
+// can read.
 func TestParamAccess(t *testing.T) {
 	t.Parallel()
 	s, ctx := servertest.Run(t), t.Context()
@@ -137,14 +139,14 @@ func TestParamAccess(t *testing.T) {
 		}, metav1.CreateOptions{})
 		return err
 	}
-	// The authorizer learns of the role by a watch.
+	// The authorizer learns about the role through a watch.
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 		last = policy(writer, "configmaps", "ConfigMap")
 		return last == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("a policy with readable parameters: %v", last)
+		t.Fatalf("create a policy with readable parameters: %v", last)
 	}
 	if err := policy(admin, "secrets", "Secret"); err != nil {
 		t.Fatal(err)
@@ -161,7 +163,7 @@ func TestParamAccess(t *testing.T) {
 		"binding without policy":       {binding("d", "nothing", "any"), "spec.paramRef"},
 	} {
 		if c.refused == "" && c.err != nil || c.refused != "" && (c.err == nil || !strings.Contains(c.err.Error(), c.refused)) {
-			t.Errorf("%s: error is %v, should mention %q", name, c.err, c.refused)
+			t.Errorf("%s: got error %v, want one that contains %q", name, c.err, c.refused)
 		}
 	}
 }

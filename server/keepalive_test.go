@@ -17,19 +17,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// stopLimit is far more than a stop takes on a busy machine, and less than the three seconds that a watch cache lets a watch wait: a stop
-// used to wait for the watches that the first anonymous request begins.
+// stopLimit is far longer than a stop takes on a busy machine, but shorter than the three seconds
+// for which a watch cache makes a watch wait. A stop used to wait for the watches that the first
+// anonymous request starts.
 const stopLimit = 2 * time.Second
 
-// anonymously asks once over HTTP/1.1, as curl and Python's urllib do, with no credentials. The connection stays open. It returns when
-// the watches of roles that the request begins are under way.
+// anonymously sends one request over HTTP/1.1 without credentials, as curl and Python's urllib do.
+// The connection stays open. anonymously returns when the watches of roles that the request
+// triggers have started.
 func anonymously(t testing.TB, s *Server, path string) {
 	t.Helper()
 	config, err := rest.TLSConfigFor(rest.AnonymousClientConfig(s.RESTConfig()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A map that is not nil switches HTTP/2 off.
+	// A non-nil map disables HTTP/2.
 	transport := &http.Transport{TLSClientConfig: config, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	t.Cleanup(transport.CloseIdleConnections)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+path, nil)
@@ -57,8 +59,8 @@ func anonymously(t testing.TB, s *Server, path string) {
 	}
 }
 
-// startIdle starts a control plane in which nothing changes any more, with the watch cache of cluster roles older than the last change
-// and another one younger than it.
+// startIdle starts a control plane in which nothing changes. The watch cache of cluster roles was
+// started before the last change, and another one after it.
 func startIdle(t testing.TB) *Server {
 	t.Helper()
 	s, err := New(Options{Controllers: []string{"-*"}})
@@ -89,7 +91,7 @@ func startIdle(t testing.TB) *Server {
 	return s
 }
 
-// A script that asks whether the server is ready and then stops it does not wait.
+// A script that checks whether the server is ready and then stops it does not have to wait.
 func TestStopAfterAnonymousRequest(t *testing.T) {
 	t.Parallel()
 	s := startIdle(t)
@@ -103,7 +105,8 @@ func TestStopAfterAnonymousRequest(t *testing.T) {
 	}
 }
 
-// BenchmarkStopAfterAnonymousRequest is a stop after a single request of a client such as curl. Its figure is a mean.
+// BenchmarkStopAfterAnonymousRequest measures a stop after a single request from a client such as
+// curl. It reports the mean.
 func BenchmarkStopAfterAnonymousRequest(b *testing.B) {
 	var stop time.Duration
 	for b.Loop() {

@@ -15,15 +15,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestMain keeps what the Kubernetes libraries say to klog out of the output of tests and
-// benchmarks: klog is the process's, so silencing it is up to the process.
+// TestMain keeps the klog messages of the Kubernetes libraries out of the output of tests and
+// benchmarks. klog is global to the process, so a control plane does not silence it.
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	m.Run()
 }
 
-// record is a log that many goroutines write to.
+// record is a log that is safe for concurrent use.
 type record struct {
 	mu    sync.Mutex
 	lines []string
@@ -69,7 +69,7 @@ func TestKlogStaysTheProcesses(t *testing.T) { // not parallel: it changes klog
 	klog.Info("the host's own controller")
 	klog.Flush()
 	if !process.has("the host's own controller") {
-		t.Error("a control plane silenced its host")
+		t.Error("a control plane silenced klog for the whole process")
 	}
 }
 
@@ -78,11 +78,11 @@ func TestLogTakesWhatIsSaid(t *testing.T) {
 	var log record
 	startAndStop(t, Options{Log: log.logger(2)})
 	for _, part := range []string{
-		"etcd: ",           // etcd, which has a logger of its own
-		"Caches populated", // an informer, by the context that it was started with
+		"etcd: ",           // from etcd, which has a separate logger
+		"Caches populated", // from an informer, through the context that it was started with
 	} {
 		if !log.has(part) {
-			t.Errorf("nothing with %q was logged", part)
+			t.Errorf("the log does not contain %q", part)
 		}
 	}
 }
@@ -104,6 +104,6 @@ func TestEtcdLogger(t *testing.T) {
 		t.Errorf("got:\n%s", strings.Join(log.lines, "\n"))
 	}
 	if etcdLogger(logr.Logger{}).Core().Enabled(zap.ErrorLevel) {
-		t.Error("a zero logger says something")
+		t.Error("a zero logger logs errors")
 	}
 }

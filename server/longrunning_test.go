@@ -41,7 +41,7 @@ func TestLongRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := check(r, info); got != test.want {
-			t.Errorf("%s %s with Upgrade: %q is long-running: %t", test.method, test.path, test.upgrade, got)
+			t.Errorf("%s %s with Upgrade: %q: got long-running %t", test.method, test.path, test.upgrade, got)
 		}
 	}
 }

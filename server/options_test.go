@@ -22,7 +22,7 @@ func TestZeroOptionsAreValid(t *testing.T) {
 	}
 }
 
-// TestErrorsNameOptions makes a mistake in every option that is validated.
+// TestErrorsNameOptions sets every validated option to an invalid value.
 func TestErrorsNameOptions(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -65,13 +65,13 @@ func TestErrorsNameOptions(t *testing.T) {
 				known = known || set.Lookup(test.flag) != nil
 			}
 			if !known {
-				t.Errorf("there is no flag --%s", test.flag)
+				t.Errorf("flag --%s does not exist", test.flag)
 			}
 		})
 	}
 }
 
-// wantOne checks that there is one error and that it begins with the name of an option.
+// wantOne checks that there is exactly one error and that it begins with the name of an option.
 func wantOne(t *testing.T, errs []error, name string) {
 	t.Helper()
 	// The Kubernetes libraries write flags without dashes.
@@ -80,7 +80,7 @@ func wantOne(t *testing.T, errs []error, name string) {
 	}
 }
 
-// What Start finds out names the option too.
+// Errors of Start name the option too.
 func TestStartNamesOptions(t *testing.T) {
 	t.Parallel()
 	busy, err := net.Listen("tcp", "127.0.0.1:0")

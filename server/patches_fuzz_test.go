@@ -12,8 +12,9 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// FuzzPatch sends patches of every type to objects of some kinds. No request may make the server panic, which is answered with an
-// internal error that says so, or ends the stream.
+// FuzzPatch sends patches of every type to objects of several kinds and checks that no request
+// makes the server panic. A panic shows as an internal error that mentions it, or as a broken
+// stream.
 func FuzzPatch(f *testing.F) {
 	s := servertest.Run(f, servertest.WithoutControllers)
 	client, err := rest.HTTPClientFor(s.RESTConfig())

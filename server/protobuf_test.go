@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestProtobufOfCustomResources sends what apiextensions-apiserver takes for a media type of its own and panics on.
+// TestProtobufOfCustomResources sends protobuf, which apiextensions-apiserver wrongly accepts as a
+// media type for custom resources and then panics on.
 func TestProtobufOfCustomResources(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
@@ -48,7 +49,7 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		code := 0
 		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
 			code = send(http.MethodPost, made[0], "application/json", made[1])
-			return code == http.StatusCreated, nil // a definition takes a moment to be served
+			return code == http.StatusCreated, nil // it takes a moment until a definition is served
 		})
 		if err != nil {
 			t.Fatalf("%s: %d", made[0], code)
@@ -67,7 +68,7 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		{http.MethodDelete, objects + "/a", "", http.StatusOK},
 	} {
 		if code := send(test.method, test.path, protobuf, test.body); code != test.code {
-			t.Errorf("%s %s %q: %d, not %d", test.method, test.path, test.body, code, test.code)
+			t.Errorf("%s %s %q: got %d, want %d", test.method, test.path, test.body, code, test.code)
 		}
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestServiceProxyAndLocalAddresses has endpoints on the machine of the server, to which the proxy connects if it is told to.
+// TestServiceProxyAndLocalAddresses uses endpoints on the server's own machine, to which the proxy
+// connects only if that is allowed.
 func TestServiceProxyAndLocalAddresses(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32
@@ -42,10 +43,10 @@ func TestServiceProxyAndLocalAddresses(t *testing.T) {
 		for name, endpoint := range map[string]struct {
 			kind    discoveryv1.AddressType
 			address string
-			reached bool // if it is allowed
+			reached bool // if local addresses are allowed
 		}{
 			"ipv4":           {discoveryv1.AddressTypeIPv4, "127.0.0.1", true},
-			"other-loopback": {discoveryv1.AddressTypeIPv4, "127.1.2.3", false}, // nobody listens there
+			"other-loopback": {discoveryv1.AddressTypeIPv4, "127.1.2.3", false}, // nothing listens there
 			"ipv6":           {discoveryv1.AddressTypeIPv6, "::1", false},
 			"name":           {discoveryv1.AddressTypeFQDN, "localhost.example", false},
 			"name-of-digits": {discoveryv1.AddressTypeFQDN, "127.0.0.1", false},
@@ -69,7 +70,7 @@ func TestServiceProxyAndLocalAddresses(t *testing.T) {
 	}
 }
 
-// listenLocally serves HTTP at a port of 127.0.0.1.
+// listenLocally serves HTTP on a port of 127.0.0.1.
 func listenLocally(t *testing.T, handler http.HandlerFunc) (port int32) {
 	t.Helper()
 	local := httptest.NewServer(handler)
@@ -77,7 +78,7 @@ func listenLocally(t *testing.T, handler http.HandlerFunc) (port int32) {
 	return int32(local.Listener.Addr().(*net.TCPAddr).Port)
 }
 
-// serveAt makes a service and a slice with its endpoint.
+// serveAt creates a Service and an EndpointSlice with one endpoint.
 func serveAt(t *testing.T, client kubernetes.Interface, name string, kind discoveryv1.AddressType, address string, port int32) {
 	t.Helper()
 	_, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
@@ -98,7 +99,7 @@ func serveAt(t *testing.T, client kubernetes.Interface, name string, kind discov
 	}
 }
 
-// refusesUpgrade wants a connection through the proxy, which is dialled in another way.
+// refusesUpgrade requests an upgrade through the proxy, for which the proxy uses another dialer.
 func refusesUpgrade(t *testing.T, config *rest.Config, requests *atomic.Int32) {
 	t.Helper()
 	config = rest.CopyConfig(config)
@@ -121,6 +122,6 @@ func refusesUpgrade(t *testing.T, config *rest.Config, requests *atomic.Int32) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "address not allowed") || requests.Load() > 0 {
-		t.Errorf("an upgrade: %s: %s", response.Status, errors.Join(errors.New(string(body)), err))
+		t.Errorf("upgrade: %s: %s", response.Status, errors.Join(errors.New(string(body)), err))
 	}
 }

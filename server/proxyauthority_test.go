@@ -20,13 +20,14 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// testAuthority is a certificate authority with a key that it may share with others.
+// testAuthority is a certificate authority. Several authorities may share a key.
 type testAuthority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// newTestAuthority makes an authority that another one signed, or itself if signer is nil. A nil key is a new one.
+// newTestAuthority returns an authority that is signed by signer, or by itself if signer is nil. If
+// key is nil, it generates a key.
 func newTestAuthority(t *testing.T, name string, key crypto.Signer, signer *testAuthority) *testAuthority {
 	t.Helper()
 	var err error
@@ -72,8 +73,8 @@ func bundle(t *testing.T, authorities ...*testAuthority) string {
 	return file
 }
 
-// TestProxiesAreNoClients starts with authorities of proxies that sign client certificates as well. That is refused unless the proxies'
-// names are known.
+// TestProxiesAreNoClients starts control planes whose authorities for front proxies also sign
+// client certificates. Start rejects that unless the proxies' allowed names are set.
 func TestProxiesAreNoClients(t *testing.T) {
 	t.Parallel()
 	people := newTestAuthority(t, "people", nil, nil)
@@ -96,13 +97,13 @@ func TestProxiesAreNoClients(t *testing.T) {
 		}
 		return s.Stop(context.WithoutCancel(ctx))
 	}
-	if err := start(t, server.Options{DataDir: dir}); err != nil { // it makes its own authority
+	if err := start(t, server.Options{DataDir: dir}); err != nil { // creates its own authority
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
 		clients, proxies, dir string
 		names                 []string
-		refusal               string // what it names, or nothing if it starts
+		refusal               string // part of the error, or empty if it starts
 	}{
 		"the same file":                 {clients: bundle(t, people), proxies: bundle(t, people), refusal: `Options.ClientCAFile (authority "CN=people")`},
 		"one among others":              {clients: bundle(t, others, people), proxies: bundle(t, namesake, people), refusal: `"CN=people"`},
@@ -122,23 +123,23 @@ func TestProxiesAreNoClients(t *testing.T) {
 			})
 			if test.refusal == "" {
 				if err != nil {
-					t.Errorf("it does not start: %v", err)
+					t.Errorf("start failed: %v", err)
 				}
 				return
 			}
 			if err == nil {
-				t.Fatal("it starts")
+				t.Fatal("start succeeded, want an error")
 			}
 			for _, part := range []string{test.refusal, "Options.RequestHeader.ClientCAFile", "Options.RequestHeader.AllowedNames"} {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("it says %q, without %q", err, part)
+					t.Errorf("got error %q, want it to contain %q", err, part)
 				}
 			}
 		})
 	}
 }
 
-// TestAlwaysAllowIsWarnedOf combines the modes of authorization with anonymous requests.
+// TestAlwaysAllowIsWarnedOf combines authorization modes with anonymous requests.
 func TestAlwaysAllowIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -156,7 +157,7 @@ func TestAlwaysAllowIsWarnedOf(t *testing.T) {
 		o := server.Options{AuthorizationModes: test.modes, DisableAnonymous: test.disableAnonymous}
 		warnings := o.Warnings()
 		if warned := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "Options.AuthorizationModes") }); warned != test.warned {
-			t.Errorf("modes %v, anonymous requests refused: %t: it warns %q", test.modes, test.disableAnonymous, warnings)
+			t.Errorf("modes %v, anonymous requests disabled: %t: got warnings %q", test.modes, test.disableAnonymous, warnings)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// TestStartUnderRefusals has webhooks and policies refuse everything, the server's own writes too. It starts nevertheless, so that they
-// can be taken away.
+// TestStartUnderRefusals creates webhooks and policies that reject everything, including the
+// server's own writes. The server starts nevertheless, so that they can be removed.
 func TestStartUnderRefusals(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -79,14 +79,14 @@ func TestStartUnderRefusals(t *testing.T) {
 	}
 	stop()
 
-	// The server has another port now, which is to be in the service default/kubernetes.
+	// The server now has a different port, which it has to write to the service default/kubernetes.
 	client, stop = start()
 	defer stop()
 	api = client.AdmissionregistrationV1()
 	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	// The deletions take effect soon.
+	// The deletions take effect with a short delay.
 	var deleted, refused error
 	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		deleted = api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})

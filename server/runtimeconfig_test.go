@@ -15,7 +15,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// offByDefault are the versions that only --runtime-config switches on.
+// offByDefault lists the group versions that are served only if --runtime-config enables them.
 var offByDefault = []string{
 	"admissionregistration.k8s.io/v1alpha1", "admissionregistration.k8s.io/v1beta1",
 	"certificates.k8s.io/v1beta1",
@@ -49,7 +49,7 @@ func TestRuntimeConfigSwitchesVersionsOn(t *testing.T) {
 		}
 		for _, gv := range offByDefault {
 			if slices.Contains(served, gv) != on {
-				t.Errorf("everything on: %t, %s served: %t", on, gv, !on)
+				t.Errorf("api/all enabled: %t, %s served: %t", on, gv, !on)
 			}
 		}
 		if on {
@@ -59,7 +59,8 @@ func TestRuntimeConfigSwitchesVersionsOn(t *testing.T) {
 	}
 }
 
-// TestRuntimeConfigSwitches looks at what is served beside, and instead of, what is on by default.
+// TestRuntimeConfigSwitches checks which group versions --runtime-config adds to and removes from
+// the defaults.
 func TestRuntimeConfigSwitches(t *testing.T) {
 	t.Parallel()
 	list := func(suffix string) []string {
@@ -96,7 +97,7 @@ func TestRuntimeConfigSwitches(t *testing.T) {
 	}
 }
 
-// served are the group versions of a server, sorted.
+// served returns the sorted group versions of a server.
 func served(t *testing.T, switches map[string]string) []string {
 	t.Helper()
 	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.RuntimeConfig = switches })
@@ -113,7 +114,7 @@ func served(t *testing.T, switches map[string]string) []string {
 	return gvs
 }
 
-// TestRuntimeConfigSwitchesOneResource leaves out the others of the version.
+// TestRuntimeConfigSwitchesOneResource enables one resource of a version without the others.
 func TestRuntimeConfigSwitchesOneResource(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
@@ -181,7 +182,8 @@ func everyResourceLists(t *testing.T, s *server.Server, lists []*metav1.APIResou
 	}
 }
 
-// writeOldReadNew writes objects in old versions, applies them, and reads them in new ones, with the defaults of these.
+// writeOldReadNew applies objects in old versions and reads them in new ones, with the defaults of
+// the new version.
 func writeOldReadNew(t *testing.T, s *server.Server) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(s.RESTConfig())

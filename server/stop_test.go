@@ -11,10 +11,10 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// stopBound is how long what returns at once may take to do so.
+// stopBound is the time limit for calls that should return immediately.
 const stopBound = 10 * time.Second
 
-// stuckListener cannot be closed before released is.
+// stuckListener is a listener whose Close blocks until released is closed.
 type stuckListener struct {
 	net.Listener
 	released chan struct{}
@@ -46,13 +46,13 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	select {
 	case err := <-returned:
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "waiting for the API servers") {
-			t.Errorf("it says %v, want what it waits for", err)
+			t.Errorf("got %v, want an error that says what Stop was waiting for", err)
 		}
 	case <-time.After(stopBound):
-		t.Error("Stop goes on after its context has ended")
+		t.Error("Stop did not return when its context ended")
 	}
 	close(l.released)
 	if err := s.Stop(context.Background()); err != nil {
-		t.Errorf("what went on in the background ended with %v", err)
+		t.Errorf("the stop in the background failed: %v", err)
 	}
 }

@@ -21,11 +21,12 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// systemObjectBack is the time within which kube-apiserver makes a service default/kubernetes or a default ServiceCIDR anew, and a little
-// for the write itself.
+// systemObjectBack is the time within which kube-apiserver recreates the service default/kubernetes
+// or the default ServiceCIDR, plus a little for the write itself.
 const systemObjectBack = 10 * time.Second
 
-// TestSystemObjectsComeBack deletes what every cluster has.
+// TestSystemObjectsComeBack deletes objects that every cluster has and checks that they are
+// recreated.
 func TestSystemObjectsComeBack(t *testing.T) {
 	t.Parallel()
 	for name, configure := range map[string]func(*server.Options){
@@ -45,10 +46,11 @@ func TestSystemObjectsComeBack(t *testing.T) {
 				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apps"},
 				{"apiregistration.k8s.io", "v1", "apiservices", "", "v1.apiextensions.k8s.io"},
 			}
-			if name == "controllers" { // without them no namespace ever goes
+			if name == "controllers" { // without controllers, namespaces are never removed
 				objects = append(objects, systemObject{"", "v1", "namespaces", "", corev1.NamespaceNodeLease})
 			}
-			// All of them are read before one goes: endpoints go with their service.
+			// All objects are read before the first deletion: endpoints are deleted together with their
+			// service.
 			identities := map[systemObject]types.UID{}
 			for _, o := range objects {
 				if uid, ok := o.identity(t, client); ok {
@@ -65,7 +67,8 @@ func TestSystemObjectsComeBack(t *testing.T) {
 	}
 }
 
-// TestServicesAfterTheServiceCIDRWent deletes the blocks that services have their addresses from.
+// TestServicesAfterTheServiceCIDRWent deletes the ServiceCIDR that service addresses are allocated
+// from.
 func TestServicesAfterTheServiceCIDRWent(t *testing.T) {
 	t.Parallel()
 	for name, configure := range map[string]func(*server.Options){
@@ -91,14 +94,14 @@ func TestServicesAfterTheServiceCIDRWent(t *testing.T) {
 	}
 }
 
-// TestNamespacesOfTheSystemStay asks for what kube-apiserver refuses.
+// TestNamespacesOfTheSystemStay deletes the namespaces whose deletion kube-apiserver forbids.
 func TestNamespacesOfTheSystemStay(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic} {
 		if err := client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
-			t.Errorf("delete namespace %s: %v", name, err)
+			t.Errorf("delete namespace %s: got %v, want Forbidden", name, err)
 		}
 	}
 }
@@ -109,7 +112,8 @@ func (o systemObject) client(client dynamic.Interface) dynamic.ResourceInterface
 	return client.Resource(schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}).Namespace(o.namespace)
 }
 
-// identity is the object's UID. Endpoints are there only on a host with an address that other hosts can reach.
+// identity returns the object's UID. Endpoints exist only on a host with an address that other
+// hosts can reach.
 func (o systemObject) identity(t *testing.T, client dynamic.Interface) (types.UID, bool) {
 	t.Helper()
 	obj, err := o.client(client).Get(t.Context(), o.name, metav1.GetOptions{})
@@ -122,7 +126,7 @@ func (o systemObject) identity(t *testing.T, client dynamic.Interface) (types.UI
 	return obj.GetUID(), true
 }
 
-// deleteAndAwait deletes the object and waits until there is another one, which is not being deleted.
+// deleteAndAwait deletes the object and waits until a new one exists that is not being deleted.
 func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid types.UID) {
 	t.Helper()
 	objects := o.client(client)
@@ -130,19 +134,19 @@ func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid
 	if err := objects.Delete(t.Context(), o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), systemObjectBack, errors.New("the time is up"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), systemObjectBack, errors.New("timed out"))
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		after, err := objects.Get(ctx, o.name, metav1.GetOptions{})
 		if err == nil && after.GetUID() != uid && after.GetDeletionTimestamp() == nil {
-			t.Logf("back after %v", time.Since(began).Round(time.Millisecond))
+			t.Logf("recreated after %v", time.Since(began).Round(time.Millisecond))
 			return
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s %s is not back: %v; %s", o.resource, o.name, context.Cause(ctx), describe(after, err))
+			t.Fatalf("%s %s was not recreated: %v; %s", o.resource, o.name, context.Cause(ctx), describe(after, err))
 		case <-tick.C:
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// countingListener counts what is read from its connections.
+// countingListener counts the bytes that are read from its connections.
 type countingListener struct {
 	net.Listener
 	read atomic.Int64
@@ -43,7 +43,7 @@ func (c *countingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestRefusalsComeBeforeBodies sends requests that are refused and whose bodies never end.
+// TestRefusalsComeBeforeBodies sends requests that are rejected and whose bodies never end.
 func TestRefusalsComeBeforeBodies(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,9 +77,9 @@ func TestRefusalsComeBeforeBodies(t *testing.T) {
 			if code != refused.code {
 				t.Errorf("%s with %s: %d", who, how, code)
 			}
-			// net/http reads up to 256 KiB after the answer.
+			// net/http reads up to 256 KiB after the response.
 			if read := listener.read.Load() - before; read > 300<<10 {
-				t.Errorf("%s with %s: %d bytes were read", who, how, read)
+				t.Errorf("%s with %s: read %d bytes", who, how, read)
 			}
 		}
 	}
@@ -101,11 +101,11 @@ func TestRefusalsComeBeforeBodies(t *testing.T) {
 	}
 }
 
-// refusedWithin is how long a refusal may take on a busy machine.
+// refusedWithin is how long a rejection may take on a busy machine.
 const refusedWithin = 10 * time.Second
 
-// refuse sends a request over HTTP/1.1 whose body is empty or goes on for as long as somebody takes it, and returns the code of
-// the answer.
+// refuse sends a request over HTTP/1.1 and returns the status code of the response. Its body is
+// empty or, if goesOn is set, continues for as long as the server reads it.
 func refuse(t *testing.T, config *tls.Config, address, header string, goesOn bool) int {
 	t.Helper()
 	config = config.Clone()
@@ -136,9 +136,10 @@ func refuse(t *testing.T, config *tls.Config, address, header string, goesOn boo
 		t.Fatalf("with %q: %v", header, err)
 	}
 	if strings.Contains(header, "Content-Length: 1000\r\n") && !strings.Contains(header, "Expect") {
-		// The connection does not wait for the rest of a body either. Reading from it ends with the answer, not with the deadline.
+		// The server does not wait for the rest of the body either: reading from the connection ends
+		// after the response, not at the deadline.
 		if _, err := io.Copy(io.Discard, conn); err != nil {
-			t.Errorf("with %q: after the answer: %v", header, err)
+			t.Errorf("with %q: after the response: %v", header, err)
 		}
 	}
 	response.Body.Close()

@@ -11,8 +11,10 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// Informers list with a watch that begins at the present. It must not wait for the next change of anything: a watch cache that started
-// after the last change once kept all the others from learning that they were up to date. Such a watch then failed after three seconds.
+// Informers list with a watch that starts at the current resource version. The watch must not have
+// to wait for the next change of any object: a watch cache that was started after the last change
+// once kept all other caches from learning that they were up to date, and such a watch failed after
+// three seconds.
 func TestWatchBeginsThoughNothingChanges(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
@@ -26,12 +28,12 @@ func TestWatchBeginsThoughNothingChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer first.Stop()
-	// The cache of limit ranges hears nothing of this change.
+	// The cache of limit ranges does not see this change.
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
 	if _, err := core.ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The cache of replication controllers begins after it.
+	// The cache of replication controllers is started after the change.
 	last, err := core.ReplicationControllers("").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

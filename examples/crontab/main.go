@@ -1,5 +1,5 @@
-// Crontab is an operator for the custom resource crontabs.simple.extension.io. It is made of informers and a work queue and nothing else: for every
-// CronTab it keeps a CronJob. See README.md.
+// Crontab is an operator for the custom resource crontabs.simple.extension.io, built from informers
+// and a work queue. It maintains a CronJob for every CronTab. See README.md.
 package main
 
 import (

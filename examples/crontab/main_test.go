@@ -34,16 +34,16 @@ func TestCrontab(t *testing.T) {
 	k.Run("wait", "--for=jsonpath={.status.replicas}=1", "crontab/my-crontab", "--timeout=60s")
 	const summary = "jsonpath={.spec.schedule} {.spec.jobTemplate.spec.parallelism} {.spec.jobTemplate.spec.template.spec.containers[0].image}"
 	if got := k.Run("get", "cronjob", "my-crontab", "-o", summary); got != "*/5 * * * * 1 my-cron-image:1" {
-		t.Errorf("the CronJob: %s", got)
+		t.Errorf("CronJob: %s", got)
 	}
 	out := k.Run("get", "ct")
 	for _, want := range []string{"SCHEDULE", "*/5 * * * *"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("kubectl get ct: %q is missing in\n%s", want, out)
+			t.Errorf("kubectl get ct: %q is missing from\n%s", want, out)
 		}
 	}
 
-	// Changes are followed, by whichever way they come.
+	// The operator reacts to changes of the CronTab and of the CronJob.
 	k.Run("scale", "crontab/my-crontab", "--replicas=3")
 	k.Run("wait", "--for=jsonpath={.spec.jobTemplate.spec.parallelism}=3", "cronjob/my-crontab", "--timeout=60s")
 	k.Run("patch", "cronjob", "my-crontab", "--type=merge", "-p", `{"spec":{"schedule":"0 0 * * *"}}`)

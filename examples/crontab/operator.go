@@ -29,7 +29,7 @@ var (
 	crontabKind = schema.GroupVersionKind{Group: "simple.extension.io", Version: "v1", Kind: "CronTab"}
 )
 
-// cronTab is the custom resource as far as the operator looks at it.
+// cronTab has the fields of the custom resource that the operator uses.
 type cronTab struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -46,7 +46,7 @@ type cronTabStatus struct {
 	CronJob            string `json:"cronJob"`
 }
 
-// operator keeps a CronJob for every CronTab.
+// operator maintains a CronJob for every CronTab.
 type operator struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
@@ -55,7 +55,7 @@ type operator struct {
 	untyped  dynamicinformer.DynamicSharedInformerFactory
 	cronJobs batchlisters.CronJobLister
 	crontabs cache.GenericLister
-	// queue holds the CronTabs to look at, as namespace/name.
+	// queue holds the keys (namespace/name) of the CronTabs to sync.
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
@@ -77,7 +77,8 @@ func newOperator(config *rest.Config) (*operator, error) {
 	}
 	tabs, jobs := o.untyped.ForResource(crontabs), o.typed.Batch().V1().CronJobs()
 	o.crontabs, o.cronJobs = tabs.Lister(), jobs.Lister()
-	// A CronJob has the name of its CronTab, so that a change of either puts the same key into the queue.
+	// A CronJob has the same name as its CronTab, so a change of either one adds the same key to the
+	// queue.
 	enqueue := func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			o.queue.Add(key)
@@ -92,7 +93,7 @@ func newOperator(config *rest.Config) (*operator, error) {
 	return o, nil
 }
 
-// run works until ctx ends.
+// run runs the operator until ctx is done.
 func (o *operator) run(ctx context.Context) {
 	o.typed.Start(ctx.Done())
 	o.untyped.Start(ctx.Done())
@@ -122,11 +123,11 @@ func (o *operator) run(ctx context.Context) {
 	worker.Wait()
 }
 
-// sync makes the CronJob what the CronTab asks for, and reports in the CronTab's status.
+// sync creates or updates the CronJob of a CronTab and then the status of the CronTab.
 func (o *operator) sync(ctx context.Context, key string) error {
 	tab, err := o.get(key)
 	if apierrors.IsNotFound(err) {
-		return nil // its CronJob has it as owner and is the garbage collector's
+		return nil // the garbage collector deletes the CronJob, which the CronTab owns
 	}
 	if err != nil {
 		return err
@@ -166,9 +167,9 @@ func (o *operator) ensureCronJob(ctx context.Context, tab *cronTab) error {
 		return err
 	}
 	if !metav1.IsControlledBy(is, tab) {
-		return fmt.Errorf("the CronJob of that name belongs to somebody else")
+		return fmt.Errorf("the CronJob of the same name exists and is not controlled by the CronTab")
 	}
-	// The server has filled in the rest of what is there.
+	// DeepDerivative ignores the fields that the server has defaulted.
 	if equality.Semantic.DeepDerivative(wanted.Spec, is.Spec) {
 		return nil
 	}

@@ -22,36 +22,39 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// files keeps objects as JSON files below a directory. It gives the engine what etcd gives kinproc's own kinds.
+// files stores objects in JSON files below a directory. It replaces the etcd that stores kinproc's
+// built-in kinds.
 type files struct {
 	dir   string
 	codec runtime.Codec
 
 	mu      sync.Mutex
-	objects map[string]record // by key; what the files hold
+	objects map[string]record // by key; the content of the files
 	history []change          // for watches
-	version uint64            // of the last change
-	first   uint64            // changes since then are in history
-	changed chan struct{}     // closed with the next change
+	version uint64            // resource version of the last change
+	first   uint64            // history has all changes since this version
+	changed chan struct{}     // closed on the next change
 }
 
-// record is an object as it is in a file, and its resource version.
+// record is an encoded object as stored in a file, with its resource version.
 type record struct {
 	data    []byte
 	version uint64
 }
 
-// change is what happened to the object with the key: now is nil if it was deleted, before if it was created.
+// change is a change of the object with the given key. before is nil if the object was created, and
+// now is nil if it was deleted.
 type change struct {
 	key         string
 	before, now []byte
 	version     uint64
 }
 
-// openFiles reads what is below dir.
+// openFiles reads the objects below dir.
 func openFiles(dir string, codec runtime.Codec) (*files, error) {
 	f := &files{dir: dir, codec: codec, objects: map[string]record{}, changed: make(chan struct{})}
-	// Versions have to grow from one start to the next, and nobody writes a million objects a second.
+	// Resource versions must increase across restarts, and there are fewer than a million writes per
+	// second.
 	f.version = uint64(time.Now().UnixMicro())
 	f.first = f.version
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -90,7 +93,7 @@ func (f *files) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) 
 	}, nil
 }
 
-// write makes data what is kept under key, nil for nothing; the mutex is held.
+// write stores data under key, or deletes the key if data is nil. The caller holds the mutex.
 func (f *files) write(key string, data []byte) error {
 	path := filepath.Join(f.dir, filepath.FromSlash(key)+".json")
 	if data == nil {
@@ -120,7 +123,7 @@ func (f *files) write(key string, data []byte) error {
 	return nil
 }
 
-// resourceFiles is the files of one resource as a storage.Interface.
+// resourceFiles implements storage.Interface for one resource.
 type resourceFiles struct {
 	*files
 	newObject func() runtime.Object
@@ -129,12 +132,12 @@ type resourceFiles struct {
 // Versioner implements storage.Interface.
 func (f *resourceFiles) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
 
-// decode fills in out.
+// decode decodes a record into out.
 func (f *resourceFiles) decode(r record, out runtime.Object) error {
 	if _, _, err := f.codec.Decode(r.data, nil, out); err != nil {
 		return err
 	}
-	out.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as if it had been converted
+	out.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // objects from storage have none
 	return f.Versioner().UpdateObject(out, r.version)
 }
 
@@ -177,7 +180,7 @@ func (f *resourceFiles) Get(_ context.Context, key string, options storage.GetOp
 	}
 }
 
-// GetList implements storage.Interface. It ignores limits, as servers may.
+// GetList implements storage.Interface. It ignores the limit, which servers are allowed to do.
 func (f *resourceFiles) GetList(_ context.Context, key string, options storage.ListOptions, list runtime.Object) error {
 	found, version := f.find(key, options.Recursive)
 	var items []runtime.Object
@@ -198,7 +201,8 @@ func (f *resourceFiles) GetList(_ context.Context, key string, options storage.L
 	return f.Versioner().UpdateList(list, version, "", nil)
 }
 
-// find returns the records below key, or that of key alone, in the order of keys, and the version of it all.
+// find returns the records below key, or only the record of key itself, sorted by key, and the
+// current resource version.
 func (f *resourceFiles) find(key string, below bool) ([]record, uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -223,7 +227,7 @@ func within(key, wanted string, below bool) bool {
 	return key == wanted
 }
 
-// GuaranteedUpdate implements storage.Interface: it tries until nobody else has changed the object meanwhile.
+// GuaranteedUpdate implements storage.Interface. It retries if the object was changed concurrently.
 func (f *resourceFiles) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	try storage.UpdateFunc, _ runtime.Object,
@@ -255,7 +259,8 @@ func (f *resourceFiles) GuaranteedUpdate(
 	return ctx.Err()
 }
 
-// replace keeps data under key unless it is not at the version any more.
+// replace stores data under key if the object still has the given version, and reports whether it
+// does.
 func (f *resourceFiles) replace(key string, version uint64, data []byte, out runtime.Object) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -322,11 +327,11 @@ func (f *resourceFiles) GetCurrentResourceVersion(context.Context) (uint64, erro
 // ReadinessCheck implements storage.Interface.
 func (f *resourceFiles) ReadinessCheck() error { return nil }
 
-// RequestWatchProgress implements storage.Interface for watch caches, of which there are none.
+// RequestWatchProgress implements storage.Interface. It is used by watch caches only.
 func (f *resourceFiles) RequestWatchProgress(context.Context) error { return nil }
 
 // EnableResourceSizeEstimation implements storage.Interface.
 func (f *resourceFiles) EnableResourceSizeEstimation(storage.KeysFunc) error { return nil }
 
-// CompactRevision implements storage.Interface: nothing is compacted.
+// CompactRevision implements storage.Interface. Nothing is compacted.
 func (f *resourceFiles) CompactRevision() int64 { return 0 }

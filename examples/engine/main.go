@@ -1,5 +1,6 @@
-// Engine is an extension API server whose kind is declared as kinproc declares its own, see room.go. It keeps objects as files, see files.go,
-// and has a websocket subresource, see talk.go. See README.md for how to run it.
+// Engine is an extension API server whose kind is declared in the same way as kinproc's built-in
+// kinds (see room.go). It stores objects in files (see files.go) and has a websocket subresource
+// (see talk.go). See README.md for how to run it.
 package main
 
 import (
@@ -25,7 +26,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// registration is what kinproc has to be told, with the server's port and certificate left out.
+// registration holds the manifests that register the server with kinproc, with placeholders for the
+// server's port and certificate.
 //
 //go:embed registration.yaml
 var registration string
@@ -33,7 +35,7 @@ var registration string
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8444", "address to listen on")
 	kubeconfig := flag.String("kubeconfig", ".kinproc/kubeconfig", "kubeconfig of the API server that authenticates and authorizes")
-	dir := flag.String("data-dir", "rooms", "directory of the objects")
+	dir := flag.String("data-dir", "rooms", "directory for the objects")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -51,7 +53,7 @@ func main() {
 	}
 }
 
-// newServer makes the server, and the manifests that make kinproc send requests to it.
+// newServer returns the server and the manifests that register it with kinproc.
 func newServer(l net.Listener, kubeconfig, dir string) (*genericapiserver.GenericAPIServer, string, error) {
 	scheme, err := kind.NewScheme(chat())
 	if err != nil {
@@ -63,7 +65,8 @@ func newServer(l net.Listener, kubeconfig, dir string) (*genericapiserver.Generi
 		return nil, "", err
 	}
 
-	// Users are who the aggregator says they are, or who kinproc says when asked; what they may do is kinproc's to say.
+	// Users are authenticated by the aggregator's headers or by asking kinproc, and authorized by
+	// asking kinproc.
 	options := genericoptions.NewRecommendedOptions("", nil)
 	options.Etcd, options.Admission = nil, nil
 	options.Features.EnablePriorityAndFairness = false
@@ -71,7 +74,7 @@ func newServer(l net.Listener, kubeconfig, dir string) (*genericapiserver.Generi
 	options.Authentication.RemoteKubeConfigFile = kubeconfig
 	options.Authorization.RemoteKubeConfigFile = kubeconfig
 	options.SecureServing.Listener = l
-	options.SecureServing.ServerCert.CertDirectory = "" // a new certificate at every start
+	options.SecureServing.ServerCert.CertDirectory = "" // generate a new certificate at every start
 	if err := options.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", []string{"chat.default.svc"}, nil); err != nil {
 		return nil, "", err
 	}

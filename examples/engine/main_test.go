@@ -75,12 +75,12 @@ func TestEngine(t *testing.T) {
 		t.Errorf("negative seats: %v", err)
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "chat.example.com", "rooms", "default", "lobby.json")); err != nil || !strings.Contains(string(data), "the weather") {
-		t.Errorf("the file: %s, %v", data, err)
+		t.Errorf("file: %s, %v", data, err)
 	}
 	talkTogether(t, s)
 	stop()
 
-	// The files are still there.
+	// The files survive a restart.
 	defer start(t, k, dir)()
 	k.Run("wait", "--for=jsonpath={.spec.seats}=2", "room/lobby", "--timeout=60s")
 	if got := k.Run("explain", "room.spec"); !strings.Contains(got, "What people talk about") {
@@ -88,11 +88,11 @@ func TestEngine(t *testing.T) {
 	}
 	k.Run("delete", "room", "lobby")
 	if got := k.Run("get", "rooms", "-o", "name"); got != "" {
-		t.Errorf("after the deletion there is %q", got)
+		t.Errorf("%q exists after the deletion", got)
 	}
 }
 
-// talkTogether has two users talk, each through the aggregator.
+// talkTogether lets two users talk to each other through the aggregator.
 func talkTogether(t *testing.T, s *server.Server) {
 	t.Helper()
 	enter := func(user string) *websocket.Conn {

@@ -11,7 +11,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-// chat declares the API group: all that the server knows about it is on this page. A built-in kind of kinproc is declared in the same way.
+// chat declares the API group; the server needs no other code for it. kinproc's built-in kinds are
+// declared in the same way.
 func chat() kind.Group {
 	return kind.Group{
 		Name:     groupVersion.Group,

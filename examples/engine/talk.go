@@ -14,7 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// talk is the subresource rooms/talk: a websocket on which everybody in the room hears what the others say.
+// talk is the subresource rooms/talk, a websocket on which everyone in the room hears what the
+// others say.
 type talk struct {
 	rooms rest.Getter
 
@@ -22,7 +23,8 @@ type talk struct {
 	present map[string]map[*guest]bool // by the room's namespace/name
 }
 
-// guest is a connection; a websocket takes one writer at a time.
+// guest is a connection. The mutex is needed because a websocket supports one concurrent writer
+// only.
 type guest struct {
 	mu sync.Mutex
 	*websocket.Conn
@@ -31,7 +33,7 @@ type guest struct {
 func (g *guest) hear(message string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	_ = g.WriteMessage(websocket.TextMessage, []byte(message)) // who has gone does not read any more either
+	_ = g.WriteMessage(websocket.TextMessage, []byte(message)) // fails if the guest has left
 }
 
 var _ rest.Connecter = &talk{}
@@ -42,13 +44,14 @@ func (t *talk) New() runtime.Object { return &Room{} }
 // Destroy implements rest.Storage.
 func (t *talk) Destroy() {}
 
-// ConnectMethods implements rest.Connecter: websockets begin with a GET.
+// ConnectMethods implements rest.Connecter. A websocket starts with a GET request.
 func (t *talk) ConnectMethods() []string { return []string{http.MethodGet} }
 
-// NewConnectOptions implements rest.Connecter: there are none.
+// NewConnectOptions implements rest.Connecter. There are no options.
 func (t *talk) NewConnectOptions() (runtime.Object, bool, string) { return nil, false, "" }
 
-// Connect implements rest.Connecter. The request is authenticated and authorized by now, whether it came through the aggregator or not.
+// Connect implements rest.Connecter. At this point the request is authenticated and authorized,
+// whether or not it came through the aggregator.
 func (t *talk) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
 	obj, err := t.rooms.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -57,7 +60,7 @@ func (t *talk) Connect(ctx context.Context, name string, _ runtime.Object, respo
 	room := obj.(*Room)
 	user, ok := request.UserFrom(ctx)
 	if !ok {
-		return nil, apierrors.NewUnauthorized("nobody is asking")
+		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		upgrader := websocket.Upgrader{Error: func(_ http.ResponseWriter, _ *http.Request, _ int, reason error) {
@@ -65,14 +68,14 @@ func (t *talk) Connect(ctx context.Context, name string, _ runtime.Object, respo
 		}}
 		conn, err := upgrader.Upgrade(w, r, nil)
 		if err != nil {
-			return // the upgrader has said so
+			return // the upgrader has already responded
 		}
 		defer conn.Close()
 		t.attend(room, &guest{Conn: conn}, user.GetName())
 	}), nil
 }
 
-// attend lets everybody in the room hear what a guest says until he leaves.
+// attend forwards what a guest says to everyone in the room until the guest leaves.
 func (t *talk) attend(room *Room, g *guest, name string) {
 	key := room.Namespace + "/" + room.Name
 	if !t.enter(key, g, int(room.Spec.Seats)) {
@@ -84,7 +87,7 @@ func (t *talk) attend(room *Room, g *guest, name string) {
 	for {
 		_, text, err := g.ReadMessage()
 		if err != nil {
-			return // he left
+			return // the guest left
 		}
 		for _, other := range t.guests(key) {
 			other.hear(fmt.Sprintf("%s: %s", name, text))

@@ -21,11 +21,11 @@ type Room struct {
 	Spec              RoomSpec `json:"spec,omitempty"`
 }
 
-// RoomSpec is what the room is like.
+// RoomSpec describes a room.
 type RoomSpec struct {
 	// Topic is what people talk about.
 	Topic string `json:"topic,omitempty"`
-	// Seats is how many may talk at a time.
+	// Seats is how many people may be in the room at a time.
 	Seats int32 `json:"seats,omitempty"`
 }
 
@@ -42,7 +42,8 @@ func addToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// What follows is what deepcopy-gen and openapi-gen (k8s.io/code-generator, k8s.io/kube-openapi) write for types of some size.
+// For larger types, deepcopy-gen and openapi-gen (k8s.io/code-generator, k8s.io/kube-openapi)
+// generate the code below.
 
 // DeepCopyObject implements runtime.Object.
 func (r *Room) DeepCopyObject() runtime.Object {
@@ -62,19 +63,20 @@ func (l *RoomList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// The names of the types in OpenAPI documents.
+// Names of the types in OpenAPI documents.
 const (
 	roomModel     = "com.example.chat.v1.Room"
 	roomListModel = "com.example.chat.v1.RoomList"
 )
 
-// OpenAPIModelName names the type in OpenAPI documents.
+// OpenAPIModelName returns the name of the type in OpenAPI documents.
 func (Room) OpenAPIModelName() string { return roomModel }
 
-// OpenAPIModelName names the type in OpenAPI documents.
+// OpenAPIModelName returns the name of the type in OpenAPI documents.
 func (RoomList) OpenAPIModelName() string { return roomListModel }
 
-// definitions describe the types to kubectl explain and to server-side apply.
+// definitions returns the OpenAPI definitions of the types, which kubectl explain and server-side
+// apply use.
 func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 	all := maps.Clone(apiextensionsopenapi.GetOpenAPIDefinitions(ref))
 	object := func(description string, properties map[string]spec.Schema, needs ...string) openapicommon.OpenAPIDefinition {
@@ -89,7 +91,7 @@ func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.O
 	room := of(roomModel)
 	specification := object("What the room is like.", map[string]spec.Schema{
 		"topic": *text.WithDescription("What people talk about."),
-		"seats": *number.WithDescription("How many may talk at a time. Default: 10."),
+		"seats": *number.WithDescription("How many people may be in the room at a time. Default: 10."),
 	}).Schema
 	all[roomModel] = object("Room is where people talk.", map[string]spec.Schema{
 		"apiVersion": text, "kind": text, "metadata": of(meta), "spec": specification,

@@ -29,7 +29,7 @@ func (f *resourceFiles) Watch(ctx context.Context, key string, options storage.L
 		existing = nil
 	}
 	if w.last < f.first {
-		return nil, apierrors.NewResourceExpired(fmt.Sprintf("changes since %d are forgotten", since))
+		return nil, apierrors.NewResourceExpired(fmt.Sprintf("changes since resource version %d are no longer available", since))
 	}
 	proxy := watch.NewProxyWatcher(w.events)
 	go func() {
@@ -56,7 +56,7 @@ type watcher struct {
 	files   *resourceFiles
 	key     string
 	options storage.ListOptions
-	last    uint64 // the version that the client has seen
+	last    uint64 // the last resource version that the client has seen
 	events  chan watch.Event
 }
 
@@ -67,7 +67,7 @@ func (w *watcher) send(ctx context.Context, e watch.Event) {
 	}
 }
 
-// run sends first what exists, then what changes, until ctx ends.
+// run sends the existing objects and then all changes until ctx is done.
 func (w *watcher) run(ctx context.Context, existing []record) error {
 	for _, r := range existing {
 		obj, err := w.object(r.data, r.version)
@@ -103,7 +103,8 @@ func (w *watcher) run(ctx context.Context, existing []record) error {
 	return nil
 }
 
-// next is the changes that the client has not seen, and a channel that is closed when there are more.
+// next returns the changes that the client has not seen, and a channel that is closed when there
+// are more.
 func (w *watcher) next() ([]change, <-chan struct{}) {
 	f := w.files
 	f.mu.Lock()
@@ -118,7 +119,8 @@ func (w *watcher) next() ([]change, <-chan struct{}) {
 	return changes, f.changed
 }
 
-// sendChange sends what a change means to a client who sees the objects that his selectors match, and no others.
+// sendChange sends a change as the client sees it: an object that starts or stops matching the
+// client's selectors is added or deleted.
 func (w *watcher) sendChange(ctx context.Context, c change) error {
 	before, err := w.object(c.before, c.version)
 	if err != nil {
@@ -139,7 +141,8 @@ func (w *watcher) sendChange(ctx context.Context, c change) error {
 	return nil
 }
 
-// object decodes data, nil if there is no object or none that the client selected.
+// object decodes data. It returns nil if data is nil or the object does not match the client's
+// selectors.
 func (w *watcher) object(data []byte, version uint64) (runtime.Object, error) {
 	if data == nil {
 		return nil, nil

@@ -1,4 +1,5 @@
-// Package kubectl runs the real kubectl in the test process, so that the tests of the examples need no other program.
+// Package kubectl runs the real kubectl in the test process, so that the tests of the examples do
+// not need other programs.
 package kubectl
 
 import (
@@ -19,14 +20,14 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// Kubectl runs commands against one server.
+// Kubectl runs kubectl commands against one server.
 type Kubectl struct {
 	t testing.TB
 	// Kubeconfig is the file that the commands use.
 	Kubeconfig string
 }
 
-// New makes a kubectl for an administrator of s.
+// New returns a Kubectl that acts as an administrator of s.
 func New(t testing.TB, s *server.Server) *Kubectl {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -36,7 +37,7 @@ func New(t testing.TB, s *server.Server) *Kubectl {
 	return &Kubectl{t: t, Kubeconfig: path}
 }
 
-// Run runs a command, which has to succeed, and returns what it prints.
+// Run runs a command and returns its output. The test fails if the command fails.
 func (k *Kubectl) Run(args ...string) string {
 	k.t.Helper()
 	out, err := k.Try(args...)
@@ -46,7 +47,8 @@ func (k *Kubectl) Run(args ...string) string {
 	return out
 }
 
-// Apply runs kubectl apply with manifests in YAML, which has to succeed.
+// Apply runs kubectl apply on YAML manifests and returns its output. The test fails if the command
+// fails.
 func (k *Kubectl) Apply(manifests string) string {
 	k.t.Helper()
 	file := filepath.Join(k.t.TempDir(), "manifests.yaml")
@@ -56,13 +58,14 @@ func (k *Kubectl) Apply(manifests string) string {
 	return k.Run("apply", "-f", file)
 }
 
-// running guards what kubectl keeps in package-level variables: the values of its flags, and what to do when a command fails.
+// running guards kubectl's package-level variables: the values of its flags and its handler of
+// fatal errors.
 var running sync.Mutex
 
-// exit is what kubectl panics with where it would end the process.
+// exit is the panic value that replaces kubectl's os.Exit.
 type exit struct{ message string }
 
-// Try runs a command and returns what it prints, and its complaint as an error.
+// Try runs a command and returns its output, and its error message as an error.
 func (k *Kubectl) Try(args ...string) (out string, err error) {
 	running.Lock()
 	defer running.Unlock()

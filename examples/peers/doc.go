@@ -1,4 +1,5 @@
-// Package peers tests kinproc against the programs that it is made for: the real extension API server k8s.io/sample-apiserver, a
-// controller-runtime manager, client-go's informers, kubectl, webhooks. They are here and not beside the server so that what they depend on is
-// no library user's.
+// Package peers tests kinproc with the programs it is meant to work with: the extension API server
+// k8s.io/sample-apiserver, a controller-runtime manager, client-go's informers, kubectl and
+// webhooks. The tests are in this module so that users of kinproc as a library do not get their
+// dependencies.
 package peers

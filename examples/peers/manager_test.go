@@ -22,7 +22,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// pondReconciler makes a deployment for every pond, and notes the deployment's replicas in the pond's status.
+// pondReconciler creates a Deployment for every Pond and reports its replicas in the Pond's status.
 type pondReconciler struct{ client.Client }
 
 var pondKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Pond"}
@@ -95,12 +95,12 @@ func TestControllerRuntimeManager(t *testing.T) {
 	k.Apply("apiVersion: example.com/v1\nkind: Pond\nmetadata: {name: park}\nspec: {ducks: 3}")
 	k.Run("wait", "--for=jsonpath={.status.ducks}=3", "pond/park", "--timeout=60s")
 	if got := k.Run("get", "deployment", "park", "-o", "jsonpath={.spec.replicas} {.metadata.ownerReferences[0].kind}"); got != "3 Pond" {
-		t.Errorf("the deployment: %s", got)
+		t.Errorf("deployment: %s", got)
 	}
 	k.Run("patch", "pond", "park", "--type=merge", "-p", `{"spec":{"ducks":5}}`)
 	k.Run("wait", "--for=jsonpath={.spec.replicas}=5", "deployment/park", "--timeout=60s")
 
-	// What the manager owns comes back.
+	// The manager recreates a deleted Deployment.
 	k.Run("delete", "deployment", "park")
 	eventually(t, func() error {
 		var d appsv1.Deployment
@@ -112,7 +112,7 @@ func TestControllerRuntimeManager(t *testing.T) {
 		return nil
 	})
 	if holder := k.Run("get", "lease", "ponds.example.com", "-o", "jsonpath={.spec.holderIdentity}"); holder == "" {
-		t.Error("nobody holds the lease")
+		t.Error("the lease has no holder")
 	}
 }
 

@@ -37,10 +37,10 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// timeout bounds every wait. It is for a loaded machine with the race detector; nothing takes that long.
+// timeout limits every wait. It is generous, for loaded machines with the race detector.
 const timeout = 60 * time.Second
 
-// wardle is sample-apiserver with an etcd of its own. It can be stopped and started again.
+// wardle is sample-apiserver with a separate etcd. It can be stopped and restarted.
 type wardle struct {
 	t          *testing.T
 	addr       string
@@ -48,13 +48,14 @@ type wardle struct {
 	etcd       string
 	certFile   string
 	keyFile    string
-	// CABundle verifies it.
+	// CABundle verifies the server's certificate.
 	CABundle []byte
 	cancel   context.CancelFunc
 	ended    chan error
 }
 
-// newWardle makes the server for a user who may do what the documentation of sample-apiserver gives it, and no more.
+// newWardle starts the server. Its user has exactly the permissions that sample-apiserver's
+// documentation grants.
 func newWardle(t *testing.T, s *server.Server, k *kubectl.Kubectl) *wardle {
 	t.Helper()
 	dir := t.TempDir()
@@ -140,7 +141,8 @@ func (w *wardle) registration() string {
 	return fmt.Sprintf(wardleRegistration, port, base64.StdEncoding.EncodeToString(w.CABundle))
 }
 
-// awaitAvailable waits until an APIService has the condition Available with the given status, and returns it.
+// awaitAvailable waits until the Available condition of an APIService has the given status, and
+// returns the condition.
 func awaitAvailable(t *testing.T, s *server.Server, name string, status apiregistrationv1.ConditionStatus) apiregistrationv1.APIServiceCondition {
 	t.Helper()
 	client, err := aggregatorclientset.NewForConfig(s.RESTConfig())
@@ -184,14 +186,14 @@ func TestSampleAPIServer(t *testing.T) {
 	t.Run("kubectl", func(t *testing.T) { testWardleKubectl(t, kubectl.New(t, s)) })
 	t.Run("users", func(t *testing.T) { testWardleUsers(t, s, w) })
 
-	// The server goes, is missed, harms nobody else, and comes back.
+	// Stop the server. Only its own API becomes unavailable. Then start it again.
 	w.stop()
 	flunders := dynamic.NewForConfigOrDie(s.RESTConfig()).Resource(flunders).Namespace("default")
 	if _, err := flunders.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("list from a server that is down: %v, want 503", err)
 	}
 	if c := awaitAvailable(t, s, wardleService, apiregistrationv1.ConditionFalse); c.Reason != "FailedDiscoveryCheck" {
-		t.Errorf("not available because of %s: %s", c.Reason, c.Message)
+		t.Errorf("not available with reason %s: %s, want FailedDiscoveryCheck", c.Reason, c.Message)
 	}
 	if _, err := flunders.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("list from a server that is known to be down: %v, want 503", err)
@@ -221,7 +223,7 @@ func flunder(name string) *unstructured.Unstructured {
 	}}
 }
 
-// testWardleClients creates, watches and lists, with client-go and its informers.
+// testWardleClients creates, watches, deletes and lists flunders with client-go and its informers.
 func testWardleClients(t *testing.T, s *server.Server) {
 	client := dynamic.NewForConfigOrDie(s.RESTConfig())
 	added, gone := make(chan string, 10), make(chan string, 10)
@@ -267,7 +269,7 @@ func await(t *testing.T, values <-chan string, want string) {
 			t.Fatalf("got %s, want %s", got, want)
 		}
 	case <-time.After(timeout):
-		t.Fatalf("%s did not come", want)
+		t.Fatalf("timed out waiting for %s", want)
 	}
 }
 
@@ -287,13 +289,14 @@ func testWardleKubectl(t *testing.T, k *kubectl.Kubectl) {
 		out := k.Run(test.args...)
 		for _, want := range test.want {
 			if !strings.Contains(out, want) {
-				t.Errorf("kubectl %s: %q is missing in\n%s", strings.Join(test.args, " "), want, out)
+				t.Errorf("kubectl %s: %q is missing from\n%s", strings.Join(test.args, " "), want, out)
 			}
 		}
 	}
 }
 
-// testWardleDocuments looks for the extension's part in what is merged over all servers.
+// testWardleDocuments checks that the merged discovery and OpenAPI documents include the extension
+// API server's part.
 func testWardleDocuments(t *testing.T, s *server.Server) {
 	const v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	client, err := rest.HTTPClientFor(s.RESTConfig())
@@ -329,12 +332,13 @@ func testWardleDocuments(t *testing.T, s *server.Server) {
 			return bytes.Contains(body, []byte(test.want)), nil
 		})
 		if err != nil {
-			t.Errorf("%s as %s: %v, %s is missing in %.3000s", test.path, test.accept, err, test.want, body)
+			t.Errorf("%s as %s: %v, %s is missing from %.3000s", test.path, test.accept, err, test.want, body)
 		}
 	}
 }
 
-// testWardleUsers sends requests of users through kinproc, which authorizes them, and past it, so that the extension has to ask.
+// testWardleUsers sends requests of several users through kinproc, which authorizes them, and
+// directly to the extension API server, which has to ask kinproc.
 func testWardleUsers(t *testing.T, s *server.Server, w *wardle) {
 	k := kubectl.New(t, s)
 	k.Run("create", "clusterrole", "flunder-reader", "--verb=list", "--resource=flunders.wardle.example.com")

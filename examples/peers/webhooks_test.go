@@ -23,14 +23,15 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// hooks is a server of webhooks in the test process.
+// hooks is a webhook server in the test process.
 type hooks struct {
 	port     string
 	url      string
 	caBundle string // base64
 }
 
-// startHooks serves webhooks on localhost, with a certificate for that name and for that of the service default/hooks.
+// startHooks serves webhooks on localhost with a certificate for localhost and for the service
+// default/hooks.
 func startHooks(t *testing.T) hooks {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -66,7 +67,8 @@ func startHooks(t *testing.T) hooks {
 	return hooks{port: port, url: "https://localhost:" + port, caBundle: base64.StdEncoding.EncodeToString(certPEM)}
 }
 
-// review answers admission reviews by what decide makes of an admission.
+// review returns a handler for admission reviews. decide modifies the response, which allows the
+// request by default.
 func review(decide func(object map[string]any, r *admissionv1.AdmissionResponse)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -81,11 +83,12 @@ func review(decide func(object map[string]any, r *admissionv1.AdmissionResponse)
 		}
 		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 		decide(object, review.Response)
-		_ = json.NewEncoder(w).Encode(review) // the client went away
+		_ = json.NewEncoder(w).Encode(review) // fails only if the client is gone
 	}
 }
 
-// convert converts hoses between v1, with spec.length as a number of metres, and v2, with a text such as "3m".
+// convert converts hoses between v1, in which spec.length is a number of meters, and v2, in which
+// it is a string such as "3m".
 func convert(w http.ResponseWriter, r *http.Request) {
 	var review apiextensionsv1.ConversionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
@@ -129,7 +132,7 @@ func TestAdmissionWebhooks(t *testing.T) {
 			k.Apply(fmt.Sprintf(webhookConfigurations, h.caBundle, fmt.Sprintf(reference, "mutate"), h.caBundle, fmt.Sprintf(reference, "validate")))
 			k.Apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: hooked, labels: {hooks: please}}")
 
-			// Configurations take effect soon, but not at once.
+			// Webhook configurations take effect with a short delay.
 			eventually(t, func() error {
 				_, err := k.Try("create", "configmap", "red", "-n", "hooked", "--from-literal=color=red", "--dry-run=server")
 				if err == nil || !strings.Contains(err.Error(), "no red, please") {
@@ -141,7 +144,7 @@ func TestAdmissionWebhooks(t *testing.T) {
 			if got := k.Run("get", "configmap", "blue", "-n", "hooked", "-o", "jsonpath={.data.mutated}"); got != "yes" {
 				t.Errorf("mutated: %q", got)
 			}
-			k.Run("create", "configmap", "red", "--from-literal=color=red") // in a namespace without hooks
+			k.Run("create", "configmap", "red", "--from-literal=color=red") // in a namespace without webhooks
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The API that is served: greetings.plain.example.com in one version.
+// The server has one resource in one version: greetings.plain.example.com/v1.
 const (
 	group        = "plain.example.com"
 	version      = "v1"
@@ -28,7 +28,7 @@ type object = map[string]any
 type api struct {
 	mu      sync.Mutex
 	objects map[string]greeting // by namespace/name
-	version int                 // counts the writes
+	version int                 // number of writes, the current resource version
 }
 
 type greeting struct {
@@ -51,7 +51,7 @@ type metadata struct {
 func newAPI() http.Handler {
 	a := &api{objects: map[string]greeting{}}
 	mux := http.NewServeMux()
-	// Discovery: which groups there are, in which versions, and what they hold. Clients go by it.
+	// Discovery tells clients which groups, versions and resources the server has.
 	versions := []object{{"groupVersion": groupVersion, "version": version}}
 	apiGroup := object{"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions, "preferredVersion": versions[0]}
 	mux.HandleFunc("GET /apis", serve(object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{apiGroup}}))
@@ -72,7 +72,7 @@ func newAPI() http.Handler {
 	mux.HandleFunc("PUT "+all+"/{name}", a.update)
 	mux.HandleFunc("DELETE "+all+"/{name}", a.delete)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeStatus(w, http.StatusNotFound, "NotFound", "nothing is served at "+r.URL.Path)
+		writeStatus(w, http.StatusNotFound, "NotFound", "the server could not find "+r.URL.Path)
 	})
 	return mux
 }
@@ -84,7 +84,7 @@ func serve(body object) http.HandlerFunc {
 func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	namespace := r.PathValue("namespace") // none for all namespaces
+	namespace := r.PathValue("namespace") // empty for all namespaces
 	name, byName := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	items := []greeting{}
 	for _, g := range a.objects {
@@ -135,7 +135,7 @@ func (a *api) update(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if v := g.Metadata.ResourceVersion; g.key() != old.key() || v != "" && v != old.Metadata.ResourceVersion {
-		writeStatus(w, http.StatusConflict, "Conflict", fmt.Sprintf("%s %q has been changed by somebody else", resource, old.Metadata.Name))
+		writeStatus(w, http.StatusConflict, "Conflict", fmt.Sprintf("%s %q has been modified", resource, old.Metadata.Name))
 		return
 	}
 	g.Metadata.UID, g.Metadata.CreationTimestamp = old.Metadata.UID, old.Metadata.CreationTimestamp
@@ -154,7 +154,7 @@ func (a *api) delete(w http.ResponseWriter, r *http.Request) {
 
 func (g greeting) key() string { return g.Metadata.Namespace + "/" + g.Metadata.Name }
 
-// store keeps g under a new resource version; the mutex is held.
+// store stores g with a new resource version. The caller holds the mutex.
 func (a *api) store(g greeting) greeting {
 	a.version++
 	g.Metadata.ResourceVersion = strconv.Itoa(a.version)
@@ -162,7 +162,8 @@ func (a *api) store(g greeting) greeting {
 	return g
 }
 
-// find is the object that a request is about, or the answer that there is none; the mutex is held.
+// find returns the requested object, or writes a 404 response if it does not exist. The caller
+// holds the mutex.
 func (a *api) find(w http.ResponseWriter, r *http.Request) (greeting, bool) {
 	g, ok := a.objects[r.PathValue("namespace")+"/"+r.PathValue("name")]
 	if !ok {
@@ -171,7 +172,7 @@ func (a *api) find(w http.ResponseWriter, r *http.Request) (greeting, bool) {
 	return g, ok
 }
 
-// read is the object in a request, or the answer that it is none.
+// read returns the object in the request body, or writes an error response if it is invalid.
 func read(w http.ResponseWriter, r *http.Request) (greeting, bool) {
 	var g greeting
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&g)
@@ -179,14 +180,14 @@ func read(w http.ResponseWriter, r *http.Request) (greeting, bool) {
 	case err != nil:
 		writeStatus(w, http.StatusBadRequest, "BadRequest", err.Error())
 	case g.APIVersion != groupVersion || g.Kind != kind || g.Metadata.Name == "":
-		writeStatus(w, http.StatusUnprocessableEntity, "Invalid", "want a "+kind+" of "+groupVersion+" with a name")
+		writeStatus(w, http.StatusUnprocessableEntity, "Invalid", "the body must be a "+kind+" of "+groupVersion+" with a name")
 		err = http.ErrNotSupported
 	}
 	g.Metadata.Namespace = r.PathValue("namespace")
 	return g, err == nil
 }
 
-// writeStatus writes an error in the form that clients of Kubernetes know.
+// writeStatus writes an error as a Status object, as Kubernetes clients expect it.
 func writeStatus(w http.ResponseWriter, code int, reason, message string) {
 	write(w, code, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
 }
@@ -194,5 +195,5 @@ func writeStatus(w http.ResponseWriter, code int, reason, message string) {
 func write(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // the client went away
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client is gone
 }

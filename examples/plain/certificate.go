@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// newCertificate makes a certificate that signs itself: in PEM for the APIService's caBundle, and with its key for the server. Name is that of
-// the Service, as <name>.<namespace>.svc: the aggregator expects it wherever the Service leads to.
+// newCertificate returns a self-signed certificate, in PEM for the APIService's caBundle and with
+// its key for the server. name is the DNS name of the Service, <name>.<namespace>.svc: the
+// aggregator verifies this name regardless of the Service's type and endpoints.
 func newCertificate(name string) ([]byte, tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

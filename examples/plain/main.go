@@ -1,5 +1,5 @@
-// Plain is an extension API server written in plain net/http, to show that there is no magic in one: it answers discovery and keeps greetings
-// in memory. See README.md.
+// Plain is an extension API server in plain net/http, to show that there is no magic in one. It
+// serves discovery documents and keeps greetings in memory. See README.md.
 package main
 
 import (
@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// registration is what kinproc has to be told, with the server's port and certificate left out.
+// registration holds the manifests that register the server with kinproc, with placeholders for the
+// server's port and certificate.
 //
 //go:embed registration.yaml
 var registration string
@@ -44,14 +45,14 @@ func main() {
 	}
 }
 
-// server is the HTTP server and its identity.
+// server is the HTTP server with its certificate.
 type server struct {
 	http.Server
 	cert []byte // PEM
 }
 
-// newServer makes a server with a new certificate. It believes requests that come with a client certificate which the authority in the file
-// proxyCA signed.
+// newServer returns a server with a new certificate. It accepts requests with a client certificate
+// of the aggregator, signed by the CA in the file proxyCA.
 func newServer(proxyCA string) (*server, error) {
 	ca, err := os.ReadFile(proxyCA)
 	if err != nil {
@@ -71,13 +72,13 @@ func newServer(proxyCA string) (*server, error) {
 	return s, nil
 }
 
-// registration is the manifests that make kinproc send requests here.
+// registration returns the manifests that register the server with kinproc.
 func (s *server) registration(addr net.Addr) string {
-	_, port, _ := net.SplitHostPort(addr.String()) // an address of a listener has a port
+	_, port, _ := net.SplitHostPort(addr.String()) // a listener's address always has a port
 	return strings.NewReplacer("PORT", port, "CA_BUNDLE", base64.StdEncoding.EncodeToString(s.cert)).Replace(registration)
 }
 
-// serve ends with ctx.
+// serve serves requests until ctx is done.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	ended := context.AfterFunc(ctx, func() { s.Close() })
 	defer ended()
@@ -88,12 +89,13 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// onlyProxy lets through what the aggregator sends. It has authenticated and authorized the user, whom it names in X-Remote-User; anybody else
-// could name whom he likes.
+// onlyProxy rejects requests that do not come from the aggregator. The aggregator has authenticated
+// and authorized the user and passes the user's name in X-Remote-User. Any other client could send
+// any name.
 func onlyProxy(name string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) == 0 || r.TLS.PeerCertificates[0].Subject.CommonName != name {
-			writeStatus(w, http.StatusUnauthorized, "Unauthorized", "this server is reached through the aggregator only")
+			writeStatus(w, http.StatusUnauthorized, "Unauthorized", "requests must come through the aggregator")
 			return
 		}
 		log.Printf("%s %s by %s", r.Method, r.URL, r.Header.Get("X-Remote-User"))

@@ -66,17 +66,17 @@ func TestPlain(t *testing.T) {
 	write("Ahoy")
 	k.Run("replace", "-f", file)
 	if got := k.Run("get", "greetings", "-o", "jsonpath={.items[*].spec.text}"); got != "Ahoy" {
-		t.Errorf("the greeting is %q", got)
+		t.Errorf("greeting: %q", got)
 	}
 	if got := k.Run("get", "greeting", "hello"); !strings.HasPrefix(got, "NAME") || !strings.Contains(got, "hello") {
 		t.Errorf("kubectl get prints %q", got)
 	}
 	k.Run("delete", "greeting", "hello")
 	if got := k.Run("get", "greetings", "-A", "-o", "name"); got != "" {
-		t.Errorf("after the deletion there is %q", got)
+		t.Errorf("%q exists after the deletion", got)
 	}
 
-	// Nobody gets in past the aggregator.
+	// A request that bypasses the aggregator is rejected.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+l.Addr().String()+"/apis", nil)

@@ -21,18 +21,19 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// patience is far more than anything here takes.
+// patience is far longer than anything here takes.
 const patience = 30 * time.Second
 
-// oncePerProcess are parts of the stacks of goroutines that are not a control plane's.
+// oncePerProcess lists parts of the stacks of goroutines that do not belong to a control plane.
 var oncePerProcess = []string{
-	"k8s.io/klog/v2.(*flushDaemon).run",                // klog flushes its buffer as long as the process lives
-	"k8s.io/apiserver/pkg/server/healthz.(*log).Check", // the health check "log" watches that, started by the first check of a process
+	"k8s.io/klog/v2.(*flushDaemon).run",                // flushes klog's buffer as long as the process runs
+	"k8s.io/apiserver/pkg/server/healthz.(*log).Check", // the health check "log", started by the first check in a process
 	"testing.",
 }
 
-// TestStopLeavesNothing starts control planes, uses and stops them, and looks at what is still running.
-func TestStopLeavesNothing(t *testing.T) { // not parallel: it looks at the whole process
+// TestStopLeavesNothing starts, uses and stops control planes and checks that no goroutines are
+// left.
+func TestStopLeavesNothing(t *testing.T) { // not parallel: it inspects the whole process
 	before := running()
 	var all sync.WaitGroup
 	for range 3 {
@@ -42,7 +43,7 @@ func TestStopLeavesNothing(t *testing.T) { // not parallel: it looks at the whol
 	endsAll(t, before)
 }
 
-// endsAll waits until no more runs than before.
+// endsAll waits until all goroutines have ended that were not running before.
 func endsAll(t *testing.T, before map[string]string) {
 	t.Helper()
 	var left map[string]string
@@ -60,7 +61,7 @@ func endsAll(t *testing.T, before map[string]string) {
 	}
 }
 
-// running are the stacks of the goroutines that are to end, by their first lines.
+// running returns the stacks of the goroutines that are expected to end, keyed by goroutine.
 func running() map[string]string {
 	buf := make([]byte, 16<<20)
 	stacks := map[string]string{}
@@ -126,7 +127,7 @@ func write(ctx context.Context, client kubernetes.Interface) error {
 	return client.CoreV1().Namespaces().Delete(ctx, "gone", metav1.DeleteOptions{})
 }
 
-// define makes a custom resource and lists it.
+// define creates a definition and waits until its custom resources can be listed.
 func define(ctx context.Context, config *rest.Config, client rest.Interface) error {
 	definitions, err := apiextensionsclient.NewForConfig(config)
 	if err != nil {
@@ -151,8 +152,9 @@ func define(ctx context.Context, config *rest.Config, client rest.Interface) err
 	})
 }
 
-// TestInterruptedStartLeavesNothing ends starts after ever longer times, up to the first that was ready before.
-func TestInterruptedStartLeavesNothing(t *testing.T) { // not parallel: it looks at the whole process
+// TestInterruptedStartLeavesNothing interrupts starts after increasing times, until a start is
+// ready before it is interrupted.
+func TestInterruptedStartLeavesNothing(t *testing.T) { // not parallel: it inspects the whole process
 	for _, test := range []struct {
 		name      string
 		interrupt func(*server.Server, context.CancelFunc) error
@@ -170,14 +172,15 @@ func TestInterruptedStartLeavesNothing(t *testing.T) { // not parallel: it looks
 				interrupted++
 			}
 			endsAll(t, before)
-			if t.Logf("%d starts were interrupted", interrupted); interrupted == 0 {
+			if t.Logf("interrupted %d starts", interrupted); interrupted == 0 {
 				t.Error("no start was interrupted")
 			}
 		})
 	}
 }
 
-// interruptStart starts a control plane, interrupts that after a time, and returns what became of the start.
+// interruptStart starts a control plane, interrupts the start after a time, and returns the error
+// of the start.
 func interruptStart(t *testing.T, after time.Duration, interrupt func(*server.Server, context.CancelFunc) error) error {
 	t.Helper()
 	s, err := server.New(server.Options{})
@@ -201,7 +204,7 @@ func interruptStart(t *testing.T, after time.Duration, interrupt func(*server.Se
 			if err := interrupt(s, cancel); err != nil {
 				t.Error(err)
 			}
-			timer.Reset(time.Millisecond) // it may not have begun
+			timer.Reset(time.Millisecond) // the start may not have begun yet
 		}
 	}
 }
@@ -214,7 +217,7 @@ func TestStartOnce(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Start(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("start with a context that has ended: %v", err)
+		t.Errorf("start with a canceled context: %v", err)
 	}
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "starts once") {
 		t.Errorf("start again: %v", err)

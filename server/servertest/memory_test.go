@@ -11,7 +11,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// keeper keeps the functions that it is to call in the end, as testing.T does for parallel tests until their parent ends.
+// keeper keeps its cleanup functions, as testing.T does for parallel tests until their parent ends.
 type keeper struct {
 	testing.TB
 	cleanups []func()
@@ -19,7 +19,8 @@ type keeper struct {
 
 func (k *keeper) Cleanup(f func()) { k.cleanups = append(k.cleanups, f) }
 
-// A control plane takes tens of MiB: with a hundred parallel tests those that have ended must not stay.
+// A control plane takes tens of MiB, so with a hundred parallel tests, the stopped ones must not
+// stay in memory.
 func TestStoppedServerIsCollected(t *testing.T) {
 	t.Parallel()
 	test := &keeper{TB: t}
@@ -41,7 +42,7 @@ func TestStoppedServerIsCollected(t *testing.T) {
 		}
 	})
 	if err != nil {
-		t.Error("the server is still referred to")
+		t.Error("the stopped server was not garbage-collected")
 	}
 	runtime.KeepAlive(test)
 }

@@ -7,7 +7,8 @@
 //		…
 //	}
 //
-// Every test gets a control plane of its own, on its own port and with its own etcd, that keeps nothing and goes with the test.
+// Every test gets its own control plane with its own port and its own etcd. The control plane is
+// ephemeral and stops when the test ends.
 package servertest
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// TB is what is needed of testing.TB, so that this package works under any test framework.
+// TB is the part of testing.TB that this package needs, so that it works with any test framework.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -25,14 +26,16 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// The bounds of start and stop: an order of magnitude more than a loaded machine with the race detector needs.
+// Timeouts of start and stop, an order of magnitude longer than needed on a loaded machine with the
+// race detector.
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 30 * time.Second
 )
 
-// Run starts a control plane and returns when it is ready. It stops with the test, which fails if either goes wrong. Each of configure
-// may change the options, which are otherwise the zero ones.
+// Run starts a control plane, returns it when it is ready, and stops it when the test ends. The
+// test fails if the start or the stop fails. The functions in configure can change the options,
+// which are zero by default.
 func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	t.Helper()
 	var options server.Options
@@ -55,11 +58,13 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 		if err := started.Stop(ctx); err != nil {
 			t.Errorf("servertest: stop: %v", err)
 		}
-		// The testing package keeps this function until the parent of parallel tests ends, and so all that it refers to.
+		// The testing package keeps this function, and everything it refers to, until the parent of
+		// parallel tests ends.
 		started = nil
 	})
 	return s
 }
 
-// WithoutControllers is an option for [Run]: nothing changes an object behind the test's back.
+// WithoutControllers is an option for [Run] that disables all controllers, so that nothing changes
+// objects behind the test's back.
 func WithoutControllers(o *server.Options) { o.Controllers = []string{"-*"} }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// absent stands for what one of the two answers does not have.
+// absent stands for a value that only the other response has.
 type absent struct{}
 
 func (absent) MarshalJSON() ([]byte, error) { return []byte(`"(absent)"`), nil }
 
-// compare returns the places where two normalised answers differ, in words.
+// compare describes the differences between two normalised responses.
 func compare(want, got *Response) []string {
 	var out []string
 	add := func(at string, want, got any) {
@@ -92,7 +92,8 @@ func short(v any) string {
 	return s
 }
 
-// mediaType keeps of a content type what decides the body's form.
+// mediaType returns a content type without the parameters that do not determine the form of the
+// body.
 func mediaType(v string) string {
 	parts := strings.Split(v, ";")
 	var params []string
@@ -110,7 +111,7 @@ func isFailure(v any) bool {
 	return lookup(v, "/kind") == "Status" && lookup(v, "/apiVersion") == "v1" && lookup(v, "/status") == "Failure"
 }
 
-// failure is what decides of a refusal, save for the causes.
+// failure returns the fields of a failure Status that clients rely on, except for the causes.
 func failure(v any) map[string]any {
 	out := map[string]any{}
 	for _, pointer := range []string{"/code", "/status", "/reason", "/details/name", "/details/group", "/details/kind"} {
@@ -119,7 +120,7 @@ func failure(v any) map[string]any {
 	return out
 }
 
-// causes compares the sets of fields and reasons that a refusal names.
+// causes compares the sets of fields and reasons in the causes of two failures.
 func causes(want, got any) []string {
 	w, g := causeSet(want), causeSet(got)
 	var out []string
@@ -147,7 +148,8 @@ func causeSet(v any) map[string]bool {
 	return out
 }
 
-// relax drops wording that is nobody's contract: descriptions of table columns, the reasons of access reviews.
+// relax drops texts that are not part of the API contract: the descriptions of table columns and
+// the reasons of access reviews.
 func relax(v any) any {
 	o, ok := v.(map[string]any)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package exchanges replays HTTP exchanges that were recorded from a real kube-apiserver against
-// another server, and reports where the answers differ. It compares what clients rely on: status
-// codes, bodies, the reasons and fields of refusals, and the number of warnings. Wording is free.
+// Package exchanges replays HTTP exchanges recorded from a real kube-apiserver against another
+// server and reports where the responses differ. It compares what clients rely on: status codes,
+// bodies, the reasons and fields of failures, and the number of warnings. Messages may differ.
 //
 //	recordings, err := exchanges.Load(os.DirFS("testdata"))
 //	…

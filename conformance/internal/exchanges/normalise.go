@@ -20,14 +20,16 @@ var (
 	nodePortText  = regexp.MustCompile(`:\d+/`)
 )
 
-// What a server says of its version that is not the build's, and the columns that show an age.
 var (
+	// versionKept lists the fields of version.Info that do not depend on the build.
 	versionKept = []string{"major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"}
-	ageColumns  = []string{"Age", "Last Seen", "First Seen", "Last Schedule", "Duration"}
+	// ageColumns lists the table columns that show an age.
+	ageColumns = []string{"Age", "Last Seen", "First Seen", "Last Schedule", "Duration"}
 )
 
-// normaliser replaces what no two servers have in common. There is one per case: it remembers the last resource version of
-// every object, so that a write that must not change anything can be told from one that must.
+// normaliser replaces values that always differ between two servers. There is one normaliser per
+// case: it remembers the last resource version of every object in order to tell a write that
+// changed the object from one that did not.
 type normaliser struct {
 	revisions map[string]string
 }
@@ -154,7 +156,7 @@ const (
 	generatedBaseLimit = 58
 )
 
-// generated says whether the server made the name of generateName.
+// generated reports whether the server generated the name from generateName.
 func generated(m map[string]any) bool {
 	name, _ := m["name"].(string)
 	base, _ := m["generateName"].(string)

@@ -15,14 +15,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Pair is two servers that are asked the same. What the second one answers is what is wanted of the first one.
+// Pair is two servers that are sent the same requests. The second server's response is the one
+// expected from the first server.
 //
-// A pair remembers all that its servers have answered: requests may refer to it, and it shows which writes changed nothing.
+// A Pair remembers all responses: later requests may refer to them, and they show which writes
+// changed nothing.
 type Pair struct {
 	sides [2]replay
 }
 
-// NewPair makes a pair.
+// NewPair returns a Pair of two servers.
 func NewPair(first, second Target) *Pair {
 	p := &Pair{}
 	for i, target := range []Target{first, second} {
@@ -31,18 +33,20 @@ func NewPair(first, second Target) *Pair {
 	return p
 }
 
-// Answers are those of the two servers, normalised; nil where there is none because the connection broke.
+// Answers holds the responses of the two servers to one request.
 type Answers struct {
+	// First and Second are the normalised responses. A response is nil if the connection broke.
 	First, Second *Response
-	// What says in words where they differ, one place each.
+	// What describes the differences, one per element.
 	What []string
-	// Broken is why there is no answer.
+	// Broken is why a response is missing.
 	Broken error
-	// Curl is the request to the first server as a command line, without a token and with the beginning of a long body.
+	// Curl is the request to the first server as a command line, without the token. A long body is cut
+	// off.
 	Curl string
 }
 
-// Ask sends a request to both servers at once. The error is that of the context.
+// Ask sends a request to both servers at once. It returns an error only if ctx is done.
 func (p *Pair) Ask(ctx context.Context, r *Request) (Answers, error) {
 	var responses [2]*Response
 	var bodies [2]any
@@ -73,7 +77,8 @@ func (p *Pair) Ask(ctx context.Context, r *Request) (Answers, error) {
 	return answers, nil
 }
 
-// structured is a body in YAML as it would be in JSON.
+// structured returns a YAML body in the form that it would have as JSON, and any other body
+// unchanged.
 func structured(contentType string, body any) any {
 	text, ok := body.(string)
 	if !ok || !strings.Contains(contentType, "yaml") {
@@ -86,7 +91,7 @@ func structured(contentType string, body any) any {
 	return parse("application/json", data)
 }
 
-// curl is a command line; $SERVER stands for the server.
+// curl returns the request as a command line in which $SERVER stands for the server's URL.
 func (r resolved) curl() string {
 	const most = 4000
 	line := []string{"curl -k -X", quote(r.method), `"$SERVER"` + quote(r.path)}
@@ -97,14 +102,14 @@ func (r resolved) curl() string {
 	}
 	switch {
 	case len(r.body) > most:
-		line = append(line, "--data-binary", quote(r.body[:most]), fmt.Sprintf("# and %d bytes more", len(r.body)-most))
+		line = append(line, "--data-binary", quote(r.body[:most]), fmt.Sprintf("# and %d more bytes", len(r.body)-most))
 	case r.body != "":
 		line = append(line, "--data-binary", quote(r.body))
 	}
 	return strings.Join(line, " ")
 }
 
-// quote quotes for a shell, in its way for bytes that would not show.
+// quote quotes s for a shell, using $'…' if s has characters that are not printable.
 func quote(s string) string {
 	if strings.IndexFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) < 0 {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
@@ -112,7 +117,7 @@ func quote(s string) string {
 	return "$'" + strings.ReplaceAll(strings.Trim(strconv.QuoteToASCII(s), `"`), "'", `\'`) + "'"
 }
 
-// withoutRedirects is a target whose client returns redirects instead of following them.
+// withoutRedirects returns a copy of t whose client returns redirects instead of following them.
 func (t Target) withoutRedirects() Target {
 	client := *t.Client
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

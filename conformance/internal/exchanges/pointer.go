@@ -17,7 +17,7 @@ func tokens(pointer string) []string {
 	return parts
 }
 
-// lookup returns nil where a pointer leads nowhere.
+// lookup returns the value at a JSON pointer, or nil if there is none.
 func lookup(doc any, pointer string) any {
 	if pointer == "" {
 		return doc
@@ -44,8 +44,8 @@ func index(token string, list []any) (int, bool) {
 	return i, err == nil && i >= 0 && i < len(list)
 }
 
-// set returns doc with the value at a pointer, making what is on the way: a list where the next token is "-" or "0".
-// A "-" or an index past a list's end appends.
+// set returns doc with the value set at a path. It creates missing containers: a list if the next
+// token is "-" or "0", and an object otherwise. A "-" or an index past the end of a list appends.
 func set(doc any, path []string, value any) any {
 	if len(path) == 0 {
 		return value
@@ -83,7 +83,7 @@ func container(path []string) any {
 	}
 }
 
-// remove returns doc without what is at a pointer.
+// remove returns doc without the value at a path.
 func remove(doc any, path []string) any {
 	switch at := doc.(type) {
 	case map[string]any:
@@ -125,7 +125,8 @@ func clone(v any) any {
 	}
 }
 
-// contains says whether got has all that want has: of objects the keys, of lists the elements in any order.
+// contains reports whether got has all that want has: the keys of objects, and the elements of
+// lists in any order.
 func contains(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:

@@ -11,13 +11,15 @@ import (
 	"strings"
 )
 
-// Recording is one file: the exchanges about one resource, or about what belongs to none.
+// Recording is the content of one file: the exchanges about one resource, or about a feature that
+// is not tied to a resource.
 type Recording struct {
 	Name  string `json:"-"`
 	Cases []Case `json:"cases"`
 }
 
-// Case is a sequence of exchanges that depends on no other. Its namespace is made first.
+// Case is a sequence of exchanges that does not depend on other cases. Its namespace is created
+// first.
 type Case struct {
 	Name      string    `json:"name"`
 	Namespace string    `json:"namespace"`
@@ -25,31 +27,33 @@ type Case struct {
 	Cleanup   []Request `json:"cleanup"`
 }
 
-// Step is an exchange.
+// Step is one exchange.
 type Step struct {
 	Request  Request  `json:"request"`
 	Response Response `json:"response"`
 }
 
-// Request is what is sent. Strings in it may hold ${step:/pointer}: what that step was answered.
+// Request is a request to send. Its strings may contain ${step:/pointer}, which stands for a value
+// in the response of an earlier step.
 type Request struct {
 	Method  string             `json:"method"`
 	Path    string             `json:"path"`
 	Headers map[string]*string `json:"headers"`
-	// Body is sent as JSON, or as it is when it is a string.
+	// Body is sent as JSON, or unchanged if it is a string.
 	Body any `json:"body"`
-	// BodyFrom takes the body from an earlier answer.
+	// BodyFrom takes the body from the response of an earlier step.
 	BodyFrom *struct {
 		Step   int      `json:"step"`
 		Remove []string `json:"remove"`
 		Set    [][2]any `json:"set"`
 	} `json:"bodyFrom"`
-	// BodyPad sets a string of that size in the body.
+	// BodyPad sets a string of the given size in the body.
 	BodyPad *struct {
 		Pointer string `json:"pointer"`
 		Size    int    `json:"size"`
 	} `json:"bodyPad"`
-	// Poll repeats the request until it is answered so, at most Timeout seconds (10).
+	// Poll repeats the request until the response has the given code and contains the given subset,
+	// for at most Timeout seconds (default 10).
 	Poll *struct {
 		Code    int      `json:"code"`
 		Subset  any      `json:"subset"`
@@ -57,7 +61,7 @@ type Request struct {
 	} `json:"poll"`
 }
 
-// Response is what was answered, or is: normalised in both cases.
+// Response is a recorded or received response, normalised.
 type Response struct {
 	Status  int             `json:"status"`
 	Headers responseHeaders `json:"headers"`
@@ -69,7 +73,7 @@ type responseHeaders struct {
 	Warnings    []string `json:"Warning"`
 }
 
-// Load reads all recordings (*.json.gz) of a directory in the order of their names.
+// Load reads all recordings (*.json.gz) of a directory in the order of their file names.
 func Load(dir fs.FS) ([]*Recording, error) {
 	files, err := fs.Glob(dir, "*.json.gz")
 	if err != nil {
@@ -103,7 +107,7 @@ func load(dir fs.FS, file string) (*Recording, error) {
 	return r, decode(data, r)
 }
 
-// decode keeps numbers as they are written: 1 is not 1.0.
+// decode decodes JSON, keeping numbers as they are written: 1 is not 1.0.
 func decode(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

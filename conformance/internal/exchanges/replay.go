@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// Target is the server that is asked.
+// Target is a server that requests are sent to.
 type Target struct {
-	// URL is where it is, without a final slash.
+	// URL is the server's URL, without a trailing slash.
 	URL string
-	// Client trusts it, and presents no identity of its own.
+	// Client trusts the server and does not authenticate on its own.
 	Client *http.Client
-	// Token is of a user in system:masters.
+	// Token is the bearer token of a user in system:masters.
 	Token string
 }
 
-// Difference is an exchange that was not answered as the recording says.
+// Difference is an exchange whose response differs from the recording.
 type Difference struct {
 	File, Case string
 	Step       int
 	// Request is the method and the path.
 	Request string
-	// What says in words where the answers differ, one place each.
+	// What describes the differences, one per element.
 	What []string
-	// Answer is what came, normalised.
+	// Answer is the response, normalised.
 	Answer *Response
 }
 
-// String is one line.
+// String returns the difference as one line.
 func (d *Difference) String() string {
 	return fmt.Sprintf("%s/%s #%d %s: %s", d.File, d.Case, d.Step, d.Request, strings.Join(d.What, "; "))
 }
@@ -44,8 +44,8 @@ const (
 	defaultPollTimeout = 10 * time.Second
 )
 
-// Replay sends a recording's requests, case by case, and returns what differs and how many exchanges there were.
-// The error is the connection's.
+// Replay sends a recording's requests, case by case, and returns the differences and the number of
+// exchanges. It returns an error if a connection failed.
 func (r *Recording) Replay(ctx context.Context, target Target) (differences []*Difference, exchanges int, err error) {
 	target = target.withoutRedirects()
 	for i := range r.Cases {
@@ -62,10 +62,10 @@ func (r *Recording) Replay(ctx context.Context, target Target) (differences []*D
 	return differences, exchanges, nil
 }
 
-// replay is one case under way.
+// replay is the state of replaying one case.
 type replay struct {
 	target Target
-	live   []any // what each step was answered, not normalised
+	live   []any // response bodies of the steps so far, not normalised
 	names  normaliser
 }
 
@@ -104,8 +104,8 @@ func (c *replay) run(ctx context.Context, recorded *Case) (differences []*Differ
 	return differences, nil
 }
 
-// beginSecond waits for the next second unless most of this one is left: servers sort managed fields by whole seconds, so the
-// steps of a case have to fall into one.
+// beginSecond waits for the next second unless enough of the current one is left: servers sort
+// managed fields by whole seconds, so the steps of a case should fall into the same second.
 func beginSecond(ctx context.Context) error {
 	const latest = 600 * time.Millisecond
 	into := time.Duration(time.Now().Nanosecond())
@@ -177,7 +177,7 @@ func (c *replay) send(ctx context.Context, r *Request) (*Response, any, error) {
 	return answer, parse(answer.Headers.ContentType, data), nil
 }
 
-// parse gives a body the form that recordings have.
+// parse returns a body in the form that recordings use.
 func parse(contentType string, data []byte) any {
 	if bytes.HasPrefix(data, []byte("k8s\x00")) {
 		return "<protobuf>"

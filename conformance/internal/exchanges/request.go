@@ -11,7 +11,7 @@ import (
 
 var placeholder = regexp.MustCompile(`\$\{(\d+):([^}]*)\}`)
 
-// fill puts what earlier steps were answered into all strings of a value.
+// fill replaces the placeholders in all strings of a value with values from earlier responses.
 func fill(v any, live []any) any {
 	switch v := v.(type) {
 	case string:
@@ -59,7 +59,7 @@ func marshal(v any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return err.Error() // no JSON value has one
+		return err.Error() // never happens for JSON values
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -119,7 +119,7 @@ func TestAuthentication(t *testing.T) {
 		})
 	}
 	if _, err := (Authentication{}).New(); err == nil {
-		t.Error("an authenticator that accepts nothing was made")
+		t.Error("created an authenticator that accepts no credentials")
 	}
 }
 
@@ -174,7 +174,7 @@ func TestAuthorization(t *testing.T) {
 		{kubelet, "get", "", "pods", "shop", "mine", true},
 		{kubelet, "get", "", "pods", "shop", "theirs", false},
 		{kubelet, "list", "", "pods", "", "", false},
-		{kubelet, "delete", "", "pods", "shop", "theirs", true}, // admission's business
+		{kubelet, "delete", "", "pods", "shop", "theirs", true}, // left to admission
 		{kubelet, "get", "", "nodes", "", "n1", true},
 		{kubelet, "get", "", "nodes", "", "n2", false},
 		{kubelet, "list", "", "nodes", "", "", false},
@@ -196,7 +196,7 @@ func TestAuthorization(t *testing.T) {
 		}
 	}
 	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), kubelet, "shop"); !incomplete || err == nil {
-		t.Error("the rules of a kubelet are taken for complete")
+		t.Error("the rules of a kubelet are reported as complete")
 	}
 	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), reader, "shop"); incomplete || err != nil {
 		t.Errorf("the rules of a reader: incomplete %t, %v", incomplete, err)
@@ -204,13 +204,13 @@ func TestAuthorization(t *testing.T) {
 	for _, modes := range [][]string{{"RBAC", "RBAC"}, {"Rbac"}, {"Webhook"}} {
 		authorization.Modes = modes
 		if _, err := authorization.New(); err == nil {
-			t.Errorf("modes %v are accepted", modes)
+			t.Errorf("modes %v were accepted", modes)
 		}
 	}
 }
 
-// requestHeader trusts the headers that kube-apiserver's aggregator sends, from proxies with one of
-// the common names whose certificates ca signed.
+// requestHeader trusts the headers that kube-apiserver's aggregator sends if they come from a proxy
+// with one of the common names and a certificate signed by ca.
 func requestHeader(ca dynamiccertificates.CAContentProvider, commonNames ...string) *authenticatorfactory.RequestHeaderConfig {
 	return &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   ca,

@@ -19,20 +19,22 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// Authentication says which credentials are accepted. A field that is zero leaves out one kind.
+// Authentication configures which credentials are accepted. The zero value of a field disables one
+// kind.
 type Authentication struct {
-	// ClientCA signs client certificates: the common name is the user, the organizations are the groups.
+	// ClientCA verifies client certificates. The common name is the user, and the organizations are
+	// the groups.
 	ClientCA dynamiccertificates.CAContentProvider
-	// RequestHeader trusts proxies to name in headers the user they speak for.
+	// RequestHeader trusts proxies that name the user in request headers.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// TokenFile is a CSV file of tokens: token,user,uid,"group1,group2".
 	TokenFile string
 	// ServiceAccounts verifies service account tokens.
 	ServiceAccounts authenticator.Token
-	// Audiences are the names of the API server. Tokens that name no audience are meant for it.
+	// Audiences are the audiences of the API server. A token without audiences is valid for it.
 	Audiences []string
-	// Anonymous accepts requests without credentials as those of system:anonymous. Conditions limit
-	// that to some paths.
+	// Anonymous accepts requests without credentials as requests of system:anonymous. Its conditions
+	// restrict this to some paths.
 	Anonymous *apiserver.AnonymousAuthConfig
 }
 
@@ -57,19 +59,19 @@ func (a Authentication) New() (authenticator.Request, error) {
 	nameless := a.Anonymous != nil && a.Anonymous.Enabled
 	switch {
 	case len(requests) == 0 && !nameless:
-		return nil, errors.New("nobody could authenticate: allow client certificates, tokens or anonymous requests")
+		return nil, errors.New("no authentication method is enabled: allow client certificates, tokens or anonymous requests")
 	case len(requests) == 0:
 		return anonymous.NewAuthenticator(a.Anonymous.Conditions), nil
 	}
 	all := group.NewAuthenticatedGroupAdder(union.New(requests...))
 	if nameless {
-		// Wrong credentials are an error; no credentials are not.
+		// Invalid credentials are an error, missing credentials are not.
 		all = union.NewFailOnError(all, anonymous.NewAuthenticator(a.Anonymous.Conditions))
 	}
 	return all, nil
 }
 
-// token returns nil if no token is accepted.
+// token returns the authenticator for tokens, or nil if no tokens are accepted.
 func (a Authentication) token() (authenticator.Token, error) {
 	var tokens []authenticator.Token
 	if a.TokenFile != "" {

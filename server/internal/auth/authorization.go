@@ -26,31 +26,32 @@ const (
 	ModeAlwaysDeny  = "AlwaysDeny"
 )
 
-// Authorization says who decides what a user may do.
+// Authorization configures the authorizers.
 type Authorization struct {
-	// Modes are asked in this order until one allows or denies. Default: [ModeNode], [ModeRBAC].
+	// Modes are the authorization modes. They are asked in this order until one allows or denies the
+	// request. The default is [ModeNode], [ModeRBAC].
 	Modes []string
-	// Roles is where [ModeRBAC] reads roles and bindings.
+	// Roles is the source of the roles and bindings for [ModeRBAC].
 	Roles rbacauthorizer.Source
-	// Client is where [ModeNode] reads what belongs to a node.
+	// Client reads the objects that are related to a node for [ModeNode].
 	Client kubernetes.Interface
 }
 
-// Authorizer decides, and lists the rules that hold for a user as far as it knows them.
+// Authorizer authorizes requests and lists the rules that it knows for a user.
 type Authorizer struct {
 	authorizer.Authorizer
 	authorizer.RuleResolver
 	roles *rbacauthorizer.Authorizer
 }
 
-// RulesOf returns the rules that roles give a user in a namespace, or everywhere if the namespace is
-// empty. It does so in every mode, because whoever writes roles must hold what the roles grant, or be
-// allowed to escalate or bind.
+// RulesOf returns the rules that roles grant a user in a namespace, or in the whole cluster if the
+// namespace is empty. It works in every mode, because a user who writes roles must have the
+// permissions that the roles grant, or be allowed to escalate or bind.
 func (a *Authorizer) RulesOf(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	return a.roles.RulesOf(ctx, u, namespace)
 }
 
-// RoleRules returns the rules of the role to which a binding in the namespace refers.
+// RoleRules returns the rules of the role that a binding in the namespace refers to.
 func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	return a.roles.RoleRules(ctx, ref, namespace)
 }
@@ -62,7 +63,7 @@ func (a Authorization) New() (*Authorizer, error) {
 		modes = []string{ModeNode, ModeRBAC}
 	}
 	if a.Roles == nil {
-		return nil, errors.New("authorization needs a source of roles")
+		return nil, errors.New("authorization requires a source of roles")
 	}
 	roles := rbacauthorizer.New(a.Roles)
 	chain := []union.NamedAuthorizer{
@@ -71,7 +72,7 @@ func (a Authorization) New() (*Authorizer, error) {
 	var resolvers []authorizer.RuleResolver
 	for i, mode := range modes {
 		if slices.Contains(modes[:i], mode) {
-			return nil, fmt.Errorf("authorization mode %s is given twice", mode)
+			return nil, fmt.Errorf("authorization mode %s is listed twice", mode)
 		}
 		link, err := a.link(mode, roles)
 		if err != nil {
@@ -101,5 +102,5 @@ func (a Authorization) link(mode string, roles *rbacauthorizer.Authorizer) (auth
 		return authorizerfactory.NewAlwaysDenyAuthorizer(), nil
 	}
 	known := []string{ModeRBAC, ModeNode, ModeAlwaysAllow, ModeAlwaysDeny}
-	return nil, fmt.Errorf("authorization mode %q is not known: use some of %s", mode, strings.Join(known, ", "))
+	return nil, fmt.Errorf("unknown authorization mode %q: use one or more of %s", mode, strings.Join(known, ", "))
 }

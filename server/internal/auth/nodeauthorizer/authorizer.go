@@ -26,7 +26,8 @@ const (
 	leasesSpace = "kube-node-lease"
 )
 
-// Authorizer allows kubelets what they need, as kube-apiserver's mode Node does. It never denies, and has no opinion about others.
+// Authorizer allows kubelets the requests that they need, like kube-apiserver's Node mode. It never
+// denies a request, and has no opinion on requests of other users.
 type Authorizer struct {
 	client kubernetes.Interface
 	rules  []rbacv1.PolicyRule
@@ -37,12 +38,14 @@ var (
 	_ authorizer.RuleResolver = &Authorizer{}
 )
 
-// errNoRules is what SelfSubjectRulesReviews of nodes answer, in kube-apiserver's words since they are part of the answer.
+// errNoRules is part of the response to SelfSubjectRulesReviews of nodes, so its text is the same
+// as kube-apiserver's.
 var errNoRules = errors.New("node authorizer does not support user rule resolution")
 
-// New makes an authorizer that reads with the client, whose user must be no kubelet, what belongs to a node.
+// New returns an authorizer that reads the objects related to a node with the given client. The
+// client's user must not be a kubelet.
 func New(client kubernetes.Interface) *Authorizer {
-	// What a kubelet's drivers publish is not in the role system:node.
+	// The role system:node does not include the ResourceSlices that a kubelet's drivers publish.
 	slices := rbacv1.PolicyRule{
 		APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceslices"},
 		Verbs: []string{"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection"},
@@ -58,15 +61,16 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 	}
 	own, err := a.belongs(ctx, node, attributes)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return authorizer.DecisionNoOpinion, "", fmt.Errorf("look up what belongs to node %s: %w", node, err)
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("look up the objects related to node %s: %w", node, err)
 	}
 	if !own {
-		return authorizer.DecisionNoOpinion, fmt.Sprintf("that has nothing to do with node %q", node), nil
+		return authorizer.DecisionNoOpinion, fmt.Sprintf("the requested object is not related to node %q", node), nil
 	}
 	return authorizer.DecisionAllow, "", nil
 }
 
-// RulesFor implements [authorizer.RuleResolver]: what a kubelet may do depends on the pods, so that no list is complete.
+// RulesFor implements [authorizer.RuleResolver]. The permissions of a kubelet depend on its pods,
+// so no list of rules is complete.
 func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	if _, ok := nodeName(u); ok {
 		return nil, nil, true, errNoRules
@@ -74,17 +78,17 @@ func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]autho
 	return nil, nil, false, nil
 }
 
-// ConditionsAwareAuthorize implements [authorizer.Authorizer]: there are no conditions.
+// ConditionsAwareAuthorize implements [authorizer.Authorizer]. There are no conditions.
 func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
 }
 
-// EvaluateConditions implements [authorizer.Authorizer]: there are no conditions.
+// EvaluateConditions implements [authorizer.Authorizer]. There are no conditions.
 func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// nodeName is the node of a kubelet.
+// nodeName returns the node name of a kubelet, and whether the user is a kubelet.
 func nodeName(u user.Info) (string, bool) {
 	if u == nil || !slices.Contains(u.GetGroups(), user.NodesGroup) {
 		return "", false
@@ -93,11 +97,12 @@ func nodeName(u user.Info) (string, bool) {
 	return name, ok && name != ""
 }
 
-// cached lets the watch cache answer, at no cost for etcd.
+// cached reads from the watch cache instead of etcd.
 var cached = metav1.GetOptions{ResourceVersion: "0"}
 
-// belongs reports whether the request is about what belongs to the node, as far as this has to be so. Of what is written, only the
-// NodeRestriction admission plugin sees what it says.
+// belongs reports whether the requested object is related to the node, or is of a kind for which
+// that is not required. It does not see the content of written objects, which the NodeRestriction
+// admission plugin checks.
 func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attributes) (bool, error) {
 	resource := r.GetResource()
 	if sub := r.GetSubresource(); sub != "" {
@@ -124,7 +129,7 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 	case "csinodes.storage.k8s.io":
 		return creates || r.GetName() == node, nil
 	case "secrets":
-		// A kubelet reads and watches them one by one, by name.
+		// A kubelet reads and watches secrets individually, by name.
 		if own, err := a.usedByPods(ctx, node, r.GetNamespace(), "secrets", r.GetName()); own || err != nil {
 			return own, err
 		}
@@ -163,8 +168,8 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 	return true, nil
 }
 
-// selects reports whether the request is for the objects of the node alone (KEP-4601).
+// selects reports whether the request's field selector selects only objects of the node (KEP-4601).
 func selects(r authorizer.Attributes, node string) bool {
-	requirements, _ := r.GetFieldSelector() // without those that could not be read, more objects are selected
+	requirements, _ := r.GetFieldSelector() // ignoring invalid requirements only widens the selection
 	return slices.Contains(requirements, fields.Requirement{Field: "spec.nodeName", Operator: selection.Equals, Value: node})
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestWhatBelongsToANode asks what kubelets may do, where pods lead to claims, claims to volumes, and volumes to secrets.
+// TestWhatBelongsToANode checks the permissions of kubelets where pods refer to claims, claims to
+// volumes, and volumes to secrets.
 func TestWhatBelongsToANode(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.AuthorizationModes = []string{auth.ModeNode, auth.ModeRBAC} })

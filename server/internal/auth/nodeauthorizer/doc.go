@@ -1,3 +1,4 @@
-// Package node decides what kubelets may do: what the role system:node says, but of objects that belong to nodes only their own, and of
-// secrets, config maps, claims, volumes and the tokens of service accounts only those of their pods.
+// Package nodeauthorizer authorizes requests of kubelets. A kubelet has the permissions of the role
+// system:node, with two restrictions: it can access only its own node-related objects, and only the
+// secrets, config maps, claims, volumes and service account tokens that its pods use.
 package nodeauthorizer

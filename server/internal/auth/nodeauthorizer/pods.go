@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// usedByPods reports whether a pod on the node refers to the object. Mirror pods do not count: a kubelet makes them itself.
+// usedByPods reports whether a pod on the node refers to the object. It ignores mirror pods,
+// because a kubelet can create them itself.
 func (a *Authorizer) usedByPods(ctx context.Context, node, namespace, resource, name string) (bool, error) {
 	if namespace == "" || name == "" {
 		return false, nil
@@ -27,7 +28,7 @@ func (a *Authorizer) usedByPods(ctx context.Context, node, namespace, resource, 
 	}), nil
 }
 
-// uses reports whether a pod refers to the object of the name.
+// uses reports whether a pod refers to the object with the given resource and name.
 func uses(p *corev1.Pod, resource, name string) bool {
 	u := usage{resource: resource, name: name}
 	u.see("serviceaccounts", p.Spec.ServiceAccountName)
@@ -62,7 +63,7 @@ func uses(p *corev1.Pod, resource, name string) bool {
 	return u.found
 }
 
-// usage looks for one object among references.
+// usage searches the references of a pod for one object.
 type usage struct {
 	resource, name string
 	found          bool

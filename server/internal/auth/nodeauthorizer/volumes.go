@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// usedByVolumes reports whether the secret is one of a persistent volume whose claim a pod on the node uses.
+// usedByVolumes reports whether the secret is used by a persistent volume whose claim is used by a
+// pod on the node.
 func (a *Authorizer) usedByVolumes(ctx context.Context, node, namespace, name string) (bool, error) {
 	if namespace == "" || name == "" {
 		return false, nil
@@ -30,7 +31,8 @@ func (a *Authorizer) usedByVolumes(ctx context.Context, node, namespace, name st
 	return false, nil
 }
 
-// secretsOf are the secrets of a claimed volume. Without a namespace, a secret is in the claim's.
+// secretsOf returns the secrets that a claimed volume refers to. A reference without a namespace
+// refers to the claim's namespace.
 func secretsOf(v *corev1.PersistentVolume) []corev1.SecretReference {
 	var refs []*corev1.SecretReference
 	switch source := v.Spec.PersistentVolumeSource; {
@@ -54,7 +56,7 @@ func secretsOf(v *corev1.PersistentVolume) []corev1.SecretReference {
 		refs = append(refs, source.ISCSI.SecretRef)
 	case source.StorageOS != nil && source.StorageOS.SecretRef != nil:
 		refs = append(refs, &corev1.SecretReference{Namespace: source.StorageOS.SecretRef.Namespace, Name: source.StorageOS.SecretRef.Name})
-	case source.CSI != nil: // not those for the controller: its secrets are no kubelet's business
+	case source.CSI != nil: // a kubelet does not need the controller's secrets
 		refs = append(refs, source.CSI.NodePublishSecretRef, source.CSI.NodeStageSecretRef, source.CSI.NodeExpandSecretRef)
 	}
 	var secrets []corev1.SecretReference

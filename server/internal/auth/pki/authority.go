@@ -19,9 +19,9 @@ import (
 const (
 	// AuthorityValidity is how long a certificate authority is valid.
 	AuthorityValidity = 10 * 365 * 24 * time.Hour
-	// Validity is how long a certificate is valid unless another time is asked for, as with kubeadm.
+	// Validity is how long a certificate is valid by default, as with kubeadm.
 	Validity = 365 * 24 * time.Hour
-	// clockSkew is how far clocks of clients may be behind.
+	// clockSkew is how far the clocks of clients may be behind.
 	clockSkew = 5 * time.Minute
 )
 
@@ -30,19 +30,20 @@ type Pair struct {
 	Cert, Key []byte
 }
 
-// TLS makes what crypto/tls wants of the pair.
+// TLS returns the pair as a [tls.Certificate].
 func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.Key) }
 
 // Authority is a certificate authority.
 type Authority struct {
-	// Pair is the authority's own certificate, which others trust, and its key.
+	// Pair is the CA certificate, which clients trust, and its key.
 	Pair
 	cert *x509.Certificate
 	key  crypto.Signer
 	now  func() time.Time
 }
 
-// newAuthority signs a certificate for an authority with the given key, or a new one if key is nil.
+// newAuthority returns an authority with a new self-signed certificate for the given key. If key is
+// nil, it generates a key.
 func newAuthority(name string, key crypto.Signer, now func() time.Time) (*Authority, error) {
 	if key == nil {
 		var err error
@@ -67,10 +68,11 @@ func newAuthority(name string, key crypto.Signer, now func() time.Time) (*Author
 	return a, nil
 }
 
-// Client signs a certificate with which user, a member of groups, authenticates for the given time; zero stands for [Validity].
+// Client issues a client certificate for a user who is a member of groups. A validity of zero means
+// [Validity].
 func (a *Authority) Client(user string, groups []string, validity time.Duration) (Pair, error) {
 	if user == "" {
-		return Pair{}, errors.New("a client certificate needs the name of a user")
+		return Pair{}, errors.New("a client certificate requires a user name")
 	}
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: user, Organization: groups},
@@ -78,10 +80,11 @@ func (a *Authority) Client(user string, groups []string, validity time.Duration)
 	}, validity)
 }
 
-// Server signs a serving certificate for names, which are DNS names or IP addresses. The first one is the common name.
+// Server issues a serving certificate for names, which are DNS names or IP addresses. The first
+// name is the common name.
 func (a *Authority) Server(names []string, validity time.Duration) (Pair, error) {
 	if len(names) == 0 {
-		return Pair{}, errors.New("a serving certificate needs a name or an address")
+		return Pair{}, errors.New("a serving certificate requires a DNS name or an IP address")
 	}
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: names[0]},
@@ -108,7 +111,7 @@ func (a *Authority) issue(template *x509.Certificate, validity time.Duration) (P
 	template.BasicConstraintsValid = true
 	template.NotBefore = a.now().Add(-clockSkew).UTC()
 	template.NotAfter = a.now().Add(validity).UTC()
-	// A chain is only valid as long as all of it is.
+	// A chain is valid only as long as all its certificates are.
 	if template.NotAfter.After(a.cert.NotAfter) {
 		template.NotAfter = a.cert.NotAfter
 	}
@@ -123,7 +126,7 @@ func (a *Authority) issue(template *x509.Certificate, validity time.Duration) (P
 	return pair, nil
 }
 
-// sign makes a certificate for the public half of key, which goes into the pair.
+// sign creates a certificate for the public key. The returned pair contains key, its private half.
 func sign(template, parent *x509.Certificate, public crypto.PublicKey, signer, key crypto.Signer) (*x509.Certificate, Pair, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -18,18 +18,21 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Ensure loads the PKI of a directory, whose files are named as kubeadm's, and makes what is missing in it. Certificates that have
-// expired or have less than a third of their time left, that another authority signed or that lack one of the names are made anew. An
-// authority that expires is renewed with its old key, so what it signed stays trusted. Authorities' keys and the service account key are
-// never replaced: if such a file cannot be used, Ensure says so and changes nothing.
+// Ensure loads the PKI in a directory and creates what is missing. The files have the same names as
+// kubeadm's. A certificate is reissued if it has less than a third of its validity left, was signed
+// by another authority, or lacks one of the names. The certificate of an expiring authority is
+// renewed with the same key, so the certificates it has signed remain trusted. The keys of
+// authorities and the service account key are never replaced: if such a file is unusable, Ensure
+// returns an error and leaves the file unchanged.
 func Ensure(dir string, o Options) (*PKI, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory for certificates: %w", err)
+		return nil, fmt.Errorf("create the directory for certificates: %w", err)
 	}
 	return open(directory{path: dir, create: true}, o)
 }
 
-// Load loads the PKI that [Ensure] left in a directory and changes nothing there; what has expired is an error.
+// Load loads the PKI that [Ensure] created in a directory without changing it. It returns an error
+// if a certificate has expired.
 func Load(dir string, o Options) (*PKI, error) {
 	return open(directory{path: dir}, o)
 }
@@ -54,7 +57,7 @@ func open(d directory, o Options) (*PKI, error) {
 	return p, nil
 }
 
-// directory keeps keys and certificates. Without create it is only read.
+// directory holds keys and certificates. Unless create is set, it is read-only.
 type directory struct {
 	path   string
 	create bool
@@ -62,7 +65,7 @@ type directory struct {
 
 func (d directory) file(name string) string { return filepath.Join(d.path, name) }
 
-// read returns nil if there is no such file.
+// read returns the content of a file, or nil if it does not exist.
 func (d directory) read(name string) ([]byte, error) {
 	data, err := os.ReadFile(d.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,10 +75,10 @@ func (d directory) read(name string) ([]byte, error) {
 }
 
 func (d directory) missing(name string) error {
-	return fmt.Errorf("%s does not exist: start a control plane with this directory first, it makes the file", d.file(name))
+	return fmt.Errorf("%s does not exist: first start a control plane with this directory to create the file", d.file(name))
 }
 
-// key reads a private key; nil stands for no file.
+// key reads a private key. It returns nil if the file does not exist.
 func (d directory) key(name string) (crypto.Signer, error) {
 	data, err := d.read(name)
 	if err != nil || data == nil {
@@ -83,16 +86,16 @@ func (d directory) key(name string) (crypto.Signer, error) {
 	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no private key (%w): restore it from a copy, or remove it and the certificates made with it "+
-			"to have new ones made", d.file(name), err)
+		return nil, fmt.Errorf("%s holds no private key (%w): restore it from a backup, or remove it and the certificates issued with it "+
+			"to generate new ones", d.file(name), err)
 	}
 	key, ok := parsed.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, which cannot sign", d.file(name), parsed)
+		return nil, fmt.Errorf("%s holds a %T, which cannot be used for signing", d.file(name), parsed)
 	}
 	if info, err := os.Stat(d.file(name)); err == nil && d.create && info.Mode().Perm()&0o077 != 0 {
 		if err := os.Chmod(d.file(name), 0o600); err != nil {
-			return nil, fmt.Errorf("keep others from reading a private key: %w", err)
+			return nil, fmt.Errorf("restrict access to a private key: %w", err)
 		}
 	}
 	return key, nil
@@ -109,37 +112,37 @@ func (d directory) authority(name, commonName string, now func() time.Time) (*Au
 	}
 	switch {
 	case key == nil && data != nil:
-		return nil, fmt.Errorf("%s has no key %s: restore it from a copy, or remove the certificate to have a new authority made, "+
-			"which clients then have to trust", d.file(name+".crt"), d.file(name+".key"))
+		return nil, fmt.Errorf("%s has no key %s: restore the key from a backup, or remove the certificate to create a new authority, "+
+			"which clients must then trust", d.file(name+".crt"), d.file(name+".key"))
 	case key == nil && !d.create:
 		return nil, d.missing(name + ".key")
 	case data == nil && !d.create:
 		return nil, d.missing(name + ".crt")
 	case data == nil:
-		// No certificate, or no trace of an authority: with a key left of an interrupted start, it is the one to use.
+		// There is no authority yet, or an interrupted start left only a key, which is then used.
 		return d.makeAuthority(name, commonName, key, now)
 	}
 
 	certs, err := cert.ParseCertsPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no certificate (%w): restore it from a copy, or remove it to have it made again with the same key",
+		return nil, fmt.Errorf("%s holds no certificate (%w): restore it from a backup, or remove it to issue a new one with the same key",
 			d.file(name+".crt"), err)
 	}
 	if !certs[0].IsCA {
-		return nil, fmt.Errorf("%s is not the certificate of an authority: restore it from a copy, or remove it to have it made again",
+		return nil, fmt.Errorf("%s is not the certificate of an authority: restore it from a backup, or remove it to issue a new one",
 			d.file(name+".crt"))
 	}
 	if !samePublicKey(certs[0].PublicKey, key.Public()) {
-		return nil, fmt.Errorf("%s and %s do not belong together: restore both from a copy, or remove the certificate to have it made again "+
+		return nil, fmt.Errorf("%s and %s do not belong together: restore both from a backup, or remove the certificate to issue a new one "+
 			"with the key", d.file(name+".crt"), d.file(name+".key"))
 	}
 	if expiring(certs[0], now()) {
 		if d.create {
-			// Under the old name, for the certificates that name it as their issuer.
+			// Keep the old name, because certificates refer to it as their issuer.
 			return d.makeAuthority(name, certs[0].Subject.CommonName, key, now)
 		}
 		if now().After(certs[0].NotAfter) {
-			return nil, fmt.Errorf("%s expired on %s: start the control plane again, it renews the certificate",
+			return nil, fmt.Errorf("%s expired on %s: start the control plane again to renew it",
 				d.file(name+".crt"), certs[0].NotAfter.Format(time.DateOnly))
 		}
 	}
@@ -158,7 +161,7 @@ func (d directory) makeAuthority(name, commonName string, key crypto.Signer, now
 	return a, d.writePair(name, a.Pair)
 }
 
-// leaf returns the stored certificate if it serves its purpose, else a new one.
+// leaf returns the stored certificate if it is usable, and otherwise a new one.
 func (d directory) leaf(l leaf) (Pair, error) {
 	certPEM, err := d.read(l.file + ".crt")
 	if err != nil {
@@ -174,7 +177,7 @@ func (d directory) leaf(l leaf) (Pair, error) {
 		return pair, nil
 	}
 	if !d.create {
-		return Pair{}, fmt.Errorf("%s cannot be used: %w: start the control plane again, it makes a new one", d.file(l.file+".crt"), unfit)
+		return Pair{}, fmt.Errorf("%s cannot be used: %w: start the control plane again to issue a new one", d.file(l.file+".crt"), unfit)
 	}
 	if pair, err = l.issue(); err != nil {
 		return Pair{}, err
@@ -182,10 +185,11 @@ func (d directory) leaf(l leaf) (Pair, error) {
 	return pair, d.writePair(l.file, pair)
 }
 
-// judge says why the pair does not do; with renew, it has to do for a while.
+// judge returns the reason why the pair is not usable, if any. With renew, a pair that is about to
+// expire is not usable either.
 func (l leaf) judge(pair Pair, renew bool) error {
 	if pair.Cert == nil || pair.Key == nil {
-		return errors.New("the certificate or its key is not there")
+		return errors.New("the certificate or its key is missing")
 	}
 	loaded, err := pair.TLS()
 	if err != nil {
@@ -193,7 +197,7 @@ func (l leaf) judge(pair Pair, renew bool) error {
 	}
 	c := loaded.Leaf
 	if err := c.CheckSignatureFrom(l.authority.cert); err != nil {
-		return fmt.Errorf("another authority signed it: %w", err)
+		return fmt.Errorf("it was signed by another authority: %w", err)
 	}
 	if now := l.authority.now(); now.Before(c.NotBefore) || now.After(c.NotAfter) || renew && expiring(c, now) {
 		return fmt.Errorf("it is valid from %s to %s", c.NotBefore.Format(time.DateOnly), c.NotAfter.Format(time.DateOnly))
@@ -204,12 +208,13 @@ func (l leaf) judge(pair Pair, renew bool) error {
 		}
 	}
 	if len(l.names) == 0 && (c.Subject.CommonName != l.user || !sets.New(c.Subject.Organization...).Equal(sets.New(l.groups...))) {
-		return fmt.Errorf("it is made out to %s", c.Subject)
+		return fmt.Errorf("it was issued to %s", c.Subject)
 	}
 	return nil
 }
 
-// signingKey reads or makes the key name.key, and writes its public half next to it for whoever verifies tokens.
+// signingKey reads or creates the key name.key, and writes its public half to name.pub for programs
+// that verify tokens.
 func (d directory) signingKey(name string) (crypto.Signer, error) {
 	key, err := d.key(name + ".key")
 	if err != nil {
@@ -243,7 +248,8 @@ func (d directory) signingKey(name string) (crypto.Signer, error) {
 	return key, writeFile(d.file(name+".pub"), public)
 }
 
-// writePair writes the key first: a key without a certificate can be continued from, the reverse cannot.
+// writePair writes the key first, because an interrupted start can be resumed with a key but no
+// certificate, but not the other way around.
 func (d directory) writePair(name string, pair Pair) error {
 	if err := writeFile(d.file(name+".key"), pair.Key); err != nil {
 		return err
@@ -251,7 +257,8 @@ func (d directory) writePair(name string, pair Pair) error {
 	return writeFile(d.file(name+".crt"), pair.Cert)
 }
 
-// expiring reports whether a certificate is not valid or has less than a third of its time left.
+// expiring reports whether a certificate is not valid or has less than a third of its validity
+// left.
 func expiring(c *x509.Certificate, now time.Time) bool {
 	return now.Before(c.NotBefore) || now.After(c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore)/3))
 }
@@ -261,7 +268,8 @@ func samePublicKey(a, b crypto.PublicKey) bool {
 	return ok && key.Equal(b)
 }
 
-// writeFile replaces a file in one step, so that a crash leaves the old one or the new one. Only its owner can read it.
+// writeFile atomically replaces a file, so that a crash leaves either the old or the new content.
+// Only the file's owner can read it.
 func writeFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig makes a kubeconfig with one cluster, one user and one context that joins them and is the current one. The cluster and the
-// context are called name; ca is what the server's certificate is checked against.
+// Kubeconfig returns a kubeconfig with one cluster, one user, and one context, which is the current
+// context. The cluster and the context are called name. ca verifies the server's certificate.
 func Kubeconfig(name, server string, ca []byte, user string, auth *clientcmdapi.AuthInfo) *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
@@ -18,12 +18,12 @@ func Kubeconfig(name, server string, ca []byte, user string, auth *clientcmdapi.
 	return config
 }
 
-// AuthInfo is the pair as a kubeconfig's user.
+// AuthInfo returns the pair as a user of a kubeconfig.
 func (p Pair) AuthInfo() *clientcmdapi.AuthInfo {
 	return &clientcmdapi.AuthInfo{ClientCertificateData: p.Cert, ClientKeyData: p.Key}
 }
 
-// WriteKubeconfig replaces the file at path in one step. Only its owner can read it.
+// WriteKubeconfig atomically replaces the file at path. Only the file's owner can read it.
 func WriteKubeconfig(path string, config *clientcmdapi.Config) error {
 	data, err := clientcmd.Write(*config)
 	if err != nil {

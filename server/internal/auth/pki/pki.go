@@ -11,20 +11,22 @@ import (
 )
 
 const (
-	// AdminUser is the user of the admin certificate. It is in group system:masters, which no authorizer can restrict.
+	// AdminUser is the user of the admin certificate. The user is in the group system:masters, which
+	// no authorizer can restrict.
 	AdminUser  = "kubernetes-super-admin"
 	adminGroup = "system:masters"
-	// ProxyUser is the common name with which the aggregator introduces itself to extension API servers.
+	// ProxyUser is the common name of the aggregator's client certificate for extension API servers.
 	ProxyUser = "front-proxy-client"
 
 	authorityName  = "kinproc-ca"
 	proxyAuthority = "kinproc-front-proxy-ca"
 )
 
-// Options say what a [PKI] is for.
+// Options configures a [PKI].
 type Options struct {
-	// Names are further DNS names and IP addresses of the server: where it listens, the first service IP and whatever else clients use.
-	// localhost, kubernetes, kubernetes.default(.svc(.cluster.local)), 127.0.0.1 and ::1 are always there.
+	// Names are additional DNS names and IP addresses of the server, such as the addresses it listens
+	// on and the first service IP. localhost, kubernetes, kubernetes.default(.svc(.cluster.local)),
+	// 127.0.0.1 and ::1 are always included.
 	Names []string
 	// Now is the clock; it defaults to time.Now.
 	Now func() time.Time
@@ -37,7 +39,7 @@ func (o Options) now() time.Time {
 	return time.Now()
 }
 
-// names are all names of the server, each once.
+// names returns all names of the server without duplicates.
 func (o Options) names() []string {
 	names := []string{
 		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
@@ -51,23 +53,23 @@ func (o Options) names() []string {
 	return names
 }
 
-// PKI is everything that a control plane needs to prove who it is and to know who others are.
+// PKI holds everything that a control plane needs to authenticate itself and others.
 type PKI struct {
 	// CA signs serving and client certificates.
 	CA *Authority
-	// FrontProxyCA signs the certificates of proxies that may say in request headers whom they speak for.
+	// FrontProxyCA signs the client certificates of proxies that pass the user in request headers.
 	FrontProxyCA *Authority
-	// Serving is the server's certificate.
+	// Serving is the server's serving certificate.
 	Serving Pair
 	// Admin is the client certificate of [AdminUser].
 	Admin Pair
-	// Proxy is the aggregator's client certificate towards extension API servers.
+	// Proxy is the aggregator's client certificate for extension API servers.
 	Proxy Pair
 	// ServiceAccountKey signs service account tokens.
 	ServiceAccountKey crypto.Signer
 }
 
-// New makes a PKI in memory.
+// New creates a PKI in memory.
 func New(o Options) (*PKI, error) {
 	p := &PKI{}
 	var err error
@@ -88,18 +90,18 @@ func New(o Options) (*PKI, error) {
 	return p, nil
 }
 
-// leaf is a certificate that an authority signs: what it must be, and how a new one is made.
+// leaf describes a certificate that an authority signs.
 type leaf struct {
 	file      string
 	pair      *Pair
 	authority *Authority
-	// names, or user and groups, are what the certificate must be for.
+	// A serving certificate must be valid for names, and a client certificate for user and groups.
 	names  []string
 	user   string
 	groups []string
 }
 
-// leaves lists the certificates of a PKI whose authorities are there.
+// leaves returns the certificates of a PKI, whose authorities must be set.
 func (p *PKI) leaves(o Options) []leaf {
 	return []leaf{
 		{file: "apiserver", pair: &p.Serving, authority: p.CA, names: o.names()},

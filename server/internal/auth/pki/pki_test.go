@@ -31,7 +31,7 @@ func TestServesAndAuthenticates(t *testing.T) {
 		t.Errorf("the server sees %s", got.Subject)
 	}
 	if left := time.Until(got.NotAfter); left > time.Hour || left < 59*time.Minute {
-		t.Errorf("a certificate for an hour is valid for %s", left)
+		t.Errorf("a certificate for one hour is valid for %s", left)
 	}
 	if admin := shakeHands(t, p, p.Admin); strings.Join(admin.Subject.Organization, " ") != "system:masters" {
 		t.Errorf("the admin's groups are %s", admin.Subject.Organization)
@@ -50,11 +50,12 @@ func TestServesAndAuthenticates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := proxy.Leaf.CheckSignatureFrom(p.CA.cert); err == nil {
-		t.Error("the cluster's authority signed the front proxy's certificate: a proxy is no user")
+		t.Error("the front proxy's certificate was signed by the cluster's authority, want the front proxy's authority")
 	}
 }
 
-// shakeHands returns the client certificate as a server sees it that trusts the cluster's authority.
+// shakeHands returns the client certificate as seen by a server that trusts the cluster's
+// authority.
 func shakeHands(t *testing.T, p *PKI, client Pair) *x509.Certificate {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -108,7 +109,7 @@ func TestDirectoryKeepsAndRenews(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(entries) != 12 {
-		t.Errorf("%d files, not 12: %v", len(entries), entries)
+		t.Errorf("got %d files, want 12: %v", len(entries), entries)
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
@@ -132,21 +133,21 @@ func TestDirectoryKeepsAndRenews(t *testing.T) {
 		return p
 	}
 	if again := ensure(); string(again.Serving.Cert) != string(first.Serving.Cert) || string(again.CA.Cert) != string(first.CA.Cert) {
-		t.Error("certificates that were good were made anew")
+		t.Error("usable certificates were reissued")
 	}
 	o.Names = []string{"new.example"}
 	named := ensure()
 	if string(named.Serving.Cert) == string(first.Serving.Cert) || string(named.Admin.Cert) != string(first.Admin.Cert) {
-		t.Error("a new name must renew the serving certificate and no other")
+		t.Error("a new name must renew the serving certificate only")
 	}
 	now = now.Add(Validity * 3 / 4)
 	renewed := ensure()
 	if string(renewed.Admin.Cert) == string(first.Admin.Cert) {
-		t.Error("a certificate near its end was not renewed")
+		t.Error("an expiring certificate was not renewed")
 	}
 	now = now.Add(AuthorityValidity)
 	if _, err := Load(dir, o); err == nil || !strings.Contains(err.Error(), "ca.crt") {
-		t.Errorf("loading an expired authority: %v", err)
+		t.Errorf("load an expired authority: %v", err)
 	}
 	late := ensure()
 	if string(late.CA.Cert) == string(first.CA.Cert) {
@@ -188,7 +189,7 @@ func TestDirectoryRefusals(t *testing.T) {
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%q does not say %q", err, want)
+					t.Errorf("%q does not contain %q", err, want)
 				}
 			}
 		})
@@ -202,7 +203,8 @@ func TestDirectoryHeals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As an interrupted start leaves them: an authority's key without its certificate, a leaf whose halves do not match.
+	// An interrupted start can leave an authority's key without its certificate, and a leaf
+	// certificate that does not match its key.
 	if err := os.Remove(filepath.Join(dir, "ca.crt")); err != nil {
 		t.Fatal(err)
 	}

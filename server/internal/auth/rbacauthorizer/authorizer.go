@@ -12,8 +12,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Authorizer allows what a rule allows of a role that is bound to the user: by cluster role bindings everywhere, by role bindings in their
-// namespace. It never denies.
+// Authorizer allows a request if a rule of a role that is bound to the user allows it. Cluster role
+// bindings apply to the whole cluster, and role bindings to their namespace. Authorizer never
+// denies a request.
 type Authorizer struct {
 	source Source
 }
@@ -23,10 +24,11 @@ var (
 	_ authorizer.RuleResolver = &Authorizer{}
 )
 
-// New makes an authorizer that reads roles and bindings from source on every request.
+// New returns an authorizer that reads roles and bindings from source for every request.
 func New(source Source) *Authorizer { return &Authorizer{source: source} }
 
-// Authorize implements [authorizer.Authorizer]. Roles that cannot be found are told in the reason of a refusal.
+// Authorize implements [authorizer.Authorizer]. If no rule allows the request, the reason names the
+// roles that could not be found.
 func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	request := requestOf(attributes)
 	var reason string
@@ -48,17 +50,18 @@ func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attrib
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// ConditionsAwareAuthorize implements [authorizer.Authorizer]: roles know no conditions.
+// ConditionsAwareAuthorize implements [authorizer.Authorizer]. Roles have no conditions.
 func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
 }
 
-// EvaluateConditions implements [authorizer.Authorizer]: roles know no conditions.
+// EvaluateConditions implements [authorizer.Authorizer]. Roles have no conditions.
 func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
-// RulesFor implements [authorizer.RuleResolver]. The list is incomplete if a role could not be found.
+// RulesFor implements [authorizer.RuleResolver]. The list is incomplete if a role could not be
+// found.
 func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	rules, err := a.RulesOf(ctx, u, namespace)
 	var resources []authorizer.ResourceRuleInfo
@@ -76,7 +79,8 @@ func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string
 	return resources, urls, err != nil, err
 }
 
-// RulesOf are the rules that hold for a user in a namespace, or everywhere if it is empty. With an error they are those that could be found.
+// RulesOf returns the rules that apply to a user in a namespace, or in the whole cluster if the
+// namespace is empty. If it returns an error, it also returns the rules that could be found.
 func (a *Authorizer) RulesOf(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
 	var all []rbacv1.PolicyRule
 	errs := a.visit(ctx, u, namespace, func(_ grant, rules []rbacv1.PolicyRule) bool {
@@ -86,7 +90,8 @@ func (a *Authorizer) RulesOf(ctx context.Context, u user.Info, namespace string)
 	return all, utilerrors.NewAggregate(errs)
 }
 
-// RoleRules are the rules of the role to which a binding in the namespace refers; a cluster role binding's namespace is empty.
+// RoleRules returns the rules of the role that a binding in the namespace refers to. For a cluster
+// role binding, the namespace is empty.
 func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "ClusterRole":
@@ -102,10 +107,10 @@ func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespac
 		}
 		return role.Rules, nil
 	}
-	return nil, fmt.Errorf("a binding refers to a %q, which is no kind of role", ref.Kind)
+	return nil, fmt.Errorf("unsupported kind of role %q in a binding", ref.Kind)
 }
 
-// grant is how rules came to a user.
+// grant describes the binding that grants rules to a user.
 type grant struct {
 	kind, namespace, name string
 	ref                   rbacv1.RoleRef
@@ -117,7 +122,7 @@ func (g grant) String() string {
 	if g.namespace != "" {
 		name = g.namespace + "/" + name
 	}
-	return fmt.Sprintf("%s %q gives %s %q to %s", g.kind, name, g.ref.Kind, g.ref.Name, describeSubject(g.subject))
+	return fmt.Sprintf("%s %q grants %s %q to %s", g.kind, name, g.ref.Kind, g.ref.Name, describeSubject(g.subject))
 }
 
 func describeSubject(s *rbacv1.Subject) string {
@@ -127,8 +132,8 @@ func describeSubject(s *rbacv1.Subject) string {
 	return fmt.Sprintf("%s %q", s.Kind, s.Name)
 }
 
-// visit hands the rules of each binding of the user to f until f returns false. It collects errors and goes on: another binding may allow
-// the request.
+// visit calls f with the rules of each of the user's bindings until f returns false. It collects
+// errors and continues, because another binding may allow the request.
 func (a *Authorizer) visit(ctx context.Context, u user.Info, namespace string, f func(grant, []rbacv1.PolicyRule) bool) []error {
 	if u == nil {
 		return nil
@@ -176,7 +181,8 @@ func (a *Authorizer) visit(ctx context.Context, u user.Info, namespace string, f
 	return errs
 }
 
-// boundSubject returns the first of a binding's subjects that is the user. A service account without a namespace is one of the binding's.
+// boundSubject returns the first subject of a binding that matches the user, or nil. A service
+// account without a namespace is in the binding's namespace.
 func boundSubject(u user.Info, subjects []rbacv1.Subject, namespace string) *rbacv1.Subject {
 	for i := range subjects {
 		s := &subjects[i]

@@ -1,6 +1,6 @@
 package rbacauthorizer
 
-// clusterRoleBindings are those of all cluster roles but the controllers'.
+// clusterRoleBindings returns the cluster role bindings, except for the controllers'.
 func clusterRoleBindings() []binding {
 	return []binding{
 		{name: "cluster-admin", subjects: "group:system:masters"},
@@ -14,12 +14,13 @@ func clusterRoleBindings() []binding {
 		{name: "system:kube-scheduler", subjects: "user:system:kube-scheduler"},
 		{name: "system:volume-scheduler", subjects: "user:system:kube-scheduler"},
 		{name: "system:service-account-issuer-discovery", subjects: "group:system:serviceaccounts"},
-		// Nodes get their rights from the Node authorizer; the binding stays for who adds subjects to it.
+		// Nodes get their permissions from the Node authorizer. The binding exists so that administrators
+		// can add subjects to it.
 		{name: "system:node"},
 	}
 }
 
-// roles are the roles in namespaces.
+// roles returns the namespaced roles.
 func roles() []role {
 	return []role{
 		{namespace: "kube-system", name: "extension-apiserver-authentication-reader", rules: []rule{

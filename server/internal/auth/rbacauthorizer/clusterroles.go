@@ -1,6 +1,6 @@
 package rbacauthorizer
 
-// clusterRoles are the other cluster roles but for those that aggregate.
+// clusterRoles returns the cluster roles, except for the controllers' and the aggregating ones.
 func clusterRoles() []role {
 	return []role{
 		{name: "cluster-admin", rules: []rule{

@@ -1,7 +1,8 @@
 package rbacauthorizer
 
-// controllers are the roles of kube-controller-manager's controllers, which run as service accounts of their own in kube-system. The role's
-// name is system:controller: and the service account's.
+// controllers returns the roles of kube-controller-manager's controllers, each of which runs as a
+// separate service account in kube-system. The name of a cluster role is system:controller:
+// followed by the name of the service account.
 func controllers() []role {
 	return []role{
 		{name: "attachdetach-controller", rules: []rule{

@@ -1,7 +1,8 @@
-// Package rbac decides by roles and bindings who may do what, and brings the roles and bindings that every cluster starts with.
+// Package rbacauthorizer authorizes requests based on roles and bindings, and creates the roles and
+// bindings that every cluster starts with.
 //
 //	a := rbacauthorizer.New(rbacauthorizer.FromInformers(factory, rbacauthorizer.FromClient(client)))
 //	decision, reason, err := a.Authorize(ctx, attributes)
 //
-// Rules only ever allow: what no rule allows is left to the next authorizer.
+// Rules can only allow requests. A request that no rule allows is left to the next authorizer.
 package rbacauthorizer

@@ -17,12 +17,14 @@ import (
 	"k8s.io/component-helpers/auth/rbac/reconciliation"
 )
 
-// parallel is how many objects [Ensure] writes at a time: enough to keep etcd busy, few enough to leave room for other parts that start.
+// parallel is the number of objects that [Ensure] writes concurrently: enough to keep etcd busy,
+// but few enough not to slow down other parts of the start.
 const parallel = 16
 
-// Ensure creates the objects of the policy that are missing, and adds to those that are there the rules and subjects that they lack. As
-// with kube-apiserver it takes nothing away, and leaves alone what is annotated with rbac.authorization.kubernetes.io/autoupdate=false.
-// One list per kind tells what there is, so a start that finds everything in order costs four requests.
+// Ensure creates the objects of the policy that do not exist, and adds missing rules and subjects
+// to those that do. Like kube-apiserver, it removes nothing, and does not change objects with the
+// annotation rbac.authorization.kubernetes.io/autoupdate=false. It lists each kind once, so a start
+// at which nothing is missing costs four requests.
 func Ensure(ctx context.Context, client kubernetes.Interface, p *Policy) error {
 	found, err := find(ctx, client)
 	if err != nil {
@@ -32,7 +34,7 @@ func Ensure(ctx context.Context, client kubernetes.Interface, p *Policy) error {
 	g.SetLimit(parallel)
 	reconcile := func(obj metav1.Object, run func() error) {
 		g.Go(func() error {
-			// Several servers of one etcd may start at once.
+			// Several servers that share an etcd may start at the same time.
 			if err := retry.RetryOnConflict(retry.DefaultBackoff, run); err != nil {
 				return fmt.Errorf("reconcile %T %s: %w", obj, keyOf(obj), err)
 			}
@@ -43,7 +45,7 @@ func Ensure(ctx context.Context, client kubernetes.Interface, p *Policy) error {
 	for _, r := range p.ClusterRoles {
 		there := found.clusterRoles[keyOf(r)]
 		if there != nil && r.AggregationRule != nil {
-			// What an existing role gathers is the aggregation controller's to say.
+			// The rules of an existing aggregating role are managed by the aggregation controller.
 			r = r.DeepCopy()
 			r.Rules = nil
 		}
@@ -73,7 +75,7 @@ func Ensure(ctx context.Context, client kubernetes.Interface, p *Policy) error {
 	return g.Wait()
 }
 
-// joinWait waits for what runs and returns the first cause.
+// joinWait waits for the group and returns its error, or err if it has none.
 func joinWait(g *errgroup.Group, err error) error {
 	if first := g.Wait(); first != nil {
 		return first
@@ -105,7 +107,7 @@ func wrapRoleBinding(b *rbacv1.RoleBinding) reconciliation.RoleBinding {
 	return reconciliation.RoleBindingAdapter{RoleBinding: b}
 }
 
-// found is what there is, by [keyOf].
+// found holds the existing objects, keyed by [keyOf].
 type found struct {
 	clusterRoles        map[string]*rbacv1.ClusterRole
 	clusterRoleBindings map[string]*rbacv1.ClusterRoleBinding
@@ -170,7 +172,7 @@ func keyOf(o metav1.Object) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// missingNamespaces are the namespaces in which something has to be made.
+// missingNamespaces returns the namespaces in which an object has to be created.
 func missingNamespaces(p *Policy, f found) []string {
 	seen := map[string]bool{}
 	var names []string
@@ -197,7 +199,7 @@ func ensureNamespace(ctx context.Context, client kubernetes.Interface, name stri
 	return nil
 }
 
-// typedClient is what client-go's clients of the four kinds have in common.
+// typedClient has the methods that client-go's clients of the four kinds have in common.
 type typedClient[T any] interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
 	Create(ctx context.Context, obj T, o metav1.CreateOptions) (T, error)
@@ -211,7 +213,8 @@ type object interface {
 	runtime.Object
 }
 
-// objects lets the reconciliation work on objects that were listed before: the first Get answers from the list.
+// objects is a client for the reconciliation that uses previously listed objects: the first Get
+// returns the listed object.
 type objects[T object, O interface{ GetObject() runtime.Object }] struct {
 	ctx    context.Context
 	client typedClient[T]

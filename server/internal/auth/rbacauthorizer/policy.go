@@ -23,8 +23,9 @@ type Policy struct {
 	RoleBindings        []*rbacv1.RoleBinding
 }
 
-// Bootstrap makes the roles and bindings that kube-apiserver 1.37 creates in every cluster. The aggregating roles (admin, edit, view) hold
-// their rules already, so that they work before a controller has run. Each call makes new objects.
+// Bootstrap returns the roles and bindings that kube-apiserver 1.37 creates in every cluster. The
+// aggregating roles (admin, edit, view) already contain their rules, so that they work before the
+// aggregation controller has run. Each call returns new objects.
 func Bootstrap() *Policy {
 	p := &Policy{}
 	for _, r := range clusterRoles() {
@@ -51,7 +52,7 @@ func Bootstrap() *Policy {
 	return p
 }
 
-// NodeRules are the rules of the role system:node.
+// NodeRules returns the rules of the role system:node.
 func NodeRules() []rbacv1.PolicyRule {
 	for _, r := range clusterRoles() {
 		if r.name == "system:node" {
@@ -61,7 +62,8 @@ func NodeRules() []rbacv1.PolicyRule {
 	return nil
 }
 
-// aggregate adds the roles for people. What view has, edit has too, and what edit has, admin has.
+// aggregate adds the user-facing roles view, edit and admin. Each of them includes the previous
+// one.
 func (p *Policy) aggregate() {
 	for _, r := range p.ClusterRoles {
 		if to, ok := strings.CutPrefix(r.Name, "system:aggregate-to-"); ok {
@@ -78,13 +80,14 @@ func (p *Policy) aggregate() {
 		if r.to != "" {
 			role.Labels[aggregateTo+r.to] = "true"
 		}
-		// The selectors are the ones above, which are well formed.
+		// There is no error because the selectors above are valid.
 		role.Rules, _ = Aggregate(role, p.ClusterRoles)
 		p.ClusterRoles = append(p.ClusterRoles, role)
 	}
 }
 
-// Aggregate gathers the rules of the roles that an aggregating role selects: role by role in the order of their names, each rule once.
+// Aggregate returns the rules of the roles that an aggregating role selects, without duplicates.
+// For each selector, the roles are sorted by name.
 func Aggregate(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	rules := []rbacv1.PolicyRule{}
 	if role.AggregationRule == nil {
@@ -110,8 +113,8 @@ func Aggregate(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.Po
 	return rules, nil
 }
 
-// Unaggregate takes the rules from the roles that aggregate, as kube-apiserver creates them: for a server without the controller that
-// gathers them.
+// Unaggregate removes the rules from the aggregating roles, which is how kube-apiserver creates
+// them. It is used if the aggregation controller does not run.
 func (p *Policy) Unaggregate() *Policy {
 	for _, r := range p.ClusterRoles {
 		if r.AggregationRule != nil {
@@ -121,13 +124,15 @@ func (p *Policy) Unaggregate() *Policy {
 	return p
 }
 
-// sameRule compares without reflection: it runs some thousand times when a server starts.
+// sameRule compares rules without reflection, because it is called thousands of times when a server
+// starts.
 func sameRule(a, b rbacv1.PolicyRule) bool {
 	return slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Verbs, b.Verbs) && slices.Equal(a.APIGroups, b.APIGroups) &&
 		slices.Equal(a.ResourceNames, b.ResourceNames) && slices.Equal(a.NonResourceURLs, b.NonResourceURLs)
 }
 
-// Objects are all objects of the policy, in an order in which they may be created once their namespaces are there.
+// Objects returns all objects of the policy in an order in which they can be created, provided that
+// their namespaces exist.
 func (p *Policy) Objects() []runtime.Object {
 	var all []runtime.Object
 	for _, o := range p.ClusterRoles {
@@ -145,7 +150,8 @@ func (p *Policy) Objects() []runtime.Object {
 	return all
 }
 
-// metadata marks an object as one that a newer version may complete (autoupdate).
+// metadata returns the metadata of an object, with the annotation that lets newer versions update
+// it.
 func metadata(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace:   namespace,

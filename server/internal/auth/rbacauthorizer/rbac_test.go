@@ -19,20 +19,22 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// newIn137 are roles of which 1.36 knows nothing, and their bindings.
+// newIn137 lists the roles that are new in 1.37. Their bindings have the same names.
 var newIn137 = []string{
 	"system:controller:kube-apiserver-serving-clustertrustbundle-publisher", "system:controller:podcertificaterequestcleaner",
 	"system:controller:storage-version-migrator-controller",
 }
 
-// newRulesIn137 are resources of which roles know nothing in 1.36, where they are not served by default.
+// newRulesIn137 maps roles to the resources for which they have rules in 1.37, but not in 1.36,
+// which does not serve these resources by default.
 var newRulesIn137 = map[string][]string{
 	"system:node":           {"clustertrustbundles", "podcertificaterequests"},
 	"system:kube-scheduler": {"devicetaintrules"},
 	"system:controller:device-taint-eviction-controller": {"devicetaintrules/status", "devicetaintrules"},
 }
 
-// TestBootstrapIsKubeAPIServers compares with what kube-apiserver 1.36.3 created in a real cluster.
+// TestBootstrapIsKubeAPIServers compares the bootstrap policy with the objects that kube-apiserver
+// 1.36.3 created in a real cluster.
 func TestBootstrapIsKubeAPIServers(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/kube-apiserver-1.36.json")
@@ -44,7 +46,7 @@ func TestBootstrapIsKubeAPIServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(want.ClusterRoles) != 69 || len(want.ClusterRoleBindings) != 50 || len(want.Roles) != 7 || len(want.RoleBindings) != 7 {
-		t.Fatal("the test data are incomplete")
+		t.Fatal("the test data is incomplete")
 	}
 	got := map[string]any{}
 	for _, o := range Bootstrap().Objects() {
@@ -82,7 +84,7 @@ func TestBootstrapIsKubeAPIServers(t *testing.T) {
 	}
 }
 
-// memory is a policy as a source.
+// memory is a Source that reads from a policy.
 type memory struct{ *Policy }
 
 func (m memory) ClusterRoleBindings(context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
@@ -117,7 +119,7 @@ func (m memory) Role(_ context.Context, namespace, name string) (*rbacv1.Role, e
 	return nil, apierrors.NewNotFound(rbacv1.Resource("roles"), name)
 }
 
-// testPolicy is the bootstrap policy with people.
+// testPolicy returns the bootstrap policy with additional roles and bindings for test users.
 func testPolicy() *Policy {
 	p := Bootstrap()
 	bind := func(namespace, name, kind, role, subject string) {
@@ -155,7 +157,7 @@ func TestAuthorize(t *testing.T) {
 		allowed                                      bool
 		reason                                       string
 	}{
-		{"alice", "get", "shop", "", "pods", "x", true, `RoleBinding "shop/alice-views" gives ClusterRole "view" to User "alice"`},
+		{"alice", "get", "shop", "", "pods", "x", true, `RoleBinding "shop/alice-views" grants ClusterRole "view" to User "alice"`},
 		{"alice", "get", "shop", "", "secrets", "x", false, ""},
 		{"alice", "get", "other", "", "pods", "x", false, ""},
 		{"alice", "list", "", "", "pods", "", false, ""},
@@ -210,7 +212,7 @@ func TestRulesFor(t *testing.T) {
 	}
 	_, _, incomplete, err = a.RulesFor(t.Context(), &user.DefaultInfo{Name: "carol"}, "shop")
 	if err == nil || !incomplete {
-		t.Error("a role that is not there leaves the rules incomplete")
+		t.Error("the rules are reported as complete although a role does not exist")
 	}
 }
 
@@ -224,10 +226,11 @@ func TestEnsure(t *testing.T) {
 	api := client.RbacV1()
 	view, err := api.ClusterRoles().Get(t.Context(), "view", metav1.GetOptions{})
 	if err != nil || len(view.Rules) != 12 {
-		t.Errorf("view holds %d rules: %v", len(view.Rules), err)
+		t.Errorf("view has %d rules: %v", len(view.Rules), err)
 	}
 
-	// What an administrator took away comes back, what they added stays, what they protect is left alone.
+	// Rules that an administrator removed are restored, added rules are kept, and protected objects
+	// are not changed.
 	basic, err := api.ClusterRoles().Get(t.Context(), "system:basic-user", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +261,7 @@ func TestEnsure(t *testing.T) {
 		}
 	}
 	if writes != 2 {
-		t.Errorf("%d writes, not 2: %v", writes, client.Actions())
+		t.Errorf("got %d writes, want 2: %v", writes, client.Actions())
 	}
 	if basic, err = api.ClusterRoles().Get(t.Context(), "system:basic-user", metav1.GetOptions{}); err != nil || len(basic.Rules) < 3 {
 		t.Errorf("system:basic-user has %d rules, %v", len(basic.Rules), err)
@@ -276,7 +279,7 @@ func TestInformersThatHaveNotSynced(t *testing.T) {
 		User: &user.DefaultInfo{Name: "alice"}, Verb: "get", Namespace: "shop", Resource: "pods", ResourceRequest: true,
 	}
 	if decision, _, _ := a.Authorize(t.Context(), request); decision != authorizer.DecisionAllow {
-		t.Error("before informers have synced the other source must answer")
+		t.Error("the other source was not used before the informers had synced")
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer factory.Shutdown()
@@ -284,7 +287,7 @@ func TestInformersThatHaveNotSynced(t *testing.T) {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	if decision, _, _ := a.Authorize(t.Context(), request); decision == authorizer.DecisionAllow {
-		t.Error("the informers know no binding of alice")
+		t.Error("alice was allowed, although the informers have no binding for her")
 	}
 }
 
@@ -293,12 +296,12 @@ func TestLazily(t *testing.T) {
 	made := 0
 	a := New(Lazily(func() Source { made++; return memory{testPolicy()} }))
 	if made != 0 {
-		t.Error("the source was made before it was read")
+		t.Error("the source was created before it was read")
 	}
 	for range 2 {
 		decision, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "x", Groups: []string{"system:authenticated"}}, Verb: "get", Path: "/api"})
 		if decision != authorizer.DecisionAllow || err != nil || made != 1 {
-			t.Errorf("%v, %v, made %d times", decision, err, made)
+			t.Errorf("%v, %v, created %d times", decision, err, made)
 		}
 	}
 }
@@ -309,7 +312,8 @@ func BenchmarkBootstrap(b *testing.B) {
 	}
 }
 
-// BenchmarkAuthorize asks informers, which hold the bootstrap policy and 200 other namespaces' bindings.
+// BenchmarkAuthorize authorizes requests with informers that hold the bootstrap policy and bindings
+// in 200 other namespaces.
 func BenchmarkAuthorize(b *testing.B) {
 	p := testPolicy()
 	for i := range 200 {

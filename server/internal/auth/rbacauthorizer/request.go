@@ -8,12 +8,12 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// request is what rules are compared with.
+// request holds the attributes of a request that rules are matched against.
 type request struct {
 	verb string
-	// url is set for requests that are about no resource.
+	// url is set for non-resource requests.
 	url string
-	// resource is with its subresource, such as "pods/log", anySubresource is "*/log".
+	// resource includes the subresource, as in "pods/log". anySubresource is then "*/log".
 	group, resource, anySubresource, name string
 	onResource                            bool
 }
@@ -32,7 +32,7 @@ func requestOf(a authorizer.Attributes) request {
 	return r
 }
 
-// Allows reports whether one of the rules allows a request.
+// Allows reports whether any of the rules allows a request.
 func Allows(a authorizer.Attributes, rules []rbacv1.PolicyRule) bool {
 	r := requestOf(a)
 	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool { return r.allowedBy(&rule) })

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Source is where roles and bindings are read. What it returns is shared and must not be changed.
+// Source reads roles and bindings. The returned objects are shared and must not be modified.
 type Source interface {
 	ClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error)
 	RoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error)
@@ -21,7 +21,8 @@ type Source interface {
 	Role(ctx context.Context, namespace, name string) (*rbacv1.Role, error)
 }
 
-// FromClient reads with the given client, whose user must not need this authorizer's leave.
+// FromClient returns a Source that reads with the given client. The client's user must be
+// authorized without this authorizer.
 func FromClient(client rbacclient.RbacV1Interface) Source { return clientSource{client} }
 
 type clientSource struct{ client rbacclient.RbacV1Interface }
@@ -58,7 +59,8 @@ func pointers[T any](items []T) []*T {
 	return out
 }
 
-// FromInformers reads from informers, and from meanwhile until they have synced. A nil meanwhile finds nothing until then.
+// FromInformers returns a Source that reads from informers, or from meanwhile until they have
+// synced. If meanwhile is nil, roles and bindings may be missing until then.
 func FromInformers(informers rbacinformers.Interface, meanwhile Source) Source {
 	bindings, clusterBindings := informers.RoleBindings(), informers.ClusterRoleBindings()
 	roles, clusterRoles := informers.Roles(), informers.ClusterRoles()
@@ -74,7 +76,8 @@ func FromInformers(informers rbacinformers.Interface, meanwhile Source) Source {
 	}
 }
 
-// Lazily makes the source when it is first read. Where only members of system:masters come, as in many tests, that is never.
+// Lazily returns a Source that calls source when it is first read. If all requests come from
+// members of system:masters, as in many tests, that never happens.
 func Lazily(source func() Source) Source { return lazySource(sync.OnceValue(source)) }
 
 type lazySource func() Source

@@ -6,19 +6,20 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Verbs that go together.
+// Common combinations of verbs.
 const (
 	read      = "get list watch"
 	write     = "create delete deletecollection patch update"
 	readWrite = "create delete deletecollection get list patch update watch"
 )
 
-// rule is a rule as the tables write it: lists are words. The group "core" is the one whose name is empty.
+// rule is a compact form of a policy rule, in which lists are separated by spaces. "core" stands
+// for the API group with the empty name.
 type rule struct {
 	verbs, groups, resources, names, urls string
 }
 
-// events lets a component report what it does.
+// events lets a component write events.
 var events = rule{verbs: "create patch update", groups: "core events.k8s.io", resources: "events"}
 
 func (r rule) policyRule() rbacv1.PolicyRule {
@@ -34,7 +35,7 @@ func (r rule) policyRule() rbacv1.PolicyRule {
 	return p
 }
 
-// words is nil for no words, as decoding leaves absent fields.
+// words splits s at spaces. It returns nil if s is empty, like a decoder for an absent field.
 func words(s string) []string {
 	if s == "" {
 		return nil
@@ -56,8 +57,8 @@ func (r role) policyRules() []rbacv1.PolicyRule {
 	return rules
 }
 
-// binding is a role binding, or a cluster role binding if it has no namespace. Subjects are words: user:NAME, group:NAME or
-// account:NAMESPACE/NAME.
+// binding is a role binding, or a cluster role binding if it has no namespace. Its subjects are
+// separated by spaces: user:NAME, group:NAME or account:NAMESPACE/NAME.
 type binding struct {
 	namespace, name string
 	// role defaults to the binding's name.

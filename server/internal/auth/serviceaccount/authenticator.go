@@ -18,19 +18,23 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// deletionLeeway is for how long a token is accepted after the deletion of what it is bound to began: pods shut down with their tokens.
+// deletionLeeway is how long a token is still accepted after its bound object was marked for
+// deletion. Pods need their tokens while they shut down.
 const deletionLeeway = 60 * time.Second
 
-// These go into the status of token reviews, which clients may compare with what kube-apiserver says.
+// These errors appear in the status of token reviews, which clients may compare with
+// kube-apiserver's.
 var (
 	errExpired     = errors.New("service account token has expired")
 	errInvalidated = errors.New("service account token has been invalidated")
 )
 
-// invalidSince is the label of token secrets that an administrator (or their long disuse) has put out of use.
+// invalidSince is the label of token secrets that were invalidated by an administrator or because
+// they were not used for a long time.
 const invalidSince = "kubernetes.io/legacy-token-invalid-since"
 
-// Authenticator accepts the tokens whose account and bound objects are alive. Without objects it believes what tokens say.
+// Authenticator returns an authenticator that accepts tokens whose service account and bound
+// objects exist. If objects is nil, it does not check that.
 func (t *Tokens) Authenticator(objects Objects) authenticator.Token {
 	return &tokenAuthenticator{
 		Tokens: t, objects: objects,
@@ -46,7 +50,8 @@ type tokenAuthenticator struct {
 	parser  *jwt.Parser
 }
 
-// AuthenticateToken implements [authenticator.Token]. Tokens of other issuers are left to other authenticators.
+// AuthenticateToken implements [authenticator.Token]. It leaves tokens of other issuers to other
+// authenticators.
 func (a *tokenAuthenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	var c claims
 	if strings.Count(token, ".") != 2 {
@@ -63,7 +68,7 @@ func (a *tokenAuthenticator) AuthenticateToken(ctx context.Context, token string
 		if errors.Is(err, jwt.ErrTokenExpired) {
 			return nil, false, errExpired
 		}
-		return nil, false, fmt.Errorf("the service account token cannot be accepted: %w", err)
+		return nil, false, fmt.Errorf("invalid service account token: %w", err)
 	}
 
 	audiences, err := a.audiences(ctx, c.Audience)
@@ -82,7 +87,7 @@ func (a *tokenAuthenticator) AuthenticateToken(ctx context.Context, token string
 	return &authenticator.Response{User: info.UserInfo(), Audiences: audiences}, true, nil
 }
 
-// key is the key of a token, or all keys if the token names none that is known.
+// key returns the key that a token names, or all keys if it does not name a known key.
 func (a *tokenAuthenticator) key(token *jwt.Token) (any, error) {
 	id, _ := token.Header["kid"].(string)
 	var set jwt.VerificationKeySet
@@ -98,11 +103,12 @@ func (a *tokenAuthenticator) key(token *jwt.Token) (any, error) {
 	return set, nil
 }
 
-// audiences are those of the token that are asked for: by the request or, if it says nothing, this server's.
+// audiences returns the intersection of the token's audiences with the audiences of the request,
+// which default to this server's.
 func (a *tokenAuthenticator) audiences(ctx context.Context, of []string) (authenticator.Audiences, error) {
 	own := authenticator.Audiences(a.options.Audiences)
 	if len(of) == 0 {
-		of = own // tokens in secrets are for this server
+		of = own // tokens in secrets have no audience
 	}
 	wanted, ok := authenticator.AudiencesFrom(ctx)
 	if !ok {
@@ -120,9 +126,9 @@ func (a *tokenAuthenticator) judge(ctx context.Context, c *claims) (*serviceacco
 	k := c.Kubernetes
 	switch {
 	case k == nil || k.Namespace == "" || k.Account.Name == "" || k.Account.UID == "":
-		return nil, errors.New("the token does not say which service account it is of")
+		return nil, errors.New("the token does not identify a service account")
 	case c.ExpiresAt == nil:
-		return nil, errors.New("the token has no time at which it expires")
+		return nil, errors.New("the token has no expiration time")
 	}
 	info := &serviceaccount.ServiceAccountInfo{Namespace: k.Namespace, Name: k.Account.Name, UID: k.Account.UID}
 	if c.ID != "" {
@@ -146,7 +152,7 @@ func (a *tokenAuthenticator) judge(ctx context.Context, c *claims) (*serviceacco
 	return info, nil
 }
 
-// lookUp checks that what the token is of and bound to is there.
+// lookUp checks that the token's service account and bound objects exist.
 func (a *tokenAuthenticator) lookUp(ctx context.Context, k *boundClaims) error {
 	if a.objects == nil {
 		return nil
@@ -162,7 +168,7 @@ func (a *tokenAuthenticator) lookUp(ctx context.Context, k *boundClaims) error {
 	}
 	if k.Pod != nil {
 		pod, err := a.objects.Pod(ctx, k.Namespace, k.Pod.Name)
-		return a.boundAlive(ctx, "pod", k.Pod.UID, pod, err) // a pod's node is told for information
+		return a.boundAlive(ctx, "pod", k.Pod.UID, pod, err) // the node of a pod is informational
 	}
 	if k.Node != nil {
 		node, err := a.objects.Node(ctx, k.Node.Name)
@@ -177,7 +183,7 @@ func (a *tokenAuthenticator) accountAlive(ctx context.Context, namespace, name, 
 		return err
 	}
 	if account.UID != types.UID(uid) {
-		return fmt.Errorf("service account %s/%s was made anew: its UID is %s, not %s", namespace, name, account.UID, uid)
+		return fmt.Errorf("service account %s/%s was recreated: its UID is %s, not %s", namespace, name, account.UID, uid)
 	}
 	if a.gone(account) {
 		return fmt.Errorf("service account %s/%s is being deleted", namespace, name)
@@ -185,7 +191,7 @@ func (a *tokenAuthenticator) accountAlive(ctx context.Context, namespace, name, 
 	return nil
 }
 
-// boundAlive checks a bound object that was looked up, with the lookup's error.
+// boundAlive checks a bound object, given the result and the error of its lookup.
 func (a *tokenAuthenticator) boundAlive(ctx context.Context, what, uid string, o metav1.Object, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
@@ -196,7 +202,7 @@ func (a *tokenAuthenticator) boundAlive(ctx context.Context, what, uid string, o
 	case !a.gone(o):
 		return nil
 	}
-	klog.FromContext(ctx).V(4).Info("A token is bound to an object that is gone", "kind", what, "uid", uid)
+	klog.FromContext(ctx).V(4).Info("Token is bound to an object that no longer exists", "kind", what, "uid", uid)
 	return errInvalidated
 }
 
@@ -205,10 +211,11 @@ func (a *tokenAuthenticator) gone(o metav1.Object) bool {
 	return deleted != nil && a.options.Now().Sub(deleted.Time) > deletionLeeway
 }
 
-// judgeLegacy checks a token that is kept in a secret: it is good as long as the secret holds it.
+// judgeLegacy checks a token that is stored in a secret. It is valid as long as the secret contains
+// it.
 func (a *tokenAuthenticator) judgeLegacy(ctx context.Context, c *claims, token string) (*serviceaccount.ServiceAccountInfo, error) {
 	if c.LegacyNamespace == "" || c.LegacyAccount == "" || c.LegacyUID == "" || c.LegacySecret == "" {
-		return nil, errors.New("the token does not say which service account and secret it is of")
+		return nil, errors.New("the token does not identify a service account and a secret")
 	}
 	if c.Subject != serviceaccount.MakeUsername(c.LegacyNamespace, c.LegacyAccount) {
 		return nil, errors.New("the token's subject is not its service account")
@@ -228,7 +235,7 @@ func (a *tokenAuthenticator) judgeLegacy(ctx context.Context, c *claims, token s
 		return nil, errInvalidated
 	}
 	if since := secret.Labels[invalidSince]; since != "" {
-		return nil, fmt.Errorf("the token in secret %q is out of use since %s", secret.Name, since)
+		return nil, fmt.Errorf("the token in secret %q has been invalid since %s", secret.Name, since)
 	}
 	if err := a.accountAlive(ctx, c.LegacyNamespace, c.LegacyAccount, c.LegacyUID); err != nil {
 		return nil, err

@@ -8,17 +8,19 @@ import (
 	restful "github.com/emicklei/go-restful/v3"
 )
 
-// Paths of the documents with which others can verify tokens (OpenID Connect Discovery 1.0).
+// Paths of the documents that other programs need to verify tokens (OpenID Connect Discovery 1.0).
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeysPath          = "/openid/v1/jwks"
 )
 
-// cacheControl lets clients keep the documents for an hour: keys change rarely, and with an overlap.
+// cacheControl lets clients cache the documents for an hour: keys change rarely, and old and new
+// keys overlap.
 const cacheControl = "public, max-age=3600"
 
-// WebServices serve the discovery documents, which name the server's address, HOST:PORT, for the keys if no other place is set. They need
-// no authentication of their own; system:service-account-issuer-discovery says who may read them.
+// WebServices returns the web services of the discovery documents. Unless [Options].KeysURI is set,
+// the keys are located at address (HOST:PORT), the server's address. The services do not
+// authenticate requests; the role system:service-account-issuer-discovery grants access to them.
 func (t *Tokens) WebServices(address string) ([]*restful.WebService, error) {
 	algorithms := []string{}
 	for _, v := range t.verifiers {
@@ -47,9 +49,9 @@ func (t *Tokens) WebServices(address string) ([]*restful.WebService, error) {
 	}
 	return []*restful.WebService{
 		document(ConfigurationPath, "application/json", configuration,
-			"getServiceAccountIssuerOpenIDConfiguration", "say who issues service account tokens, and where the keys are (OpenID Connect Discovery)"),
+			"getServiceAccountIssuerOpenIDConfiguration", "get the issuer of service account tokens and the location of its keys (OpenID Connect Discovery)"),
 		document(KeysPath, "application/jwk-set+json", keys,
-			"getServiceAccountIssuerOpenIDKeyset", "list the public keys with which service account tokens are verified (RFC 7517)"),
+			"getServiceAccountIssuerOpenIDKeyset", "get the public keys that verify service account tokens (RFC 7517)"),
 	}, nil
 }
 
@@ -59,7 +61,7 @@ func document(path, contentType string, body []byte, operation, doc string) *res
 		To(func(_ *restful.Request, w *restful.Response) {
 			w.Header().Set("Content-Type", contentType)
 			w.Header().Set("Cache-Control", cacheControl)
-			// An error means that the client is gone.
+			// Writing fails only if the client is gone.
 			_, _ = w.Write(body)
 		}))
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// verifier is a public key with which tokens may be signed.
+// verifier is a public key that verifies the signatures of tokens.
 type verifier struct {
 	id     string
 	method jwt.SigningMethod
@@ -42,7 +42,7 @@ func newVerifier(key crypto.PublicKey) (verifier, error) {
 		case elliptic.P521():
 			v.method = jwt.SigningMethodES512
 		default:
-			return verifier{}, fmt.Errorf("service account keys on the curve %s are not supported: use P-256", k.Curve.Params().Name)
+			return verifier{}, fmt.Errorf("service account keys with the curve %s are not supported: use P-256", k.Curve.Params().Name)
 		}
 	default:
 		return verifier{}, fmt.Errorf("service account keys of type %T are not supported: use ECDSA (P-256) or RSA", key)
@@ -50,7 +50,8 @@ func newVerifier(key crypto.PublicKey) (verifier, error) {
 	return v, nil
 }
 
-// PublicKeys reads the keys of PEM files, of private ones the public half: what --service-account-key-file names.
+// PublicKeys reads the public keys in the PEM files of --service-account-key-file. From a private
+// key, it takes the public half.
 func PublicKeys(files ...string) ([]crypto.PublicKey, error) {
 	var all []crypto.PublicKey
 	for _, file := range files {
@@ -60,7 +61,7 @@ func PublicKeys(files ...string) ([]crypto.PublicKey, error) {
 		}
 		keys, err := keyutil.ParsePublicKeysPEM(data)
 		if err != nil {
-			return nil, fmt.Errorf("%s holds no public key in PEM: %w", file, err)
+			return nil, fmt.Errorf("%s does not contain a public key in PEM format: %w", file, err)
 		}
 		for _, key := range keys {
 			all = append(all, key)
@@ -69,7 +70,7 @@ func PublicKeys(files ...string) ([]crypto.PublicKey, error) {
 	return all, nil
 }
 
-// PrivateKey reads the key of a PEM file: what --service-account-signing-key-file names.
+// PrivateKey reads the private key in the PEM file of --service-account-signing-key-file.
 func PrivateKey(file string) (crypto.Signer, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -77,16 +78,16 @@ func PrivateKey(file string) (crypto.Signer, error) {
 	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no private key in PEM: %w", file, err)
+		return nil, fmt.Errorf("%s does not contain a private key in PEM format: %w", file, err)
 	}
 	key, ok := parsed.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, which cannot sign", file, parsed)
+		return nil, fmt.Errorf("%s holds a %T, which cannot be used for signing", file, parsed)
 	}
 	return key, nil
 }
 
-// jwk is a public key as RFC 7517 and 7518 write it.
+// jwk is a JSON Web Key (RFC 7517 and 7518).
 type jwk struct {
 	Use       string `json:"use"`
 	Type      string `json:"kty"`
@@ -116,14 +117,14 @@ func (v verifier) jwk() (jwk, error) {
 			return j, fmt.Errorf("encode key %s: %w", v.id, err)
 		}
 		j.Type, j.Curve = "EC", key.Curve.Params().Name
-		// The point is uncompressed: a byte 4, then both coordinates in full length.
+		// The point is uncompressed: a byte 4, followed by both coordinates at full length.
 		half := (len(point) - 1) / 2
 		j.X, j.Y = encode(point[1:1+half]), encode(point[1+half:])
 	}
 	return j, nil
 }
 
-// keySet is the document of /openid/v1/jwks.
+// keySet returns the document served at /openid/v1/jwks.
 func keySet(verifiers []verifier) ([]byte, error) {
 	set := struct {
 		Keys []jwk `json:"keys"`

@@ -8,7 +8,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// Objects finds what tokens are of and bound to.
+// Objects looks up service accounts and the objects that tokens are bound to.
 type Objects interface {
 	ServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
@@ -16,7 +16,8 @@ type Objects interface {
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 }
 
-// FromClient finds objects with the given client, whose user must not need a service account's token itself.
+// FromClient returns Objects that uses the given client. The client itself must not authenticate
+// with a service account token.
 func FromClient(client coreclient.CoreV1Interface) Objects { return clientObjects{client} }
 
 type clientObjects struct{ client coreclient.CoreV1Interface }

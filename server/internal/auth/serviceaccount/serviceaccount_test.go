@@ -41,7 +41,7 @@ func object(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name)}
 }
 
-// cluster is what tokens are about.
+// cluster holds the objects that tokens refer to.
 type cluster struct {
 	account *corev1.ServiceAccount
 	pod     *corev1.Pod
@@ -121,7 +121,7 @@ func TestBoundToken(t *testing.T) {
 		t.Errorf("audiences %v", response.Audiences)
 	}
 
-	// The layout is kube-apiserver's: clients read it.
+	// The layout must be the same as kube-apiserver's, because clients read it.
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(signed, ".")[1])
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestRefusals(t *testing.T) {
 			c.account.UID = "another"
 			_, err := c.client.CoreV1().ServiceAccounts("shop").Update(t.Context(), c.account, metav1.UpdateOptions{})
 			check(t, err)
-		}, want: "made anew"},
+		}, want: "recreated"},
 		"pod gone": {token: core.Token{Pod: &corev1.Pod{ObjectMeta: object("shop", "other")}}, change: func(*testing.T, *cluster) {}, want: "invalidated"},
 		"pod made anew": {
 			token: core.Token{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "old"}}}, change: func(*testing.T, *cluster) {},
@@ -187,7 +187,7 @@ func TestRefusals(t *testing.T) {
 			test.change(t, c)
 			_, ok, err := c.authenticate(t.Context(), signed)
 			if test.want == "" && (!ok || err != nil) {
-				t.Errorf("refused: %v", err)
+				t.Errorf("token rejected: %v", err)
 			}
 			if test.want != "" && (ok || err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %t, %v; want %q", ok, err, test.want)
@@ -230,12 +230,12 @@ func TestTokensOfOthersAreLeftToOthers(t *testing.T) {
 			t.Errorf("%.20q: %t %v", token, ok, err)
 		}
 	}
-	// No signature is no signature.
+	// A token without a signature is rejected.
 	none := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": DefaultIssuer})
 	unsigned, err := none.SignedString(jwt.UnsafeAllowNoneSignatureType)
 	check(t, err)
 	if _, ok, err := c.authenticate(t.Context(), unsigned); ok || err == nil {
-		t.Errorf("an unsigned token is accepted: %t %v", ok, err)
+		t.Errorf("an unsigned token was accepted: %t %v", ok, err)
 	}
 }
 
@@ -246,10 +246,10 @@ func TestExtension(t *testing.T) {
 	plain := c.issue(t, core.Token{Pod: c.pod, Lifetime: warnOnlyLifetime + time.Second})
 	c.now = c.now.Add(300 * 24 * time.Hour)
 	if _, ok, err := c.authenticate(t.Context(), extended); !ok || err != nil {
-		t.Errorf("an extended token is refused: %v", err)
+		t.Errorf("an extended token was rejected: %v", err)
 	}
 	if _, ok, err := c.authenticate(t.Context(), plain); ok || err == nil {
-		t.Error("a token that asked for its own lifetime was extended")
+		t.Error("a token with a specific requested lifetime was extended")
 	}
 }
 
@@ -259,7 +259,7 @@ func TestTokenInSecret(t *testing.T) {
 	signed, err := c.tokens.IssueForSecret(c.account, c.secret)
 	check(t, err)
 	if _, ok, err := c.authenticate(t.Context(), signed); ok || err == nil {
-		t.Error("a token that its secret does not hold is accepted")
+		t.Error("a token that its secret does not contain was accepted")
 	}
 	c.secret.Data = map[string][]byte{"token": []byte(signed)}
 	_, err = c.client.CoreV1().Secrets("shop").Update(t.Context(), c.secret, metav1.UpdateOptions{})
@@ -284,7 +284,7 @@ func TestRotation(t *testing.T) {
 	signed := old.issue(t, core.Token{})
 	current := newCluster(t, func(o *Options) { o.PublicKeys = []crypto.PublicKey{rsaKey.Public()} })
 	if _, ok, err := current.authenticate(t.Context(), signed); !ok || err != nil {
-		t.Errorf("a token of the previous key is refused: %v", err)
+		t.Errorf("a token signed with the previous key was rejected: %v", err)
 	}
 }
 
@@ -331,12 +331,12 @@ func TestDiscovery(t *testing.T) {
 	point, err := key.PublicKey.Bytes()
 	check(t, err)
 	if got := append([]byte{4}, append(number(set.Keys[0].X).FillBytes(make([]byte, 32)), number(set.Keys[0].Y).FillBytes(make([]byte, 32))...)...); !reflect.DeepEqual(got, point) {
-		t.Errorf("the published point is %x, not %x", got, point)
+		t.Errorf("the published point is %x, want %x", got, point)
 	}
 	token, _, err := jwt.NewParser().ParseUnverified(c.issue(t, core.Token{}), jwt.MapClaims{})
 	check(t, err)
 	if token.Header["kid"] != set.Keys[0].ID {
-		t.Errorf("tokens name the key %v, the set %s", token.Header["kid"], set.Keys[0].ID)
+		t.Errorf("tokens have key ID %v, the key set has %s", token.Header["kid"], set.Keys[0].ID)
 	}
 }
 

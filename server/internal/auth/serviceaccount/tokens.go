@@ -19,40 +19,43 @@ import (
 )
 
 const (
-	// DefaultIssuer is who issues tokens unless told otherwise.
+	// DefaultIssuer is the default issuer of tokens.
 	DefaultIssuer = "https://kubernetes.default.svc"
-	// legacyIssuer is the issuer of tokens in secrets, whatever the cluster.
+	// legacyIssuer is the issuer of tokens in secrets in every cluster.
 	legacyIssuer = "kubernetes/serviceaccount"
 
-	// warnOnlyLifetime is the lifetime that kubelets ask for the tokens of pods that did not ask for one. An hour and seven seconds: nobody
-	// asks for that by chance.
+	// warnOnlyLifetime is the lifetime that kubelets request for the tokens of pods that do not
+	// specify one. One hour and seven seconds is a value that is not chosen by accident.
 	warnOnlyLifetime = 3607 * time.Second
-	// extendedLifetime is for how long such a token is really accepted, for clients that do not reload it.
+	// extendedLifetime is how long such a token is actually accepted, for clients that do not reload
+	// it.
 	extendedLifetime = 365 * 24 * time.Hour
 )
 
-// Options say which tokens are issued and accepted.
+// Options configures which tokens are issued and accepted.
 type Options struct {
-	// Issuers are who issues tokens: the first one in those that are signed here, all in those that are accepted. The default is
+	// Issuers are the accepted issuers of tokens. New tokens have the first one. The default is
 	// [DefaultIssuer].
 	Issuers []string
-	// Audiences are what tokens for this API server are made out to; they default to Issuers.
+	// Audiences are the audiences of this API server. The default is Issuers.
 	Audiences []string
 	// Key signs tokens.
 	Key crypto.Signer
-	// PublicKeys are further keys with which accepted tokens may be signed.
+	// PublicKeys are additional keys that verify tokens.
 	PublicKeys []crypto.PublicKey
-	// MaxLifetime bounds what a token request gets; zero is no bound.
+	// MaxLifetime limits the lifetime of requested tokens. Zero means no limit.
 	MaxLifetime time.Duration
-	// Extend lets the tokens that kubelets put into pods live for a year, and only notes their use after the time that was asked for.
+	// Extend extends the lifetime of tokens that kubelets put into pods to a year. Their use after the
+	// requested lifetime is only recorded in the audit log.
 	Extend bool
-	// KeysURI is where the discovery document says that keys are to be found; it defaults to a path of the server's own.
+	// KeysURI is the location of the keys in the discovery document. The default is a path of this
+	// server.
 	KeysURI string
 	// Now is the clock; it defaults to time.Now.
 	Now func() time.Time
 }
 
-// Tokens issues tokens and makes authenticators of them.
+// Tokens issues tokens and creates authenticators for them.
 type Tokens struct {
 	options   Options
 	verifiers []verifier
@@ -60,10 +63,11 @@ type Tokens struct {
 
 var _ core.TokenIssuer = &Tokens{}
 
-// New checks the keys.
+// New returns Tokens with the given options. It returns an error if a key is missing or not
+// supported.
 func New(o Options) (*Tokens, error) {
 	if o.Key == nil {
-		return nil, errors.New("service account tokens need a key to be signed with")
+		return nil, errors.New("a key to sign service account tokens is required")
 	}
 	if len(o.Issuers) == 0 {
 		o.Issuers = []string{DefaultIssuer}
@@ -87,13 +91,14 @@ func New(o Options) (*Tokens, error) {
 	return t, nil
 }
 
-// Audiences are what tokens for this API server are made out to.
+// Audiences returns the audiences of this API server.
 func (t *Tokens) Audiences() []string { return t.options.Audiences }
 
-// MaxLifetime bounds what a token request gets; zero is no bound.
+// MaxLifetime returns the maximum lifetime of requested tokens, or zero if there is no limit.
 func (t *Tokens) MaxLifetime() time.Duration { return t.options.MaxLifetime }
 
-// claims are what a token says: those of bound tokens below kubernetes.io, and those of tokens in secrets.
+// claims holds the claims of a token. Bound tokens have the kubernetes.io claim, and tokens in
+// secrets have the legacy claims.
 type claims struct {
 	jwt.RegisteredClaims
 	Kubernetes *boundClaims `json:"kubernetes.io,omitempty"`
@@ -122,7 +127,8 @@ func refer(o metav1.Object) *reference {
 	return &reference{Name: o.GetName(), UID: string(o.GetUID())}
 }
 
-// Issue signs a bound token. The token of a pod lives longer than asked for if [Options].Extend is set.
+// Issue issues a bound token. If [Options].Extend is set, the token of a pod may live longer than
+// requested.
 func (t *Tokens) Issue(ctx context.Context, token core.Token) (string, error) {
 	now := t.options.Now()
 	expires := now.Add(token.Lifetime)
@@ -158,7 +164,8 @@ func (t *Tokens) Issue(ctx context.Context, token core.Token) (string, error) {
 	})
 }
 
-// IssueForSecret signs the token that is kept in a secret of type kubernetes.io/service-account-token. It lives as long as the secret.
+// IssueForSecret issues the token that is stored in a secret of type
+// kubernetes.io/service-account-token. It is valid as long as the secret exists.
 func (t *Tokens) IssueForSecret(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
 	return t.sign(claims{
 		RegisteredClaims: jwt.RegisteredClaims{
@@ -176,7 +183,7 @@ func (t *Tokens) sign(c claims) (string, error) {
 	own := t.verifiers[0]
 	token := jwt.NewWithClaims(own.method, c)
 	token.Header["kid"] = own.id
-	delete(token.Header, "typ") // kube-apiserver's tokens have none
+	delete(token.Header, "typ") // kube-apiserver's tokens do not have it
 	signed, err := token.SignedString(t.options.Key)
 	if err != nil {
 		return "", fmt.Errorf("sign a service account token: %w", err)
@@ -188,5 +195,5 @@ func (t *Tokens) isAudience(audiences []string) bool {
 	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(t.options.Audiences, a) })
 }
 
-// credentialID is how audit events and users' extras name a token.
+// credentialID returns the ID of a token in audit events and in the extra fields of users.
 func credentialID(id string) string { return "JTI=" + id }
