@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// From their initialization on, the policy plugins poll every 100 ms until their informers have
-// synced. If they were initialized before the server serves, as usual, the first poll would come
-// too early and the first write would wait for the second. So they are initialized once their
-// informers have synced.
+// The policy plugins poll every 100 ms until their informers have synced, starting when they are
+// initialized. If that happened before the server serves, as it usually does, the first poll would
+// fail and the first write would have to wait for the second. So they are initialized only once
+// their informers have synced.
 
 // Deferred collects the plugins to initialize late. It finds them as an
 // admission.PluginInitializer.
