@@ -41,7 +41,7 @@ func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ ad
 	}
 	name := volume.GetPersistentVolumeClaimClass(old)
 	if name == "" {
-		return plugin.Forbid(a, "the claim has no storage class, which would have to allow volume expansion")
+		return plugin.Forbid(a, "the claim has no storage class, so it cannot be expanded")
 	}
 	class, err := p.Client.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -33,7 +33,7 @@ type imagePolicy struct {
 }
 
 // imagePolicyConfig is the imagePolicy section of the configuration. In its durations, 0 stands for
-// the default and -1 for no duration at all.
+// the default and -1 for zero.
 type imagePolicyConfig struct {
 	// KubeConfigFile is a kubeconfig file for the backend.
 	KubeConfigFile string `json:"kubeConfigFile"`

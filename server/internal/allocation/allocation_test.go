@@ -130,7 +130,7 @@ func TestNodePorts(t *testing.T) {
 	}
 	for range 2 {
 		if port, err := a.AllocateNodePort(t.Context(), 0, true); err != nil || port != 30007 {
-			t.Errorf("dry run: %d, %v", port, err)
+			t.Errorf("dry run: got port %d (%v), want 30007", port, err)
 		}
 	}
 	if _, err := a.AllocateNodePort(t.Context(), 30007, false); err != nil {
@@ -184,7 +184,7 @@ func TestRepair(t *testing.T) {
 
 	leaks, err := a.Repair(ctx, func(allocation.Leaks) allocation.Leaks { return allocation.Leaks{} })
 	if err != nil || !leaks.IPs.Equal(sets.New("10.0.0.20")) || !leaks.NodePorts.Equal(sets.New[int32](30100)) {
-		t.Fatalf("leaks %v, %v", leaks, err)
+		t.Fatalf("unexpected leaks %v, %v", leaks, err)
 	}
 	if leaks, err = a.Repair(ctx, func(l allocation.Leaks) allocation.Leaks { return l }); err != nil || !leaks.Empty() {
 		t.Fatalf("leaks remain: %v, %v", leaks, err)

@@ -43,7 +43,7 @@ func (a *Allocator) EnsureServiceCIDR(ctx context.Context) error {
 	c.Status.Conditions = []metav1.Condition{{
 		Type:               networkingv1.ServiceCIDRConditionReady,
 		Status:             metav1.ConditionTrue,
-		Message:            "the service CIDRs of the server's configuration",
+		Message:            "created from the service CIDRs in the server's configuration",
 		LastTransitionTime: metav1.NewTime(c.CreationTimestamp.Time),
 	}}
 	err = store.cidrs.Create(ctx, cidrsPath+"/"+c.Name, c, nil, 0)

@@ -93,7 +93,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer t.end(x)
 		defer func() {
 			if p := recover(); p != nil { // as in net/http, a panic ends the response, not the process
-				x.finish(fmt.Errorf("loopback: the handler panicked: %v", p))
+				x.finish(fmt.Errorf("loopback: the handler aborted: %v", p))
 			}
 		}()
 		(*handler).ServeHTTP(x, r)

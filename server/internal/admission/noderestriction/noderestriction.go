@@ -67,7 +67,7 @@ func (p *restriction) Admit(ctx context.Context, a admission.Attributes, _ admis
 		}
 	case coordinationv1.Resource("leases"):
 		if a.GetNamespace() != corev1.NamespaceNodeLease {
-			return plugin.Forbid(a, "a kubelet may only access leases in the namespace %s", corev1.NamespaceNodeLease)
+			return plugin.Forbid(a, "a kubelet may only modify leases in the namespace %s", corev1.NamespaceNodeLease)
 		}
 		return sameName(a, node)
 	case storagev1.Resource("csinodes"):

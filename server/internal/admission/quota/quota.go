@@ -21,8 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 )
 
-// Configuration returns a configuration with all evaluators. They count the objects of a namespace
-// with lister. It may be nil if only single objects are evaluated, as in admission.
+// Configuration returns a configuration with all evaluators. They list the objects of a namespace
+// with lister, which may be nil if only single objects are evaluated, as in admission.
 func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
 	list := func(resource schema.GroupVersionResource) generic.ListFuncByNamespace {
 		if lister == nil {

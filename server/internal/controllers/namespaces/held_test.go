@@ -97,7 +97,7 @@ func TestGoesAwayWithAll(t *testing.T) {
 	remove(t, client, name)
 	until(t, client, name, says(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
 	if pod, err := client.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil || pod.DeletionTimestamp == nil {
-		t.Fatalf("the pod within its grace period: %v, %v", pod, err)
+		t.Fatalf("get the pod within its grace period: %v, %v", pod, err)
 	}
 	until(t, client, name, says(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
 	if took := time.Since(began); took < time.Second {

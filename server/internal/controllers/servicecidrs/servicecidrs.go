@@ -98,7 +98,7 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	if used != "" {
 		return recheck, c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "address "+used+" is in use and is not in another ServiceCIDR")
 	}
-	if err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "no address in use is only in this ServiceCIDR"); err != nil {
+	if err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "no address in use depends on this ServiceCIDR"); err != nil {
 		return 0, err
 	}
 	if wait := time.Until(cidr.DeletionTimestamp.Add(grace)); wait > 0 {
