@@ -245,7 +245,7 @@ func FuzzSandbox(f *testing.F) {
 	f.Add([]byte(written(`server: "https://[::1]:1/", proxy-url: x`, "as: jane", "", "extensions: [{name: a, extension: {}}]")))
 	f.Add([]byte(`{"clusters":[{"name":"c","cluster":{"server":"https://localhost"}}],"users":[{"name":"u","user":{"client-key":"a"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		config, err := decode(data, func(string) ([]byte, error) { return nil, fs.ErrNotExist })
+		config, err := decode(data, func(string) ([]byte, error) { return nil, os.ErrNotExist })
 		if err != nil {
 			return
 		}

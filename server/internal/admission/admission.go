@@ -1,4 +1,5 @@
-// Package admission lists the admission plugins in kube-apiserver's order, and holds those that the staging modules lack.
+// Package admission registers the admission plugins in kube-apiserver's order. It implements the
+// plugins that are not part of k8s.io/apiserver.
 package admission
 
 import (
@@ -19,14 +20,15 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/noderestriction"
 )
 
-// entry is a plugin of the list. One without a factory is registered by k8s.io/apiserver.
+// entry describes one plugin. A plugin without a factory is registered by its own package in
+// k8s.io/apiserver.
 type entry struct {
 	name string
 	new  admission.Factory
 	off  bool
 }
 
-// plain returns the factory of a plugin that has no configuration.
+// plain returns a factory for a plugin without configuration.
 func plain(new func() admission.Interface) admission.Factory {
 	return func(io.Reader) (admission.Interface, error) { return new(), nil }
 }
@@ -41,7 +43,8 @@ const (
 	offByDefault = true
 )
 
-// order is the order in which the plugins are asked, each kind of them (mutating, validating) by itself.
+// order returns all plugins in the order in which they are called. All mutating plugins are called
+// before the first validating one.
 func order() []entry {
 	return []entry{
 		{"AlwaysAdmit", plain(newAlwaysAdmit), offByDefault},
@@ -88,7 +91,7 @@ func order() []entry {
 	}
 }
 
-// NewOptions are the options with all plugins registered.
+// NewOptions returns admission options with all plugins registered.
 func NewOptions() *genericoptions.AdmissionOptions {
 	o := &genericoptions.AdmissionOptions{
 		Plugins:           admission.NewPlugins(),

@@ -45,7 +45,8 @@ func quantities(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// TestPods creates pods in a namespace with limits, in a cluster with a priority class and a runtime class.
+// TestPods creates pods in a namespace with limits, in a cluster with a priority class and a
+// runtime class.
 func TestPods(t *testing.T) {
 	t.Parallel()
 	client, ctx := connect(t), t.Context()
@@ -73,7 +74,8 @@ func TestPods(t *testing.T) {
 
 	for name, c := range map[string]struct {
 		change func(*corev1.Pod)
-		// refused is part of the refusal; pods without it are created, and looked at.
+		// refused is a substring of the expected error. If it is empty, the pod is created and checked
+		// with look.
 		refused string
 		look    func(*corev1.Pod) bool
 	}{
@@ -125,7 +127,7 @@ func TestPods(t *testing.T) {
 			got, err := client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{})
 			if c.refused != "" {
 				if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused) {
-					t.Fatalf("error is %v, not a refusal with %q", err, c.refused)
+					t.Fatalf("got error %v, want Forbidden with %q", err, c.refused)
 				}
 				return
 			}
@@ -133,17 +135,17 @@ func TestPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !c.look(got) {
-				t.Errorf("not as it should be: %+v", got)
+				t.Errorf("unexpected pod: %+v", got)
 			}
 		})
 	}
 	_, err := client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "second"}, GlobalDefault: true}, metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("a second default priority class: %v", err)
+		t.Errorf("create a second default priority class: got %v, want Forbidden", err)
 	}
 }
 
-// TestPlugins looks at the names and the order of the plugins as kube-apiserver -h has them.
+// TestPlugins compares the names and the order of the plugins with the output of kube-apiserver -h.
 func TestPlugins(t *testing.T) {
 	t.Parallel()
 	o := admission.NewOptions()
@@ -158,17 +160,17 @@ func TestPlugins(t *testing.T) {
 		CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels PodGroupWorkloadExists NodeDeclaredFeatureValidator JobValidation PodResizeValidator MutatingAdmissionPolicy
 		MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota`)
 	if !slices.Equal(byDefault, want) {
-		t.Errorf("on by default are\n%v, want\n%v", byDefault, want)
+		t.Errorf("plugins on by default are\n%v, want\n%v", byDefault, want)
 	}
 	off := strings.Fields(`AlwaysAdmit AlwaysDeny AlwaysPullImages DenyServiceExternalIPs EventRateLimit ExtendedResourceToleration ImagePolicyWebhook
 		LimitPodHardAntiAffinityTopology NamespaceAutoProvision NamespaceExists NodeRestriction OwnerReferencesPermissionEnforcement PodNodeSelector
 		PodTolerationRestriction`)
 	if got := sets.List(o.DefaultOffPlugins); !slices.Equal(got, off) {
-		t.Errorf("off by default are\n%v, want\n%v", got, off)
+		t.Errorf("plugins off by default are\n%v, want\n%v", got, off)
 	}
 	for before, after := range map[string]string{"ServiceAccount": "NodeRestriction", "NodeRestriction": "TaintNodesByCondition", "AlwaysPullImages": "ImagePolicyWebhook", "ResourceQuota": "AlwaysDeny"} {
 		if i := slices.Index(o.RecommendedPluginOrder, before); o.RecommendedPluginOrder[i+1] != after {
-			t.Errorf("after %s comes %s, want %s", before, o.RecommendedPluginOrder[i+1], after)
+			t.Errorf("plugin after %s is %s, want %s", before, o.RecommendedPluginOrder[i+1], after)
 		}
 	}
 	for names, mistakes := range map[[2]string]int{{"NodeRestriction", "PodSecurity"}: 0, {"Nope", ""}: 1, {"", "Nope"}: 1, {"PodSecurity", "PodSecurity"}: 1} {
@@ -179,7 +181,7 @@ func TestPlugins(t *testing.T) {
 			}
 		}
 		if errs := o.Validate(); len(errs) != mistakes {
-			t.Errorf("%v: %v, want %d mistakes", names, errs, mistakes)
+			t.Errorf("%v: got errors %v, want %d", names, errs, mistakes)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// alwaysAdmit lets everything pass; deprecated, off by default.
+// alwaysAdmit (AlwaysAdmit) admits every request. It is deprecated and off by default.
 type alwaysAdmit struct{}
 
 func newAlwaysAdmit() admission.Interface { return alwaysAdmit{} }
@@ -22,7 +22,7 @@ func (alwaysAdmit) Validate(context.Context, admission.Attributes, admission.Obj
 	return nil
 }
 
-// alwaysDeny lets nothing pass; for tests, off by default.
+// alwaysDeny (AlwaysDeny) rejects every request. It is for tests and off by default.
 type alwaysDeny struct{}
 
 func newAlwaysDeny() admission.Interface { return alwaysDeny{} }
@@ -38,5 +38,5 @@ func (alwaysDeny) Validate(_ context.Context, a admission.Attributes, _ admissio
 }
 
 func denied(a admission.Attributes) error {
-	return admission.NewForbidden(a, errors.New("the AlwaysDeny plugin is on"))
+	return admission.NewForbidden(a, errors.New("the AlwaysDeny admission plugin is enabled"))
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// alwaysPullImages (AlwaysPullImages) makes nodes pull images, with the pod's credentials, even if they have them. Off by default.
+// alwaysPullImages (AlwaysPullImages) sets the image pull policy of pods to Always, so that nodes
+// check the pod's credentials even for images they already have. Off by default.
 type alwaysPullImages struct{ *admission.Handler }
 
 func newAlwaysPullImages() admission.Interface {
@@ -45,7 +46,8 @@ func (alwaysPullImages) Validate(_ context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// podWithNewImages is nil for requests that bring no image.
+// podWithNewImages returns the pod of a request. It returns nil if the request is not about a pod
+// or adds no image to it.
 func podWithNewImages(a admission.Attributes) (*corev1.Pod, error) {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok || a.GetOperation() != admission.Update {

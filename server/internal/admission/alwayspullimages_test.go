@@ -30,10 +30,10 @@ func TestAlwaysPullImages(t *testing.T) {
 		pod := full("i")
 		err := ask(t, newPlugin(t, "AlwaysPullImages", nil), c.resource, pod, c.old)
 		if got := pod.Spec.Containers[0].ImagePullPolicy; err != nil || got != c.want {
-			t.Errorf("%s: the policy is %s (%v), want %s", name, got, err, c.want)
+			t.Errorf("%s: got pull policy %s (%v), want %s", name, got, err, c.want)
 		}
 		if c.want == corev1.PullAlways && (pod.Spec.InitContainers[0].ImagePullPolicy != c.want || pod.Spec.Volumes[0].Image.PullPolicy != c.want) {
-			t.Errorf("%s: init containers or volumes are left out: %+v", name, pod.Spec)
+			t.Errorf("%s: the pull policy of init containers or volumes was not set: %+v", name, pod.Spec)
 		}
 	}
 }

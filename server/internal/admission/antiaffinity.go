@@ -9,7 +9,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// antiAffinity (LimitPodHardAntiAffinityTopology) refuses pods that want a topology bigger than a node for themselves. Off by default.
+// antiAffinity (LimitPodHardAntiAffinityTopology) rejects pods whose required anti-affinity has a
+// topology key other than the hostname. Off by default.
 type antiAffinity struct{ *admission.Handler }
 
 func newAntiAffinity() admission.Interface {

@@ -22,15 +22,17 @@ import (
 
 var signingRequests = certificatesv1.Resource("certificatesigningrequests")
 
-// mayUseSigner refuses users who have no permission for a signer, or for all of its domain.
+// mayUseSigner returns a Forbidden error unless the user has permission for the verb on the signer
+// or on all signers of its domain.
 func mayUseSigner(ctx context.Context, authz authorizer.UnconditionalAuthorizer, a admission.Attributes, verb, signer string) error {
 	if core.MayUseSigner(ctx, authz, a.GetUserInfo(), verb, signer) {
 		return nil
 	}
-	return plugin.Forbid(a, "user %q may not %s for the signer %q", a.GetUserInfo().GetName(), verb, signer)
+	return plugin.Forbid(a, "user %q is not permitted to %s for signer %q", a.GetUserInfo().GetName(), verb, signer)
 }
 
-// certificateApproval (CertificateApproval) lets those approve or deny a request who may "approve" for its signer.
+// certificateApproval (CertificateApproval) requires permission to approve for the request's signer
+// in order to approve or deny a certificate signing request.
 type certificateApproval struct {
 	*admission.Handler
 	plugin.WantsAuthorizer
@@ -51,7 +53,8 @@ func (p *certificateApproval) Validate(ctx context.Context, a admission.Attribut
 	return mayUseSigner(ctx, p.Authorizer, a, "approve", request.Spec.SignerName)
 }
 
-// certificateSigning (CertificateSigning) lets those issue a certificate who may "sign" for the request's signer.
+// certificateSigning (CertificateSigning) requires permission to sign for the request's signer in
+// order to change the certificate or the conditions in the request's status.
 type certificateSigning struct {
 	*admission.Handler
 	plugin.WantsAuthorizer
@@ -79,7 +82,8 @@ func (p *certificateSigning) Validate(ctx context.Context, a admission.Attribute
 	return mayUseSigner(ctx, p.Authorizer, a, "sign", old.Spec.SignerName)
 }
 
-// certificateSubject (CertificateSubjectRestriction) refuses requests for client certificates of system:masters, whom nothing restrains.
+// certificateSubject (CertificateSubjectRestriction) rejects requests for API server client
+// certificates in the group system:masters, because authorization does not apply to that group.
 type certificateSubject struct{ *admission.Handler }
 
 func newCertificateSubject() admission.Interface {
@@ -96,12 +100,13 @@ func (certificateSubject) Validate(_ context.Context, a admission.Attributes, _ 
 		return plugin.Forbid(a, "spec.request: %w", err)
 	}
 	if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
-		return plugin.Forbid(a, "no certificates of the group (organization) %s are issued by %s", user.SystemPrivilegedGroup, request.Spec.SignerName)
+		return plugin.Forbid(a, "certificates with the group (organization) %s may not be requested from signer %s", user.SystemPrivilegedGroup, request.Spec.SignerName)
 	}
 	return nil
 }
 
-// trustBundleAttest (ClusterTrustBundleAttest) lets those publish a signer's certificates who may "attest" for it.
+// trustBundleAttest (ClusterTrustBundleAttest) requires permission to attest for a signer in order
+// to publish its trust bundle.
 type trustBundleAttest struct {
 	*admission.Handler
 	plugin.WantsAuthorizer
@@ -122,7 +127,8 @@ func (p *trustBundleAttest) Validate(ctx context.Context, a admission.Attributes
 	return mayUseSigner(ctx, p.Authorizer, a, "attest", signer)
 }
 
-// sameButMetadata reports whether an update changes nothing but owners and finalizers, as the garbage collector and storage migrations do.
+// sameButMetadata reports whether an update changes nothing but owner references, finalizers and
+// managed fields. The garbage collector and storage migrations send such updates.
 func sameButMetadata(a admission.Attributes) bool {
 	if a.GetOperation() != admission.Update || a.GetOldObject() == nil {
 		return false
@@ -151,5 +157,5 @@ func signerOf(bundle runtime.Object) (string, error) {
 	case *certificatesv1alpha1.ClusterTrustBundle:
 		return b.Spec.SignerName, nil
 	}
-	return "", fmt.Errorf("a %T is no ClusterTrustBundle", bundle)
+	return "", fmt.Errorf("unexpected type %T, want ClusterTrustBundle", bundle)
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// newRequest is a certificate signing request in PEM.
+// newRequest returns a PEM-encoded certificate signing request.
 func newRequest(t *testing.T, name string, groups ...string) []byte {
 	t.Helper()
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -24,7 +24,8 @@ func newRequest(t *testing.T, name string, groups ...string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// TestSigners has users approve and sign who may do so for some signers: verb "approve" or "sign" on the resource "signers".
+// TestSigners approves and signs as users who have the verb "approve" or "sign" on the resource
+// "signers", for some signers.
 func TestSigners(t *testing.T) {
 	t.Parallel()
 	s, admin := quiet(t)
@@ -67,7 +68,7 @@ func TestSigners(t *testing.T) {
 		_, err := client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, r, metav1.UpdateOptions{})
 		return err
 	}
-	relabel := func(client kubernetes.Interface) error { // neither the certificate nor a condition
+	relabel := func(client kubernetes.Interface) error { // changes neither the certificate nor a condition
 		_, err := client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, request("example.com/a"), metav1.UpdateOptions{})
 		return err
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// claimResize (PersistentVolumeClaimResize) lets claims grow only if they are bound and their storage class allows it.
+// claimResize (PersistentVolumeClaimResize) allows a claim to grow only if it is bound and its
+// storage class allows volume expansion.
 type claimResize struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -36,18 +37,18 @@ func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ ad
 		return nil
 	}
 	if old.Status.Phase != corev1.ClaimBound {
-		return plugin.Forbid(a, "the claim is not bound, and only bound claims can grow")
+		return plugin.Forbid(a, "the claim is not bound: only bound claims can be expanded")
 	}
 	name := volume.GetPersistentVolumeClaimClass(old)
 	if name == "" {
-		return plugin.Forbid(a, "the claim has no storage class that would allow it to grow")
+		return plugin.Forbid(a, "the claim has no storage class, so it cannot be expanded")
 	}
 	class, err := p.Client.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return admission.NewForbidden(a, err)
 	}
 	if err != nil || !ptr.Deref(class.AllowVolumeExpansion, false) {
-		return plugin.Forbid(a, "the claim's storage class %q does not allow volumes to grow", name)
+		return plugin.Forbid(a, "the claim's storage class %q does not allow volume expansion", name)
 	}
 	return nil
 }

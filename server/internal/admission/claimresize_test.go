@@ -37,7 +37,7 @@ func TestPersistentVolumeClaimResize(t *testing.T) {
 		"no such class":  {"none", corev1.ClaimBound, "1Gi", "2Gi", true},
 		"without class":  {"", corev1.ClaimBound, "1Gi", "2Gi", true},
 		"same size":      {"stays", corev1.ClaimBound, "1Gi", "1024Mi", false},
-		"shrinks":        {"stays", corev1.ClaimBound, "2Gi", "1Gi", false}, // which validation judges
+		"shrinks":        {"stays", corev1.ClaimBound, "2Gi", "1Gi", false}, // rejected by validation
 		"same, unbound":  {"grows", corev1.ClaimPending, "1Gi", "1Gi", false},
 		"lost and grown": {"grows", corev1.ClaimLost, "1Gi", "2Gi", true},
 	} {

@@ -16,19 +16,22 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// eventRateLimit (EventRateLimit) limits how fast events come in. Off by default; it cannot do without configuration.
+// eventRateLimit (EventRateLimit) limits the rate of events. It is off by default and requires a
+// configuration.
 type eventRateLimit struct {
 	*admission.Handler
 	limits []eventLimit
 }
 
-// eventLimit is a limit of the configuration eventratelimit.admission.k8s.io/v1alpha1, with the buckets that it fills.
+// eventLimit is a limit of the configuration eventratelimit.admission.k8s.io/v1alpha1, with its
+// token buckets.
 type eventLimit struct {
-	// Type is what has a bucket: Server, Namespace, User or SourceAndObject.
+	// Type is what gets a separate bucket: Server, Namespace, User or SourceAndObject.
 	Type  string `json:"type"`
 	QPS   int32  `json:"qps"`
 	Burst int32  `json:"burst"`
-	// CacheSize is how many buckets there are; the least recently used one makes place.
+	// CacheSize is the maximum number of buckets. Beyond it, the least recently used bucket is
+	// dropped.
 	CacheSize int32 `json:"cacheSize"`
 
 	buckets *lru.Cache
@@ -40,21 +43,21 @@ const defaultEventBuckets = 4096
 func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 	p := &eventRateLimit{Handler: admission.NewHandler(admission.Create, admission.Update)}
 	if config == nil {
-		return nil, errors.New("EventRateLimit has no configuration: name its file with --admission-control-config-file")
+		return nil, errors.New("EventRateLimit requires a configuration: name its file with --admission-control-config-file")
 	}
 	var file struct {
 		metav1.TypeMeta `json:",inline"`
 		Limits          []eventLimit `json:"limits"`
 	}
 	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("configuration of EventRateLimit: %w", err)
+		return nil, fmt.Errorf("EventRateLimit configuration: %w", err)
 	}
 	var errs []error
 	if file.APIVersion != "eventratelimit.admission.k8s.io/v1alpha1" || file.Kind != "Configuration" {
-		errs = append(errs, fmt.Errorf("it is a %q of %q, not a Configuration of eventratelimit.admission.k8s.io/v1alpha1", file.Kind, file.APIVersion))
+		errs = append(errs, fmt.Errorf("unsupported kind %q of %q: must be Configuration of eventratelimit.admission.k8s.io/v1alpha1", file.Kind, file.APIVersion))
 	}
 	if len(file.Limits) == 0 {
-		errs = append(errs, errors.New("limits: there must be one at least"))
+		errs = append(errs, errors.New("limits: at least one is required"))
 	}
 	for i, l := range file.Limits {
 		switch l.Type {
@@ -74,20 +77,20 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 		p.limits = append(p.limits, l)
 	}
 	if len(errs) > 0 {
-		return nil, fmt.Errorf("configuration of EventRateLimit: %w", errors.Join(errs...))
+		return nil, fmt.Errorf("EventRateLimit configuration: %w", errors.Join(errs...))
 	}
 	return p, nil
 }
 
 func (p *eventRateLimit) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	// Events of the group events.k8s.io are not limited, as in kube-apiserver.
+	// As in kube-apiserver, events in the group events.k8s.io are not limited.
 	if a.IsDryRun() || a.GetKind().GroupKind() != corev1.SchemeGroupVersion.WithKind("Event").GroupKind() {
 		return nil
 	}
 	var errs []error
-	for i := range p.limits { // all of them are charged
+	for i := range p.limits { // charge every limit, even after one is exceeded
 		if l := &p.limits[i]; !l.take(a) {
-			errs = append(errs, fmt.Errorf("more events per %s than %d a second", l.Type, l.QPS))
+			errs = append(errs, fmt.Errorf("the %s limit of %d events per second is exceeded", l.Type, l.QPS))
 		}
 	}
 	if len(errs) > 0 {

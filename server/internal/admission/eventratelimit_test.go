@@ -17,7 +17,7 @@ func TestEventRateLimit(t *testing.T) {
 	event := func(namespace, component, object string) *corev1.Event {
 		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Source: corev1.EventSource{Component: component}, InvolvedObject: corev1.ObjectReference{Name: object}}
 	}
-	// One event fits in each bucket: which of these two overflow?
+	// Each bucket holds one event. The second event of a pair passes only if it has a separate bucket.
 	pairs := map[string][2]*corev1.Event{
 		"same":            {event("a", "c", "o"), event("a", "c", "o")},
 		"other object":    {event("a", "c", "o"), event("a", "c", "p")},
@@ -40,14 +40,14 @@ func TestEventRateLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := ask(t, p, "events", pair[0], nil); err != nil {
-				t.Errorf("%s: the first event: %v", limit, err)
+				t.Errorf("%s: create the first event: %v", limit, err)
 			}
 			if err := ask(t, p, "events", pair[1], nil); fits[name] && err != nil || !fits[name] && !apierrors.IsTooManyRequests(err) {
-				t.Errorf("%s, %s: %v, should pass: %t", limit, name, err, fits[name])
+				t.Errorf("%s, %s: got error %v, want admitted: %t", limit, name, err, fits[name])
 			}
 			for resource, obj := range map[string]runtime.Object{"configmaps": &corev1.ConfigMap{}, "events.events.k8s.io": &eventsv1.Event{}} {
 				if err := ask(t, p, resource, obj, nil); err != nil {
-					t.Errorf("%s: %s are limited too: %v", limit, resource, err)
+					t.Errorf("%s: %s must not be limited: %v", limit, resource, err)
 				}
 			}
 		}
@@ -69,7 +69,7 @@ func TestEventRateLimitConfiguration(t *testing.T) {
 		eventLimits + `[{"type":"User","qps":1,"burst":1,"cacheSize":-1}]}`:                                    false,
 	} {
 		if _, err := configured("EventRateLimit", config, nil); (err == nil) != ok {
-			t.Errorf("%s: %v, should be taken: %t", config, err, ok)
+			t.Errorf("%s: got error %v, want accepted: %t", config, err, ok)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// denyExternalIPs (DenyServiceExternalIPs) refuses new external IPs of services, which take over traffic to any address (CVE-2020-8554).
-// Off by default.
+// denyExternalIPs (DenyServiceExternalIPs) rejects new external IPs in services, because a service
+// can use them to intercept traffic to any address (CVE-2020-8554). Off by default.
 type denyExternalIPs struct{ *admission.Handler }
 
 func newDenyExternalIPs() admission.Interface {
@@ -33,7 +33,7 @@ func (denyExternalIPs) Validate(_ context.Context, a admission.Attributes, _ adm
 	}
 	for _, ip := range service.Spec.ExternalIPs {
 		if !slices.Contains(before, ip) {
-			return plugin.Forbid(a, "spec.externalIPs: the external IP %s must not be added", ip)
+			return plugin.Forbid(a, "spec.externalIPs: external IP %s may not be added", ip)
 		}
 	}
 	return nil

@@ -23,7 +23,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// imagePolicy (ImagePolicyWebhook) asks a backend whether the images of a pod may run. Off by default; it cannot do without configuration.
+// imagePolicy (ImagePolicyWebhook) asks a webhook backend whether the images of a pod may run. It
+// is off by default and requires a configuration.
 type imagePolicy struct {
 	*admission.Handler
 	backend *webhook.GenericWebhook
@@ -31,35 +32,39 @@ type imagePolicy struct {
 	config  imagePolicyConfig
 }
 
-// imagePolicyConfig is the part imagePolicy of the configuration. Of the times, 0 stands for the default and -1 for none.
+// imagePolicyConfig is the imagePolicy section of the configuration. In its durations, 0 stands for
+// the default and -1 for zero.
 type imagePolicyConfig struct {
-	// KubeConfigFile says how to reach the backend.
+	// KubeConfigFile is a kubeconfig file for the backend.
 	KubeConfigFile string `json:"kubeConfigFile"`
-	// AllowTTL and DenyTTL are how many seconds an answer is remembered, from 1 to 30 minutes. Default: 5 minutes and 30 seconds.
+	// AllowTTL and DenyTTL are how long positive and negative answers are cached, in seconds: more
+	// than 1 second and at most 30 minutes. They default to 5 minutes and 30 seconds.
 	AllowTTL time.Duration `json:"allowTTL"`
 	DenyTTL  time.Duration `json:"denyTTL"`
-	// RetryBackoff is how many milliseconds pass before the backend is asked again, up to 5 minutes. Default: 500.
+	// RetryBackoff is the initial delay before the backend is asked again, in milliseconds: at most 5
+	// minutes. It defaults to 500.
 	RetryBackoff time.Duration `json:"retryBackoff"`
-	// DefaultAllow allows images if the backend does not answer.
+	// DefaultAllow admits pods if the backend does not answer.
 	DefaultAllow bool `json:"defaultAllow"`
 }
 
 const (
 	rememberedAnswers = 1024
-	// imagePolicyAudit begins the keys of audit annotations, imagePolicyDomain is in the annotations of pods that the backend gets.
+	// imagePolicyAudit is the prefix of the keys of audit annotations. Pod annotations whose keys
+	// contain imagePolicyDomain are sent to the backend.
 	imagePolicyAudit  = "imagepolicywebhook.image-policy.k8s.io/"
 	imagePolicyDomain = ".image-policy.k8s.io/"
 )
 
 func newImagePolicy(config io.Reader) (admission.Interface, error) {
 	if config == nil {
-		return nil, errors.New("ImagePolicyWebhook has no configuration: name its file with --admission-control-config-file")
+		return nil, errors.New("ImagePolicyWebhook requires a configuration: name its file with --admission-control-config-file")
 	}
 	var file struct {
 		ImagePolicy imagePolicyConfig `json:"imagePolicy"`
 	}
 	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil {
-		return nil, fmt.Errorf("configuration of ImagePolicyWebhook: %w", err)
+		return nil, fmt.Errorf("ImagePolicyWebhook configuration: %w", err)
 	}
 	c := file.ImagePolicy
 	err := errors.Join(
@@ -68,11 +73,11 @@ func newImagePolicy(config io.Reader) (admission.Interface, error) {
 		setTime(&c.RetryBackoff, "retryBackoff", time.Millisecond, time.Nanosecond, 5*time.Minute, 500*time.Millisecond),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of ImagePolicyWebhook: %w", err)
+		return nil, fmt.Errorf("ImagePolicyWebhook configuration: %w", err)
 	}
 	connection, err := webhook.LoadKubeconfig(c.KubeConfigFile, nil)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of ImagePolicyWebhook: kubeConfigFile: %w", err)
+		return nil, fmt.Errorf("ImagePolicyWebhook configuration: kubeConfigFile: %w", err)
 	}
 	scheme := runtime.NewScheme()
 	if err := imagepolicyv1alpha1.AddToScheme(scheme); err != nil {
@@ -81,7 +86,7 @@ func newImagePolicy(config io.Reader) (admission.Interface, error) {
 	backend, err := webhook.NewGenericWebhook(scheme, serializer.NewCodecFactory(scheme), connection,
 		[]schema.GroupVersion{imagepolicyv1alpha1.SchemeGroupVersion}, webhook.DefaultRetryBackoffWithInitialDelay(c.RetryBackoff))
 	if err != nil {
-		return nil, fmt.Errorf("backend of ImagePolicyWebhook: %w", err)
+		return nil, fmt.Errorf("ImagePolicyWebhook backend: %w", err)
 	}
 	return &imagePolicy{
 		Handler: admission.NewHandler(admission.Create, admission.Update),
@@ -91,7 +96,8 @@ func newImagePolicy(config io.Reader) (admission.Interface, error) {
 	}, nil
 }
 
-// setTime turns the number of units in value into a time above least and up to most.
+// setTime converts value from a number of units to a duration, which must be more than least and at
+// most most. Zero becomes otherwise, and -1 becomes zero.
 func setTime(value *time.Duration, name string, unit, least, most, otherwise time.Duration) error {
 	switch n := *value; n {
 	case -1:
@@ -151,12 +157,12 @@ func (p *imagePolicy) Validate(ctx context.Context, a admission.Attributes, _ ad
 	case status.Allowed:
 		return nil
 	case status.Reason != "":
-		return plugin.Forbid(a, "an image is denied: %s", status.Reason)
+		return plugin.Forbid(a, "one or more images were denied: %s", status.Reason)
 	}
-	return plugin.Forbid(a, "an image is denied")
+	return plugin.Forbid(a, "one or more images were denied")
 }
 
-// review has the backend fill in the status, if it has not done so lately.
+// review asks the backend to fill in the status, unless its answer is cached.
 func (p *imagePolicy) review(ctx context.Context, review *imagepolicyv1alpha1.ImageReview) error {
 	key, err := json.Marshal(review.Spec)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// imageBackend allows the images that begin with "good", and is broken for those that begin with "broken".
+// imageBackend allows images whose names begin with "good". For images whose names begin with
+// "broken", it answers 502 Bad Gateway.
 type imageBackend struct {
 	asked atomic.Int32
 	last  atomic.Pointer[imagepolicyv1alpha1.ImageReviewSpec]
@@ -46,7 +47,7 @@ func (b *imageBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// startImageBackend returns the kubeconfig file of a backend.
+// startImageBackend starts a backend and returns it with the path of its kubeconfig file.
 func startImageBackend(t *testing.T) (*imageBackend, string) {
 	t.Helper()
 	b := &imageBackend{}
@@ -83,22 +84,22 @@ func TestImagePolicyWebhook(t *testing.T) {
 	}
 	checkRefused(t, "good image", ask(t, closed, "pods", pod("good:1"), nil), false)
 	if spec := b.last.Load(); len(spec.Containers) != 2 || len(spec.Annotations) != 1 || spec.Namespace != "default" {
-		t.Errorf("the backend was asked for %+v", spec)
+		t.Errorf("the backend received %+v", spec)
 	}
 	before := b.asked.Load()
 	checkRefused(t, "good image again", ask(t, closed, "pods", pod("good:1"), nil), false)
 	if after := b.asked.Load(); after != before {
-		t.Errorf("the backend was asked %d times more for what it had allowed", after-before)
+		t.Errorf("the backend was asked %d more times about images it had allowed", after-before)
 	}
 	checkRefused(t, "bad image", ask(t, closed, "pods", pod("bad"), nil), true)
 	before = b.asked.Load()
 	checkRefused(t, "bad image again", ask(t, closed, "pods", pod("bad"), nil), true)
 	if after := b.asked.Load(); after == before {
-		t.Error("a denial was remembered, though denyTTL is -1")
+		t.Error("a denial was cached although denyTTL is -1")
 	}
 	checkRefused(t, "bad image on update", ask(t, closed, "pods", pod("bad"), pod("good")), true)
 	checkRefused(t, "status of a bad image", ask(t, closed, "pods/status", pod("bad"), pod("bad")), false)
-	debugged := pod("bad") // it is there already
+	debugged := pod("bad") // the pod exists, so only its ephemeral containers are reviewed
 	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "good"}}}
 	checkRefused(t, "good ephemeral container", ask(t, closed, "pods/ephemeralcontainers", debugged, pod("bad")), false)
 	debugged.Spec.EphemeralContainers[0].Image = "bad"
@@ -122,12 +123,13 @@ func TestImagePolicyWebhookConfiguration(t *testing.T) {
 		fmt.Sprintf(`{"imagePolicy":{"kubeConfigFile":%q,"denyTTL":-2}}`, kubeconfig):    false,
 	} {
 		if _, err := configured("ImagePolicyWebhook", config, nil); (err == nil) != ok {
-			t.Errorf("%s: %v, should be taken: %t", config, err, ok)
+			t.Errorf("%s: got error %v, want accepted: %t", config, err, ok)
 		}
 	}
 }
 
-// TestImagePolicyWebhookInServer configures the plugin as users do, in the format that is older than AdmissionConfiguration.
+// TestImagePolicyWebhookInServer configures the plugin with a file in the format that predates
+// AdmissionConfiguration.
 func TestImagePolicyWebhookInServer(t *testing.T) {
 	t.Parallel()
 	_, kubeconfig := startImageBackend(t)

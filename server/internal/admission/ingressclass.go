@@ -10,10 +10,11 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// ingressClassAnnotation is how an ingress named its class before there was spec.ingressClassName.
+// ingressClassAnnotation names the class of an ingress. It predates spec.ingressClassName.
 const ingressClassAnnotation = "kubernetes.io/ingress.class"
 
-// defaultIngressClass (DefaultIngressClass) gives ingresses that name no class the default one.
+// defaultIngressClass (DefaultIngressClass) sets the default class in ingresses that do not name a
+// class.
 type defaultIngressClass struct {
 	*admission.Handler
 	plugin.WantsClient

@@ -22,7 +22,7 @@ func TestDefaultIngressClass(t *testing.T) {
 			got = *i.Spec.IngressClassName
 		}
 		if err != nil || got != want {
-			t.Errorf("%s: the class is %q (%v), want %q", what, got, err, want)
+			t.Errorf("%s: got class %q (%v), want %q", what, got, err, want)
 		}
 	}
 	check("no class there", ingress(nil, nil), nil, "")

@@ -18,14 +18,14 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// limitRanger (LimitRanger) gives containers the default requests and limits of the namespace's limit ranges, and holds pods,
-// containers and claims to their bounds.
+// limitRanger (LimitRanger) sets the default requests and limits of the namespace's limit ranges in
+// containers, and enforces their bounds on pods, containers and claims.
 type limitRanger struct {
 	*admission.Handler
 	plugin.WantsClient
 }
 
-// limitsAnnotation tells people which values are not the pod's own.
+// limitsAnnotation tells users which values the plugin has set.
 const limitsAnnotation = "kubernetes.io/limit-ranger"
 
 func newLimitRanger() admission.Interface {
@@ -52,12 +52,13 @@ func (p *limitRanger) Admit(ctx context.Context, a admission.Attributes, _ admis
 	return nil
 }
 
-// limitsPod reports whether a request gives a pod its resources.
+// limitsPod reports whether a request sets the resources of a pod.
 func limitsPod(a admission.Attributes) bool {
 	return plugin.Is(a, pods, "") && a.GetOperation() == admission.Create || plugin.Is(a, pods, "resize") && a.GetOperation() == admission.Update
 }
 
-// isLeaving reports whether the object is being deleted: its finalizers must go whatever the limits are by now.
+// isLeaving reports whether the object is being deleted. It must be possible to remove its
+// finalizers whatever the current limits are.
 func isLeaving(a admission.Attributes) bool {
 	old, ok := a.GetOldObject().(metav1.Object)
 	return ok && old.GetDeletionTimestamp() != nil
@@ -107,7 +108,8 @@ func (p *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]cor
 	return list.Items, nil
 }
 
-// setDefaults fills in what containers lack, and says what that was in kube-apiserver's notation.
+// setDefaults fills in missing requests and limits of containers and returns a description of them
+// in kube-apiserver's format.
 func setDefaults(pod *corev1.Pod, items []corev1.LimitRangeItem) (set []string) {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	for _, item := range items {
@@ -154,7 +156,7 @@ func checkPod(pod *corev1.Pod, item corev1.LimitRangeItem) (errs []error) {
 			}
 		})
 	case corev1.LimitTypePod:
-		own := resource.PodResourcesOptions{ExcludeOverhead: true} // the overhead is the runtime's
+		own := resource.PodResourcesOptions{ExcludeOverhead: true} // the limits do not apply to the overhead of the runtime class
 		errs = bounds(item, resource.PodRequests(pod, own), resource.PodLimits(pod, own))
 	}
 	return errs
@@ -167,31 +169,31 @@ func checkClaim(claim *corev1.PersistentVolumeClaim, item corev1.LimitRangeItem)
 	requests := claim.Spec.Resources.Requests
 	for name, least := range item.Min {
 		if q, ok := requests[name]; !ok || q.Cmp(least) < 0 {
-			errs = append(errs, fmt.Errorf("the request of %s must be at least %s", name, least.String()))
+			errs = append(errs, fmt.Errorf("the %s request must be at least %s", name, least.String()))
 		}
 	}
 	for name, most := range item.Max {
 		if q, ok := requests[name]; !ok || q.Cmp(most) > 0 {
-			errs = append(errs, fmt.Errorf("the request of %s must be given and at most %s", name, most.String()))
+			errs = append(errs, fmt.Errorf("a %s request is required and must be at most %s", name, most.String()))
 		}
 	}
 	return errs
 }
 
-// bounds compares requests and limits with the item's.
+// bounds checks requests and limits against the minimum, maximum and ratio of item.
 func bounds(item corev1.LimitRangeItem, requests, limits corev1.ResourceList) (errs []error) {
 	for name, least := range item.Min {
 		request, requested := requests[name]
 		limit, limited := limits[name]
 		if !requested || request.Cmp(least) < 0 || limited && limit.Cmp(least) < 0 {
-			errs = append(errs, fmt.Errorf("%s must be requested, and request and limit be at least %s per %s", name, least.String(), item.Type))
+			errs = append(errs, fmt.Errorf("%s must have a request, and its request and limit must be at least %s per %s", name, least.String(), item.Type))
 		}
 	}
 	for name, most := range item.Max {
 		request, requested := requests[name]
 		limit, limited := limits[name]
 		if !limited || limit.Cmp(most) > 0 || requested && request.Cmp(most) > 0 {
-			errs = append(errs, fmt.Errorf("%s must be limited, and request and limit be at most %s per %s", name, most.String(), item.Type))
+			errs = append(errs, fmt.Errorf("%s must have a limit, and its request and limit must be at most %s per %s", name, most.String(), item.Type))
 		}
 	}
 	for name, ratio := range item.MaxLimitRequestRatio {
@@ -204,15 +206,16 @@ func bounds(item corev1.LimitRangeItem, requests, limits corev1.ResourceList) (e
 
 func checkRatio(request, limit, most apiresource.Quantity) error {
 	if request.IsZero() || limit.IsZero() {
-		return errors.New("there must be a request and a limit, for their ratio is limited")
+		return errors.New("a request and a limit are required because their ratio is limited")
 	}
-	// In thousandths, so that 900m is exactly three times 300m, unless the numbers are too big for that.
+	// Compare in thousandths, so that 900m is exactly three times 300m, unless the values are too
+	// large for that.
 	from, to := request.MilliValue(), limit.MilliValue()
 	if request.Value() > apiresource.MaxMilliValue || limit.Value() > apiresource.MaxMilliValue {
 		from, to = request.Value(), limit.Value()
 	}
 	if ratio := float64(to) / float64(from); ratio*1000 > float64(most.MilliValue()) {
-		return fmt.Errorf("the limit is %.6g times the request, but at most %s times is allowed", ratio, most.String())
+		return fmt.Errorf("the limit is %.6g times the request, but may be at most %s times the request", ratio, most.String())
 	}
 	return nil
 }

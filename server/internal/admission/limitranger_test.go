@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// limit makes a limit range in a namespace of its own, and returns that.
+// limit creates a limit range in a new namespace and returns the namespace's name.
 func limit(t *testing.T, client kubernetes.Interface, items ...corev1.LimitRangeItem) string {
 	t.Helper()
 	ns := must(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "limited-"}}, metav1.CreateOptions{}))(t).Name
@@ -41,13 +41,13 @@ func TestLimitRangerDefaults(t *testing.T) {
 			t.Errorf("%s: %v, the annotation is %q, want %q", name, err, c.pod.Annotations["kubernetes.io/limit-ranger"], c.annotation)
 		}
 		if got := c.pod.Spec.Containers[0].Resources.Limits.Memory(); got.IsZero() {
-			t.Errorf("%s: there is no limit of memory", name)
+			t.Errorf("%s: no memory limit was set", name)
 		}
 	}
 	for resource, filled := range map[string]bool{"pods": false, "pods/status": false, "pods/resize": true} {
 		pod := newPod(func(p *corev1.Pod) { p.Namespace = ns })
 		if err := ask(t, p, resource, pod, newPod()); err != nil || (pod.Spec.Containers[0].Resources.Limits != nil) != filled {
-			t.Errorf("update of %s: %v, resources are %v, should be filled in: %t", resource, err, pod.Spec.Containers[0].Resources, filled)
+			t.Errorf("update of %s: %v, got resources %v, want defaults: %t", resource, err, pod.Spec.Containers[0].Resources, filled)
 		}
 	}
 }

@@ -64,7 +64,8 @@ webhooks:
 `
 )
 
-// TestManifests starts with policies and webhooks from files: they are in force at once.
+// TestManifests starts a server with policies and webhooks from files, which must take effect
+// immediately.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -100,15 +101,15 @@ plugins:
 	ctx := t.Context()
 	maps := client.CoreV1().ConfigMaps("default")
 	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"a": ""}}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("a policy from a file does not refuse: %v", err)
+		t.Errorf("a validating policy from a file did not reject the request: %v", err)
 	}
 	m := must(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
 	if m.Labels["by"] != "file" {
-		t.Errorf("a policy from a file does not change: %v", m.Labels)
+		t.Errorf("a mutating policy from a file was not applied: labels are %v", m.Labels)
 	}
 	_, err := client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	if !apierrors.IsInternalError(err) {
-		t.Errorf("a webhook from a file is not called: %v", err)
+		t.Errorf("a webhook from a file was not called: %v", err)
 	}
 	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "other.static.k8s.io"},
@@ -117,14 +118,14 @@ plugins:
 		},
 	}, metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) {
-		t.Errorf("a name of files is free: %v", err)
+		t.Errorf("a binding with a name reserved for files: got %v, want Invalid", err)
 	}
 	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "small.static.k8s.io", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a policy from a file can be read: %v", err)
+		t.Errorf("get a policy from a file: got %v, want NotFound", err)
 	}
 }
 
-// loaders catches what plugins get.
+// loaders is a plugin that records the manifest loaders it is given.
 type loaders struct {
 	apiadmission.Interface
 	*initializer.ManifestLoaders
@@ -132,7 +133,7 @@ type loaders struct {
 
 func (l *loaders) SetManifestLoaders(given *initializer.ManifestLoaders) { l.ManifestLoaders = given }
 
-// TestManifestsRefused are files that the server does not start with.
+// TestManifestsRefused loads manifests. A server does not start with invalid ones.
 func TestManifestsRefused(t *testing.T) {
 	t.Parallel()
 	var l loaders
@@ -140,7 +141,7 @@ func TestManifestsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		content string
 		load    func(string) error
-		want    string // in the error; "" if there is none
+		want    string // part of the error; "" for no error
 	}{
 		"policies":          {smallMaps, l.policies, ""},
 		"other policies":    {labelledMaps, l.policies, "MutatingAdmissionPolicy"},

@@ -11,12 +11,13 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// inNamespace reports whether a request needs a namespace to be there.
+// inNamespace reports whether a request requires a namespace to exist.
 func inNamespace(a admission.Attributes) bool {
 	return a.GetNamespace() != "" && a.GetKind().GroupKind() != corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind()
 }
 
-// autoProvision (NamespaceAutoProvision) creates a missing namespace when the first object is created in it. Off by default.
+// autoProvision (NamespaceAutoProvision) creates a missing namespace when an object is created in
+// it. Off by default.
 type autoProvision struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -41,7 +42,8 @@ func (p *autoProvision) Admit(ctx context.Context, a admission.Attributes, _ adm
 	return nil
 }
 
-// namespaceExists (NamespaceExists) refuses requests in a namespace that is not there. Off by default, for NamespaceLifecycle does more.
+// namespaceExists (NamespaceExists) rejects requests in a namespace that does not exist. Off by
+// default because NamespaceLifecycle does more.
 type namespaceExists struct {
 	*admission.Handler
 	plugin.WantsClient

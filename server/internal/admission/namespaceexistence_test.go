@@ -14,19 +14,19 @@ func TestNamespaceExists(t *testing.T) {
 	p := newPlugin(t, "NamespaceExists", client)
 	here, nowhere := metav1.ObjectMeta{Name: "x", Namespace: "default"}, metav1.ObjectMeta{Name: "x", Namespace: "nowhere"}
 	if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: here}, nil); err != nil {
-		t.Errorf("in a namespace: %v", err)
+		t.Errorf("create in an existing namespace: %v", err)
 	}
 	if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: nowhere}, nil); !apierrors.IsNotFound(err) {
-		t.Errorf("create in no namespace: %v", err)
+		t.Errorf("create in a missing namespace: got %v, want NotFound", err)
 	}
 	if err := ask(t, p, "configmaps", &corev1.ConfigMap{ObjectMeta: nowhere}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
-		t.Errorf("update in no namespace: %v", err)
+		t.Errorf("update in a missing namespace: got %v, want NotFound", err)
 	}
 	if err := ask(t, p, "namespaces", &corev1.Namespace{ObjectMeta: nowhere}, nil); err != nil {
-		t.Errorf("the namespace itself: %v", err)
+		t.Errorf("create a namespace: %v", err)
 	}
 	if err := ask(t, p, "nodes", &corev1.Node{}, nil); err != nil {
-		t.Errorf("an object outside of namespaces: %v", err)
+		t.Errorf("create a cluster-scoped object: %v", err)
 	}
 }
 
@@ -44,6 +44,6 @@ func TestNamespaceAutoProvision(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "updated", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("an update provides a namespace: %v", err)
+		t.Errorf("an update created the namespace: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestNewer(t *testing.T) {
 		{at("b", 1), at("a", 1), "a"},
 	} {
 		if got := newer(c.a, c.b).GetName(); got != c.want {
-			t.Errorf("of %v and %v, %s is chosen", c.a, c.b, got)
+			t.Errorf("newer(%v, %v) returned %s", c.a, c.b, got)
 		}
 	}
 }

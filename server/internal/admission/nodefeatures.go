@@ -16,7 +16,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// nodeFeatures (NodeDeclaredFeatureValidator) refuses changes of a pod that its node says nothing of being able to follow (KEP-5328).
+// nodeFeatures (NodeDeclaredFeatureValidator) rejects updates of a pod that require a feature that
+// the pod's node does not declare (KEP-5328).
 type nodeFeatures struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -27,7 +28,8 @@ func newNodeFeatures() admission.Interface {
 	return &nodeFeatures{Handler: admission.NewHandler(admission.Update)}
 }
 
-// InspectEffectiveVersion implements initializer.WantsEffectiveVersion: nodes need not declare what every node of the version can.
+// InspectEffectiveVersion implements initializer.WantsEffectiveVersion. Nodes need not declare
+// features that every node of this version supports.
 func (p *nodeFeatures) InspectEffectiveVersion(v compatibility.EffectiveVersion) {
 	p.version = v.EmulationVersion()
 }
@@ -57,7 +59,7 @@ func (p *nodeFeatures) Validate(ctx context.Context, a admission.Attributes, _ a
 		return admission.NewForbidden(a, err)
 	}
 	if !match.IsMatch {
-		return plugin.Forbid(a, "the node %q does not declare the features that this takes: %s", node.Name, strings.Join(match.UnsatisfiedRequirements, ", "))
+		return plugin.Forbid(a, "node %q does not declare the required features: %s", node.Name, strings.Join(match.UnsatisfiedRequirements, ", "))
 	}
 	return nil
 }
@@ -66,7 +68,8 @@ func podInfo(pod *corev1.Pod) *nodedeclaredfeatures.PodInfo {
 	return &nodedeclaredfeatures.PodInfo{Spec: &pod.Spec, Status: &pod.Status}
 }
 
-// changedOnNode is the pod of an update if it is on a node and its spec differs from that before.
+// changedOnNode returns the new and the old pod of an update. It returns nil unless the pod is
+// bound to a node and its spec has changed.
 func changedOnNode(a admission.Attributes) (pod, old *corev1.Pod, err error) {
 	if pod, err = plugin.Cast[*corev1.Pod](a.GetObject()); err != nil {
 		return nil, nil, err
@@ -77,12 +80,12 @@ func changedOnNode(a admission.Attributes) (pod, old *corev1.Pod, err error) {
 	return pod, old, nil
 }
 
-// nodeOf returns the node that a pod is on.
+// nodeOf returns the node that a pod is bound to.
 func nodeOf(ctx context.Context, client kubernetes.Interface, a admission.Attributes, pod *corev1.Pod) (*corev1.Node, error) {
 	node, err := client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, plugin.Forbid(a, "the node %q of the pod was not found", pod.Spec.NodeName)
+		return nil, plugin.Forbid(a, "the pod's node %q was not found", pod.Spec.NodeName)
 	case err != nil:
 		return nil, admission.NewForbidden(a, err)
 	}

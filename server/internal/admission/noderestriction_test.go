@@ -20,7 +20,8 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// restrict starts a control plane with the nodes "own" and "other", and returns the kubelet of "own" too, whom roles let do nearly all.
+// restrict starts a control plane with the nodes "own" and "other". It also returns a client of the
+// kubelet on "own", which RBAC allows almost everything.
 func restrict(t *testing.T) (s *server.Server, admin, kubelet kubernetes.Interface, own types.UID) {
 	t.Helper()
 	s, admin = quiet(t, enable("NodeRestriction"))
@@ -36,7 +37,7 @@ func restrict(t *testing.T) (s *server.Server, admin, kubelet kubernetes.Interfa
 	return s, admin, kubelet, must(admin.CoreV1().Nodes().Get(t.Context(), "own", metav1.GetOptions{}))(t).UID
 }
 
-// TestNodeRestriction has the kubelet of the node "own" try what its role would let it do.
+// TestNodeRestriction sends requests that RBAC allows the kubelet of the node "own".
 func TestNodeRestriction(t *testing.T) {
 	t.Parallel()
 	s, admin, kubelet, nodeUID := restrict(t)
@@ -144,7 +145,7 @@ func TestNodeRestriction(t *testing.T) {
 	checkRefused(t, "evict", evict("evicted"), false)
 	checkRefused(t, "delete another node's pod", kubelet.CoreV1().Pods("default").Delete(ctx, "theirs", metav1.DeleteOptions{}), true)
 	if err := kubelet.CoreV1().Pods("default").Delete(ctx, "none", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("delete of a pod that is not there: %v", err)
+		t.Errorf("delete a missing pod: got %v, want NotFound", err)
 	}
 
 	checkRefused(t, "capacity of a claim", patch(kubelet, "persistentvolumeclaims", "claim", `{"status":{"capacity":{"storage":"1Gi"},"allocatedResources":{"storage":"1Gi"}}}`, "status"), false)
@@ -224,7 +225,8 @@ func createNode(ctx context.Context, client kubernetes.Interface, name string, l
 	return err
 }
 
-// TestNodeRestrictionAudiences has a kubelet ask for tokens for those whom the drivers of a pod's volumes talk to.
+// TestNodeRestrictionAudiences requests tokens, as a kubelet, for the audiences of the CSI drivers
+// behind a pod's volumes.
 func TestNodeRestrictionAudiences(t *testing.T) {
 	t.Parallel()
 	_, admin, kubelet, _ := restrict(t)
@@ -280,7 +282,8 @@ func TestNodeRestrictionAudiences(t *testing.T) {
 	}
 }
 
-// TestNodeRestrictionPodCertificates has a kubelet ask for certificates of pods. Those that pass are invalid: they have no key.
+// TestNodeRestrictionPodCertificates requests pod certificates as a kubelet. Requests that pass
+// admission are invalid, because they have no key.
 func TestNodeRestrictionPodCertificates(t *testing.T) {
 	t.Parallel()
 	_, admin, kubelet, nodeUID := restrict(t)
@@ -315,7 +318,7 @@ func TestNodeRestrictionPodCertificates(t *testing.T) {
 		c.change(&request.Spec)
 		_, err := kubelet.CertificatesV1().PodCertificateRequests("default").Create(ctx, request, metav1.CreateOptions{})
 		if got := apierrors.ReasonForError(err); err == nil || got != c.want {
-			t.Errorf("%s: %v, want the reason %q", name, err, c.want)
+			t.Errorf("%s: got error %v, want reason %q", name, err, c.want)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// taintNodes (TaintNodesByCondition) keeps pods away from a new node until the node controller has found it ready.
+// taintNodes (TaintNodesByCondition) taints new nodes as not ready. This keeps pods away until the
+// node controller has found the node ready.
 type taintNodes struct{ *admission.Handler }
 
 func newTaintNodes() admission.Interface { return taintNodes{admission.NewHandler(admission.Create)} }

@@ -16,8 +16,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// ownerReferences (OwnerReferencesPermissionEnforcement) lets only those change an object's owners who may delete it, and only those let
-// it block an owner's deletion who may set the owner's finalizers. Off by default.
+// ownerReferences (OwnerReferencesPermissionEnforcement) requires permission to delete an object in
+// order to change its owner references, and permission to update an owner's finalizers in order to
+// let the object block the owner's deletion. Off by default.
 type ownerReferences struct {
 	*admission.Handler
 	plugin.WantsAuthorizer
@@ -39,13 +40,13 @@ func (p *ownerReferences) ValidateInitialization() error {
 
 func (p *ownerReferences) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	owners, before := ownersOf(a.GetObject()), ownersOf(a.GetOldObject())
-	// The status of pods cannot change owners, and old kubelets leave them out.
+	// An update of a pod's status cannot change its owners, and old kubelets omit them.
 	if plugin.Is(a, pods, "status") || apiequality.Semantic.DeepEqual(owners, before) {
 		return nil
 	}
-	// Who creates an object may say whose it is.
+	// Users who may create an object may set its owners.
 	if a.GetOperation() == admission.Update && !p.may(ctx, a, "delete", a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
-		return plugin.Forbid(a, "user %q may not delete the object, and so not change its metadata.ownerReferences", a.GetUserInfo().GetName())
+		return plugin.Forbid(a, "user %q may not change metadata.ownerReferences: this requires permission to delete the object", a.GetUserInfo().GetName())
 	}
 	blocks := func(o metav1.OwnerReference) bool { return ptr.Deref(o.BlockOwnerDeletion, false) }
 	blocked := map[types.UID]bool{}
@@ -70,7 +71,7 @@ func (p *ownerReferences) mayBlock(ctx context.Context, a admission.Attributes, 
 	}
 	mappings, err := p.mapper.RESTMappings(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
 	if err != nil {
-		return plugin.Forbid(a, "blockOwnerDeletion cannot be set for an owner of a kind that is not known: %w", err)
+		return plugin.Forbid(a, "blockOwnerDeletion may not be set for an owner of an unknown kind: %w", err)
 	}
 	for _, m := range mappings {
 		namespace := ""
@@ -78,7 +79,7 @@ func (p *ownerReferences) mayBlock(ctx context.Context, a admission.Attributes, 
 			namespace = a.GetNamespace()
 		}
 		if !p.may(ctx, a, "update", m.Resource, "finalizers", namespace, owner.Name) {
-			return plugin.Forbid(a, "user %q may not set finalizers of %s %q, and so not set blockOwnerDeletion for it", a.GetUserInfo().GetName(), owner.Kind, owner.Name)
+			return plugin.Forbid(a, "user %q may not set blockOwnerDeletion for %s %q: this requires permission to update the owner's finalizers", a.GetUserInfo().GetName(), owner.Kind, owner.Name)
 		}
 	}
 	return nil

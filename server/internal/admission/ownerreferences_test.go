@@ -46,7 +46,7 @@ func TestOwnerReferencesPermissionEnforcement(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		user string
-		// before is nil for a creation.
+		// before is nil for a create request.
 		before, after []metav1.OwnerReference
 		refused       bool
 	}{

@@ -29,7 +29,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// quiet connects to a control plane in which nothing happens by itself.
+// quiet starts a control plane without controllers and returns it with a client.
 func quiet(t *testing.T, configure ...func(*server.Options)) (*server.Server, kubernetes.Interface) {
 	t.Helper()
 	s := servertest.Run(t, append(configure, servertest.WithoutControllers)...)
@@ -40,7 +40,7 @@ func quiet(t *testing.T, configure ...func(*server.Options)) (*server.Server, ku
 	return s, client
 }
 
-// as is a client of another user.
+// as returns a client for another user.
 func as(t *testing.T, s *server.Server, name string, groups ...string) kubernetes.Interface {
 	t.Helper()
 	config, err := s.User(name, groups...)
@@ -61,7 +61,7 @@ func enable(plugins ...string) func(*server.Options) {
 	}
 }
 
-// given is what plugins get: a client of a control plane, which may be nil for those that read nothing.
+// given is a plugin initializer. The client may be nil for plugins that read nothing.
 type given struct{ client kubernetes.Interface }
 
 func (g given) Initialize(p apiadmission.Interface) {
@@ -73,7 +73,7 @@ func (g given) Initialize(p apiadmission.Interface) {
 	}
 }
 
-// newPlugin makes a plugin by its name.
+// newPlugin returns the plugin with the given name.
 func newPlugin(t *testing.T, name string, client kubernetes.Interface) apiadmission.Interface {
 	t.Helper()
 	p, err := configured(name, "", client)
@@ -91,8 +91,8 @@ func configured(name, config string, client kubernetes.Interface) (apiadmission.
 	return admission.NewOptions().Plugins.InitPlugin(name, r, given{client})
 }
 
-// ask lets a plugin change and judge the creation of an object, or its update if old is given. The resource is such as "pods" or
-// "leases.coordination.k8s.io", with "/" and the subresource after it.
+// ask passes the creation of obj, or its update if old is given, to a plugin, which may mutate and
+// validate it. Examples of resource are "pods", "pods/status" and "leases.coordination.k8s.io".
 func ask(t *testing.T, p apiadmission.Interface, resource string, obj, old runtime.Object) error {
 	t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
@@ -124,15 +124,15 @@ func ask(t *testing.T, p apiadmission.Interface, resource string, obj, old runti
 	return nil
 }
 
-// checkRefused wants a 403 where refused, and no error otherwise.
+// checkRefused checks that err is 403 Forbidden if refused is true, and nil otherwise.
 func checkRefused(t *testing.T, what string, err error, refused bool) {
 	t.Helper()
 	if refused && !apierrors.IsForbidden(err) || !refused && err != nil {
-		t.Errorf("%s: %v, should be refused: %t", what, err, refused)
+		t.Errorf("%s: got error %v, want Forbidden: %t", what, err, refused)
 	}
 }
 
-// newPod is a pod in the namespace default, as changed.
+// newPod returns a pod in the namespace default, modified by the given functions.
 func newPod(change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"},
@@ -164,7 +164,8 @@ func describe(tolerations []corev1.Toleration) string {
 	return strings.Join(s, " ")
 }
 
-// eventually tries until there is no error: roles take effect when the server has seen them.
+// eventually retries until there is no error. RBAC rules take effect only once the server has
+// observed them.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	var last error
@@ -177,7 +178,7 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// allow lets a subject do something to all that is in the groups.
+// allow grants rule to subject in the whole cluster.
 func allow(t *testing.T, client kubernetes.Interface, subject rbacv1.Subject, rule rbacv1.PolicyRule) {
 	t.Helper()
 	role := must(client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{

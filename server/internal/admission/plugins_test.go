@@ -15,7 +15,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestOffByDefault switches plugins on that are off by default.
+// TestOffByDefault enables plugins that are off by default.
 func TestOffByDefault(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) {
@@ -71,11 +71,11 @@ func TestOffByDefault(t *testing.T) {
 			got, err := client.CoreV1().Pods("restricted").Create(ctx, pod, metav1.CreateOptions{})
 			switch {
 			case c.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), c.refused)):
-				t.Errorf("error is %v, not a refusal with %q", err, c.refused)
+				t.Errorf("got error %v, want Forbidden with %q", err, c.refused)
 			case c.refused == "" && err != nil:
 				t.Error(err)
 			case c.refused == "" && !c.look(got):
-				t.Errorf("not as it should be: %+v", got.Spec)
+				t.Errorf("unexpected pod spec: %+v", got.Spec)
 			}
 		})
 	}
@@ -87,7 +87,7 @@ func TestOffByDefault(t *testing.T) {
 	service = must(client.CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{}))(t)
 	service.Spec.ExternalIPs = []string{"192.0.2.1"}
 	if _, err := client.CoreV1().Services("default").Update(ctx, service, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("a service with external IP: %v", err)
+		t.Errorf("add an external IP to a service: got %v, want Forbidden", err)
 	}
 }
 

@@ -2,9 +2,10 @@ package admission
 
 import "k8s.io/apiserver/pkg/admission"
 
-// idle stands for the plugins of the feature GenericWorkload, which is off: PodGroupProtection would keep pod groups that have pods,
-// PodGroupWorkloadExists refuse pod groups without a workload, JobValidation let a gang's job keep its parallelism. The flags know
-// their names.
+// idle stands in for the plugins of the feature gate GenericWorkload, which is off.
+// PodGroupProtection would protect pod groups that have pods, PodGroupWorkloadExists would reject
+// pod groups without a workload, and JobValidation would keep the parallelism of a gang's job
+// unchanged. The plugins are registered because the flags must accept their names.
 type idle struct{}
 
 func newIdle() admission.Interface { return idle{} }

@@ -14,18 +14,21 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// nodeSelectorAnnotation is the node selector of a namespace's pods.
+// nodeSelectorAnnotation is the namespace annotation with the node selector of the namespace's
+// pods.
 const nodeSelectorAnnotation = "scheduler.alpha.kubernetes.io/node-selector"
 
-// podNodeSelector (PodNodeSelector) gives pods their namespace's node selector, and limits what they can add to it. Off by default.
+// podNodeSelector (PodNodeSelector) adds the namespace's node selector to pods and restricts what
+// pods may add to it. Off by default.
 type podNodeSelector struct {
 	*admission.Handler
 	plugin.WantsClient
-	// selectors has the selectors that namespaces allow, and clusterDefault.
+	// selectors maps namespaces to the node selectors that they allow. It also contains the entry
+	// clusterDefault.
 	selectors map[string]string
 }
 
-// clusterDefault is the entry of the configuration for namespaces without annotation.
+// clusterDefault is the configuration entry for namespaces without the annotation.
 const clusterDefault = "clusterDefaultNodeSelector"
 
 func newPodNodeSelector(config io.Reader) (admission.Interface, error) {
@@ -37,7 +40,7 @@ func newPodNodeSelector(config io.Reader) (admission.Interface, error) {
 		Selectors map[string]string `json:"podNodeSelectorPluginConfig"`
 	}
 	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("configuration of PodNodeSelector: %w", err)
+		return nil, fmt.Errorf("PodNodeSelector configuration: %w", err)
 	}
 	p.selectors = file.Selectors
 	return p, nil
@@ -55,7 +58,7 @@ func (p *podNodeSelector) Admit(ctx context.Context, a admission.Attributes, _ a
 	if !labels.Conflicts(wanted, pod.Spec.NodeSelector) {
 		pod.Spec.NodeSelector = labels.Merge(wanted, pod.Spec.NodeSelector)
 	}
-	return p.validate(a, pod, wanted) // before the pod itself is validated, as in kube-apiserver
+	return p.validate(a, pod, wanted) // as in kube-apiserver, before the pod itself is validated
 }
 
 func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -70,21 +73,22 @@ func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, 
 	return p.validate(a, pod, wanted)
 }
 
-// validate holds a pod to its namespace's selector, and to the labels that the configuration allows the namespace.
+// validate checks a pod against the node selector of its namespace and against the labels that the
+// configuration allows for the namespace.
 func (p *podNodeSelector) validate(a admission.Attributes, pod *corev1.Pod, wanted labels.Set) error {
 	if labels.Conflicts(wanted, pod.Spec.NodeSelector) {
-		return plugin.Forbid(a, "spec.nodeSelector contradicts that of the namespace %q, %s", a.GetNamespace(), wanted)
+		return plugin.Forbid(a, "spec.nodeSelector conflicts with the node selector of the namespace %q, %s", a.GetNamespace(), wanted)
 	}
 	allowed, err := labels.ConvertSelectorToLabelsMap(p.selectors[a.GetNamespace()])
 	if err != nil {
-		return fmt.Errorf("configuration of PodNodeSelector: %s: %w", a.GetNamespace(), err)
+		return fmt.Errorf("PodNodeSelector configuration: %s: %w", a.GetNamespace(), err)
 	}
 	if len(allowed) == 0 {
 		return nil
 	}
 	for key, value := range pod.Spec.NodeSelector {
 		if is, ok := allowed[key]; !ok || is != value {
-			return plugin.Forbid(a, "spec.nodeSelector: %s=%s is not among the labels that the namespace %q may select", key, value, a.GetNamespace())
+			return plugin.Forbid(a, "spec.nodeSelector: %s=%s is not among the node labels that pods in the namespace %q may select", key, value, a.GetNamespace())
 		}
 	}
 	return nil

@@ -48,9 +48,9 @@ func TestPodNodeSelector(t *testing.T) {
 		}
 	}
 	if err := ask(t, p, "pods", newPod(func(p *corev1.Pod) { p.Namespace = "wrong" }), nil); err == nil || apierrors.IsForbidden(err) {
-		t.Errorf("a wrong annotation is an internal error, not %v", err)
+		t.Errorf("an invalid annotation: got %v, want an error other than Forbidden", err)
 	}
 	if _, err := configured("PodNodeSelector", "{", client); err == nil {
-		t.Error("a wrong configuration is taken")
+		t.Error("an invalid configuration was accepted")
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// podResize (PodResizeValidator) refuses a resize of a pod beyond what its node has, or on a node that does not run Linux (KEP-1287).
+// podResize (PodResizeValidator) rejects a resize of a pod that exceeds the allocatable resources
+// of its node, or whose node does not run Linux (KEP-1287).
 type podResize struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -23,7 +24,7 @@ func newPodResize() admission.Interface {
 	return &podResize{Handler: admission.NewHandler(admission.Update)}
 }
 
-// The causes of a refusal, by which clients tell them apart.
+// The causes of a refusal. Clients use them to tell refusals apart.
 const (
 	nodeCapacity        metav1.CauseType = "NodeCapacity"
 	unsupportedPlatform metav1.CauseType = "UnsupportedPlatform"
@@ -44,16 +45,16 @@ func (p *podResize) Validate(ctx context.Context, a admission.Attributes, _ admi
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if request := requests[name]; request.Cmp(node.Status.Allocatable[name]) > 0 {
-			return forbidBecause(a, nodeCapacity, "the pod's request of %s, %s, is more than the node %q has for pods", name, request.String(), node.Name)
+			return forbidBecause(a, nodeCapacity, "the pod's %s request of %s exceeds the allocatable amount of node %q", name, request.String(), node.Name)
 		}
 	}
 	if node.Labels[corev1.LabelOSStable] != string(corev1.Linux) {
-		return forbidBecause(a, unsupportedPlatform, "the node %q does not run Linux, by its label %s", node.Name, corev1.LabelOSStable)
+		return forbidBecause(a, unsupportedPlatform, "node %q does not run Linux according to its label %s", node.Name, corev1.LabelOSStable)
 	}
 	return nil
 }
 
-// forbidBecause refuses a request with a cause.
+// forbidBecause returns a 403 Forbidden error with a cause.
 func forbidBecause(a admission.Attributes, cause metav1.CauseType, format string, args ...any) error {
 	err := plugin.Forbid(a, format, args...)
 	var status *apierrors.StatusError

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// addNode makes a node with two cpus that declares a feature.
+// addNode creates a node with two CPUs that declares the given features.
 func addNode(t *testing.T, client kubernetes.Interface, name, os string, features ...string) {
 	t.Helper()
 	node := must(client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
@@ -21,7 +21,7 @@ func addNode(t *testing.T, client kubernetes.Interface, name, os string, feature
 	must(client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}))(t)
 }
 
-// resized is the pod after a change of its spec, as the strategy leaves it.
+// resized returns a pod with a modified spec and with the generation that the strategy would set.
 func resized(node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return newPod(append(change, func(p *corev1.Pod) { p.Spec.NodeName, p.Generation = node, 2 })...)
 }
@@ -35,7 +35,8 @@ func TestPodResizeValidator(t *testing.T) {
 	for name, c := range map[string]struct {
 		resource string
 		pod      *corev1.Pod
-		// cause is of the refusal; "-" is a refusal without cause.
+		// cause is the expected cause of the refusal: "" for no refusal, "-" for a refusal without a
+		// cause.
 		cause metav1.CauseType
 	}{
 		"fits":        {"pods/resize", resized("linux", requests("cpu", "2", "memory", "1Gi")), ""},

@@ -25,7 +25,8 @@ import (
 	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 )
 
-// podSecurity (PodSecurity) holds pods to the Pod Security Standards that their namespace's labels ask for (KEP-2579).
+// podSecurity (PodSecurity) enforces the Pod Security Standards that the labels of a pod's
+// namespace ask for (KEP-2579).
 type podSecurity struct {
 	*admission.Handler
 	delegate   *podsecurityadmission.Admission
@@ -56,7 +57,7 @@ func newPodSecurity(config io.Reader) (admission.Interface, error) {
 func (p *podSecurity) SetExternalKubeClientSet(client kubernetes.Interface) { p.client = client }
 
 func (p *podSecurity) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.namespaces = f.Core().V1().Namespaces().Lister() // NamespaceLifecycle has it too
+	p.namespaces = f.Core().V1().Namespaces().Lister() // shared with NamespaceLifecycle
 }
 
 func (p *podSecurity) ValidateInitialization() error {
@@ -71,7 +72,8 @@ func (p *podSecurity) ValidateInitialization() error {
 	return p.delegate.ValidateConfiguration()
 }
 
-// judged are the resources that have pods or say what pods may do.
+// judged contains the resources that the plugin evaluates: namespaces, whose labels set the policy,
+// pods, and resources with pod templates.
 var judged = map[schema.GroupResource]bool{
 	corev1.Resource("namespaces"): true,
 	pods:                          true,
@@ -115,7 +117,7 @@ func (p *podSecurity) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return &apierrors.StatusError{ErrStatus: *answer.Result}
 }
 
-// unmeasured drops metrics: those of several control planes in a process would mix.
+// unmeasured discards metrics, because several control planes in one process would share them.
 type unmeasured struct{}
 
 func (unmeasured) RecordEvaluation(metrics.Decision, podsecurity.LevelVersion, metrics.Mode, podsecurity.Attributes) {

@@ -19,7 +19,7 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// warnings counts the Warning headers of answers.
+// warnings counts the Warning headers of responses.
 type warnings struct {
 	mu sync.Mutex
 	n  int
@@ -31,7 +31,7 @@ func (w *warnings) HandleWarningHeaderWithContext(context.Context, int, string, 
 	w.n++
 }
 
-// take returns the number and begins anew.
+// take returns the count and resets it.
 func (w *warnings) take() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,14 +111,14 @@ plugins:
 	_, err = client.AppsV1().Deployments("baseline").Create(ctx, deployment, metav1.CreateOptions{})
 	checkRefused(t, "what makes pods", err, false)
 	if n := warned.take(); n != 1 {
-		t.Errorf("what makes pods gives %d warnings", n)
+		t.Errorf("creating a deployment of privileged pods gave %d warnings, want 1", n)
 	}
 
 	ns := must(client.CoreV1().Namespaces().Get(ctx, "plain", metav1.GetOptions{}))(t)
 	ns.Labels["pod-security.kubernetes.io/enforce"] = "baseline"
 	must(client.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}))(t)
 	if n := warned.take(); n == 0 {
-		t.Error("a namespace with a pod that violates its new level gives no warning")
+		t.Error("no warning for a namespace with a pod that violates its new level")
 	}
 
 	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -126,7 +126,7 @@ plugins:
 	}}, metav1.CreateOptions{})
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.ErrStatus.Details.Kind != "Namespace" || len(status.ErrStatus.Details.Causes) != 2 {
-		t.Errorf("a namespace with wrong labels: %+v", err)
+		t.Errorf("create a namespace with invalid labels: got %+v, want Invalid with two causes", err)
 	}
 
 	allow(t, client, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "trusted"}, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}})

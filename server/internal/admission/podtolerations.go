@@ -16,17 +16,19 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 )
 
-// The annotations of a namespace with the tolerations that its pods get, and those that they may have, in JSON.
+// The namespace annotations with the tolerations that pods get, and with the tolerations that pods
+// may have. Both are JSON.
 const (
 	defaultTolerationsAnnotation = "scheduler.alpha.kubernetes.io/defaultTolerations"
 	allowedTolerationsAnnotation = "scheduler.alpha.kubernetes.io/tolerationsWhitelist"
 )
 
-// podTolerations (PodTolerationRestriction) gives pods their namespace's tolerations and lets them have no others than it allows. Off by default.
+// podTolerations (PodTolerationRestriction) adds the namespace's tolerations to pods and rejects
+// pods with tolerations that the namespace does not allow. Off by default.
 type podTolerations struct {
 	*admission.Handler
 	plugin.WantsClient
-	// defaults and allowed are for namespaces without annotations.
+	// defaults and allowed apply to namespaces without the annotations.
 	defaults, allowed []corev1.Toleration
 }
 
@@ -40,7 +42,7 @@ func newPodTolerations(config io.Reader) (admission.Interface, error) {
 		Allowed []corev1.Toleration `json:"whitelist"`
 	}
 	if err := yaml.NewYAMLOrJSONDecoder(config, 4096).Decode(&file); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("configuration of PodTolerationRestriction: %w", err)
+		return nil, fmt.Errorf("PodTolerationRestriction configuration: %w", err)
 	}
 	p.defaults, p.allowed = file.Default, file.Allowed
 	return p, nil
@@ -58,12 +60,12 @@ func (p *podTolerations) Admit(ctx context.Context, a admission.Attributes, _ ad
 		}
 		pod.Spec.Tolerations = mergeTolerations(pod.Spec.Tolerations, tolerations)
 	}
-	if !quota.IsBestEffort(pod) { // the node controller taints nodes that run out of memory; pods that asked for some may stay
+	if !quota.IsBestEffort(pod) { // the node controller taints nodes under memory pressure; pods with requests or limits tolerate that
 		pod.Spec.Tolerations = mergeTolerations(pod.Spec.Tolerations, []corev1.Toleration{{
 			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 		}})
 	}
-	return p.Validate(ctx, a, nil) // before the pod itself is validated, as in kube-apiserver
+	return p.Validate(ctx, a, nil) // as in kube-apiserver, before the pod itself is validated
 }
 
 func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -77,8 +79,8 @@ func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _
 	}
 	for i, t := range pod.Spec.Tolerations {
 		if !slices.ContainsFunc(allowed, func(other corev1.Toleration) bool { return covers(other, t) }) {
-			// No refusal by its status, as with kube-apiserver.
-			return fmt.Errorf("spec.tolerations[%d] is not among those that the namespace %q allows", i, a.GetNamespace())
+			// As in kube-apiserver, this is a plain error and not a Forbidden status.
+			return fmt.Errorf("spec.tolerations[%d] is not among the tolerations that the namespace %q allows", i, a.GetNamespace())
 		}
 	}
 	return nil

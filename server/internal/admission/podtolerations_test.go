@@ -37,7 +37,7 @@ func TestPodTolerationRestriction(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespace string
 		change    []func(*corev1.Pod)
-		// want is "-" if the pod is not taken.
+		// want is "-" if the pod is rejected.
 		want string
 	}{
 		"cluster's default":         {"plain", nil, "usual=:"},
@@ -61,7 +61,7 @@ func TestPodTolerationRestriction(t *testing.T) {
 		err := ask(t, p, "pods", pod, nil)
 		if c.want == "-" {
 			if err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
-				t.Errorf("%s: %v, should be an error without reason", name, err)
+				t.Errorf("%s: got %v, want an error without a reason", name, err)
 			}
 		} else if got := describe(pod.Spec.Tolerations); err != nil || got != c.want {
 			t.Errorf("%s: tolerations are %q (%v), want %q", name, got, err, c.want)
@@ -69,6 +69,6 @@ func TestPodTolerationRestriction(t *testing.T) {
 	}
 	updated := newPod(func(p *corev1.Pod) { p.Namespace = "given" })
 	if err := ask(t, p, "pods", updated, newPod()); err != nil || len(updated.Spec.Tolerations) != 0 {
-		t.Errorf("an update gets %q (%v)", describe(updated.Spec.Tolerations), err)
+		t.Errorf("an update added the tolerations %q (%v)", describe(updated.Spec.Tolerations), err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// podTopologyLabels (PodTopologyLabels) copies a node's zone and region to the pods that are bound to it (KEP-4742).
+// podTopologyLabels (PodTopologyLabels) copies the zone and region labels of a node to the pods
+// that are bound to it (KEP-4742).
 type podTopologyLabels struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -31,7 +32,7 @@ func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _
 			return nil
 		}
 		meta, node = &obj.ObjectMeta, obj.Spec.NodeName
-	case *corev1.Binding: // its labels become the pod's
+	case *corev1.Binding: // its labels are copied to the pod
 		if !plugin.Is(a, pods, "binding") {
 			return nil
 		}
@@ -42,7 +43,7 @@ func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _
 	default:
 		return nil
 	}
-	if node == "" || len(path.IsValidPathSegmentName(node)) > 0 { // there is no such node
+	if node == "" || len(path.IsValidPathSegmentName(node)) > 0 { // such a node cannot exist
 		return nil
 	}
 	found, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})

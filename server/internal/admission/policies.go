@@ -10,10 +10,13 @@ import (
 	"k8s.io/client-go/informers"
 )
 
-// The policy plugins look every tenth of a second whether their informers are ready, from when they are initialized. That is before the
-// server serves, so the first write would wait for their second look. Here they are initialized when their informers are ready.
+// The policy plugins poll every 100 ms until their informers have synced, starting when they are
+// initialized. If that happened before the server serves, as it usually does, the first poll would
+// fail and the first write would have to wait for the second. So they are initialized only once
+// their informers have synced.
 
-// Deferred collects the plugins that are to be initialized late. It is the admission.PluginInitializer that finds them.
+// Deferred collects the plugins to initialize late. It finds them as an
+// admission.PluginInitializer.
 type Deferred struct {
 	plugins []interface{ InitializeLate() error }
 }
@@ -25,7 +28,7 @@ func (d *Deferred) Initialize(plugin admission.Interface) {
 	}
 }
 
-// Start initializes the plugins. The shared informers must have synced.
+// Start initializes the collected plugins. The shared informers must have synced.
 func (d *Deferred) Start() error {
 	for _, p := range d.plugins {
 		if err := p.InitializeLate(); err != nil {

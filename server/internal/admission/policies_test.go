@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPolicies has one policy label config maps, and another one refuse those with too much in them.
+// TestPolicies creates a policy that labels config maps, and another one that rejects config maps
+// with too many entries.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	_, client := quiet(t)
@@ -55,20 +56,21 @@ func TestPolicies(t *testing.T) {
 	}
 	eventually(t, "refusal", func() error {
 		if _, err := create(map[string]string{"a": "", "b": ""}); !apierrors.IsInvalid(err) {
-			return errors.Join(errors.New("is not refused"), err)
+			return errors.Join(errors.New("was not refused"), err)
 		}
 		return nil
 	})
 	eventually(t, "label", func() error {
 		m, err := create(nil)
 		if err == nil && m.Labels["example.com/by"] != "policy" {
-			err = errors.New("there is no label")
+			err = errors.New("the label is missing")
 		}
 		return err
 	})
 }
 
-// TestLockout has a policy that refuses everything: what one may do can still be asked.
+// TestLockout creates a policy that rejects everything. Access reviews must still work, and the
+// policy's binding can be deleted.
 func TestLockout(t *testing.T) {
 	t.Parallel()
 	_, client := quiet(t)
@@ -92,7 +94,7 @@ func TestLockout(t *testing.T) {
 	eventually(t, "refusal", func() error {
 		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
 		if !apierrors.IsInvalid(err) {
-			return errors.Join(errors.New("is not refused"), err)
+			return errors.Join(errors.New("was not refused"), err)
 		}
 		return nil
 	})
@@ -100,10 +102,10 @@ func TestLockout(t *testing.T) {
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"}},
 	}, metav1.CreateOptions{}))(t)
 	if !review.Status.Allowed {
-		t.Errorf("the answer is %+v", review.Status)
+		t.Errorf("got status %+v, want allowed", review.Status)
 	}
-	// So can the way out be taken.
+	// The binding can be deleted, which ends the lockout.
 	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing", metav1.DeleteOptions{}); err != nil {
-		t.Errorf("the binding stays: %v", err)
+		t.Errorf("delete the binding: %v", err)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// priority (Priority) turns the name of the priority class of a pod, or of a group of pods, into a number, and lets only one class be the
-// default.
+// priority (Priority) resolves the priority class of a pod or pod group to a number, and allows
+// only one class to be the default.
 type priority struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -48,7 +48,7 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 		if err != nil {
 			return err
 		}
-		// Clients that do not know the fields must not remove them.
+		// A client that does not know the fields must not remove them.
 		if pod.Spec.Priority == nil {
 			pod.Spec.Priority = old.Spec.Priority
 		}
@@ -66,26 +66,28 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 		policy = *class.PreemptionPolicy
 	}
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
-		return plugin.Forbid(a, "spec.preemptionPolicy is %s, but %s by the pod's priority class; leave it out", *pod.Spec.PreemptionPolicy, policy)
+		return plugin.Forbid(a, "spec.preemptionPolicy is %s, but the pod's priority class has %s: omit the field", *pod.Spec.PreemptionPolicy, policy)
 	}
 	pod.Spec.PreemptionPolicy = &policy
 	return nil
 }
 
-// resolve fills in the class, the default one if none is named, and its number.
+// resolve looks up the named class, or the default class if name is empty, and sets name and value
+// accordingly.
 func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *string, value **int32) (*schedulingv1.PriorityClass, error) {
 	class, err := p.of(ctx, a, *name)
 	if err != nil {
 		return nil, err
 	}
 	if *value != nil && **value != class.Value {
-		return nil, plugin.Forbid(a, "spec.priority is %d, but %d by the priority class; leave it out", **value, class.Value)
+		return nil, plugin.Forbid(a, "spec.priority is %d, but the priority class has the value %d: omit the field", **value, class.Value)
 	}
 	*name, *value = class.Name, &class.Value
 	return class, nil
 }
 
-// of is the priority class with the name. Without one it is the default, or one of value 0.
+// of returns the priority class with the given name. If name is empty, it returns the default
+// class, or an empty class with the value 0 if there is no default.
 func (p *priority) of(ctx context.Context, a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
 	if name != "" {
 		class, err := p.Client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
@@ -105,7 +107,7 @@ func (p *priority) of(ctx context.Context, a admission.Attributes, name string) 
 	found := false
 	for i := range list.Items {
 		c := &list.Items[i]
-		if c.GlobalDefault && (!found || c.Value < chosen.Value) { // of two defaults made at the same time, the lower one
+		if c.GlobalDefault && (!found || c.Value < chosen.Value) { // of defaults created at the same time, the lowest
 			chosen, found = c, true
 		}
 	}
@@ -123,13 +125,13 @@ func (p *priority) Validate(ctx context.Context, a admission.Attributes, _ admis
 	}
 	for _, other := range list.Items {
 		if other.GlobalDefault && (a.GetOperation() == admission.Create || other.Name != class.Name) {
-			return plugin.Forbid(a, "globalDefault: the priority class %q is the default already", other.Name)
+			return plugin.Forbid(a, "globalDefault: the priority class %q is already the default", other.Name)
 		}
 	}
 	return nil
 }
 
-// EnsureSystemPriorityClasses makes the priority classes that every cluster has.
+// EnsureSystemPriorityClasses creates the priority classes that every cluster has.
 func EnsureSystemPriorityClasses(ctx context.Context, client kubernetes.Interface) error {
 	for _, class := range core.SystemPriorityClasses() {
 		_, err := client.SchedulingV1().PriorityClasses().Get(ctx, class.Name, metav1.GetOptions{})

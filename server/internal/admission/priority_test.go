@@ -28,7 +28,7 @@ func TestPriority(t *testing.T) {
 		if err := ask(t, p, "pods", pod, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if s := pod.Spec; s.PriorityClassName != class || *s.Priority != value || *s.PreemptionPolicy != policy {
-			t.Errorf("%s: %q, %d, %s", name, s.PriorityClassName, *s.Priority, *s.PreemptionPolicy)
+			t.Errorf("%s: got class %q, priority %d, policy %s", name, s.PriorityClassName, *s.Priority, *s.PreemptionPolicy)
 		}
 	}
 	check("no class", pod("", nil, nil), "", 0, corev1.PreemptLowerPriority)
@@ -42,7 +42,7 @@ func TestPriority(t *testing.T) {
 	checkRefused(t, "no such class", ask(t, p, "pods", pod("none", nil, nil), nil), true)
 	updated := pod("polite", nil, nil)
 	if err := ask(t, p, "pods", updated, pod("polite", new(int32(-5)), &never)); err != nil || updated.Spec.Priority == nil || updated.Spec.PreemptionPolicy == nil {
-		t.Errorf("an update takes the priority away: %v, %+v", err, updated.Spec)
+		t.Errorf("an update removed the priority: %v, %+v", err, updated.Spec)
 	}
 
 	class := func(name string, byDefault bool) *schedulingv1.PriorityClass {
@@ -88,6 +88,6 @@ func TestPriorityOfPodGroups(t *testing.T) {
 	updated := group("none", nil)
 	checkRefused(t, "update", ask(t, p, groups, updated, group("polite", new(int32(-5)))), false)
 	if updated.Spec.Priority != nil {
-		t.Errorf("an update resolves the class: %+v", updated.Spec)
+		t.Errorf("an update resolved the class: %+v", updated.Spec)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 )
 
-// resourceQuota (ResourceQuota) is the plugin of k8s.io/apiserver with the evaluators of this server.
+// resourceQuota (ResourceQuota) is the plugin of k8s.io/apiserver with this server's evaluators.
 type resourceQuota struct{ *resourcequota.QuotaAdmission }
 
-// quotaWorkers is how many quotas are charged at a time, as in kube-apiserver.
+// quotaWorkers is the number of quotas that are charged concurrently, as in kube-apiserver.
 const quotaWorkers = 5
 
 func newResourceQuota(config io.Reader) (admission.Interface, error) {
@@ -28,7 +28,8 @@ func newResourceQuota(config io.Reader) (admission.Interface, error) {
 	return &resourceQuota{p}, nil
 }
 
-// SetExternalKubeInformerFactory also sets the evaluators, as nothing else does: the drain notification, which they need, was set before.
+// SetExternalKubeInformerFactory also sets the quota configuration, which no initializer does. The
+// configuration needs the drain notification, which has already been set.
 func (p *resourceQuota) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
 	p.QuotaAdmission.SetExternalKubeInformerFactory(f)
 	p.SetQuotaConfiguration(quota.Configuration(nil))

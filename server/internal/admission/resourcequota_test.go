@@ -12,7 +12,7 @@ import (
 	"github.com/kinproc/kinproc/server"
 )
 
-// TestResourceQuota charges quotas whose status the test has set, as the control loop would.
+// TestResourceQuota charges quotas whose status the test sets, as the quota controller would.
 func TestResourceQuota(t *testing.T) {
 	t.Parallel()
 	_, client := quiet(t, enable(), func(o *server.Options) { o.Admission.DisablePlugins = []string{"ServiceAccount"} })
@@ -33,7 +33,8 @@ func TestResourceQuota(t *testing.T) {
 	for name, c := range map[string]struct {
 		hard   corev1.ResourceList
 		scopes []corev1.ResourceQuotaScope
-		// fits are taken before what does not fit.
+		// fits modifies a pod that is created first and stays within the quota. full modifies a pod that
+		// exceeds it.
 		fits, full []func(*corev1.Pod)
 	}{
 		"pods":            {hard: quantities("pods", "1"), full: []func(*corev1.Pod){}},
@@ -52,13 +53,13 @@ func TestResourceQuota(t *testing.T) {
 			_, err := client.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{})
 			return err
 		}
-		// The plugin learns of the quota by a watch, so that the first pods may come in for nothing.
+		// The plugin watches quotas, so the first pods may be admitted before it has seen the quota.
 		if c.fits != nil {
 			checkRefused(t, name+", fits", pod(c.fits), false)
 		}
 		eventually(t, name, func() error {
 			if err := pod(c.full); !apierrors.IsForbidden(err) {
-				return errors.Join(errors.New("is not refused"), err)
+				return errors.Join(errors.New("was not refused"), err)
 			}
 			return nil
 		})
@@ -74,7 +75,7 @@ func TestResourceQuota(t *testing.T) {
 	eventually(t, "the plugin knows the quota", func() error {
 		_, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
-			return errors.Join(errors.New("is not refused"), err)
+			return errors.Join(errors.New("was not refused"), err)
 		}
 		return nil
 	})

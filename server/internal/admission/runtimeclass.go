@@ -14,7 +14,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// runtimeClass (RuntimeClass) gives pods the overhead, node selector and tolerations of their runtime class (KEP-585, KEP-688).
+// runtimeClass (RuntimeClass) sets the overhead, node selector and tolerations of a pod from its
+// runtime class (KEP-585, KEP-688).
 type runtimeClass struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -35,7 +36,7 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 	}
 	if class.Overhead != nil {
 		if len(pod.Spec.Overhead) > 0 && !apiequality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
-			return plugin.Forbid(a, "spec.overhead differs from the overhead of the runtime class %q; leave it out", class.Name)
+			return plugin.Forbid(a, "spec.overhead differs from the overhead of the runtime class %q: omit the field", class.Name)
 		}
 		pod.Spec.Overhead = class.Overhead.PodFixed
 	}
@@ -44,7 +45,7 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 	}
 	for key, value := range class.Scheduling.NodeSelector {
 		if is, ok := pod.Spec.NodeSelector[key]; ok && is != value {
-			return plugin.Forbid(a, "spec.nodeSelector: %s is %q, but %q in the runtime class %q", key, is, value, class.Name)
+			return plugin.Forbid(a, "spec.nodeSelector: %s is %q, which conflicts with %q in the runtime class %q", key, is, value, class.Name)
 		}
 		if pod.Spec.NodeSelector == nil {
 			pod.Spec.NodeSelector = map[string]string{}
@@ -68,7 +69,7 @@ func (p *runtimeClass) Validate(ctx context.Context, a admission.Attributes, _ a
 	if class != nil && class.Overhead != nil {
 		want = class.Overhead.PodFixed
 	} else if pod.Spec.Overhead != nil {
-		return plugin.Forbid(a, "spec.overhead: only a runtime class with an overhead can set it")
+		return plugin.Forbid(a, "spec.overhead: only a runtime class with an overhead may set it")
 	}
 	if !apiequality.Semantic.DeepEqual(want, pod.Spec.Overhead) {
 		return plugin.Forbid(a, "spec.overhead differs from the overhead of the runtime class %q", class.Name)
@@ -76,7 +77,7 @@ func (p *runtimeClass) Validate(ctx context.Context, a admission.Attributes, _ a
 	return nil
 }
 
-// of is the runtime class of a pod, nil if it has none.
+// of returns the runtime class of a pod, or nil if it has none.
 func (p *runtimeClass) of(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
 	if pod.Spec.RuntimeClassName == nil {
 		return nil, nil
@@ -91,14 +92,14 @@ func (p *runtimeClass) of(ctx context.Context, a admission.Attributes, pod *core
 	return class, nil
 }
 
-// mergeTolerations leaves out those that others cover.
+// mergeTolerations concatenates lists of tolerations. It omits those that others cover.
 func mergeTolerations(lists ...[]corev1.Toleration) []corev1.Toleration {
 	all := slices.Concat(lists...)
 	var merged []corev1.Toleration
 	for i, t := range all {
 		covered := slices.ContainsFunc(merged, func(other corev1.Toleration) bool { return covers(other, t) }) ||
 			slices.ContainsFunc(all[i+1:], func(other corev1.Toleration) bool {
-				return !apiequality.Semantic.DeepEqual(other, t) && covers(other, t) // of two that are the same, the first one stays
+				return !apiequality.Semantic.DeepEqual(other, t) && covers(other, t) // of two equal ones, keep the first
 			})
 		if !covered {
 			merged = append(merged, t)
@@ -107,7 +108,7 @@ func mergeTolerations(lists ...[]corev1.Toleration) []corev1.Toleration {
 	return merged
 }
 
-// covers reports whether a tolerates all that b does.
+// covers reports whether a tolerates everything that b tolerates.
 func covers(a, b corev1.Toleration) bool {
 	if apiequality.Semantic.DeepEqual(a, b) {
 		return true

@@ -38,7 +38,7 @@ func TestRuntimeClass(t *testing.T) {
 		pod      *corev1.Pod
 		refused  bool
 		selector map[string]string
-		// tolerations as described.
+		// tolerations is formatted by describe.
 		tolerations string
 	}{
 		"none":                  {pod: pod("")},

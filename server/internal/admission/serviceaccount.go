@@ -22,19 +22,21 @@ import (
 
 const (
 	defaultServiceAccount = "default"
-	// accountWait is how long a pod waits for its service account, which the controller may be about to create. kube-apiserver gives it a
-	// second, which is too short where a test suite's control planes share a busy machine.
+	// accountWait is how long a pod waits for its service account, which the controller may be about
+	// to create. kube-apiserver waits for one second, which is too short when the control planes of a
+	// test suite share a busy machine.
 	accountWait = 5 * time.Second
 
 	// tokenMountPath is where client libraries look for the token.
 	tokenMountPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
 	tokenVolume      = "kube-api-access-"
-	tokenSeconds     = 3607 // the odd number marks automatic mounts: such tokens may be extended
+	tokenSeconds     = 3607 // this value marks automatically mounted tokens, whose lifetime may be extended
 	rootCAConfigMap  = "kube-root-ca.crt"
 	mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 )
 
-// serviceAccount (ServiceAccount) gives pods a service account, its token, and its secrets for pulling images.
+// serviceAccount (ServiceAccount) sets the service account of a pod, mounts its token, and adds its
+// image pull secrets.
 type serviceAccount struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -66,7 +68,7 @@ func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ ad
 	if len(pod.Spec.ImagePullSecrets) == 0 {
 		pod.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
 	}
-	return validateSecrets(a, account, pod, false) // before the pod itself is validated, as in kube-apiserver
+	return validateSecrets(a, account, pod, false) // as in kube-apiserver, before the pod itself is validated
 }
 
 func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
@@ -91,7 +93,7 @@ func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _
 	return validateSecrets(a, account, pod, ephemeral)
 }
 
-// account reads a service account, and waits for it if it is missing but may come.
+// account returns a service account. If the default account does not exist yet, it waits for it.
 func (p *serviceAccount) account(ctx context.Context, a admission.Attributes, name string) (*corev1.ServiceAccount, error) {
 	accounts := p.Client.CoreV1().ServiceAccounts(a.GetNamespace())
 	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
@@ -112,7 +114,7 @@ func (p *serviceAccount) await(ctx context.Context, namespace, name string) (*co
 	})
 	if err == nil {
 		defer w.Stop()
-		for e := range w.ResultChan() { // begins with what is there, ends with the context
+		for e := range w.ResultChan() { // starts with existing objects, ends with the context
 			if account, ok := e.Object.(*corev1.ServiceAccount); ok && e.Type != watch.Deleted {
 				return account, nil
 			}
@@ -121,23 +123,25 @@ func (p *serviceAccount) await(ctx context.Context, namespace, name string) (*co
 	return p.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// validateMirror keeps pods that nodes run by themselves from the cluster's secrets: nodes create them without asking anybody.
+// validateMirror rejects mirror pods that use service accounts or secrets. Nodes run them without
+// asking the API server.
 func validateMirror(a admission.Attributes, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
-		return plugin.Forbid(a, "a mirror pod must not have a service account")
+		return plugin.Forbid(a, "a mirror pod may not have a service account")
 	}
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
-			return plugin.Forbid(a, "volume %q: a mirror pod must not have tokens of service accounts", volume.Name)
+			return plugin.Forbid(a, "volume %q: a mirror pod may not use service account tokens", volume.Name)
 		}
 	}
 	for name := range plugin.Secrets(&pod.Spec) {
-		return plugin.Forbid(a, "secret %q: a mirror pod must not use secrets", name)
+		return plugin.Forbid(a, "secret %q: a mirror pod may not use secrets", name)
 	}
 	return nil
 }
 
-// wantsToken reports whether a token is mounted: the pod says so, or else its account, or else it is.
+// wantsToken reports whether to mount a token. The pod decides, then its service account. The
+// default is true.
 func wantsToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	switch {
 	case pod.Spec.AutomountServiceAccountToken != nil:
@@ -148,7 +152,8 @@ func wantsToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	return true
 }
 
-// mountToken mounts the token, the API server's certificates and the namespace's name in all containers that have nothing there.
+// mountToken mounts the token, the CA certificates of the API server and the namespace's name in
+// all containers that mount nothing else at tokenMountPath.
 func mountToken(pod *corev1.Pod) {
 	name := ""
 	taken := sets.New[string]()
@@ -193,7 +198,8 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 	}
 }
 
-// validateSecrets holds a pod to the secrets that its account lists, if the account's annotation demands it.
+// validateSecrets restricts a pod to the secrets that its service account lists, if the account's
+// annotation demands it.
 func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod *corev1.Pod, ephemeral bool) error {
 	if enforced, err := strconv.ParseBool(account.Annotations[mountableSecrets]); err != nil || !enforced {
 		return nil
@@ -205,7 +211,7 @@ func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod
 	for _, s := range account.ImagePullSecrets {
 		pull.Insert(s.Name)
 	}
-	// Only these parts of a pod are looked at. The secrets for pulling images have a list of their own.
+	// Only these parts of a pod are checked. Image pull secrets have a separate list.
 	looked := &corev1.PodSpec{EphemeralContainers: pod.Spec.EphemeralContainers}
 	if !ephemeral {
 		looked = &corev1.PodSpec{InitContainers: pod.Spec.InitContainers, Containers: pod.Spec.Containers}
@@ -216,14 +222,14 @@ func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod
 		}
 	}
 	if extra := plugin.Secrets(looked).Difference(allowed); len(extra) > 0 {
-		return plugin.Forbid(a, "the service account %q does not allow its pods the secrets %s", account.Name, quoted(extra))
+		return plugin.Forbid(a, "the service account %q does not allow its pods to use the secrets %s", account.Name, quoted(extra))
 	}
 	if ephemeral {
 		return nil
 	}
 	for i, s := range pod.Spec.ImagePullSecrets {
 		if !pull.Has(s.Name) {
-			return plugin.Forbid(a, "spec.imagePullSecrets[%d]: the service account %q does not allow its pods the secret %q", i, account.Name, s.Name)
+			return plugin.Forbid(a, "spec.imagePullSecrets[%d]: the service account %q does not allow its pods to use the secret %q", i, account.Name, s.Name)
 		}
 	}
 	return nil

@@ -57,7 +57,7 @@ func TestServiceAccount(t *testing.T) {
 			t.Errorf("%s: %d volumes and %d mounts, want %d and %d", name, len(pod.Spec.Volumes), mounts, c.volumes, c.mounts)
 		}
 		if s := pod.Spec.ImagePullSecrets; asked == 0 && pod.Spec.ServiceAccountName == "default" && (len(s) != 1 || s[0].Name != "pull") || asked > 0 && s[0].Name != "own" {
-			t.Errorf("%s: secrets for pulling are %v", name, s)
+			t.Errorf("%s: image pull secrets are %v", name, s)
 		}
 	}
 
@@ -89,7 +89,7 @@ func TestServiceAccount(t *testing.T) {
 		"any secret":         {[]func(*corev1.Pod){volume(secret("theirs"))}, false},
 		"strict":             {[]func(*corev1.Pod){account("strict"), volume(secret("ours"))}, false},
 		"strict, other":      {[]func(*corev1.Pod){account("strict"), volume(secret("theirs"))}, true},
-		"strict, projected":  {[]func(*corev1.Pod){account("strict"), volume(projected)}, false}, // the annotation is not about these
+		"strict, projected":  {[]func(*corev1.Pod){account("strict"), volume(projected)}, false}, // the annotation does not apply to projected volumes
 		"strict, env":        {[]func(*corev1.Pod){account("strict"), func(p *corev1.Pod) { p.Spec.Containers[0].Env = env("theirs") }}, true},
 		"strict, own env":    {[]func(*corev1.Pod){account("strict"), func(p *corev1.Pod) { p.Spec.Containers[0].Env = env("ours") }}, false},
 		"strict, envFrom":    {[]func(*corev1.Pod){account("strict"), func(p *corev1.Pod) { p.Spec.Containers[0].EnvFrom = from("theirs") }}, true},

@@ -12,13 +12,14 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// The annotations that make a storage class the default; the second one is older.
+// The annotations that mark a storage class as the default. The beta one is older.
 const (
 	isDefaultStorageClass     = "storageclass.kubernetes.io/is-default-class"
 	isDefaultStorageClassBeta = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
-// defaultStorageClass (DefaultStorageClass) gives claims that name no storage class the default one.
+// defaultStorageClass (DefaultStorageClass) sets the default storage class in claims that do not
+// name a class.
 type defaultStorageClass struct {
 	*admission.Handler
 	plugin.WantsClient
@@ -50,7 +51,8 @@ func (p *defaultStorageClass) Admit(ctx context.Context, a admission.Attributes,
 	return nil
 }
 
-// newer chooses between two defaults: the one made later, or else the one whose name comes first.
+// newer returns the more recently created of two default classes or, if they were created at the
+// same time, the one whose name sorts first. If a is nil, it returns b.
 func newer(a, b metav1.Object) metav1.Object {
 	if a == nil {
 		return b

@@ -32,11 +32,11 @@ func TestDefaultStorageClass(t *testing.T) {
 	}
 	addClass("no", "storageclass.kubernetes.io/is-default-class", "false")
 	if c := got(nil); c != "-" {
-		t.Errorf("without default, the class is %s", c)
+		t.Errorf("without a default, got class %s", c)
 	}
 	addClass("old", "storageclass.beta.kubernetes.io/is-default-class", "true")
 	if c := got(nil); c != "old" {
-		t.Errorf("the class is %s", c)
+		t.Errorf("got class %s, want old", c)
 	}
 	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
 		"other": func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("other") },
@@ -46,7 +46,7 @@ func TestDefaultStorageClass(t *testing.T) {
 		},
 	} {
 		if c := got(change); c != name {
-			t.Errorf("the class is %q, not the claim's own %q", c, name)
+			t.Errorf("got class %q, want the claim's class %q", c, name)
 		}
 	}
 }

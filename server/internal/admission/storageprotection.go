@@ -13,8 +13,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// storageProtection (StorageObjectInUseProtection) adds the finalizers that keep volumes, claims and attributes classes while they are
-// used. Controllers remove them.
+// storageProtection (StorageObjectInUseProtection) adds the finalizers that protect volumes, claims
+// and volume attributes classes while they are in use. Controllers remove the finalizers.
 type storageProtection struct{ *admission.Handler }
 
 func newStorageProtection() admission.Interface {

@@ -35,6 +35,6 @@ func TestStorageObjectInUseProtection(t *testing.T) {
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := ask(t, p, "persistentvolumeclaims", claim, &corev1.PersistentVolumeClaim{}); err != nil || len(claim.Finalizers) > 0 {
-		t.Errorf("an update adds %v (%v)", claim.Finalizers, err)
+		t.Errorf("an update added %v (%v)", claim.Finalizers, err)
 	}
 }

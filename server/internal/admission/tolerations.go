@@ -12,17 +12,19 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// defaultTolerationSeconds (DefaultTolerationSeconds) lets pods stay for five minutes on a node that is not ready or cannot be reached,
-// unless they say something else.
+// defaultTolerationSeconds (DefaultTolerationSeconds) adds tolerations to pods that let them stay
+// for five minutes on a node that is not ready or unreachable, unless the pods tolerate these
+// taints already.
 type defaultTolerationSeconds struct {
 	*admission.Handler
 	seconds TolerationSeconds
 }
 
-// TolerationSeconds is how long DefaultTolerationSeconds lets pods stay. It is the admission.PluginInitializer that tells the plugin.
+// TolerationSeconds is how long DefaultTolerationSeconds lets pods stay on a node. It is an
+// admission.PluginInitializer, which passes the values to the plugin.
 type TolerationSeconds struct{ NotReady, Unreachable int64 }
 
-// DefaultTolerationSeconds is for a node that is not ready as well as for one that cannot be reached.
+// DefaultTolerationSeconds is the default of both fields of [TolerationSeconds].
 const DefaultTolerationSeconds = 300
 
 // Initialize implements admission.PluginInitializer.
@@ -60,8 +62,8 @@ func (p *defaultTolerationSeconds) Admit(_ context.Context, a admission.Attribut
 	return nil
 }
 
-// extendedResourceToleration (ExtendedResourceToleration) lets pods that ask for extended resources onto the nodes that are tainted with
-// the names of these resources. Off by default.
+// extendedResourceToleration (ExtendedResourceToleration) adds tolerations to pods that request
+// extended resources, for nodes that are tainted with the names of these resources. Off by default.
 type extendedResourceToleration struct{ *admission.Handler }
 
 func newExtendedResourceToleration() admission.Interface {

@@ -29,7 +29,7 @@ func TestDefaultTolerationSeconds(t *testing.T) {
 		"all":            {[]corev1.Toleration{exists("", "", nil)}, "=:"},
 		"all, no effect": {[]corev1.Toleration{exists("", "NoSchedule", nil)}, "=:NoSchedule " + notReady + " " + unreachable},
 	} {
-		for _, old := range []*corev1.Pod{nil, newPod()} { // an update can take the tolerations away as little as a creation leave them out
+		for _, old := range []*corev1.Pod{nil, newPod()} { // the tolerations are added on create and on update
 			pod := newPod(tolerating(c.has...))
 			err := ask(t, p, "pods", pod, old)
 			if got := describe(pod.Spec.Tolerations); err != nil || got != c.want {
@@ -39,7 +39,7 @@ func TestDefaultTolerationSeconds(t *testing.T) {
 	}
 	pod := newPod()
 	if err := ask(t, p, "pods/status", pod, newPod()); err != nil || len(pod.Spec.Tolerations) > 0 {
-		t.Errorf("an update of the status adds %q (%v)", describe(pod.Spec.Tolerations), err)
+		t.Errorf("an update of the status added %q (%v)", describe(pod.Spec.Tolerations), err)
 	}
 }
 

@@ -18,22 +18,23 @@ import (
 
 const (
 	addressesPath = "/ipaddresses"
-	// allocatorName marks the addresses that were taken for services.
+	// allocatorName is the managed-by label of addresses that were allocated to services.
 	allocatorName = "ipallocator.k8s.io"
-	// fieldManager is who kube-apiserver says has written its own objects.
+	// fieldManager is the field manager of the objects that kube-apiserver writes itself.
 	fieldManager = "kube-apiserver"
-	// guesses are how many addresses are tried at random before all the addresses in use are listed.
+	// guesses is the number of random addresses to try before listing all addresses in use.
 	guesses = 8
 )
 
-// addressFields are what fieldManager owns of an IPAddress.
+// addressFields are the fields of an IPAddress that fieldManager owns.
 const addressFields = `{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.io/ip-family":{},"f:ipaddress.kubernetes.io/managed-by":{}}},` +
 	`"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}`
 
-// errStop ends a search that has found something.
-var errStop = errors.New("found")
+// errStop aborts a storage operation that has nothing to do.
+var errStop = errors.New("nothing to do")
 
-// AllocateIP reserves ip for the service, or some address of the family if ip is empty. With dryRun it only says which.
+// AllocateIP reserves ip for the service, or any address of the family if ip is empty, and returns
+// it. If dryRun is true, it reserves nothing.
 func (a *Allocator) AllocateIP(ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool) (string, error) {
 	store := a.store
 	blocks, err := store.blocks(ctx, family)
@@ -50,12 +51,12 @@ func (a *Allocator) AllocateIP(ctx context.Context, s *corev1.Service, family co
 			if !b.contains(addr) {
 				continue
 			}
-			if dryRun { // as in kube-apiserver, that says nothing of who has it
+			if dryRun { // as in kube-apiserver, which does not check whether it is in use
 				return addr.String(), nil
 			}
 			return addr.String(), take(addr)
 		}
-		return "", errors.New("is in no ServiceCIDR that is ready")
+		return "", errors.New("is not in the range of a ready ServiceCIDR")
 	}
 	for _, b := range blocks {
 		for _, band := range bands(b.size, b.staticPart()) {
@@ -74,8 +75,9 @@ func (a *Allocator) AllocateIP(ctx context.Context, s *corev1.Service, family co
 	return "", fmt.Errorf("every %s address of the ServiceCIDRs is in use", family)
 }
 
-// takeAny takes an address of the band; ErrTaken if there is none. In a sparsely used band chance finds one at once; in a crowded one it
-// would not, and the list of addresses says where to look.
+// takeAny takes any free address in the band. It returns ErrTaken if there is none. In a sparsely
+// used band, a random address is likely to be free. In a crowded one, the list of addresses shows
+// which ones are free.
 func (s *stores) takeAny(ctx context.Context, b block, in band, take func(netip.Addr) error) (netip.Addr, error) {
 	if in.start >= in.end {
 		return netip.Addr{}, ErrTaken
@@ -110,7 +112,8 @@ func (s *stores) takeAny(ctx context.Context, b block, in band, take func(netip.
 	return found, err
 }
 
-// blocks are those of the ServiceCIDRs that are ready, the default one first.
+// blocks returns the blocks of the family in all ServiceCIDRs that are ready, those of the default
+// ServiceCIDR first.
 func (s *stores) blocks(ctx context.Context, family corev1.IPFamily) ([]block, error) {
 	var list networkingv1.ServiceCIDRList
 	if err := everything(ctx, s.cidrs, cidrsPath, &list); err != nil {
@@ -125,7 +128,7 @@ func (s *stores) blocks(ctx context.Context, family corev1.IPFamily) ([]block, e
 		for _, cidr := range c.Spec.CIDRs {
 			b, err := parseBlock(cidr)
 			if err != nil || b.family() != family {
-				continue // too small, or of a form that nothing can be taken from
+				continue // another family, or nothing can be allocated from it
 			}
 			if c.Name == DefaultCIDRName {
 				blocks = append([]block{b}, blocks...)
@@ -137,7 +140,8 @@ func (s *stores) blocks(ctx context.Context, family corev1.IPFamily) ([]block, e
 	return blocks, nil
 }
 
-// isReady takes a ServiceCIDR of which nobody has said anything for ready: there may be no controller to say it.
+// isReady reports whether addresses may be taken from a ServiceCIDR. Without a Ready condition it
+// is ready, because there may be no controller that sets the condition.
 func isReady(c *networkingv1.ServiceCIDR) bool {
 	if c.DeletionTimestamp != nil {
 		return false
@@ -156,7 +160,7 @@ func parentOf(s *corev1.Service) networkingv1.ParentReference {
 	return networkingv1.ParentReference{Resource: "services", Namespace: s.Namespace, Name: s.Name}
 }
 
-// take creates the address for a service.
+// take creates the IPAddress for a service. It returns ErrTaken if the address exists.
 func (s *stores) take(ctx context.Context, addr netip.Addr, service *corev1.Service) error {
 	a := newAddress(addr, parentOf(service))
 	err := s.addresses.Create(ctx, addressKey(a.Name), a, nil, 0)
@@ -197,7 +201,7 @@ func managed(at metav1.Time, apiVersion, fields string) metav1.ManagedFieldsEntr
 	}
 }
 
-// check reports ErrTaken if the address exists.
+// check returns ErrTaken if the address exists.
 func (s *stores) check(ctx context.Context, addr netip.Addr) error {
 	var a networkingv1.IPAddress
 	err := s.addresses.Get(ctx, addressKey(addr.String()), storage.GetOptions{}, &a)
@@ -210,7 +214,7 @@ func (s *stores) check(ctx context.Context, addr netip.Addr) error {
 	return fmt.Errorf("get IP address %s: %w", addr, err)
 }
 
-// ReleaseIP frees an address, if it is the service's.
+// ReleaseIP frees an address if it belongs to the service.
 func (a *Allocator) ReleaseIP(ctx context.Context, s *corev1.Service, ip string) error {
 	store := a.store
 	parent := parentOf(s)
@@ -219,7 +223,7 @@ func (a *Allocator) ReleaseIP(ctx context.Context, s *corev1.Service, ip string)
 	})
 }
 
-// remove deletes an address if it is still there and still meets the condition.
+// remove deletes an address if it still exists and meets the condition.
 func (s *stores) remove(ctx context.Context, name string, condition func(*networkingv1.IPAddress) bool) error {
 	validate := func(_ context.Context, obj runtime.Object) error {
 		if !condition(obj.(*networkingv1.IPAddress)) {

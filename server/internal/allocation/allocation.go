@@ -21,24 +21,25 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 )
 
-// Defaults of kube-apiserver.
+// The defaults are the same as in kube-apiserver.
 const (
 	DefaultServiceCIDR   = "10.0.0.0/24"
 	DefaultFirstNodePort = 30000
 	DefaultLastNodePort  = 32767
 )
 
-// Options say what there is to allocate.
+// Options are the ranges to allocate from.
 type Options struct {
-	// CIDRs are the blocks of the default ServiceCIDR: one, or one of each IP family, the default family first; DefaultServiceCIDR if
-	// empty.
+	// CIDRs are the blocks of the default ServiceCIDR: one block, or one of each IP family with the
+	// default family first. If empty, it is DefaultServiceCIDR.
 	CIDRs []string
-	// FirstNodePort and LastNodePort are the range of node ports; kube-apiserver's if both are 0.
+	// FirstNodePort and LastNodePort are the inclusive range of node ports. If both are 0, it is
+	// kube-apiserver's default range.
 	FirstNodePort, LastNodePort int32
 }
 
-// ParseOptions reads the ranges as kube-apiserver's flags have them: CIDRs separated by commas, and ports first-last or first+distance.
-// Empty ones stand for the defaults.
+// ParseOptions parses ranges in the format of kube-apiserver's flags: CIDRs separated by commas,
+// and ports as first-last or first+distance. Empty strings stand for the defaults.
 func ParseOptions(clusterIPRange, nodePortRange string) (Options, error) {
 	var o Options
 	for cidr := range strings.SplitSeq(clusterIPRange, ",") {
@@ -49,41 +50,43 @@ func ParseOptions(clusterIPRange, nodePortRange string) (Options, error) {
 	if nodePortRange != "" {
 		ports, err := utilnet.ParsePortRange(nodePortRange)
 		if err != nil {
-			return o, fmt.Errorf("node ports %q: %w", nodePortRange, err)
+			return o, fmt.Errorf("node port range %q: %w", nodePortRange, err)
 		}
 		o.FirstNodePort, o.LastNodePort = int32(ports.Base), int32(ports.Base+ports.Size-1)
 	}
 	return o, nil
 }
 
-// ErrTaken says that an address or a port is somebody else's.
-var ErrTaken = errors.New("is allocated already")
+// ErrTaken means that an address or a port is already allocated.
+var ErrTaken = errors.New("is already allocated")
 
-// Allocator gives services their addresses and node ports. Several allocators may share an etcd.
+// Allocator allocates cluster IPs and node ports to services. Several allocators may share an etcd.
 type Allocator struct {
 	ranges
 	store *stores
 }
 
-// ranges are what there is to allocate.
+// ranges are the validated ranges to allocate from.
 type ranges struct {
 	cidrs    []string
 	families []corev1.IPFamily
 	ports    portRange
 }
 
-// stores are what the allocator reads and writes.
+// stores contains the storage that the allocator reads and writes.
 type stores struct {
 	addresses, cidrs, ranges, services storage.Interface
 
 	destroy []factory.DestroyFunc
 
 	mu sync.Mutex
-	// lastRange is the bitmap as it was last seen, which saves the read before a write if nobody else writes.
+	// lastRange is the bitmap as it was last seen. It saves the read before a write if no other server
+	// writes.
 	lastRange *corev1.RangeAllocation
 }
 
-// New makes an allocator on the storage that getter gives it, and the default ServiceCIDR if there is none.
+// New returns an allocator that uses the storage from getter. It creates the default ServiceCIDR if
+// that does not exist.
 func New(ctx context.Context, options Options, getter generic.RESTOptionsGetter) (*Allocator, error) {
 	r, err := options.ranges()
 	if err != nil {
@@ -101,7 +104,7 @@ func New(ctx context.Context, options Options, getter generic.RESTOptionsGetter)
 	return a, nil
 }
 
-// Validate returns why an allocator cannot be made with the options.
+// Validate returns an error if an allocator cannot be created with the options.
 func (o Options) Validate() error {
 	_, err := o.ranges()
 	return err
@@ -116,7 +119,7 @@ func (o Options) ranges() (*ranges, error) {
 	}
 	a := &ranges{cidrs: o.CIDRs, ports: portRange{o.FirstNodePort, o.LastNodePort}}
 	if a.ports.first < 1 || a.ports.last > 65535 || a.ports.first > a.ports.last {
-		return nil, fmt.Errorf("node ports %s: not a range of ports", a.ports)
+		return nil, fmt.Errorf("node port range %s: not a valid range of ports", a.ports)
 	}
 	for _, cidr := range o.CIDRs {
 		block, err := parseBlock(cidr)
@@ -125,7 +128,7 @@ func (o Options) ranges() (*ranges, error) {
 		}
 		for _, f := range a.families {
 			if f == block.family() {
-				return nil, fmt.Errorf("service cluster IP ranges %s: two of %s", strings.Join(o.CIDRs, ","), f)
+				return nil, fmt.Errorf("service cluster IP ranges %s: more than one range of %s", strings.Join(o.CIDRs, ","), f)
 			}
 		}
 		a.families = append(a.families, block.family())
@@ -167,7 +170,7 @@ func openStores(getter generic.RESTOptionsGetter) (*stores, error) {
 	return s, nil
 }
 
-// Close lets go of the storage.
+// Close releases the storage.
 func (a *Allocator) Close() { a.store.close() }
 
 func (s *stores) close() {
@@ -176,19 +179,20 @@ func (s *stores) close() {
 	}
 }
 
-// Families are the IP families of the cluster's services, the default one first.
+// Families returns the IP families of the cluster's services, the default family first.
 func (a *Allocator) Families() []corev1.IPFamily { return a.families }
 
-// FirstIP is the first address of the default ServiceCIDR: that of the service default/kubernetes.
+// FirstIP returns the first address of the default ServiceCIDR. It is the cluster IP of the service
+// default/kubernetes.
 func (a *Allocator) FirstIP() netip.Addr {
 	block, err := parseBlock(a.cidrs[0])
 	if err != nil {
-		return netip.Addr{} // New has parsed it
+		return netip.Addr{} // impossible: New has parsed it
 	}
 	return block.first
 }
 
-// CIDRs are the blocks of the default ServiceCIDR.
+// CIDRs returns the blocks of the default ServiceCIDR.
 func (a *Allocator) CIDRs() []string { return a.cidrs }
 
 func objectName(obj runtime.Object) (string, error) {

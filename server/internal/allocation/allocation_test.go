@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 )
 
-// cluster is an etcd and allocators on it.
+// cluster is an etcd that several allocators can use.
 type cluster struct {
 	resources generic.RESTOptionsGetter
 }
@@ -57,7 +57,7 @@ func service(name string) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n"}}
 }
 
-// TestClusterIPs empties a block of 14 addresses from two allocators at once.
+// TestClusterIPs uses up a block of 14 addresses with two concurrent allocators.
 func TestClusterIPs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -83,20 +83,20 @@ func TestClusterIPs(t *testing.T) {
 	}
 	a := allocators[0]
 	if ip, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "", false); err == nil {
-		t.Errorf("a block that is used up gave %s", ip)
+		t.Errorf("an exhausted block returned %s", ip)
 	}
 	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
-		t.Errorf("an address in use: %v", err)
+		t.Errorf("allocate an address in use: got %v, want ErrTaken", err)
 	}
 	if err := a.ReleaseIP(t.Context(), service("stranger"), "10.1.0.3"); err != nil {
 		t.Error(err)
 	}
 	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
-		t.Errorf("a stranger's release had an effect: %v", err)
+		t.Errorf("allocate an address after another service released it: got %v, want ErrTaken", err)
 	}
 	for _, outside := range []string{"10.1.0.0", "10.1.0.15", "10.2.0.1"} {
 		if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, outside, false); err == nil {
-			t.Errorf("got %s, which is no service's", outside)
+			t.Errorf("allocated %s, which is outside the block", outside)
 		}
 	}
 }
@@ -113,9 +113,9 @@ func TestNodePorts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The first 16 are left to those who ask for one.
+		// The first 16 ports are left to explicit requests until the others are used up.
 		if i < 4 && port < 30016 {
-			t.Errorf("port %d of the static part before the others are used up", port)
+			t.Errorf("got port %d of the static part before the other ports were used up", port)
 		}
 		got.Insert(port)
 	}
@@ -123,29 +123,29 @@ func TestNodePorts(t *testing.T) {
 		t.Fatalf("got %v", sets.List(got))
 	}
 	if _, err := a.AllocateNodePort(t.Context(), 0, false); err == nil {
-		t.Error("a range that is used up gave a port")
+		t.Error("an exhausted range returned a port")
 	}
 	if err := a.ReleaseNodePorts(t.Context(), 30007); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if port, err := a.AllocateNodePort(t.Context(), 0, true); err != nil || port != 30007 {
-			t.Errorf("dry run: %d, %v", port, err)
+			t.Errorf("dry run: got port %d (%v), want 30007", port, err)
 		}
 	}
 	if _, err := a.AllocateNodePort(t.Context(), 30007, false); err != nil {
 		t.Error(err)
 	}
 	if _, err := a.AllocateNodePort(t.Context(), 30007, false); !errors.Is(err, allocation.ErrTaken) {
-		t.Errorf("a port in use: %v", err)
+		t.Errorf("allocate a port in use: got %v, want ErrTaken", err)
 	}
 	if _, err := a.AllocateNodePort(t.Context(), 30020, false); err == nil {
-		t.Error("a port outside of the range was given")
+		t.Error("allocated a port outside the range")
 	}
-	// A server with another range keeps the reservations that are in both.
+	// A server with another range keeps the reservations that are in both ranges.
 	moved := c.allocator(t, allocation.Options{FirstNodePort: 30010, LastNodePort: 30029})
 	if _, err := moved.AllocateNodePort(t.Context(), 30010, false); !errors.Is(err, allocation.ErrTaken) {
-		t.Errorf("a port in use, after the range changed: %v", err)
+		t.Errorf("allocate a port in use after the range changed: got %v, want ErrTaken", err)
 	}
 	if _, err := moved.AllocateNodePort(t.Context(), 30020, false); err != nil {
 		t.Error(err)
@@ -184,10 +184,10 @@ func TestRepair(t *testing.T) {
 
 	leaks, err := a.Repair(ctx, func(allocation.Leaks) allocation.Leaks { return allocation.Leaks{} })
 	if err != nil || !leaks.IPs.Equal(sets.New("10.0.0.20")) || !leaks.NodePorts.Equal(sets.New[int32](30100)) {
-		t.Fatalf("leaks %v, %v", leaks, err)
+		t.Fatalf("unexpected leaks %v, %v", leaks, err)
 	}
 	if leaks, err = a.Repair(ctx, func(l allocation.Leaks) allocation.Leaks { return l }); err != nil || !leaks.Empty() {
-		t.Fatalf("leaks are left: %v, %v", leaks, err)
+		t.Fatalf("leaks remain: %v, %v", leaks, err)
 	}
 	for ip, want := range map[string]error{"10.0.0.20": nil, "10.0.0.30": allocation.ErrTaken} {
 		if _, err := a.AllocateIP(ctx, service("new"), corev1.IPv4Protocol, ip, false); !errors.Is(err, want) {

@@ -10,14 +10,15 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// block is the part of a CIDR that can be given to services: all but the network's own address and, of IPv4, the broadcast address.
+// block is the part of a CIDR that can be allocated to services: all addresses but the network
+// address and, for IPv4, the broadcast address.
 type block struct {
 	prefix      netip.Prefix
 	first, last netip.Addr
 	size        uint64 // number of addresses from first to last
 }
 
-// minIPv6Bits keeps the size of a block within 64 bits, as kube-apiserver does.
+// minIPv6Bits limits the size of a block to 64 bits, as in kube-apiserver.
 const minIPv6Bits = 64
 
 func parseBlock(cidr string) (block, error) {
@@ -32,7 +33,7 @@ func parseBlock(cidr string) (block, error) {
 	}
 	hosts := addr.BitLen() - prefix.Bits()
 	if hosts < 1 || addr.Is4() && hosts < 2 {
-		return block{}, fmt.Errorf("%s has no address for a service", prefix)
+		return block{}, fmt.Errorf("%s is too small to contain an address for a service", prefix)
 	}
 	size := ^uint64(0)
 	if hosts < 64 {
@@ -53,12 +54,12 @@ func (b block) family() corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// contains reports whether a service may have addr.
+// contains reports whether addr can be allocated from the block.
 func (b block) contains(addr netip.Addr) bool {
 	return b.prefix.Contains(addr) && b.first.Compare(addr) <= 0 && addr.Compare(b.last) <= 0
 }
 
-// at is the address with number i, from 0.
+// at returns the address with index i, counting from 0.
 func (b block) at(i uint64) netip.Addr {
 	n := new(big.Int).SetBytes(b.first.AsSlice())
 	n.Add(n, new(big.Int).SetUint64(i))
@@ -67,8 +68,9 @@ func (b block) at(i uint64) netip.Addr {
 	return addr
 }
 
-// staticPart is the number of addresses at the start of the block that are given away unasked only when the others are used up, so that
-// people can choose among them (KEP-3070): a sixteenth, between 16 and 256.
+// staticPart returns the number of addresses at the start of the block that are allocated
+// dynamically only when all others are used up, so that users can request specific ones (KEP-3070).
+// It is a sixteenth of the block, between 16 and 256.
 func (b block) staticPart() uint64 {
 	if b.size <= 16 {
 		return 0
@@ -76,15 +78,16 @@ func (b block) staticPart() uint64 {
 	return min(max(b.size/16, 16), 256)
 }
 
-// bands are the two parts of [0,size), in the order in which they are used: above the static part, then the static part itself.
+// bands returns the two parts of [0,size) in the order in which they are used: the part above the
+// static part, then the static part.
 func bands(size, static uint64) [2]band { return [2]band{{static, size}, {0, static}} }
 
-// band is the numbers from start to below end.
+// band is the half-open interval [start,end).
 type band struct{ start, end uint64 }
 
 func (b band) random() uint64 { return b.start + rand.Uint64N(b.end-b.start) }
 
-// each calls do with every number of the band, starting at a random one, until it returns false.
+// each calls do for every number in the band, starting at a random one, until do returns false.
 func (b band) each(do func(uint64) bool) {
 	if b.start >= b.end {
 		return
@@ -102,8 +105,8 @@ func (b band) each(do func(uint64) bool) {
 	}
 }
 
-// parseAddress takes what the API takes: leading zeros and IPv4-mapped IPv6 are IPv4 (KEP-4858). The
-// address is invalid if value is none.
+// parseAddress accepts the same notation as the API: leading zeros are ignored, and IPv4-mapped
+// IPv6 addresses are IPv4 (KEP-4858). It returns an invalid address if value cannot be parsed.
 func parseAddress(value string) netip.Addr {
 	addr, _ := netip.AddrFromSlice(netutils.ParseIPSloppy(value))
 	return addr.Unmap()

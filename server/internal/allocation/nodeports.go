@@ -23,7 +23,8 @@ func (r portRange) String() string { return fmt.Sprintf("%d-%d", r.first, r.last
 
 func (r portRange) size() uint64 { return uint64(r.last-r.first) + 1 }
 
-// staticPart is block.staticPart for ports (KEP-3668): a thirty-second, between 16 and 128.
+// staticPart is like [block.staticPart], but for ports (KEP-3668): a thirty-second of the range,
+// between 16 and 128.
 func (r portRange) staticPart() uint64 {
 	if r.size() <= 16 {
 		return 0
@@ -31,13 +32,14 @@ func (r portRange) staticPart() uint64 {
 	return min(max(r.size()/32, 16), 128)
 }
 
-// bitmap is a RangeAllocation: bit i, in a big-endian number, stands for the port first+i.
+// bitmap is a decoded RangeAllocation. Bit i of its big-endian number stands for the port first+i.
 type bitmap struct {
 	portRange
 	bits *big.Int
 }
 
-// read makes sense of a stored bitmap. One of another range, from before the server's range changed, loses the ports outside of it.
+// read decodes a stored bitmap. If it was stored before the server's range changed, ports outside
+// the current range are dropped.
 func (r portRange) read(stored *corev1.RangeAllocation) bitmap {
 	b := bitmap{portRange: r, bits: new(big.Int).SetBytes(stored.Data)}
 	var was portRange
@@ -65,7 +67,7 @@ func (b bitmap) set(port int32, taken bool) {
 	b.bits.SetBit(b.bits, int(port-b.first), bit)
 }
 
-// free is a port that is not taken, 0 if there is none.
+// free returns a port that is not taken, or 0 if there is none.
 func (b bitmap) free() int32 {
 	var found int32
 	for _, band := range bands(b.size(), b.staticPart()) {
@@ -82,7 +84,7 @@ func (b bitmap) free() int32 {
 	return 0
 }
 
-// choose is port if it can be had, or some port if it is 0.
+// choose returns port if it is free, or any free port if it is 0.
 func (b bitmap) choose(port int32) (int32, error) {
 	if port == 0 {
 		if port = b.free(); port == 0 {
@@ -91,7 +93,7 @@ func (b bitmap) choose(port int32) (int32, error) {
 		return port, nil
 	}
 	if !b.covers(port) {
-		return 0, fmt.Errorf("is no node port: these are %s", b.portRange)
+		return 0, fmt.Errorf("is not in the valid node port range %s", b.portRange)
 	}
 	if b.has(port) {
 		return 0, ErrTaken
@@ -99,7 +101,8 @@ func (b bitmap) choose(port int32) (int32, error) {
 	return port, nil
 }
 
-// AllocateNodePort reserves port, or some port if it is 0. With dryRun it only says which.
+// AllocateNodePort reserves port, or any port if it is 0, and returns it. If dryRun is true, it
+// reserves nothing.
 func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun bool) (int32, error) {
 	store := a.store
 	if dryRun {
@@ -108,7 +111,7 @@ func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun boo
 			return 0, fmt.Errorf("get node ports: %w", err)
 		}
 		b := a.ports.read(&stored)
-		if port != 0 && !b.covers(port) { // as in kube-apiserver, no dry run tells the range
+		if port != 0 && !b.covers(port) { // as in kube-apiserver, a dry run does not check the range
 			return port, nil
 		}
 		return b.choose(port)
@@ -140,7 +143,8 @@ func (a *Allocator) ReleaseNodePorts(ctx context.Context, ports ...int32) error 
 	})
 }
 
-// changePorts lets change alter the bitmap, again and again until nobody else did at the same time. It says whether it did anything.
+// changePorts updates the bitmap with change, and retries until there is no conflict with another
+// writer. Change reports whether it changed anything.
 func (s *stores) changePorts(ctx context.Context, r portRange, change func(bitmap) (bool, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

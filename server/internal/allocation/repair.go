@@ -13,18 +13,20 @@ import (
 
 const servicesPath = "/services/specs"
 
-// Leaks are reservations of nobody: what a process left behind that ended between reserving and creating, or deleting and releasing.
+// Leaks are reservations without a service. A process leaves them behind if it ends between
+// reserving and creating, or between deleting and releasing.
 type Leaks struct {
 	IPs       sets.Set[string]
 	NodePorts sets.Set[int32]
 }
 
-// Empty reports whether nothing leaked.
+// Empty reports whether there are no leaks.
 func (l Leaks) Empty() bool { return len(l.IPs) == 0 && len(l.NodePorts) == 0 }
 
-// Repair makes the reservations match the services: what a service has and nobody reserved is reserved, and of what is reserved and no
-// service has, that which may names is freed. The rest of it is reported. A reservation may look leaked because its service is just
-// being created; the caller must know that this cannot be.
+// Repair makes the reservations match the services. It reserves what services use but have not
+// reserved. It passes the reservations that no service uses to free, frees those that free returns,
+// and returns the others. A reservation may look leaked because its service is just being created.
+// The caller must rule that out.
 func (a *Allocator) Repair(ctx context.Context, free func(Leaks) Leaks) (Leaks, error) {
 	store := a.store
 	leaks := Leaks{IPs: sets.New[string](), NodePorts: sets.New[int32]()}
@@ -84,7 +86,7 @@ func (a *Allocator) Repair(ctx context.Context, free func(Leaks) Leaks) (Leaks, 
 	return a.free(ctx, store, leaks, free(leaks))
 }
 
-// free lets go of those leaks that are in chosen and returns the others.
+// free frees the leaks that are in chosen and returns the others.
 func (a *Allocator) free(ctx context.Context, store *stores, leaks, chosen Leaks) (Leaks, error) {
 	for ip := range leaks.IPs.Intersection(chosen.IPs) {
 		managed := func(a *networkingv1.IPAddress) bool { return a.Labels[networkingv1.LabelManagedBy] == allocatorName }
@@ -106,7 +108,8 @@ func isParent(a *networkingv1.IPAddress, s *corev1.Service) bool {
 	return a.Spec.ParentRef != nil && *a.Spec.ParentRef == parentOf(s)
 }
 
-// inUse are the addresses of services, in their canonical form, each with the oldest service that has it, and the node ports.
+// inUse returns the addresses of services in canonical form, each with the oldest service that has
+// it, and the node ports of services.
 func inUse(services []corev1.Service) (map[string]*corev1.Service, sets.Set[int32]) {
 	oldestFirst := make([]*corev1.Service, len(services))
 	for i := range services {

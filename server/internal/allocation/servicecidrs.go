@@ -12,17 +12,17 @@ import (
 
 const (
 	cidrsPath = "/servicecidrs"
-	// DefaultCIDRName is the ServiceCIDR of the blocks that the server was started with.
+	// DefaultCIDRName is the name of the ServiceCIDR with the blocks that the server was started with.
 	DefaultCIDRName = "kubernetes"
-	// cidrManager is who kube-apiserver says has written the status of the default ServiceCIDR.
+	// cidrManager is the field manager of the status of the default ServiceCIDR in kube-apiserver.
 	cidrManager = "kubernetes-service-cidr-controller"
 )
 
-// EnsureServiceCIDR creates the default ServiceCIDR if it is missing, ready for use. One that differs from the options stays as it is: addresses
-// may be in use.
+// EnsureServiceCIDR creates the default ServiceCIDR, ready for use, if it does not exist. An
+// existing one that differs from the options is not changed, because addresses may be in use.
 func (a *Allocator) EnsureServiceCIDR(ctx context.Context) error {
 	store := a.store
-	// A read costs next to nothing. A create that finds the object there would still be a transaction in etcd's log.
+	// A read is cheap, but a create would be a transaction in etcd's log even if the object exists.
 	err := store.cidrs.Get(ctx, cidrsPath+"/"+DefaultCIDRName, storage.GetOptions{}, &networkingv1.ServiceCIDR{})
 	if err == nil {
 		return nil
@@ -43,7 +43,7 @@ func (a *Allocator) EnsureServiceCIDR(ctx context.Context) error {
 	c.Status.Conditions = []metav1.Condition{{
 		Type:               networkingv1.ServiceCIDRConditionReady,
 		Status:             metav1.ConditionTrue,
-		Message:            "the blocks that the server was started with",
+		Message:            "created from the service CIDRs in the server's configuration",
 		LastTransitionTime: metav1.NewTime(c.CreationTimestamp.Time),
 	}}
 	err = store.cidrs.Create(ctx, cidrsPath+"/"+c.Name, c, nil, 0)

@@ -17,7 +17,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 )
 
-// TestNodePortsOfServices creates services and changes them.
+// TestNodePortsOfServices creates and updates services and checks their node ports.
 func TestNodePortsOfServices(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -36,7 +36,7 @@ func TestNodePortsOfServices(t *testing.T) {
 	tcp, udp := corev1.ProtocolTCP, corev1.ProtocolUDP
 	for name, test := range map[string]struct {
 		old, new []port
-		want     string // the ports, or the error
+		want     string // the ports, or part of the error
 	}{
 		"one for both protocols":    {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp}}, "a a"},
 		"the one that is asked for": {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp, NodePort: 30053}}, "30053 30053"},
@@ -89,7 +89,7 @@ func TestNodePortsOfServices(t *testing.T) {
 	}
 }
 
-// portNames are the node ports, with a, b and so on for those that are none of known.
+// portNames returns the node ports. Ports that are not in known are named a, b and so on.
 func portNames(ports, known []corev1.ServicePort) string {
 	names := map[int32]string{}
 	for _, p := range known {

@@ -1,4 +1,5 @@
-// Package controllers lists the control loops and starts those that are wanted. Each has a folder and can be run alone.
+// Package controllers lists the controllers and starts the enabled ones. Each controller has its
+// own package and can run alone.
 package controllers
 
 import (
@@ -24,21 +25,24 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/validatingadmissionpolicystatus"
 )
 
-// Dependencies are what controllers work with.
+// Dependencies are what the controllers need.
 type Dependencies struct {
-	// Config is an administrator's, for clients that are not Client.
+	// Config is an administrator's client configuration, for clients other than Client.
 	Config    *rest.Config
 	Client    kubernetes.Interface
 	Informers informers.SharedInformerFactory
-	// CABundle verifies the API server; PEM.
+	// CABundle is the PEM bundle that verifies the API server.
 	CABundle []byte
-	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server makes anew when it is deleted.
+	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server recreates when it
+	// is deleted.
 	ServiceCIDRs []string
-	// Appeared waits until there is an object of a resource, for those who need no more of it before. If nil, there may always be some.
+	// Appeared waits until an object of the resource exists. Controllers that have nothing to do
+	// before that call it. If nil, there may be objects from the start.
 	Appeared func(ctx context.Context, resource schema.GroupResource) error
 }
 
-// Runner is a control loop: Run returns when ctx has ended and nothing of the loop runs any more.
+// Runner is a controller. Run returns once ctx has ended and all goroutines of the controller have
+// ended.
 type Runner interface {
 	Run(ctx context.Context) error
 }
@@ -96,9 +100,10 @@ func protected[R Runner](new func(protection.Dependencies) R) func(Dependencies)
 	}
 }
 
-// Enabled are the names of the controllers that spec asks for, in kube-controller-manager's syntax: "*" stands for all that are on by
-// default, "name" for one of them, "-name" takes one out, and the first word about a controller counts. Beyond that syntax, "-*" stands
-// for none; an empty spec stands for "*".
+// Enabled returns the names of the controllers that spec enables, in the syntax of
+// kube-controller-manager's --controllers flag: "*" stands for all controllers that are on by
+// default, "name" enables a controller, "-name" disables it, and the first entry about a controller
+// wins. In addition, "-*" disables all controllers, and an empty spec stands for "*".
 func Enabled(spec []string) ([]string, error) {
 	if len(spec) == 0 {
 		spec = []string{"*"}
@@ -110,7 +115,7 @@ func Enabled(spec []string) ([]string, error) {
 		if i := slices.IndexFunc(list, func(c Controller) bool { return c.Name == name || c.alias == name }); i >= 0 {
 			name = list[i].Name
 		} else if name != "*" {
-			return nil, fmt.Errorf("no controller is called %q; there are %s", name, strings.Join(names(list), ", "))
+			return nil, fmt.Errorf("unknown controller %q: must be one of %s", name, strings.Join(names(list), ", "))
 		}
 		if _, said := words[name]; !said {
 			words[name] = !off
@@ -137,7 +142,8 @@ func names(list []Controller) []string {
 	return names
 }
 
-// Start starts the controllers that spec asks for, and the informers that they need. They end with ctx; wait returns when they have.
+// Start starts the controllers that spec enables and the informers that they need. They stop when
+// ctx ends. The returned function waits until they have stopped.
 func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err error) {
 	enabled, err := Enabled(spec)
 	if err != nil {
@@ -157,7 +163,7 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 	for name, r := range runners {
 		running.Go(func() {
 			if err := r.Run(ctx); err != nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "Controller ended", "controller", name)
+				utilruntime.HandleErrorWithContext(ctx, err, "Controller failed", "controller", name)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func TestEnabled(t *testing.T) {
 	}
 	for _, name := range []string{"nonsense", "-nonsense", ""} {
 		if _, err := Enabled([]string{"*", name}); err == nil || !strings.Contains(err.Error(), ns) {
-			t.Errorf("%q: error is %v, which names no controllers", name, err)
+			t.Errorf("%q: got error %v, want one that names the controllers", name, err)
 		}
 	}
 }

@@ -1,7 +1,9 @@
-// Package loopback lets clients in this process call an HTTP handler without network, TLS or HTTP framing.
+// Package loopback lets clients in this process call an HTTP handler without network, TLS or HTTP
+// framing.
 //
-// The API server is a client of itself: informers, admission and controllers call it. kube-apiserver does that over TLS on
-// localhost; here a request is a goroutine and a response body is a buffer between two of them. Watches stream.
+// The API server is a client of itself: informers, admission and controllers call it.
+// kube-apiserver does that over TLS on localhost. Here a request is a goroutine, and a response
+// body is a buffer between two goroutines. Watches stream.
 package loopback
 
 import (
@@ -15,10 +17,11 @@ import (
 	"sync/atomic"
 )
 
-// bufferLimit is how many bytes of a response a handler may be ahead of its reader.
+// bufferLimit is the number of bytes of a response that a handler may write ahead of its reader.
 const bufferLimit = 1 << 20
 
-// Transport is an http.RoundTripper that calls a handler. Requests fail until [Transport.Serve] says which.
+// Transport is an http.RoundTripper that calls a handler. Requests fail until [Transport.Serve] has
+// set the handler.
 type Transport struct {
 	handler atomic.Pointer[http.Handler]
 
@@ -28,10 +31,10 @@ type Transport struct {
 	running sync.WaitGroup
 }
 
-// Serve makes handler answer the requests from now on.
+// Serve sets the handler for subsequent requests.
 func (t *Transport) Serve(handler http.Handler) { t.handler.Store(&handler) }
 
-// Stop refuses further requests, cancels those that run and waits for their handlers.
+// Stop rejects further requests, cancels the running ones and waits for their handlers.
 func (t *Transport) Stop() {
 	t.mu.Lock()
 	t.stopped = true
@@ -42,7 +45,8 @@ func (t *Transport) Stop() {
 	t.running.Wait()
 }
 
-// exchange is one request and its response, the http.ResponseWriter of the handler and the body of the client.
+// exchange is one request and its response. It is the http.ResponseWriter of the handler and the
+// source of the body that the client reads.
 type exchange struct {
 	header      http.Header
 	ctx         context.Context
@@ -52,10 +56,10 @@ type exchange struct {
 	mu     sync.Mutex
 	change sync.Cond // signalled when anything below changes
 	code   int
-	sent   http.Header // the header as it was when it was written
+	sent   http.Header // the header at the time of WriteHeader
 	buffer bytes.Buffer
-	err    error // why the handler's side ended; io.EOF if it is complete
-	closed bool  // the reader is gone
+	err    error // why the handler's side ended; io.EOF if the response is complete
+	closed bool  // the client has closed the body
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -64,7 +68,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if handler == nil {
 		return nil, errors.New("loopback: the server is not serving yet")
 	}
-	// The server is asked in its own name: of the request that it answers meanwhile, neither the user nor the audiences are passed on.
+	// The server calls itself with its own identity. The context of a request that it is answering
+	// must not pass on the user or the audiences, only the cancellation.
 	ctx, end := context.WithCancel(context.Background())
 	forget := context.AfterFunc(req.Context(), end)
 	cancel := func() { forget(); end() }
@@ -87,7 +92,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	go func() {
 		defer t.end(x)
 		defer func() {
-			if p := recover(); p != nil { // as net/http: a panic ends the response, not the process
+			if p := recover(); p != nil { // as in net/http, a panic ends the response, not the process
 				x.finish(fmt.Errorf("loopback: the handler aborted: %v", p))
 			}
 		}()
@@ -95,7 +100,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.finish(io.EOF)
 	}()
 
-	// What reads the body sees the cancellation of a context too.
+	// The cancellation of a context also ends reads of the body.
 	stop := context.AfterFunc(ctx, func() { x.finish(ctx.Err()) })
 	select {
 	case <-x.wroteHeader:
@@ -149,7 +154,7 @@ func (x *exchange) WriteHeader(code int) {
 	x.writeHeaderLocked(code)
 }
 
-// writeHeaderLocked needs mu.
+// writeHeaderLocked must be called with mu held.
 func (x *exchange) writeHeaderLocked(code int) {
 	if x.code != 0 || code < 200 {
 		return
@@ -178,21 +183,22 @@ func (x *exchange) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush implements http.Flusher; there is nothing between the two sides that could hold data back.
+// Flush implements http.Flusher. It only sends the header, because written data is never held back.
 func (x *exchange) Flush() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.writeHeaderLocked(http.StatusOK)
 }
 
-// CloseNotify implements http.CloseNotifier, which k8s.io/apiserver's response writers ask for.
+// CloseNotify implements http.CloseNotifier, which the response writers of k8s.io/apiserver
+// require.
 func (x *exchange) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)
 	context.AfterFunc(x.ctx, func() { gone <- true })
 	return gone
 }
 
-// finish ends the handler's side, unless it has ended.
+// finish ends the handler's side, unless it has already ended.
 func (x *exchange) finish(err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -231,7 +237,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close tells the handler that nobody reads on.
+// Close tells the handler that the client has stopped reading.
 func (b *body) Close() error {
 	b.stop()
 	b.x.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// owner returns to whom a file belongs, and who the caller is.
+// owner returns the user IDs of the file's owner and of the caller.
 func owner(info fs.FileInfo) (owner, caller int) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(stat.Uid), os.Geteuid()
@@ -16,5 +16,5 @@ func owner(info fs.FileInfo) (owner, caller int) {
 	return -1, os.Geteuid()
 }
 
-// openTo is what the group and all others may do with a file.
+// openTo returns the permissions of the group and of others on a file.
 func openTo(info fs.FileInfo) fs.FileMode { return info.Mode().Perm() & 0o077 }

@@ -1,5 +1,6 @@
-// Package ownership makes sure that a directory, with all that is in it, is the caller's alone: what others could have put there is refused,
-// what others could merely read is closed to them.
+// Package ownership ensures that a directory and everything in it are accessible to the caller
+// alone. It refuses what other users may have put there, and takes away their permission to read
+// the rest.
 package ownership
 
 import (
@@ -9,18 +10,20 @@ import (
 	"path/filepath"
 )
 
-// The modes of what is closed to others.
+// The modes of directories and files that are closed to other users.
 const (
 	directoryMode fs.FileMode = 0o700
 	fileMode      fs.FileMode = 0o600
 )
 
-// Claim checks the directory at path and everything below it, from the top down. It refuses what belongs to another user, what other users
-// can write to, and what is neither a directory nor a file nor a socket: a symbolic link would lead out of the directory, and a named pipe or
-// a device would keep its reader waiting. A directory that others can write to is accepted while it is empty. What others can read is closed
-// to them: the modes become 0700 and 0600. Where files have no owner that Go knows of, as on Windows, only their types are checked.
+// Claim checks the directory at path and everything below it, from the top down. It refuses what
+// belongs to another user, what other users can write to, and everything but directories, files and
+// sockets: a symbolic link would lead out of the directory, and a named pipe or a device would
+// block its reader. A directory that others can write to is accepted while it is empty. What others
+// can read is closed to them: the modes become 0700 and 0600. Where Go knows no file owners, as on
+// Windows, only the types of files are checked.
 func Claim(path string) error {
-	path = filepath.Clean(path) // a final slash would follow a link
+	path = filepath.Clean(path) // a trailing slash would follow a symbolic link
 	info, err := os.Lstat(path)
 	if err != nil {
 		return err
@@ -38,12 +41,12 @@ func Claim(path string) error {
 		return err
 	}
 	if !os.SameFile(info, opened) {
-		return fmt.Errorf("%s was replaced while it was looked at: try again", path)
+		return fmt.Errorf("%s was replaced while it was being checked: try again", path)
 	}
 	return tree{root, path}.claim(".", opened)
 }
 
-// tree is a directory that is open, so that nobody can put another one in its place.
+// tree is an open directory, so that nobody can put another one in its place.
 type tree struct {
 	root *os.Root
 	path string
@@ -71,8 +74,8 @@ func (t tree) claim(name string, info fs.FileInfo) error {
 	open := openTo(info)
 	writable := open&0o022 != 0
 	if writable && (kind == 0 || len(entries) > 0) {
-		return fmt.Errorf("%s can be written to by other users (mode %04o), who may have put keys or data of theirs there: "+
-			"remove it, or take that right away with chmod go-w if you trust what is in it", path, info.Mode().Perm())
+		return fmt.Errorf("%s can be written to by other users (mode %04o), who may have put their own keys or data there: "+
+			"remove it, or revoke that permission with chmod go-w if you trust its contents", path, info.Mode().Perm())
 	}
 	if open != 0 {
 		mode := fileMode
@@ -83,7 +86,7 @@ func (t tree) claim(name string, info fs.FileInfo) error {
 			return fmt.Errorf("close %s to other users: %w", path, err)
 		}
 	}
-	if writable { // until now
+	if writable { // others could add entries until now
 		if entries, err = t.entries(name, kind); err != nil {
 			return err
 		}
@@ -92,7 +95,7 @@ func (t tree) claim(name string, info fs.FileInfo) error {
 		below := filepath.Join(name, e.Name())
 		info, err := t.root.Lstat(below)
 		if os.IsNotExist(err) {
-			continue // another process uses the directory, which its lock will say
+			continue // another process uses the directory; taking the lock will fail
 		}
 		if err != nil {
 			return err

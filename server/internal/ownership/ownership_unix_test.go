@@ -13,7 +13,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
-// made is a directory with a directory and files in it, all closed to others.
+// made creates a directory with subdirectories and files, all closed to others, and returns its
+// path.
 func made(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -32,7 +33,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// modes are those of everything in a directory.
+// modes returns the modes of everything in a directory.
 func modes(t *testing.T, dir string) map[string]fs.FileMode {
 	t.Helper()
 	found := map[string]fs.FileMode{}
@@ -82,7 +83,7 @@ func TestClaimRefuses(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(t *testing.T, dir string)
-		at     string // what is named
+		at     string // the path in the error
 		says   string
 	}{
 		"link to a file":               {link("lock"), "lock", "symbolic link"},
@@ -102,21 +103,21 @@ func TestClaimRefuses(t *testing.T) {
 			dir := made(t)
 			c.change(t, dir)
 			before := modes(t, dir)
-			for range 2 { // a refusal leaves everything as it was, or the second try would not refuse
+			for range 2 { // a refusal changes nothing, so the second attempt fails too
 				err := ownership.Claim(dir)
 				if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, c.at)+" ") || !strings.Contains(err.Error(), c.says) {
-					t.Errorf("got %v, want it to say that %s %s", err, filepath.Join(dir, c.at), c.says)
+					t.Errorf("got %v, want an error that says %s %s", err, filepath.Join(dir, c.at), c.says)
 				}
 			}
 			for name, mode := range modes(t, dir) {
 				if before[name] != mode {
-					t.Errorf("%s had mode %s, has %s", name, before[name], mode)
+					t.Errorf("the mode of %s changed from %s to %s", name, before[name], mode)
 				}
 			}
 		})
 	}
 	if data, err := os.ReadFile(elsewhere); err != nil || string(data) != "theirs" {
-		t.Errorf("what links led to holds %q, %v", data, err)
+		t.Errorf("the target of the links contains %q, %v", data, err)
 	}
 }
 
@@ -132,7 +133,8 @@ func TestClaimRefusesALinkItself(t *testing.T) {
 	}
 }
 
-// TestClaimRefusesWhatOthersOwn needs files of two users. Root can make them; for everybody else, those of root will do.
+// TestClaimRefusesWhatOthersOwn needs files of two users. Root can create them. Anyone else uses
+// files of root.
 func TestClaimRefusesWhatOthersOwn(t *testing.T) {
 	t.Parallel()
 	const other = 12345

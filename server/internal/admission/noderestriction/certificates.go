@@ -16,7 +16,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// ownCertificate lets a kubelet have no certificate of another one.
+// ownCertificate allows a kubelet to request kubelet certificates only for its own node.
 func ownCertificate(a admission.Attributes, node string) error {
 	if a.GetOperation() != admission.Create {
 		return nil
@@ -38,10 +38,12 @@ func ownCertificate(a admission.Attributes, node string) error {
 	return nil
 }
 
-// podCertificate lets a kubelet have certificates for its pods. What may come true is no refusal but an error, so that the kubelet asks again.
+// podCertificate allows a kubelet to request certificates for its own pods. A condition that may be
+// temporary, such as an outdated UID, is an error but not a refusal, so that the kubelet tries
+// again.
 func (p *restriction) podCertificate(ctx context.Context, a admission.Attributes, node string) error {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" {
-		return plugin.Forbid(a, "a kubelet may create certificate requests for pods, but nothing else")
+		return plugin.Forbid(a, "a kubelet may only create pod certificate requests")
 	}
 	request, err := plugin.Cast[*certificatesv1beta1.PodCertificateRequest](a.GetObject())
 	if err != nil {
@@ -60,28 +62,28 @@ func (p *restriction) podCertificate(ctx context.Context, a admission.Attributes
 	case err != nil:
 		return fmt.Errorf("spec.podName: %w", err)
 	case n.UID != spec.NodeUID:
-		return errors.New("spec.nodeUID is not the node's")
+		return errors.New("spec.nodeUID does not match the UID of the node")
 	case pod.UID != spec.PodUID:
-		return errors.New("spec.podUID is not the pod's")
+		return errors.New("spec.podUID does not match the UID of the pod")
 	case pod.Spec.NodeName != node:
-		return plugin.Forbid(a, "spec.podName: the pod %q is not on the node %q", pod.Name, node)
+		return plugin.Forbid(a, "spec.podName: pod %q is not bound to node %q", pod.Name, node)
 	case plugin.IsMirror(pod):
 		return plugin.Forbid(a, "spec.podName: %q is a mirror pod", pod.Name)
 	case pod.Spec.ServiceAccountName != spec.ServiceAccountName:
-		return plugin.Forbid(a, "spec.serviceAccountName is not that of the pod %q", pod.Name)
+		return plugin.Forbid(a, "spec.serviceAccountName does not match the service account of pod %q", pod.Name)
 	}
 	account, err := p.Client.CoreV1().ServiceAccounts(a.GetNamespace()).Get(ctx, spec.ServiceAccountName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("spec.serviceAccountName: %w", err)
 	}
 	if account.UID != spec.ServiceAccountUID {
-		return errors.New("spec.serviceAccountUID is not the service account's")
+		return errors.New("spec.serviceAccountUID does not match the UID of the service account")
 	}
 	const verb = "request-serviceaccounts-podcertificate-signer"
 	if hasCertificate(pod, spec.SignerName) || p.may(ctx, a, verb, certificatesv1.GroupName, strings.ReplaceAll(spec.SignerName, "/", ":"), account.Name) {
 		return nil
 	}
-	return plugin.Forbid(a, "spec.signerName: no volume of the pod %q has a certificate of the signer %q", pod.Name, spec.SignerName)
+	return plugin.Forbid(a, "spec.signerName: no volume of pod %q projects a certificate from signer %q", pod.Name, spec.SignerName)
 }
 
 func hasCertificate(pod *corev1.Pod, signer string) bool {

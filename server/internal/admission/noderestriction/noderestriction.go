@@ -1,6 +1,6 @@
-// Package noderestriction is the admission plugin NodeRestriction. It lets a kubelet change its own
-// node and what runs there, and nothing else. It sees what the Node authorizer lets through, which
-// sees no objects.
+// Package noderestriction implements the admission plugin NodeRestriction. It restricts a kubelet
+// to its own node and to the objects that belong to that node. It complements the Node authorizer,
+// which does not see the objects in requests.
 package noderestriction
 
 import (
@@ -39,7 +39,8 @@ func (p *restriction) ValidateInitialization() error {
 
 const nodeUserPrefix = "system:node:"
 
-// nodeOf is the node of a kubelet. The name is empty if it is a kubelet that does not say of which node.
+// nodeOf returns the name of the node that the kubelet u runs on. Ok is false if u is not a
+// kubelet. The name is empty if the kubelet's user name contains no node.
 func nodeOf(u user.Info) (name string, ok bool) {
 	name, ok = strings.CutPrefix(u.GetName(), nodeUserPrefix)
 	return name, ok && slices.Contains(u.GetGroups(), user.NodesGroup)
@@ -51,7 +52,7 @@ func (p *restriction) Admit(ctx context.Context, a admission.Attributes, _ admis
 	case !ok:
 		return nil
 	case node == "":
-		return plugin.Forbid(a, "the user %q is a kubelet, but of no node", a.GetUserInfo().GetName())
+		return plugin.Forbid(a, "cannot determine the node of kubelet user %q", a.GetUserInfo().GetName())
 	}
 	switch a.GetResource().GroupResource() {
 	case corev1.Resource("pods"):
@@ -66,7 +67,7 @@ func (p *restriction) Admit(ctx context.Context, a admission.Attributes, _ admis
 		}
 	case coordinationv1.Resource("leases"):
 		if a.GetNamespace() != corev1.NamespaceNodeLease {
-			return plugin.Forbid(a, "a kubelet's leases are in the namespace %s", corev1.NamespaceNodeLease)
+			return plugin.Forbid(a, "a kubelet may only modify leases in the namespace %s", corev1.NamespaceNodeLease)
 		}
 		return sameName(a, node)
 	case storagev1.Resource("csinodes"):
@@ -81,7 +82,7 @@ func (p *restriction) Admit(ctx context.Context, a admission.Attributes, _ admis
 	return nil
 }
 
-// foundOr refuses a request for any error but that something is not there, which is the answer.
+// foundOr turns any error but a 404 into a refusal. The 404 is returned as it is.
 func foundOr(a admission.Attributes, err error) error {
 	if err == nil || apierrors.IsNotFound(err) {
 		return err

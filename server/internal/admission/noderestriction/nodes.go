@@ -12,10 +12,12 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// ownNode keeps a kubelet from making its node attractive to pods, or readable by way of a config source.
+// ownNode restricts a kubelet to its own node. The kubelet may not change the taints, owner
+// references or reserved labels of that node, which could attract pods to it. Nor may it set a
+// config source, which would let it read other objects.
 func ownNode(a admission.Attributes, node string) error {
 	if nameOf(a) != node {
-		return plugin.Forbid(a, "a kubelet may change no node but its own, %q", node)
+		return plugin.Forbid(a, "a kubelet may only modify its own node, %q", node)
 	}
 	if a.GetOperation() == admission.Delete {
 		return nil
@@ -30,23 +32,24 @@ func ownNode(a admission.Attributes, node string) error {
 			return admission.NewForbidden(a, err)
 		}
 		if !apiequality.Semantic.DeepEqual(n.Spec.Taints, old.Spec.Taints) {
-			return plugin.Forbid(a, "a kubelet must not change spec.taints of its node")
+			return plugin.Forbid(a, "a kubelet may not change spec.taints of its node")
 		}
 		if !apiequality.Semantic.DeepEqual(n.OwnerReferences, old.OwnerReferences) {
-			return plugin.Forbid(a, "a kubelet must not change metadata.ownerReferences of its node")
+			return plugin.Forbid(a, "a kubelet may not change metadata.ownerReferences of its node")
 		}
 	}
 	if n.Spec.ConfigSource != nil && !apiequality.Semantic.DeepEqual(n.Spec.ConfigSource, old.Spec.ConfigSource) {
-		return plugin.Forbid(a, "a kubelet must not set spec.configSource of its node")
+		return plugin.Forbid(a, "a kubelet may not set spec.configSource of its node")
 	}
 	if changed := reservedLabels(n.Labels, old.Labels); len(changed) > 0 {
-		return plugin.Forbid(a, "a kubelet must not change these labels of its node: %s", strings.Join(changed, ", "))
+		return plugin.Forbid(a, "a kubelet may not change these labels of its node: %s", strings.Join(changed, ", "))
 	}
 	return nil
 }
 
-// reservedLabels are the labels that differ and that kubelets must leave alone: those of node-restriction.kubernetes.io, and the
-// system's but for the few that a kubelet knows best.
+// reservedLabels returns the changed labels that a kubelet may not change: labels in the domain
+// node-restriction.kubernetes.io, and labels in the domains kubernetes.io and k8s.io that kubelets
+// do not set themselves.
 func reservedLabels(labels, old map[string]string) []string {
 	reserved := sets.New[string]()
 	look := func(labels, other map[string]string) {

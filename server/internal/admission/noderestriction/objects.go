@@ -10,10 +10,10 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// claimStatus lets kubelets say how the growing of a volume goes.
+// claimStatus restricts a kubelet to the fields of a claim's status that report a volume expansion.
 func claimStatus(a admission.Attributes, node string) error {
 	if a.GetSubresource() != "status" || a.GetOperation() != admission.Update {
-		return plugin.Forbid(a, "a kubelet may change nothing but the status of claims")
+		return plugin.Forbid(a, "a kubelet may only update the status of persistent volume claims")
 	}
 	claim, err := plugin.Cast[*corev1.PersistentVolumeClaim](a.GetObject())
 	if err != nil {
@@ -31,20 +31,22 @@ func claimStatus(a admission.Attributes, node string) error {
 		return claim
 	}
 	if !apiequality.Semantic.DeepEqual(rest(claim), rest(old)) {
-		return plugin.Forbid(a, "the kubelet of %q may change nothing but capacity, conditions and allocated resources in the status of a claim", node)
+		return plugin.Forbid(a, "the kubelet of node %q may only change capacity, conditions and allocated resources in the status of a persistent volume claim", node)
 	}
 	return nil
 }
 
-// sameName is for the objects of which each node has one, with its name.
+// sameName restricts a kubelet to the object with the name of its node. It is for resources that
+// have one object per node.
 func sameName(a admission.Attributes, node string) error {
 	if nameOf(a) != node {
-		return plugin.Forbid(a, "a kubelet may change no object but that with the name of its node, %q", node)
+		return plugin.Forbid(a, "a kubelet may only modify the object with the name of its node, %q", node)
 	}
 	return nil
 }
 
-// nameOf is the name of the object, also of one to be created.
+// nameOf returns the name of the object. In a create request, it may be only in the object's
+// metadata.
 func nameOf(a admission.Attributes) string {
 	if name := a.GetName(); name != "" || a.GetOperation() != admission.Create {
 		return name
@@ -55,7 +57,9 @@ func nameOf(a admission.Attributes) string {
 	return ""
 }
 
-// ownSlice looks at new slices and at each of those that are deleted together. For the rest, the authorizer knows names and selectors.
+// ownSlice requires new and deleted resource slices to be of the kubelet's node, including each
+// slice of a deleted collection. In other requests the authorizer has checked the name or the field
+// selector.
 func ownSlice(a admission.Attributes, node string) error {
 	obj := a.GetObject()
 	switch a.GetOperation() {

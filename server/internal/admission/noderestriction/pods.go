@@ -23,16 +23,16 @@ func (p *restriction) pod(ctx context.Context, a admission.Attributes, node stri
 	case request{admission.Delete, ""}, request{admission.Create, "eviction"}:
 		pod, err := p.existing(ctx, a, nameOf(a))
 		if err == nil && pod.Spec.NodeName != node {
-			err = plugin.Forbid(a, "the pod is not on the node %q", node)
+			err = plugin.Forbid(a, "the pod is not bound to node %q", node)
 		}
 		return err
 	case request{admission.Update, "status"}:
 		return podStatus(a, node)
 	}
-	return plugin.Forbid(a, "a kubelet may create mirror pods, update the status of pods, delete and evict them, but nothing else")
+	return plugin.Forbid(a, "a kubelet may only create mirror pods, update the status of its pods, and delete or evict them")
 }
 
-// existing reads a pod. Without a name, as when a collection is deleted, there is none.
+// existing returns a pod. An empty name, as when a collection is deleted, is not found.
 func (p *restriction) existing(ctx context.Context, a admission.Attributes, name string) (*corev1.Pod, error) {
 	if name == "" {
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
@@ -41,42 +41,44 @@ func (p *restriction) existing(ctx context.Context, a admission.Attributes, name
 	return pod, foundOr(a, err)
 }
 
-// mirror lets a kubelet create the images of its static pods. They can be given no access to other objects: the kubelet would get it too.
+// mirror allows a kubelet to create mirror pods for its static pods. They may not refer to other
+// objects, because the kubelet would gain access to those objects.
 func (p *restriction) mirror(ctx context.Context, a admission.Attributes, node string) error {
 	pod, err := plugin.Cast[*corev1.Pod](a.GetObject())
 	switch {
 	case err != nil:
 		return admission.NewForbidden(a, err)
 	case !plugin.IsMirror(pod):
-		return plugin.Forbid(a, "a kubelet may create no pods but mirror pods, with the annotation %s", corev1.MirrorPodAnnotationKey)
+		return plugin.Forbid(a, "a kubelet may only create mirror pods, which have the annotation %s", corev1.MirrorPodAnnotationKey)
 	case pod.Spec.NodeName != node:
 		return plugin.Forbid(a, "spec.nodeName must be %q", node)
 	case len(pod.OwnerReferences) != 1:
-		return plugin.Forbid(a, "metadata.ownerReferences must be of the node %q alone", node)
+		return plugin.Forbid(a, "metadata.ownerReferences must contain only the node %q", node)
 	}
 	owner := pod.OwnerReferences[0]
 	switch {
 	case owner.APIVersion != "v1" || owner.Kind != "Node" || owner.Name != node:
-		return plugin.Forbid(a, "metadata.ownerReferences[0] must be of the node %q", node)
+		return plugin.Forbid(a, "metadata.ownerReferences[0] must refer to the node %q", node)
 	case owner.Controller == nil || !*owner.Controller:
 		return plugin.Forbid(a, "metadata.ownerReferences[0].controller must be true")
 	case owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion:
-		return plugin.Forbid(a, "metadata.ownerReferences[0].blockOwnerDeletion must not be true")
+		return plugin.Forbid(a, "metadata.ownerReferences[0].blockOwnerDeletion may not be true")
 	}
 	is, err := p.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
 		return foundOr(a, err)
 	}
 	if owner.UID != is.UID {
-		return plugin.Forbid(a, "metadata.ownerReferences[0].uid is not that of the node %q", node)
+		return plugin.Forbid(a, "metadata.ownerReferences[0].uid does not match the UID of node %q", node)
 	}
 	if what := reference(&pod.Spec); what != "" {
-		return plugin.Forbid(a, "a mirror pod must not refer to %s", what)
+		return plugin.Forbid(a, "a mirror pod may not refer to %s", what)
 	}
 	return nil
 }
 
-// reference is a kind of API objects that a pod refers to, or that nodes read for its volumes.
+// reference returns a kind of object that a pod refers to or that nodes read for its volumes. It
+// returns "" if there is none.
 func reference(spec *corev1.PodSpec) string {
 	switch {
 	case spec.ServiceAccountName != "":
@@ -125,7 +127,8 @@ func readsConfigMaps(spec *corev1.PodSpec) (reads bool) {
 	return reads
 }
 
-// podStatus keeps from kubelets what makes a pod an owner of devices or a service's backend.
+// podStatus keeps a kubelet from changing the labels and resource claims of a pod, which could make
+// the pod the backend of a service or the owner of devices.
 func podStatus(a admission.Attributes, node string) error {
 	pod, err := plugin.Cast[*corev1.Pod](a.GetObject())
 	if err != nil {
@@ -137,13 +140,13 @@ func podStatus(a admission.Attributes, node string) error {
 	case err != nil:
 		return admission.NewForbidden(a, err)
 	case old.Spec.NodeName != node:
-		return plugin.Forbid(a, "the pod is not on the node %q", node)
+		return plugin.Forbid(a, "the pod is not bound to node %q", node)
 	case !same(old.Labels, pod.Labels):
-		return plugin.Forbid(a, "a kubelet must not change metadata.labels")
+		return plugin.Forbid(a, "a kubelet may not change metadata.labels")
 	case !same(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses):
-		return plugin.Forbid(a, "a kubelet must not change status.resourceClaimStatuses")
+		return plugin.Forbid(a, "a kubelet may not change status.resourceClaimStatuses")
 	case !same(old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus):
-		return plugin.Forbid(a, "a kubelet must not change status.extendedResourceClaimStatus")
+		return plugin.Forbid(a, "a kubelet may not change status.extendedResourceClaimStatus")
 	}
 	return nil
 }

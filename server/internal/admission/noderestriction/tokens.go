@@ -14,7 +14,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
-// token lets a kubelet have tokens that are bound to its pods, for those whom the pods talk to.
+// token allows a kubelet to request tokens that are bound to its pods, for the audiences that these
+// pods use.
 func (p *restriction) token(ctx context.Context, a admission.Attributes, node string) error {
 	request, err := plugin.Cast[*authenticationv1.TokenRequest](a.GetObject())
 	if err != nil {
@@ -22,18 +23,18 @@ func (p *restriction) token(ctx context.Context, a admission.Attributes, node st
 	}
 	to := request.Spec.BoundObjectRef
 	if to == nil || to.APIVersion != "v1" || to.Kind != "Pod" || to.Name == "" || to.UID == "" {
-		return plugin.Forbid(a, "spec.boundObjectRef: a kubelet's tokens must be bound to a pod, with its UID")
+		return plugin.Forbid(a, "spec.boundObjectRef: tokens for a kubelet must be bound to a pod by name and UID")
 	}
 	pod, err := p.existing(ctx, a, to.Name)
 	switch {
 	case err != nil:
 		return err
 	case pod.UID != to.UID:
-		return plugin.Forbid(a, "spec.boundObjectRef.uid: the pod %q has another UID", to.Name)
+		return plugin.Forbid(a, "spec.boundObjectRef.uid: does not match the UID of pod %q", to.Name)
 	case pod.Spec.NodeName != node:
-		return plugin.Forbid(a, "spec.boundObjectRef: the pod %q is not on the node %q", to.Name, node)
+		return plugin.Forbid(a, "spec.boundObjectRef: pod %q is not bound to node %q", to.Name, node)
 	case len(request.Spec.Audiences) > 1:
-		return plugin.Forbid(a, "spec.audiences: a kubelet may ask for a token for one audience at most")
+		return plugin.Forbid(a, "spec.audiences: a kubelet may request at most one audience")
 	}
 	audience := ""
 	if len(request.Spec.Audiences) == 1 {
@@ -42,10 +43,11 @@ func (p *restriction) token(ctx context.Context, a admission.Attributes, node st
 	if p.talksTo(ctx, pod, audience) || p.may(ctx, a, "request-serviceaccounts-token-audience", "", audience, a.GetName()) {
 		return nil
 	}
-	return plugin.Forbid(a, "spec.audiences: no volume of the pod %q has tokens for the audience %q", to.Name, audience)
+	return plugin.Forbid(a, "spec.audiences: no volume of pod %q uses a token for audience %q", to.Name, audience)
 }
 
-// talksTo reports whether a volume of the pod has a token for the audience, or a CSI driver that asks for one.
+// talksTo reports whether a volume of the pod has a token for the audience, or a CSI driver that
+// requests one.
 func (p *restriction) talksTo(ctx context.Context, pod *corev1.Pod, audience string) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -69,7 +71,8 @@ func (p *restriction) talksTo(ctx context.Context, pod *corev1.Pod, audience str
 	return false
 }
 
-// driver is the CSI driver behind a volume, also of those that drivers have taken over.
+// driver returns the name of the CSI driver behind a volume, including in-tree volumes that have
+// been migrated to CSI.
 func (p *restriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) string {
 	claim := ""
 	switch {
@@ -99,7 +102,7 @@ func (p *restriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 		s.VsphereVolume != nil, s.PortworxVolume != nil)
 }
 
-// migrated is the driver that took over from a volume plugin of Kubernetes itself.
+// migrated returns the CSI driver that replaced an in-tree volume plugin.
 func migrated(ebs, azureDisk, azureFile, gce, cinder, vsphere, portworx bool) string {
 	switch {
 	case ebs:

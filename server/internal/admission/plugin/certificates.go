@@ -6,11 +6,11 @@ import (
 	"errors"
 )
 
-// ParseCertificateRequest reads a certificate signing request in PEM.
+// ParseCertificateRequest parses a PEM-encoded certificate signing request.
 func ParseCertificateRequest(data []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, errors.New("not a certificate request in PEM")
+		return nil, errors.New("not a PEM-encoded certificate request")
 	}
 	return x509.ParseCertificateRequest(block.Bytes)
 }

@@ -1,4 +1,4 @@
-// Package plugin holds what the admission plugins of this server share.
+// Package plugin provides what the admission plugins of this server share.
 package plugin
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 // WantsClient is embedded by plugins that read objects. Its client calls the server in the same
-// process, so the plugin sees the latest state. The plugins of kube-apiserver keep informers
-// instead, which take memory and lag behind.
+// process, so the plugin sees the latest state. kube-apiserver's plugins use informers instead,
+// which take memory and lag behind.
 type WantsClient struct{ Client kubernetes.Interface }
 
 func (w *WantsClient) SetExternalKubeClientSet(client kubernetes.Interface) { w.Client = client }
@@ -26,7 +26,7 @@ func (w *WantsClient) ValidateInitialization() error {
 	return nil
 }
 
-// WantsAuthorizer is embedded by plugins that check what the user may do.
+// WantsAuthorizer is embedded by plugins that check the permissions of the user.
 type WantsAuthorizer struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 }
@@ -42,14 +42,14 @@ func (w *WantsAuthorizer) ValidateInitialization() error {
 	return nil
 }
 
-// Is reports whether a request is about the resource and subresource. Any version will do. An empty
+// Is reports whether a request is for the resource, in any version, and the subresource. An empty
 // subresource stands for the resource itself.
 func Is(a admission.Attributes, resource schema.GroupResource, subresource string) bool {
 	return a.GetResource().GroupResource() == resource && a.GetSubresource() == subresource
 }
 
-// Object returns the object of a request. Ok is false if the request is about another resource, or
-// about a subresource.
+// Object returns the object of a request for the resource r. Ok is false if there is an error, or
+// if the request is for another resource or for a subresource.
 func Object[T any](a admission.Attributes, r schema.GroupResource) (obj T, ok bool, err error) {
 	if !Is(a, r, "") {
 		return obj, false, nil
@@ -58,7 +58,7 @@ func Object[T any](a admission.Attributes, r schema.GroupResource) (obj T, ok bo
 	return obj, err == nil, err
 }
 
-// Cast returns the object as a T, or an error if it is something else.
+// Cast returns obj as a T, or an error if it has another type.
 func Cast[T any](obj any) (T, error) {
 	o, ok := obj.(T)
 	if !ok {
@@ -67,7 +67,7 @@ func Cast[T any](obj any) (T, error) {
 	return o, nil
 }
 
-// Forbid refuses a request with 403 Forbidden.
+// Forbid returns a 403 Forbidden error for the request.
 func Forbid(a admission.Attributes, format string, args ...any) error {
 	return admission.NewForbidden(a, fmt.Errorf(format, args...))
 }
@@ -82,7 +82,8 @@ func Containers(spec *corev1.PodSpec, visit func(c *corev1.Container)) {
 	}
 }
 
-// IsMirror reports whether a pod stands for a static pod, which its node runs without being asked.
+// IsMirror reports whether a pod is a mirror pod. It represents a static pod, which its node runs
+// without being told to by the API server.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok

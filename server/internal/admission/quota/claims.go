@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// classSuffix is between a storage class and what of it is limited.
+// classSuffix separates the name of a storage class from the resource that a quota limits.
 const classSuffix = ".storageclass.storage.k8s.io/"
 
 func claims(list lists) quota.Evaluator {
@@ -41,7 +41,7 @@ func claims(list lists) quota.Evaluator {
 			if !ok {
 				return used
 			}
-			// A claim that was made smaller again after it could not grow may have grown on the node.
+			// A claim that was reduced after a failed expansion may still have the larger size allocated.
 			if allocated := claim.Status.AllocatedResources[corev1.ResourceStorage]; allocated.Cmp(size) > 0 {
 				size = allocated
 			}
@@ -77,7 +77,8 @@ func claims(list lists) quota.Evaluator {
 	}
 }
 
-// resourceClaims counts the devices that claims may take, by device class (KEP-4381).
+// resourceClaims returns the evaluator of resource claims. It counts the devices that claims
+// request, by device class (KEP-4381).
 func resourceClaims(list lists) quota.Evaluator {
 	gvr := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
 	count := generic.ObjectCountQuotaResourceNameFor(gvr.GroupResource())
@@ -95,7 +96,7 @@ func resourceClaims(list lists) quota.Evaluator {
 				if r.Exactly != nil {
 					devices[r.Exactly.DeviceClassName] += howMany(r.Exactly.AllocationMode, r.Exactly.Count)
 				}
-				most := map[string]int64{} // only one of these is taken
+				most := map[string]int64{} // only one of the alternatives is allocated
 				for _, s := range r.FirstAvailable {
 					most[s.DeviceClassName] = max(most[s.DeviceClassName], howMany(s.AllocationMode, s.Count))
 				}
@@ -114,7 +115,8 @@ func resourceClaims(list lists) quota.Evaluator {
 	}
 }
 
-// howMany takes "all" for as many as a claim can have, and a mode that is not known for none.
+// howMany returns the number of devices that a request counts. All counts as the maximum that a
+// claim can have, and an unknown mode as none.
 func howMany(mode resourcev1.DeviceAllocationMode, count int64) int64 {
 	switch mode {
 	case resourcev1.DeviceAllocationModeAll:

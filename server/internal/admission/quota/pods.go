@@ -52,14 +52,15 @@ func limitsPods(name corev1.ResourceName) bool {
 	return isRequest && !core.IsNativeResource(name)
 }
 
-// podUsage counts a pod that has ended by its number only: it is an object still, but takes no place.
+// podUsage returns the usage of a pod. A pod that has ended counts only as an object: it still
+// exists but uses no resources.
 func podUsage(pod *corev1.Pod, now time.Time) corev1.ResourceList {
 	one := *apiresource.NewQuantity(1, apiresource.DecimalSI)
 	used := corev1.ResourceList{podCount: one}
 	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
 		grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
-		ended = ended || now.After(pod.DeletionTimestamp.Add(grace)) // the node does not answer
+		ended = ended || now.After(pod.DeletionTimestamp.Add(grace)) // the node has not confirmed the deletion
 	}
 	if ended {
 		return used
@@ -105,7 +106,8 @@ func podInScope(scope corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod)
 	return false, nil
 }
 
-// selected reports whether a scope's operator and values select value; empty stands for none.
+// selected reports whether the operator and values of a scope select value. An empty value stands
+// for none.
 func selected(scope corev1.ScopedResourceSelectorRequirement, value string) (bool, error) {
 	operator := map[corev1.ScopeSelectorOperator]selection.Operator{
 		corev1.ScopeSelectorOpIn:           selection.In,
@@ -124,7 +126,7 @@ func selected(scope corev1.ScopedResourceSelectorRequirement, value string) (boo
 	return requirement.Matches(set), nil
 }
 
-// changesScope reports whether a pod gets a deadline that it did not have, or loses one.
+// changesScope reports whether an update adds an active deadline to a pod or removes it.
 func changesScope(a admission.Attributes) bool {
 	pod, ok := a.GetObject().(*corev1.Pod)
 	old, hadOne := a.GetOldObject().(*corev1.Pod)
@@ -135,7 +137,8 @@ func terminating(pod *corev1.Pod) bool {
 	return ptr.Deref(pod.Spec.ActiveDeadlineSeconds, -1) >= 0
 }
 
-// IsBestEffort reports whether a pod asks for no cpu and no memory at all. What is said of the pod as a whole takes precedence.
+// IsBestEffort reports whether a pod has no requests and limits of CPU and memory. Pod-level
+// resources take precedence over the resources of containers.
 func IsBestEffort(pod *corev1.Pod) bool {
 	asks := func(r corev1.ResourceRequirements) bool {
 		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
@@ -153,7 +156,7 @@ func IsBestEffort(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool { return asks(c.Resources) })
 }
 
-// reachesOut reports whether an affinity looks at pods of other namespaces.
+// reachesOut reports whether an affinity term can select pods in other namespaces.
 func reachesOut(affinity *corev1.Affinity) bool {
 	if affinity == nil {
 		return false
@@ -174,7 +177,8 @@ func reachesOut(affinity *corev1.Affinity) bool {
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }
 
-// requireExplicit refuses containers that leave out cpu or memory where a quota limits it: no figure would not mean nothing.
+// requireExplicit rejects containers that do not specify CPU or memory where a quota limits it,
+// because an unspecified amount does not mean zero.
 func requireExplicit(limited []corev1.ResourceName, pod *corev1.Pod) error {
 	var errs []error
 	missing := func(who string, r corev1.ResourceRequirements) {
@@ -192,7 +196,7 @@ func requireExplicit(limited []corev1.ResourceName, pod *corev1.Pod) error {
 		}
 	}
 	if resource.IsPodLevelResourcesSet(pod) {
-		return nil // the pod as a whole is bounded
+		return nil // pod-level resources bound the whole pod
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		missing("container "+c.Name, c.Resources)

@@ -1,7 +1,9 @@
-// Package quota knows what objects use of a resource quota: an evaluator for each kind that takes more than its own number.
+// Package quota computes what objects use of a resource quota. It has an evaluator for each
+// resource that counts by more than its number of objects.
 //
-// The admission plugin ResourceQuota of k8s.io/apiserver asks the evaluators; a control loop that keeps status.used up to date can ask
-// the same ones. Every other resource can be limited by its number, as count/<resource>.<group>.
+// The admission plugin ResourceQuota of k8s.io/apiserver uses the evaluators. A controller that
+// keeps status.used up to date can use them too. All other resources can be limited by their number
+// of objects, as count/<resource>.<group>.
 package quota
 
 import (
@@ -19,8 +21,8 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 )
 
-// Configuration has all evaluators. The objects of a namespace are counted with lister, which may be nil where only single objects are
-// evaluated, as in admission.
+// Configuration returns a configuration with all evaluators. They list the objects of a namespace
+// with lister, which may be nil if only single objects are evaluated, as in admission.
 func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
 	list := func(resource schema.GroupVersionResource) generic.ListFuncByNamespace {
 		if lister == nil {
@@ -29,7 +31,7 @@ func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
 		return generic.ListResourceUsingListerFunc(lister, resource)
 	}
 	evaluators := []quota.Evaluator{pods(list), services(list), claims(list), resourceClaims(list)}
-	// These could be limited by their number before there was count/.
+	// Quotas could limit the number of these before count/ was introduced.
 	for _, name := range []string{"configmaps", "secrets", "replicationcontrollers", "resourcequotas"} {
 		resource := corev1.SchemeGroupVersion.WithResource(name)
 		evaluators = append(evaluators, generic.NewObjectCountEvaluator(resource.GroupResource(), list(resource), corev1.ResourceName(name)))
@@ -37,7 +39,7 @@ func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
 	return generic.NewConfiguration(evaluators, map[schema.GroupResource]struct{}{
 		corev1.Resource("events"):   {},
 		eventsv1.Resource("events"): {},
-		// These are asked, not kept.
+		// These are not stored.
 		corev1.Resource("bindings"):                           {},
 		corev1.Resource("componentstatuses"):                  {},
 		authenticationv1.Resource("tokenreviews"):             {},
@@ -49,21 +51,22 @@ func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
 	})
 }
 
-// lists makes a list function for a resource.
+// lists returns the list function for a resource.
 type lists func(schema.GroupVersionResource) generic.ListFuncByNamespace
 
-// evaluator is a quota.Evaluator of objects of type T.
+// evaluator is a quota.Evaluator for objects of type T.
 type evaluator[T runtime.Object] struct {
 	resource schema.GroupResource
 	list     generic.ListFuncByNamespace
 	// handles reports whether a request can change the usage.
 	handles func(a admission.Attributes) bool
-	// limits reports whether a name of a quota's spec.hard is about the resource.
+	// limits reports whether a name in a quota's spec.hard is about the resource.
 	limits func(name corev1.ResourceName) bool
 	usage  func(obj T) corev1.ResourceList
 	// inScope is nil if the resource has no scopes.
 	inScope func(scope corev1.ScopedResourceSelectorRequirement, obj T) (bool, error)
-	// requires is nil if objects may leave out what is limited.
+	// requires checks that an object specifies the limited resources. It is nil if objects may omit
+	// them.
 	requires func(limited []corev1.ResourceName, obj T) error
 }
 
@@ -74,7 +77,7 @@ func (e *evaluator[T]) Handles(a admission.Attributes) bool { return e.handles(a
 func (e *evaluator[T]) cast(obj runtime.Object) (T, error) {
 	o, ok := obj.(T)
 	if !ok {
-		return o, fmt.Errorf("quota of %s: unexpected %T", e.resource, obj)
+		return o, fmt.Errorf("quota of %s: unexpected type %T", e.resource, obj)
 	}
 	return o, nil
 }
@@ -150,12 +153,12 @@ func (e *evaluator[T]) Usage(item runtime.Object) (corev1.ResourceList, error) {
 
 func (e *evaluator[T]) UsageStats(options quota.UsageStatsOptions) (quota.UsageStats, error) {
 	if e.list == nil {
-		return quota.UsageStats{}, fmt.Errorf("quota of %s: there is no lister", e.resource)
+		return quota.UsageStats{}, fmt.Errorf("quota of %s: no lister was configured", e.resource)
 	}
 	return generic.CalculateUsageStats(options, e.list, e.matches, e.Usage)
 }
 
-// onCreate handles the creation of objects; onWrite that and updates.
+// onCreate reports whether a request creates an object. onWrite also reports true for updates.
 func onCreate(a admission.Attributes) bool {
 	return a.GetSubresource() == "" && a.GetOperation() == admission.Create
 }

@@ -18,7 +18,7 @@ func evaluatorOf(t *testing.T, name string) quota.Evaluator {
 	t.Helper()
 	e := generic.NewRegistry(Configuration(nil).Evaluators()).Get(schema.ParseGroupResource(name))
 	if e == nil {
-		t.Fatalf("no evaluator of %s", name)
+		t.Fatalf("no evaluator for %s", name)
 	}
 	return e
 }
@@ -111,7 +111,7 @@ func TestUsage(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 			if names := e.MatchingResources(quota.ResourceNames(c.want)); len(names) != len(c.want) {
-				t.Errorf("of %v, a quota limits only %v", c.want, names)
+				t.Errorf("of the resources %v, a quota limits only %v", c.want, names)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestLimitedPodsMustBeExplicit(t *testing.T) {
 	e := evaluatorOf(t, "pods")
 	names := []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceRequestsCPU, corev1.ResourceLimitsMemory}
 	if err := e.Constraints(names, pod(nil)); err == nil {
-		t.Error("a container without cpu request and memory limit passes")
+		t.Error("a container without a CPU request and a memory limit was accepted")
 	}
 	explicit := pod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list("cpu", "0"), Limits: list("memory", "1Gi")}
@@ -163,6 +163,6 @@ func TestLimitedPodsMustBeExplicit(t *testing.T) {
 	}
 	bounded := pod(func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu", "1")} })
 	if err := e.Constraints(names, bounded); err != nil {
-		t.Errorf("a pod with resources of its own: %v", err)
+		t.Errorf("a pod with pod-level resources: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // ConfigMap is the name of the config map in the namespace kube-system.
 const ConfigMap = "extension-apiserver-authentication"
 
-// Controller is the control loop.
+// Controller keeps the config map up to date.
 type Controller struct {
 	client kubernetes.Interface
 	trust  Trust
@@ -29,17 +29,19 @@ type Controller struct {
 	queue  *loop.Queue
 }
 
-// New makes a controller. Shared says that servers with other certificate authorities may use the same etcd: what they trust stays in the
-// config map. A server that is alone removes it.
+// New returns a controller. If shared is true, servers with other certificate authorities may use
+// the same etcd, and what they trust stays in the config map. Otherwise it is removed.
 func New(client kubernetes.Interface, trust Trust, shared bool) *Controller {
 	return &Controller{client: client, trust: trust, shared: shared, queue: loop.New("cluster-authentication-trust-controller")}
 }
 
-// Enqueue says that the certificate authorities may have changed.
+// Enqueue implements dynamiccertificates.Listener. It is called when the certificate authorities
+// may have changed.
 func (c *Controller) Enqueue() { c.queue.Soon(ConfigMap) }
 
-// Run keeps the config map until ctx ends, and returns when nothing of the controller runs any more. The files of the certificate
-// authorities are watched by those who run their providers.
+// Run keeps the config map up to date until ctx ends. It returns when all goroutines of the
+// controller have ended. The certificate authorities' files are watched by their providers, which
+// the caller must run.
 func (c *Controller) Run(ctx context.Context) error {
 	informer := coreinformers.NewFilteredConfigMapInformer(c.client, metav1.NamespaceSystem, 0, cache.Indexers{}, pernamespace.Named(ConfigMap))
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -51,14 +53,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		return fmt.Errorf("config map %s: %w", ConfigMap, err)
 	}
 	c.trust.addListener(c)
-	c.Enqueue() // a config map that went before the informer lists is no event
+	c.Enqueue() // a config map that is deleted before the informer lists causes no event
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
 	defer running.Wait()
 	return c.queue.Run(ctx, 1, func(ctx context.Context, _ string) (time.Duration, error) { return 0, c.Ensure(ctx) }, handler.HasSyncedChecker())
 }
 
-// Ensure makes the config map what it should be, once. What is right already is not written.
+// Ensure brings the config map up to date once. It does not write a config map that is already
+// correct.
 func (c *Controller) Ensure(ctx context.Context) error {
 	ours, err := c.trust.data()
 	if err != nil {
@@ -94,7 +97,7 @@ func (c *Controller) create(ctx context.Context, data map[string]string) error {
 	}
 	err := create()
 	if apierrors.IsNotFound(err) {
-		// The namespace is missing, as in an etcd that is new.
+		// The namespace does not exist yet, as in a new etcd.
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
 		if _, err = c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err == nil || apierrors.IsAlreadyExists(err) {
 			err = create()

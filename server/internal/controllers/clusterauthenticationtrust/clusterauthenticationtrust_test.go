@@ -28,7 +28,8 @@ func newCA(t *testing.T) string {
 	return string(ca)
 }
 
-// TestKeepsConfigMap changes the config map, and what it should say, on a control plane without any other controllers.
+// TestKeepsConfigMap changes the config map and the certificate authority that it publishes, on a
+// control plane without other controllers.
 func TestKeepsConfigMap(t *testing.T) {
 	t.Parallel()
 	caFile := filepath.Join(t.TempDir(), "ca.crt")
@@ -40,7 +41,7 @@ func TestKeepsConfigMap(t *testing.T) {
 	configMaps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	made, err := configMaps.Get(t.Context(), clusterauthenticationtrust.ConfigMap, metav1.GetOptions{})
 	if err != nil {
-		t.Fatalf("not there when the server is ready: %v", err)
+		t.Fatalf("get the config map when the server is ready: %v", err)
 	}
 	for key, want := range map[string]string{
 		"client-ca-file":                     first[:100],
@@ -71,7 +72,7 @@ func TestKeepsConfigMap(t *testing.T) {
 	await := func(what string, wanted func(watch.Event, *corev1.ConfigMap) bool) {
 		t.Helper()
 		var last watch.Event
-		timeout := time.After(90 * time.Second) // a change of a file goes unnoticed for a minute at most
+		timeout := time.After(90 * time.Second) // a change of the file is noticed within a minute
 		for {
 			select {
 			case e, ok := <-w.ResultChan():
@@ -83,7 +84,7 @@ func TestKeepsConfigMap(t *testing.T) {
 					return
 				}
 			case <-timeout:
-				t.Fatalf("not %s", what)
+				t.Fatalf("timed out: the config map was not %s", what)
 			}
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// The keys of the config map. The two of certificates hold PEM, the others JSON arrays of strings.
+// The keys of the config map. The values of the two CA keys are PEM, the others are JSON arrays of
+// strings.
 const (
 	clientCAKey     = "client-ca-file"
 	proxyCAKey      = "requestheader-client-ca-file"
@@ -24,15 +25,15 @@ const (
 	extraKey        = "requestheader-extra-headers-prefix"
 )
 
-// Trust is what the server accepts. Either field may be nil.
+// Trust is what the server accepts for authentication. Either field may be nil.
 type Trust struct {
-	// ClientCA signs client certificates.
+	// ClientCA provides the authorities that sign client certificates.
 	ClientCA dynamiccertificates.CAContentProvider
-	// RequestHeader says which proxies may name users in headers.
+	// RequestHeader configures which proxies may name users in request headers.
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 }
 
-// data is the config map's content for what is trusted now.
+// data returns the content of the config map for what is currently trusted.
 func (t Trust) data() (map[string]string, error) {
 	data := map[string]string{}
 	if t.ClientCA != nil {
@@ -63,7 +64,7 @@ func (t Trust) data() (map[string]string, error) {
 	return data, nil
 }
 
-// addListener has l told about changes of the certificate authorities.
+// addListener registers l for changes of the certificate authorities.
 func (t Trust) addListener(l dynamiccertificates.Listener) {
 	if t.ClientCA != nil {
 		t.ClientCA.AddListener(l)
@@ -73,7 +74,7 @@ func (t Trust) addListener(l dynamiccertificates.Listener) {
 	}
 }
 
-// union adds to ours what theirs has beyond it. What cannot be read of theirs is dropped.
+// union adds to ours what only theirs contains. Values in theirs that cannot be parsed are dropped.
 func union(ours, theirs map[string]string) map[string]string {
 	all := maps.Clone(ours)
 	for _, key := range []string{clientCAKey, proxyCAKey} {

@@ -21,10 +21,11 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 )
 
-// Name is the controller's name, and the field manager under which rules are applied: kube-controller-manager's.
+// Name is the name of the controller and of the field manager that applies the rules, as in
+// kube-controller-manager.
 const Name = "clusterrole-aggregation-controller"
 
-// Controller is the control loop.
+// Controller keeps the rules of aggregated cluster roles up to date.
 type Controller struct {
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer
@@ -32,16 +33,16 @@ type Controller struct {
 	queue    workqueue.TypedRateLimitingInterface[string]
 }
 
-// New makes the controller. The caller starts the informer.
+// New returns a controller. The caller starts the informer.
 func New(client kubernetes.Interface, roles rbacinformers.ClusterRoleInformer) *Controller {
 	return &Controller{client: client, informer: roles.Informer(), lister: roles.Lister()}
 }
 
-// Run keeps rules up to date until ctx ends.
+// Run keeps the rules up to date until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	defer c.queue.ShutDown()
-	// Whatever changes, any aggregating role may have gained or lost something.
+	// Any change of a role may affect any aggregated role.
 	registration, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.enqueueAll(ctx) },
 		UpdateFunc: func(any, any) { c.enqueueAll(ctx) },
@@ -52,13 +53,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	defer func() {
 		if err := c.informer.RemoveEventHandler(registration); err != nil {
-			klog.FromContext(ctx).Error(err, "Stop watching cluster roles")
+			klog.FromContext(ctx).Error(err, "Failed to stop watching cluster roles")
 		}
 	}()
 	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
 		return nil
 	}
-	// What was enqueued before the informer knew all roles was judged by a part of them.
+	// Handlers that ran before the informer had synced saw only some of the roles.
 	c.enqueueAll(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -74,7 +75,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) enqueueAll(ctx context.Context) {
 	all, err := c.lister.List(labels.Everything())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "List cluster roles")
+		klog.FromContext(ctx).Error(err, "Failed to list cluster roles")
 		return
 	}
 	for _, role := range all {
@@ -91,7 +92,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	}
 	defer c.queue.Done(name)
 	if err := c.sync(ctx, name); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Aggregate a cluster role", "clusterRole", name)
+		klog.FromContext(ctx).Error(err, "Failed to aggregate cluster role", "clusterRole", name)
 		c.queue.AddRateLimited(name)
 		return true
 	}
@@ -130,7 +131,7 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 
 func application(name string, rules []rbacv1.PolicyRule) *rbacapply.ClusterRoleApplyConfiguration {
 	role := rbacapply.ClusterRole(name)
-	// Not nil: without rules, those that were there have to go.
+	// Not nil, so that applying no rules removes the existing ones.
 	role.Rules = []rbacapply.PolicyRuleApplyConfiguration{}
 	for _, rule := range rules {
 		role.Rules = append(role.Rules, rbacapply.PolicyRuleApplyConfiguration{

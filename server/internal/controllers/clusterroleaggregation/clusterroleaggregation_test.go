@@ -60,7 +60,7 @@ func TestAggregates(t *testing.T) {
 			return slices.Equal(got, want), nil
 		})
 		if err != nil {
-			t.Fatalf("%s has %v, not %v: %v", name, got, want, err)
+			t.Fatalf("%s has rules for %v, want %v: %v", name, got, want, err)
 		}
 	}
 	expect("lower", "secrets", "pods", "services")

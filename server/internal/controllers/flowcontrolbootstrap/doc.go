@@ -1,12 +1,13 @@
-// Package flowcontrolbootstrap makes sure that the flow schemas and priority levels exist without which API priority and fairness has
-// nothing to go by.
+// Package flowcontrolbootstrap ensures that the flow schemas and priority levels exist that API
+// Priority and Fairness needs.
 //
 //	err := flowcontrolbootstrap.Ensure(ctx, client) // at start
 //	flowcontrolbootstrap.Run(ctx, client)           // as long as the server runs
 //
-// As kube-apiserver does (its post-start hook priority-and-fairness-config-producer), it creates what is missing at start and every minute.
-// The mandatory objects are kept as they must be. The suggested ones are kept up to date as long as their annotation
-// apf.kubernetes.io/autoupdate-spec says so: true hands an object over to the server, false to the operator; where it is missing, whether
-// the object was ever changed decides, and the annotation is set to what was decided. Objects which are marked for updates but that
-// nobody suggests any more are deleted.
+// Like kube-apiserver's post-start hook priority-and-fairness-config-producer, it creates missing
+// objects at start and every minute. Mandatory objects are always reset to their required state.
+// Suggested objects are updated if their annotation apf.kubernetes.io/autoupdate-spec is true, and
+// are left to the operator if it is false. If it is missing or invalid, an object is updated only
+// if it was never changed, and the annotation is set accordingly. Objects that are marked for
+// updates but are no longer suggested are deleted.
 package flowcontrolbootstrap

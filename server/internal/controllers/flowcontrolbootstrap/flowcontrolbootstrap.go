@@ -17,13 +17,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// FieldManager is under which name the objects are written: kube-apiserver's.
+// FieldManager is the field manager of the objects, as in kube-apiserver.
 const FieldManager = "api-priority-and-fairness-config-producer-v1"
 
-// Period is how often Run looks after the objects.
+// Period is the interval at which Run ensures the objects.
 const Period = time.Minute
 
-// Run ensures the objects every [Period], until ctx ends. A failure is logged and the next round tries again.
+// Run ensures the objects every [Period] until ctx ends. It logs a failure and tries again in the
+// next round.
 func Run(ctx context.Context, client kubernetes.Interface) {
 	tick := time.NewTicker(Period)
 	defer tick.Stop()
@@ -34,12 +35,12 @@ func Run(ctx context.Context, client kubernetes.Interface) {
 		case <-tick.C:
 		}
 		if err := Ensure(ctx, client); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Ensure the bootstrap objects of API priority and fairness")
+			klog.FromContext(ctx).Error(err, "Failed to ensure the bootstrap objects of API Priority and Fairness")
 		}
 	}
 }
 
-// Ensure creates, updates and deletes until the objects are as they should be, once.
+// Ensure creates, updates and deletes objects once, so that they are in the desired state.
 func Ensure(ctx context.Context, client kubernetes.Interface) error {
 	api := client.FlowcontrolV1()
 	levels := objects[*flowcontrolv1.PriorityLevelConfiguration]{
@@ -48,7 +49,7 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 		adopt: func(p, wanted *flowcontrolv1.PriorityLevelConfiguration) {
 			old := p.Spec.Exempt
 			wanted.Spec.DeepCopyInto(&p.Spec)
-			if old != nil && p.Spec.Exempt != nil { // these two numbers are the operator's
+			if old != nil && p.Spec.Exempt != nil { // the operator may set these two
 				p.Spec.Exempt.NominalConcurrencyShares, p.Spec.Exempt.LendablePercent = old.NominalConcurrencyShares, old.LendablePercent
 			}
 		},
@@ -96,7 +97,7 @@ type writer[T any] interface {
 type objects[T object[T]] struct {
 	client writer[T]
 	spec   func(T) any
-	// adopt gives the object the wanted spec, but for what is the operator's.
+	// adopt sets the wanted spec in obj, except for the fields that the operator may set.
 	adopt func(obj, wanted T)
 }
 
@@ -116,7 +117,7 @@ func (o objects[T]) ensure(ctx context.Context, existing, suggested, mandatory [
 			} else if obj, changed := o.desired(obj, wanted, i == 1); changed {
 				_, err := o.client.Update(ctx, obj, metav1.UpdateOptions{FieldManager: FieldManager})
 				if apierrors.IsConflict(err) {
-					err = nil // somebody was faster: the next round looks again
+					err = nil // a concurrent update: the next round checks again
 				}
 				errs = append(errs, err)
 			}
@@ -133,7 +134,7 @@ func (o objects[T]) ensure(ctx context.Context, existing, suggested, mandatory [
 func (o objects[T]) create(ctx context.Context, wanted T) error {
 	_, err := o.client.Create(ctx, wanted.DeepCopy(), metav1.CreateOptions{FieldManager: FieldManager})
 	if apierrors.IsAlreadyExists(err) {
-		return nil // another server of the same etcd was faster
+		return nil // created concurrently by another server on the same etcd
 	}
 	return err
 }
@@ -147,7 +148,7 @@ func (o objects[T]) remove(ctx context.Context, obj T) error {
 	return err
 }
 
-// desired is what obj should be, and whether it has to change for that.
+// desired returns obj in its desired state, and reports whether it differs from obj.
 func (o objects[T]) desired(obj, wanted T, mandatory bool) (T, bool) {
 	updates, err := strconv.ParseBool(obj.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey])
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 )
 
-// TestDesired walks through who an object belongs to: the server, which updates it, or the operator.
+// TestDesired checks which objects the server updates and which ones it leaves to the operator.
 func TestDesired(t *testing.T) {
 	t.Parallel()
 	schemas := objects[*flowcontrolv1.FlowSchema]{

@@ -1,6 +1,8 @@
-// Package kubernetesservice keeps the service default/kubernetes, by which workloads find the API server, with its Endpoints and
-// EndpointSlice: what is deleted or changed is put right within ten seconds, as by kube-apiserver.
+// Package kubernetesservice keeps the service default/kubernetes, through which workloads find the
+// API server, with its Endpoints and EndpointSlice. Like kube-apiserver, it restores what is
+// deleted or changed within ten seconds.
 //
-// Servers that share an etcd hold leases at /registry/masterleases for as long as they live, as kube-apiservers do and together with
-// them; the endpoints are the holders.
+// Servers that share an etcd hold leases at /registry/masterleases while they are alive, in the
+// same format as kube-apiserver, so both can be mixed. The endpoints are the addresses of the lease
+// holders.
 package kubernetesservice

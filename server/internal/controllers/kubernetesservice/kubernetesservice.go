@@ -20,58 +20,65 @@ import (
 )
 
 const (
-	// Name is that of the service, its Endpoints and its EndpointSlice.
+	// Name is the name of the service, its Endpoints and its EndpointSlice.
 	Name = "kubernetes"
-	// ServicePort is where the service is reached.
+	// ServicePort is the port of the service.
 	ServicePort = 443
 	portName    = "https"
-	// skipMirror tells the mirroring controller that the Endpoints have a slice already.
+	// skipMirror is the label that tells the mirroring controller that the Endpoints already have a
+	// slice.
 	skipMirror = "endpointslice.kubernetes.io/skip-mirror"
 )
 
-// Interval is how often Run reconciles: half of kube-apiserver's ten seconds, so that what was deleted is back before they are over.
+// Interval is how often Run reconciles. It is half of kube-apiserver's ten seconds, so that a
+// deleted object is restored within that time.
 const Interval = 5 * time.Second
 
-// retryInterval is how soon Run tries again: while the ServiceCIDR is being deleted, no service can be made.
+// retryInterval is the delay before Run tries again after an error. While the ServiceCIDR is being
+// deleted, the service cannot be created.
 const retryInterval = time.Second
 
-// Options say what the service leads to.
+// Options configure where the service leads.
 type Options struct {
-	// Address is where other hosts reach this server; see [AdvertiseAddress]. Without one the service has no endpoints.
+	// Address is where other hosts reach this server; see [AdvertiseAddress]. If it is invalid or a
+	// loopback address, the service gets no endpoints.
 	Address netip.Addr
-	// Port is where the server listens.
+	// Port is the port that the server listens on.
 	Port int32
-	// ServiceIP is the cluster IP of the service, the first one of the cluster.
+	// ServiceIP is the cluster IP of the service, which is the first one of the cluster.
 	ServiceIP netip.Addr
-	// EnsureServiceCIDR makes the ServiceCIDR that ServiceIP is of, unless it is there; nil if somebody else does.
+	// EnsureServiceCIDR creates the ServiceCIDR that contains ServiceIP if it does not exist. It is
+	// nil if something else does that.
 	EnsureServiceCIDR func(context.Context) error
-	// Leases tell the servers that share an etcd of each other; nil for a server that is alone.
+	// Leases tell the servers that share an etcd about each other. It is nil for a server that has its
+	// etcd to itself.
 	Leases Leases
 }
 
 // Leases are held by the API servers that are alive.
 type Leases interface {
-	// Renew makes or prolongs the lease of an address.
+	// Renew creates or renews the lease of an address.
 	Renew(ctx context.Context, address string) error
-	// Remove ends it.
+	// Remove deletes the lease of an address.
 	Remove(ctx context.Context, address string) error
-	// Holders are the addresses that have one.
+	// Holders returns the addresses that hold a lease.
 	Holders(ctx context.Context) ([]string, error)
 }
 
-// Controller keeps the service.
+// Controller keeps the service and its endpoints up to date.
 type Controller struct {
 	client  kubernetes.Interface
 	options Options
 }
 
-// New makes a controller; client is one of the server itself.
+// New returns a controller. The client must be one of this server.
 func New(client kubernetes.Interface, options Options) *Controller {
 	return &Controller{client: client, options: options}
 }
 
-// AdvertiseAddress is the address that kube-apiserver advertises if it is told none: the one it is bound to or, if that is no address
-// for other hosts, that of the host's interface with the default route. It is invalid if there is no such interface.
+// AdvertiseAddress returns the address that kube-apiserver advertises by default: the address that
+// it is bound to or, if other hosts cannot use that, the address of the host's interface with the
+// default route. It returns an invalid address if there is no such interface.
 func AdvertiseAddress(bound net.IP) netip.Addr {
 	ip, err := utilnet.ResolveBindAddress(bound)
 	if err != nil {
@@ -81,7 +88,8 @@ func AdvertiseAddress(bound net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// Run reconciles every [Interval] until ctx ends and then, where there are leases, removes this server from the endpoints.
+// Run reconciles every [Interval] until ctx ends. Then, if there are leases, it removes this server
+// from the endpoints.
 func (c *Controller) Run(ctx context.Context) error {
 	next := time.NewTimer(Interval)
 	defer next.Stop()
@@ -95,7 +103,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-next.C:
 			wait := Interval
 			if err := c.Reconcile(ctx); err != nil && ctx.Err() == nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "keep the service default/kubernetes")
+				utilruntime.HandleErrorWithContext(ctx, err, "Failed to reconcile the service default/kubernetes")
 				wait = retryInterval
 			}
 			next.Reset(wait)
@@ -103,7 +111,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// leaveTimeout bounds the farewell of a server that stops.
+// leaveTimeout limits how long a stopping server takes to remove itself from the endpoints.
 const leaveTimeout = 2 * time.Second
 
 func (c *Controller) leave(ctx context.Context) error {
@@ -119,7 +127,8 @@ func (c *Controller) leave(ctx context.Context) error {
 	return c.publish(ctx, holders)
 }
 
-// Reconcile makes the service what it should be, once. What is right already is not written.
+// Reconcile brings the service and its endpoints up to date once. It does not write what is already
+// correct.
 func (c *Controller) Reconcile(ctx context.Context) error {
 	if c.options.EnsureServiceCIDR != nil {
 		if err := c.options.EnsureServiceCIDR(ctx); err != nil {
@@ -130,7 +139,7 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 		return fmt.Errorf("service default/kubernetes: %w", err)
 	}
 	if !c.options.Address.IsValid() || c.options.Address.IsLoopback() {
-		return nil // nowhere to lead other hosts to
+		return nil // other hosts cannot reach this server
 	}
 	addresses := []string{c.options.Address.String()}
 	if c.options.Leases != nil {
@@ -165,13 +174,13 @@ func (c *Controller) ensureService(ctx context.Context) error {
 		}
 		_, err = services.Create(ctx, s, metav1.CreateOptions{})
 		if apierrors.IsNotFound(err) {
-			// The namespace is missing, as in an etcd that is new.
+			// The namespace does not exist yet, as in a new etcd.
 			if err = c.ensureNamespace(ctx); err == nil {
 				_, err = services.Create(ctx, s, metav1.CreateOptions{})
 			}
 		}
 		if apierrors.IsAlreadyExists(err) {
-			return nil // of another server, this very moment
+			return nil // created concurrently by another server
 		}
 		return err
 	}
@@ -194,7 +203,7 @@ func (c *Controller) ensureNamespace(ctx context.Context) error {
 	return err
 }
 
-// publish makes addresses the endpoints.
+// publish sets the endpoints to addresses.
 func (c *Controller) publish(ctx context.Context, addresses []string) error {
 	slices.Sort(addresses)
 	if err := c.publishEndpoints(ctx, addresses); err != nil {
@@ -259,7 +268,7 @@ func (c *Controller) publishSlice(ctx context.Context, addresses []string) error
 	}
 	s, err := slicesClient.Get(ctx, Name, metav1.GetOptions{})
 	if err == nil && s.AddressType != addressType {
-		// The type of a slice is fixed.
+		// The address type of a slice is immutable.
 		if err = slicesClient.Delete(ctx, Name, metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
 			_, err = slicesClient.Create(ctx, wanted, metav1.CreateOptions{})
 		}

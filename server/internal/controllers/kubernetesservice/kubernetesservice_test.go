@@ -14,7 +14,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestReconcile plays further servers against one that runs, whose own part in this is over when it is ready.
+// TestReconcile reconciles as a second server. The running server has done its own reconciliation
+// by the time it is ready.
 func TestReconcile(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{"-*"} })
@@ -29,7 +30,7 @@ func TestReconcile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if service.Spec.ClusterIP != "10.0.0.1" {
-		t.Errorf("cluster IP %s", service.Spec.ClusterIP)
+		t.Errorf("got cluster IP %s, want 10.0.0.1", service.Spec.ClusterIP)
 	}
 
 	options := kubernetesservice.Options{Address: netip.MustParseAddr("192.0.2.9"), Port: 6443, ServiceIP: netip.MustParseAddr("10.0.0.1")}
@@ -51,25 +52,25 @@ func TestReconcile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if port := service.Spec.Ports[0].TargetPort.IntValue(); port != 6443 {
-			t.Errorf("target port %d", port)
+			t.Errorf("got target port %d, want 6443", port)
 		}
 		check(t, endpoints, slice)
 		versions[i] = [3]string{service.ResourceVersion, endpoints.ResourceVersion, slice.ResourceVersion}
 	}
 	if versions[0] != versions[1] {
-		t.Errorf("what was right has been written again: %v, then %v", versions[0], versions[1])
+		t.Errorf("unchanged objects were written again: resource versions %v, then %v", versions[0], versions[1])
 	}
 }
 
 func check(t *testing.T, endpoints *corev1.Endpoints, slice *discoveryv1.EndpointSlice) {
 	t.Helper()
 	if s := endpoints.Subsets; len(s) != 1 || len(s[0].Addresses) != 1 || s[0].Addresses[0].IP != "192.0.2.9" || s[0].Ports[0].Port != 6443 {
-		t.Errorf("endpoints %v", s)
+		t.Errorf("unexpected endpoints %v", s)
 	}
 	if e := slice.Endpoints; len(e) != 1 || e[0].Addresses[0] != "192.0.2.9" || *slice.Ports[0].Port != 6443 {
-		t.Errorf("slice %v, ports %v", e, slice.Ports)
+		t.Errorf("unexpected endpoints %v or ports %v of the slice", e, slice.Ports)
 	}
 	if slice.Labels[discoveryv1.LabelServiceName] != kubernetesservice.Name {
-		t.Errorf("labels of the slice: %v", slice.Labels)
+		t.Errorf("unexpected labels of the slice: %v", slice.Labels)
 	}
 }

@@ -17,17 +17,19 @@ import (
 
 const (
 	leasesPath = "/masterleases"
-	// leaseTTL is kube-apiserver's: a server that died is an endpoint for fifteen seconds at most.
+	// leaseTTL is the same as in kube-apiserver: a server that died remains an endpoint for at most
+	// fifteen seconds.
 	leaseTTL = 15 * time.Second
 )
 
-// StoredLeases are Endpoints objects below /registry/masterleases that etcd drops when they are not renewed.
+// StoredLeases are Endpoints objects under /registry/masterleases that etcd deletes when they are
+// not renewed.
 type StoredLeases struct {
 	store storage.Interface
 	close func()
 }
 
-// NewLeases opens the leases' storage.
+// NewLeases opens the storage of the leases.
 func NewLeases(getter generic.RESTOptionsGetter) (*StoredLeases, error) {
 	options, err := getter.GetRESTOptions(schema.GroupResource{Resource: "apiServerIPInfo"}, &corev1.Endpoints{})
 	if err != nil {
@@ -43,10 +45,10 @@ func NewLeases(getter generic.RESTOptionsGetter) (*StoredLeases, error) {
 	return &StoredLeases{store: store, close: destroy}, nil
 }
 
-// Close lets go of the storage.
+// Close releases the storage.
 func (l *StoredLeases) Close() { l.close() }
 
-// Renew implements [Leases]. The generation counts the renewals, which makes each of them a write.
+// Renew implements [Leases]. It increments the generation, so that each renewal is a write.
 func (l *StoredLeases) Renew(ctx context.Context, address string) error {
 	ttl := uint64(leaseTTL / time.Second)
 	update := func(in runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {

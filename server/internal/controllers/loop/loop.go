@@ -1,4 +1,5 @@
-// Package loop works off the keys of a control loop: each key by one worker at a time, again after an error, sooner rather than later.
+// Package loop provides the work queue of a controller. Each key is processed by one worker at a
+// time and retried with backoff after an error. Delays are shorter than in kube-controller-manager.
 package loop
 
 import (
@@ -12,25 +13,25 @@ import (
 )
 
 const (
-	// firstDelay is how long a key waits after its first failure; the time doubles with each further one.
+	// firstDelay is the delay after the first failure of a key. It doubles with each further failure.
 	firstDelay = 5 * time.Millisecond
-	// DefaultMaxDelay is the longest time between two attempts. kube-controller-manager goes up to 1000 s to spare a server that is not
-	// in the same process.
+	// DefaultMaxDelay is the longest delay between two attempts. kube-controller-manager backs off to
+	// up to 1000 s, to spare a server that is not in the same process.
 	DefaultMaxDelay = 5 * time.Second
 )
 
-// Sync brings the state of the world to what key asks for. A positive wait means that there is nothing to do but to look again, after
-// that time at the latest; an error is reported, and the key tried again.
+// Sync reconciles the state that key stands for. If wait is positive, there is nothing to do but to
+// check again, after that time at the latest. An error is reported and the key is retried.
 type Sync func(ctx context.Context, key string) (wait time.Duration, err error)
 
-// Queue holds the keys that are to be worked off. It serves one [Queue.Run].
+// Queue holds the keys to process. It serves one [Queue.Run].
 type Queue struct {
 	name    string
 	queue   workqueue.TypedDelayingInterface[string]
 	limiter workqueue.TypedRateLimiter[string]
 }
 
-// New makes a queue; name is that of the controller.
+// New returns a queue. Name is the name of the controller.
 func New(name string) *Queue {
 	return &Queue{
 		name:    name,
@@ -39,16 +40,18 @@ func New(name string) *Queue {
 	}
 }
 
-// Add puts key into the queue unless it is there.
+// Add adds key to the queue unless it is already there.
 func (q *Queue) Add(key string) { q.queue.Add(key) }
 
-// Soon puts key into the queue and forgets how often it failed: something happened that may have made it easier.
+// Soon adds key to the queue and resets its backoff, because something has happened that may let it
+// succeed.
 func (q *Queue) Soon(key string) {
 	q.limiter.Forget(key)
 	q.queue.Add(key)
 }
 
-// Run calls work for the keys until ctx ends, in that many workers, once all informers have been read. It returns when the workers have.
+// Run calls work for the keys until ctx ends, with the given number of workers, once all informers
+// have synced. It returns when the workers have ended.
 func (q *Queue) Run(ctx context.Context, workers int, work Sync, synced ...cache.DoneChecker) error {
 	defer q.queue.ShutDown()
 	if !cache.WaitFor(ctx, "", synced...) {
@@ -80,7 +83,7 @@ func (q *Queue) next(ctx context.Context, sync Sync) bool {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		utilruntime.HandleErrorWithContext(ctx, err, "Trying again", "controller", q.name, "key", key)
+		utilruntime.HandleErrorWithContext(ctx, err, "Sync failed, trying again", "controller", q.name, "key", key)
 		q.queue.AddAfter(key, q.limiter.When(key))
 	case wait > 0:
 		q.queue.AddAfter(key, min(wait, q.limiter.When(key)))

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// condition is one of the conditions of a namespace that is being deleted, with its reasons when things are well and when not.
+// condition is a condition of a namespace that is being deleted, with its reason when all is well
+// and its reason when something is wrong.
 type condition struct {
 	kind           corev1.NamespaceConditionType
 	well, unwell   string
@@ -20,21 +21,22 @@ type condition struct {
 	wrongBecauseOf string
 }
 
-// report writes the findings into the conditions, types and reasons as kube-controller-manager has them. It reports whether something changed.
+// report sets the conditions from the findings, with the types and reasons that
+// kube-controller-manager uses. It reports whether anything changed.
 func (f *findings) report(status *corev1.NamespaceStatus) bool {
 	discovery, groupVersion, content := errors.Join(f.discovery...), errors.Join(f.groupVersion...), errors.Join(f.content...)
 	changed := false
 	for _, c := range []condition{
 		{corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "DiscoveryFailed",
-			"discovery lists all resources", discovery != nil, text(discovery)},
+			"all resources were discovered", discovery != nil, text(discovery)},
 		{corev1.NamespaceDeletionGVParsingFailure, "ParsedGroupVersions", "GroupVersionParsingFailed",
-			"the group versions that discovery lists are well-formed", groupVersion != nil, text(groupVersion)},
+			"all discovered group versions were parsed", groupVersion != nil, text(groupVersion)},
 		{corev1.NamespaceDeletionContentFailure, "ContentDeleted", "ContentDeletionFailed",
-			"the content is deleted, or marked for deletion", content != nil, text(content)},
+			"all content was deleted or marked for deletion", content != nil, text(content)},
 		{corev1.NamespaceContentRemaining, "ContentRemoved", "SomeResourcesRemain",
-			"nothing is left in the namespace", len(f.remaining) > 0, "left in the namespace: " + f.remainingText()},
+			"no content remains in the namespace", len(f.remaining) > 0, "remaining content: " + f.remainingText()},
 		{corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "SomeFinalizersRemain",
-			"no finalizer holds content back", len(f.finalizers) > 0, "finalizers hold content back: " + f.finalizersText()},
+			"no content has finalizers", len(f.finalizers) > 0, "finalizers on remaining content: " + f.finalizersText()},
 	} {
 		changed = c.set(status) || changed
 	}

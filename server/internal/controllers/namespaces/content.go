@@ -17,41 +17,45 @@ import (
 )
 
 const (
-	// parallel is how many resources of a namespace are looked at at a time. Most of them are empty.
+	// parallel is the number of resources of a namespace that are processed concurrently. Most of them
+	// have no objects.
 	parallel = 4
-	// finalizerWait is the longest wait for finalizers; the loop begins with milliseconds and doubles.
+	// finalizerWait is the longest wait for finalizers. The loop starts at a few milliseconds and
+	// doubles the delay.
 	finalizerWait = 5 * time.Second
-	// timestampStep is how much later than its deletion timestamp says an object's grace period may end: timestamps are cut to seconds.
+	// timestampStep is how much later than its deletion timestamp an object's grace period may end,
+	// because timestamps are truncated to seconds.
 	timestampStep = time.Second
 )
 
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
 
-// resource is a kind of content.
+// resource is a namespaced resource and its verbs.
 type resource struct {
 	schema.GroupVersionResource
 	verbs metav1.Verbs
 }
 
-// findings are what a round through a namespace's content found.
+// findings are the results of one pass through a namespace's content.
 type findings struct {
 	mu           sync.Mutex
 	discovery    []error
 	groupVersion []error
 	content      []error
-	// remaining counts objects by resource, finalizers by name.
+	// remaining counts objects by resource. finalizers counts finalizers by name.
 	remaining  map[schema.GroupVersionResource]int
 	finalizers map[string]int
-	// grace is how long the longest graceful deletion still takes.
+	// grace is the longest remaining grace period.
 	grace time.Duration
 }
 
-// err is what must be tried again.
+// err returns the failures that require another attempt.
 func (f *findings) err() error {
 	return errors.Join(slices.Concat(f.discovery, f.groupVersion, f.content)...)
 }
 
-// wait is how long it may take until what remains is gone; 0 if nothing remains.
+// wait returns how long the remaining content may take to disappear. It returns 0 if nothing
+// remains.
 func (f *findings) wait() time.Duration {
 	if len(f.remaining) == 0 {
 		return 0
@@ -62,7 +66,7 @@ func (f *findings) wait() time.Duration {
 	return finalizerWait
 }
 
-// empty deletes all that is in a namespace, pods first, and reports what is left and what went wrong.
+// empty deletes everything in a namespace, pods first, and returns what remains and what failed.
 func (c *Controller) empty(ctx context.Context, namespace string) *findings {
 	f := &findings{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	resources := c.discover(ctx, f)
@@ -90,8 +94,9 @@ func (c *Controller) empty(ctx context.Context, namespace string) *findings {
 	return f
 }
 
-// discover lists the namespaced resources that can be deleted, each in its preferred version. A group that cannot be discovered, for
-// its server is down, does not keep the others from being emptied.
+// discover lists the namespaced resources that can be deleted, each in its preferred version. A
+// group that cannot be discovered, because its server is down, does not keep the others from being
+// emptied.
 func (c *Controller) discover(ctx context.Context, f *findings) []resource {
 	lists, err := discovery.ServerPreferredNamespacedResourcesWithContext(ctx, discovery.ToDiscoveryInterfaceWithContext(c.client.Discovery()))
 	if err != nil {
@@ -113,14 +118,14 @@ func (c *Controller) discover(ctx context.Context, f *findings) []resource {
 	return resources
 }
 
-// deleteAll deletes a namespace's objects of a resource and counts those that stay.
+// deleteAll deletes the objects of a resource in a namespace and counts those that remain.
 func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string, f *findings) {
 	if !slices.Contains(r.verbs, "list") && !slices.Contains(r.verbs, "deletecollection") {
 		return
 	}
 	client := c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
 	left, err := list(ctx, client, r)
-	if err == nil && (left == nil || len(left.Items) > 0) { // most resources are empty: one request is enough for them
+	if err == nil && (left == nil || len(left.Items) > 0) { // most resources have no objects and need only one request
 		if err = deleteObjects(ctx, client, r, left); err == nil && r.GroupVersionResource == pods {
 			err = finish(ctx, client, left)
 		}
@@ -130,7 +135,7 @@ func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err != nil && !apierrors.IsNotFound(err) { // the resource itself may be gone, such as a custom one
+	if err != nil && !apierrors.IsNotFound(err) { // the resource itself may be gone, such as a custom resource
 		f.content = append(f.content, fmt.Errorf("%s: %w", r.GroupResource(), err))
 		return
 	}
@@ -149,13 +154,15 @@ func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string
 	}
 }
 
-// untilGraceEnds is how long the grace period of a deleted object still takes; its deletion timestamp is when it ends.
+// untilGraceEnds returns how much of the grace period of a deleted object remains. The grace period
+// ends at the deletion timestamp.
 func untilGraceEnds(o *metav1.PartialObjectMetadata) time.Duration {
 	return time.Until(o.DeletionTimestamp.Add(timestampStep))
 }
 
-// finish deletes the pods whose grace period is over. That is a kubelet's to do, who has stopped them by then, but no kubelet is here
-// unless somebody brings one, who has had all the time that the pod gave it. Pods that are bound to a node would otherwise stay for ever.
+// finish deletes the pods whose grace period is over. That is the task of a kubelet, which has
+// stopped the pods by then. But there may be no kubelet, and if there is one, it has had all the
+// time that the pod allows. Otherwise, pods that are bound to a node would remain forever.
 func finish(ctx context.Context, client metadata.ResourceInterface, pods *metav1.PartialObjectMetadataList) error {
 	var errs []error
 	for i := range pods.Items {
@@ -171,7 +178,7 @@ func finish(ctx context.Context, client metadata.ResourceInterface, pods *metav1
 	return errors.Join(errs...)
 }
 
-// list is nil if the resource cannot be listed.
+// list returns the objects of a resource, or nil if the resource cannot be listed.
 func list(ctx context.Context, client metadata.ResourceInterface, r resource) (*metav1.PartialObjectMetadataList, error) {
 	if !slices.Contains(r.verbs, "list") {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
-// defineWidgets returns when widgets can be created.
+// defineWidgets defines the custom resource and returns when widgets can be created.
 func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
 	t.Helper()
 	definitions, err := apiextensionsclient.NewForConfig(config)
@@ -56,8 +56,9 @@ func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
 	return client
 }
 
-// TestGoesAwayWithAll deletes a namespace whose content goes only after something has happened: the finalizer of a claim that a pod
-// uses, a pod on a node without kubelet, and a custom resource with a finalizer, which is taken away last.
+// TestGoesAwayWithAll deletes a namespace whose content cannot be deleted at once: a claim with a
+// finalizer that is used by a pod, a pod on a node without a kubelet, and a custom resource with a
+// finalizer, which is removed last.
 func TestGoesAwayWithAll(t *testing.T) {
 	t.Parallel()
 	s, client := start(t)
@@ -96,11 +97,11 @@ func TestGoesAwayWithAll(t *testing.T) {
 	remove(t, client, name)
 	until(t, client, name, says(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
 	if pod, err := client.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil || pod.DeletionTimestamp == nil {
-		t.Fatalf("the pod within its grace period: %v, %v", pod, err)
+		t.Fatalf("get the pod within its grace period: %v, %v", pod, err)
 	}
 	until(t, client, name, says(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
 	if took := time.Since(began); took < time.Second {
-		t.Errorf("the pod was gone after %s, its grace period is a second", took)
+		t.Errorf("the pod was gone after %s, before its grace period of a second had ended", took)
 	}
 	_, err = custom.Resource(widgets).Namespace(name).Patch(ctx, "w", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
@@ -110,7 +111,7 @@ func TestGoesAwayWithAll(t *testing.T) {
 	t.Logf("took %s", time.Since(began))
 }
 
-// BenchmarkNamespaceDeletion is how long an empty namespace lives after its deletion.
+// BenchmarkNamespaceDeletion measures how long the deletion of an empty namespace takes.
 func BenchmarkNamespaceDeletion(b *testing.B) {
 	_, client := start(b)
 	for b.Loop() {

@@ -1,9 +1,12 @@
-// Package namespaces makes deleted namespaces go away: it deletes what is in them, waits for finalizers and graceful deletions, says in
-// the namespace's conditions what it waits for, and finalizes the namespace once it is empty.
+// Package namespaces finishes the deletion of namespaces. It deletes their content, waits for
+// finalizers and graceful deletions, reports in the namespace's conditions what it waits for, and
+// finalizes the namespace once it is empty.
 //
-// Pods go first (KEP-5080), everything else that discovery lists follows. Unlike kube-controller-manager, which lets five seconds pass
-// for the sake of other API servers' caches, it begins at once: here admission reads the same informer. And pods that are left when their
-// grace period is over are deleted for good, for there may be no kubelet that would do it.
+// Pods are deleted first (KEP-5080), then everything else that discovery lists.
+// kube-controller-manager waits five seconds before that, because of the caches of other API
+// servers. This controller starts at once, because admission here reads the same informer. Pods
+// that remain after their grace period are deleted for good, because there may be no kubelet to do
+// it.
 package namespaces
 
 import (
@@ -23,10 +26,11 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// Name is kube-controller-manager's name of the loop.
+// Name is the name of the controller in kube-controller-manager.
 const Name = "namespace-controller"
 
-// workers is how many namespaces are emptied at a time; a test suite deletes many at once.
+// workers is the number of namespaces that are emptied concurrently. A test suite deletes many at
+// once.
 const workers = 4
 
 // Controller is the control loop.
@@ -36,13 +40,14 @@ type Controller struct {
 	namespaces coreinformers.NamespaceInformer
 }
 
-// New makes a controller. The caller starts the informer of namespaces.
+// New returns a controller. The caller starts the informer of namespaces.
 func New(client kubernetes.Interface, metadata metadata.Interface, namespaces coreinformers.NamespaceInformer) *Controller {
-	namespaces.Informer() // so that the caller's factory knows of it
+	namespaces.Informer() // registers it with the caller's factory
 	return &Controller{client: client, metadata: metadata, namespaces: namespaces}
 }
 
-// Run works until ctx ends, and returns when nothing of the controller runs any more.
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(Name)
 	informer := c.namespaces.Informer()
@@ -54,7 +59,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		},
 		UpdateFunc: func(old, obj any) {
 			was, is := old.(*corev1.Namespace), obj.(*corev1.Namespace)
-			// The conditions are this controller's own doing.
+			// Ignore updates of conditions, which this controller makes itself.
 			if waits(is) && (!waits(was) || !slices.Equal(was.Spec.Finalizers, is.Spec.Finalizers) || was.ResourceVersion == is.ResourceVersion) {
 				queue.Soon(is.Name)
 			}
@@ -63,16 +68,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	defer func() { _ = informer.RemoveEventHandler(registration) }() // fails only for a handler that is not ours
+	defer func() { _ = informer.RemoveEventHandler(registration) }() // fails only for a handler of another informer
 	return queue.Run(ctx, workers, c.sync, registration.HasSyncedChecker())
 }
 
-// waits reports whether a namespace is to be emptied.
+// waits reports whether a namespace has to be emptied.
 func waits(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil && slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
-// sync empties a namespace and finalizes it, or says how long to wait for what remains.
+// sync empties a namespace and finalizes it, or returns how long to wait for the remaining content.
 func (c *Controller) sync(ctx context.Context, name string) (time.Duration, error) {
 	ns, err := c.namespaces.Lister().Get(name)
 	if apierrors.IsNotFound(err) || err == nil && !waits(ns) {

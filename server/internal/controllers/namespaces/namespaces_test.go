@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far more than anything here takes.
+// patience is far longer than anything here takes.
 const patience = 30 * time.Second
 
 func start(t testing.TB) (*server.Server, kubernetes.Interface) {
@@ -55,7 +55,7 @@ func remove(t testing.TB, client kubernetes.Interface, name string) {
 	}
 }
 
-// until waits until a namespace is as wanted; nil stands for one that is gone.
+// until waits until wanted accepts the namespace. A nil namespace is one that no longer exists.
 func until(t testing.TB, client kubernetes.Interface, name string, wanted func(*corev1.Namespace) bool) {
 	t.Helper()
 	w, err := client.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{
@@ -85,14 +85,14 @@ func until(t testing.TB, client kubernetes.Interface, name string, wanted func(*
 				return
 			}
 		case <-timeout:
-			t.Fatalf("not as wanted after %s: %v", patience, last)
+			t.Fatalf("condition not met after %s: %v", patience, last)
 		}
 	}
 }
 
 func gone(ns *corev1.Namespace) bool { return ns == nil }
 
-// says reports whether a namespace has a condition with a reason.
+// says returns a function that reports whether a namespace has a condition with a reason.
 func says(kind corev1.NamespaceConditionType, status corev1.ConditionStatus, reason string) func(*corev1.Namespace) bool {
 	return func(ns *corev1.Namespace) bool {
 		if ns == nil {
@@ -126,10 +126,10 @@ func TestGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().ConfigMaps(name).Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the config map of the deleted namespace: %v", err)
+		t.Errorf("get the config map of the deleted namespace: got %v, want NotFound", err)
 	}
 	if _, err := client.CoreV1().Secrets(name).Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the secret of the deleted namespace: %v", err)
+		t.Errorf("get the secret of the deleted namespace: got %v, want NotFound", err)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestWaitsForFinalizersOfContent(t *testing.T) {
 	until(t, client, name, says(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionFalse, "ResourcesDiscovered"))
 	until(t, client, name, says(corev1.NamespaceDeletionGVParsingFailure, corev1.ConditionFalse, "ParsedGroupVersions"))
 	if _, err := client.CoreV1().ConfigMaps(name).Get(t.Context(), "free", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the config map without finalizer: %v", err)
+		t.Errorf("get the config map without finalizers: got %v, want NotFound", err)
 	}
 	_, err := client.CoreV1().ConfigMaps(name).Patch(t.Context(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
@@ -197,7 +197,7 @@ func TestSurvivesUndiscoverableGroup(t *testing.T) {
 	remove(t, client, name)
 	until(t, client, name, says(corev1.NamespaceDeletionDiscoveryFailure, corev1.ConditionTrue, "DiscoveryFailed"))
 	if _, err := client.CoreV1().ConfigMaps(name).Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a config map of a group that is up: %v", err)
+		t.Errorf("get the config map, whose group is up: got %v, want NotFound", err)
 	}
 	if err := services.Delete(t.Context(), down.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package pernamespace keeps one object of a fixed name in every namespace: what the service account "default" and the config map with
-// the root certificates have in common.
+// Package pernamespace keeps an object with a fixed name in every namespace. It is used for the
+// service account "default" and for the config map with the root certificates.
 package pernamespace
 
 import (
@@ -19,28 +19,29 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// workers is how many namespaces are seen to at a time.
+// workers is the number of namespaces that are processed concurrently.
 const workers = 2
 
-// Keeper is a control loop. All fields are required.
+// Keeper is a controller. All fields are required.
 type Keeper struct {
-	// Controller is the loop's name.
+	// Controller is the name of the controller.
 	Controller string
 	Namespaces coreinformers.NamespaceInformer
-	// Objects is an informer of nothing but the objects to keep, see [Named]. The keeper runs it.
+	// Objects is an informer of only the objects to keep; see [Named]. The keeper runs it.
 	Objects cache.SharedIndexInformer
-	// Ensure creates or repairs the object in a namespace; current is nil if it is missing.
+	// Ensure creates or repairs the object in a namespace. Current is nil if the object does not
+	// exist.
 	Ensure func(ctx context.Context, namespace string, current any) error
 }
 
-// Named limits an informer to the objects of one name, so that the others take no memory.
+// Named restricts an informer to objects with the given name, so that others take no memory.
 func Named(name string) internalinterfaces.TweakListOptionsFunc {
 	return func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	}
 }
 
-// Run keeps the objects until ctx ends, and returns when nothing of it runs any more.
+// Run keeps the objects until ctx ends. It returns when all goroutines of the keeper have ended.
 func (k *Keeper) Run(ctx context.Context) error {
 	queue := loop.New(k.Controller)
 	namespaces := k.Namespaces.Informer()
@@ -51,7 +52,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.Controller, err)
 	}
-	defer func() { _ = namespaces.RemoveEventHandler(ofNamespaces) }() // fails only for a handler that is not ours
+	defer func() { _ = namespaces.RemoveEventHandler(ofNamespaces) }() // fails only for a handler of another informer
 	ofObjects, err := k.Objects.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, obj any) { add(queue, obj, namespaceOf) },
 		DeleteFunc: func(obj any) { add(queue, obj, namespaceOf) },
@@ -69,7 +70,7 @@ func add(queue *loop.Queue, obj any, keyOf cache.KeyFunc) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
-	if key, err := keyOf(obj); err == nil { // all that informers hand out has metadata
+	if key, err := keyOf(obj); err == nil { // objects from informers always have metadata
 		queue.Soon(key)
 	}
 }
@@ -102,7 +103,7 @@ func (k *Keeper) sync(ctx context.Context, namespace string) (time.Duration, err
 	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return 0, nil
 	}
-	if apierrors.IsNotFound(err) { // the namespace went away; if it was the object, its deletion will come as an event
+	if apierrors.IsNotFound(err) { // the namespace is gone; if it was only the object, its deletion causes an event
 		return 0, nil
 	}
 	return 0, err

@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// await waits for an event whose object is as wanted.
+// await waits for an event that wanted accepts.
 func await(t *testing.T, w watch.Interface, wanted func(watch.Event) bool) {
 	t.Helper()
 	defer w.Stop()
@@ -33,12 +33,13 @@ func await(t *testing.T, w watch.Interface, wanted func(watch.Event) bool) {
 				return
 			}
 		case <-timeout:
-			t.Fatal("nothing as wanted came")
+			t.Fatal("timed out waiting for the event")
 		}
 	}
 }
 
-// TestAlone runs the two controllers that this package is for by themselves, on a control plane that has no others.
+// TestAlone runs the two controllers that use this package on a control plane without other
+// controllers.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	client, err := kubernetes.NewForConfig(servertest.Run(t, servertest.WithoutControllers).RESTConfig())
@@ -114,7 +115,7 @@ func TestAlone(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(30 * time.Second):
-			t.Fatal("a controller does not end")
+			t.Fatal("a controller did not stop")
 		}
 	}
 }

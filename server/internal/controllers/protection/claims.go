@@ -12,10 +12,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ClaimsName is kube-controller-manager's name of the loop.
+// ClaimsName is the name of the controller in kube-controller-manager.
 const ClaimsName = "persistentvolumeclaim-protection-controller"
 
-// Claims lets persistent volume claims go that no pod uses.
+// Claims returns a controller that removes the finalizer from persistent volume claims that no pod
+// uses.
 func Claims(d Dependencies) *Controller[*corev1.PersistentVolumeClaim] {
 	return &Controller[*corev1.PersistentVolumeClaim]{
 		Dependencies: d,
@@ -38,7 +39,7 @@ func claims(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 	return f.Core().V1().PersistentVolumeClaims().Informer()
 }
 
-// claimUsed asks the server, for the informer may not know the newest pods.
+// claimUsed asks the server, because the informer may not have the newest pods.
 func claimUsed(ctx context.Context, client kubernetes.Interface, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	pods, err := client.CoreV1().Pods(claim.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -52,8 +53,10 @@ func claimUsed(ctx context.Context, client kubernetes.Interface, claim *corev1.P
 	return false, nil
 }
 
-// podUses reports whether a pod uses a claim. A pod without a node does not: kubelets start none whose claim is being deleted. One that
-// has ended does, until it is deleted, for its volumes may still be mounted; but the claim that was made for it need not wait for its end.
+// podUses reports whether a pod uses a claim. A pod without a node does not, because kubelets do
+// not start a pod whose claim is being deleted. A pod that has ended uses its claims until it is
+// deleted, because its volumes may still be mounted. Only an ephemeral claim that was created for
+// the pod is no longer used once the pod has been shut down.
 func podUses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	if pod.Spec.NodeName == "" {
 		return false

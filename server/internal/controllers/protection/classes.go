@@ -12,10 +12,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ClassesName is kube-controller-manager's name of the loop.
+// ClassesName is the name of the controller in kube-controller-manager.
 const ClassesName = "volumeattributesclass-protection-controller"
 
-// Classes lets volume attributes classes go that neither a claim nor a volume has, or is to have.
+// Classes returns a controller that removes the finalizer from volume attributes classes that no
+// claim or volume has or is about to get.
 func Classes(d Dependencies) *Controller[*storagev1.VolumeAttributesClass] {
 	return &Controller[*storagev1.VolumeAttributesClass]{
 		Dependencies: d,

@@ -20,29 +20,32 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// Dependencies are what the controllers work with.
+// Dependencies are what the controllers need.
 type Dependencies struct {
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
-	// Informers is a factory that the controllers start themselves, as far as they need it.
+	// Informers is a factory. The controllers start the informers that they need.
 	Informers informers.SharedInformerFactory
-	// Appeared waits until there is an object of a resource. If nil, there may always be some.
+	// Appeared waits until an object of the resource exists. If nil, there may be objects from the
+	// start.
 	Appeared func(ctx context.Context, resource schema.GroupResource) error
 }
 
-// Controller is the control loop for one kind of protected objects.
+// Controller is the controller for one kind of protected objects.
 type Controller[T metav1.Object] struct {
 	Dependencies
 	name      string
 	resource  schema.GroupVersionResource
 	finalizer string
 	objects   func(informers.SharedInformerFactory) cache.SharedIndexInformer
-	// users are the informers of what may use an object; none if the object itself says whether it is used.
+	// users are the informers of the objects that may use a protected object. It is empty if the
+	// protected object itself says whether it is used.
 	users []func(informers.SharedInformerFactory) cache.SharedIndexInformer
 	used  func(ctx context.Context, obj T) (bool, error)
 }
 
-// Run works until ctx ends, and returns when nothing of the controller runs any more.
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
 func (c *Controller[T]) Run(ctx context.Context) error {
 	if c.Appeared != nil {
 		if err := c.Appeared(ctx, c.resource.GroupResource()); err != nil {
@@ -56,7 +59,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	defer r.stop()
 	r.store = c.objects(c.Informers).GetStore()
 	added := func(obj any) {
-		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil && c.held(obj.(T)) { // all that informers hand out has metadata
+		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil && c.held(obj.(T)) { // objects from informers always have metadata
 			r.queue.Soon(key)
 		}
 	}
@@ -68,21 +71,21 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	return r.queue.Run(ctx, 1, r.sync, synced)
 }
 
-// held reports whether nothing but the finalizer may keep an object.
+// held reports whether an object is being deleted and has the finalizer.
 func (c *Controller[T]) held(obj T) bool {
 	return obj.GetDeletionTimestamp() != nil && slices.Contains(obj.GetFinalizers(), c.finalizer)
 }
 
-// run is what a run of a controller keeps.
+// run is the state of one call of Run.
 type run[T metav1.Object] struct {
 	*Controller[T]
 	queue    *loop.Queue
 	store    cache.Store
-	watching bool     // whether the users are watched; the worker's own
-	stops    []func() // take the event handlers away; the worker's own
+	watching bool     // whether the users are watched; used only by the worker
+	stops    []func() // remove the event handlers; used only by the worker
 
 	mu      sync.Mutex
-	waiting map[string]struct{} // the keys of objects that are used
+	waiting map[string]struct{} // the keys of objects that are in use
 }
 
 func (r *run[T]) stop() {
@@ -96,7 +99,7 @@ func (r *run[T]) watch(informer cache.SharedIndexInformer, handler cache.Resourc
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
-	r.stops = append(r.stops, func() { _ = informer.RemoveEventHandler(registration) }) // fails only for a handler that is not ours
+	r.stops = append(r.stops, func() { _ = informer.RemoveEventHandler(registration) }) // fails only for a handler of another informer
 	return registration.HasSyncedChecker(), nil
 }
 
@@ -113,14 +116,14 @@ func (r *run[T]) sync(ctx context.Context, key string) (time.Duration, error) {
 	used, err := r.used(ctx, obj)
 	if err == nil && used && !r.watching {
 		if err = r.watchUsers(ctx); err == nil {
-			used, err = r.used(ctx, obj) // what went before it was watched goes without notice
+			used, err = r.used(ctx, obj) // users deleted before the watch cause no event
 		}
 	}
 	if err != nil || used {
 		return 0, err
 	}
 	if err := r.release(ctx, obj); apierrors.IsConflict(err) {
-		return time.Second, nil // the change comes as an event
+		return time.Second, nil // the change causes an event
 	} else if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
 	}
@@ -134,7 +137,8 @@ func (r *run[T]) forget(key string) {
 	delete(r.waiting, key)
 }
 
-// watchUsers looks at the waiting objects again whenever something that may have used them changes.
+// watchUsers causes the waiting objects to be checked again whenever an object that may use them
+// changes.
 func (r *run[T]) watchUsers(ctx context.Context) error {
 	again := func(any) {
 		r.mu.Lock()
@@ -157,7 +161,7 @@ func (r *run[T]) watchUsers(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// release takes the finalizer away, unless the object has changed.
+// release removes the finalizer, unless the object has changed.
 func (r *run[T]) release(ctx context.Context, obj T) error {
 	rest := []string{}
 	for _, f := range obj.GetFinalizers() {

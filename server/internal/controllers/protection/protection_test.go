@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far more than anything here takes.
+// patience is far longer than anything here takes.
 const patience = 30 * time.Second
 
 func connect(t *testing.T) kubernetes.Interface {
@@ -51,7 +51,7 @@ func claim(class *string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// deleted are the ways to look at an object that is being deleted.
+// deleted deletes objects of a resource and reads them afterwards.
 type deleted struct {
 	delete func(context.Context, string, metav1.DeleteOptions) error
 	get    func(context.Context, string) (metav1.Object, error)
@@ -68,11 +68,12 @@ func (d deleted) gone(t *testing.T, name string) {
 		return false, err
 	})
 	if err != nil {
-		t.Fatalf("%s is still there: %v; %+v", name, err, last)
+		t.Fatalf("%s still exists: %v; %+v", name, err, last)
 	}
 }
 
-// heldBy deletes an object that is used and another one, which goes: so the controller has been there.
+// heldBy deletes an object in use and another one. Once the other one is gone, the controller must
+// have seen the first, too.
 func (d deleted) heldBy(t *testing.T, finalizer, used, other string) {
 	t.Helper()
 	for _, name := range []string{used, other} {
@@ -82,7 +83,7 @@ func (d deleted) heldBy(t *testing.T, finalizer, used, other string) {
 	}
 	d.gone(t, other)
 	if obj := must(d.get(t.Context(), used))(t); !slices.Contains(obj.GetFinalizers(), finalizer) {
-		t.Fatalf("%s is used and has the finalizers %v", used, obj.GetFinalizers())
+		t.Fatalf("%s is in use, but has the finalizers %v", used, obj.GetFinalizers())
 	}
 }
 

@@ -8,10 +8,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// VolumesName is kube-controller-manager's name of the loop.
+// VolumesName is the name of the controller in kube-controller-manager.
 const VolumesName = "persistentvolume-protection-controller"
 
-// Volumes lets persistent volumes go that are not bound to a claim.
+// Volumes returns a controller that removes the finalizer from persistent volumes that are not
+// bound to a claim.
 func Volumes(d Dependencies) *Controller[*corev1.PersistentVolume] {
 	return &Controller[*corev1.PersistentVolume]{
 		Dependencies: d,

@@ -1,4 +1,5 @@
-// Package rootca keeps the config map kube-root-ca.crt in every namespace. Pods mount it to verify the API server.
+// Package rootca keeps the config map kube-root-ca.crt in every namespace. Pods mount it to verify
+// the API server.
 package rootca
 
 import (
@@ -15,24 +16,26 @@ import (
 )
 
 const (
-	// Name is kube-controller-manager's name of the loop.
+	// Name is the name of the controller in kube-controller-manager.
 	Name = "root-ca-certificate-publisher-controller"
-	// ConfigMap is the name of the config map, and Key that of the entry with the certificates.
+	// ConfigMap is the name of the config map, and Key is the key of the certificates in it.
 	ConfigMap = "kube-root-ca.crt"
 	Key       = "ca.crt"
 
-	// descriptionAnnotation has the annotation's key as kube-controller-manager sets it; the text is for people.
+	// descriptionAnnotation is an annotation that kube-controller-manager sets too. The text is for
+	// humans.
 	descriptionAnnotation = "kubernetes.io/description"
-	description           = "Certificates with which clients inside the cluster verify the API server's internal addresses; " +
-		"they say nothing about other servers."
+	description           = "CA certificates for verifying the API server at its internal addresses, for clients inside the cluster; " +
+		"they do not verify other servers."
 )
 
-// Controller is the control loop.
+// Controller keeps the config map in every namespace.
 type Controller struct{ keeper pernamespace.Keeper }
 
-// New makes a controller that publishes bundle, certificates in PEM. The caller starts the informer of namespaces.
+// New returns a controller that publishes bundle, which contains PEM certificates. The caller
+// starts the informer of namespaces.
 func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer, bundle []byte) *Controller {
-	namespaces.Informer() // so that the caller's factory knows of it
+	namespaces.Informer() // registers it with the caller's factory
 	data := map[string]string{Key: string(bundle)}
 	return &Controller{pernamespace.Keeper{
 		Controller: Name,
@@ -61,5 +64,6 @@ func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer
 	}}
 }
 
-// Run works until ctx ends, and returns when nothing of the controller runs any more.
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
 func (c *Controller) Run(ctx context.Context) error { return c.keeper.Run(ctx) }

@@ -1,5 +1,5 @@
-// Package serviceaccounts keeps the service account "default" in every namespace: it is what pods run as that name no other, so no pod
-// can be created in a namespace without it.
+// Package serviceaccounts keeps the service account "default" in every namespace. Pods that name no
+// service account use it, so none of them can be created in a namespace without it.
 package serviceaccounts
 
 import (
@@ -14,17 +14,17 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
 )
 
-// Name is kube-controller-manager's name of the loop.
+// Name is the name of the controller in kube-controller-manager.
 const Name = "serviceaccount-controller"
 
 const account = "default"
 
-// Controller is the control loop.
+// Controller keeps the service account in every namespace.
 type Controller struct{ keeper pernamespace.Keeper }
 
-// New makes a controller. The caller starts the informer of namespaces.
+// New returns a controller. The caller starts the informer of namespaces.
 func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer) *Controller {
-	namespaces.Informer() // so that the caller's factory knows of it
+	namespaces.Informer() // registers it with the caller's factory
 	return &Controller{pernamespace.Keeper{
 		Controller: Name,
 		Namespaces: namespaces,
@@ -41,5 +41,6 @@ func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer
 	}}
 }
 
-// Run works until ctx ends, and returns when nothing of the controller runs any more.
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
 func (c *Controller) Run(ctx context.Context) error { return c.keeper.Run(ctx) }

@@ -1,5 +1,5 @@
-// Package servicecidrs says of ServiceCIDRs whether cluster IPs may be taken from them, and keeps one that is being deleted for as long as
-// addresses of it, and of no other one, are in use (KEP-1880).
+// Package servicecidrs sets the Ready condition of ServiceCIDRs. It keeps a ServiceCIDR that is
+// being deleted as long as addresses are in use that are in no other ServiceCIDR (KEP-1880).
 package servicecidrs
 
 import (
@@ -25,18 +25,20 @@ import (
 )
 
 const (
-	// Name is kube-controller-manager's name of the loop.
+	// Name is the name of the controller in kube-controller-manager.
 	Name = "service-cidr-controller"
-	// Finalizer keeps a ServiceCIDR that is in use.
+	// Finalizer protects a ServiceCIDR that is in use.
 	Finalizer = "networking.k8s.io/service-cidr-finalizer"
 
-	// grace is the time in which every API server notices that a ServiceCIDR is being deleted and takes no more addresses from it.
+	// grace is the time in which every API server notices that a ServiceCIDR is being deleted and
+	// stops taking addresses from it.
 	grace = 10 * time.Second
-	// recheck is how long the addresses of a ServiceCIDR that is being deleted are left alone between two looks at them.
+	// recheck is the interval between two checks of the addresses of a ServiceCIDR that is being
+	// deleted.
 	recheck = 5 * time.Second
 )
 
-// Controller is the control loop.
+// Controller manages the finalizer and the Ready condition of ServiceCIDRs.
 type Controller struct {
 	client kubernetes.Interface
 	cidrs  networkinginformers.ServiceCIDRInformer
@@ -44,14 +46,16 @@ type Controller struct {
 	queue  *loop.Queue
 }
 
-// New makes a controller. The caller starts the informer. Kept are the blocks of the ServiceCIDR that the API server makes anew when it is
-// deleted: it goes at once, whatever addresses of it are in use, for until it is back no service gets an address.
+// New returns a controller. The caller starts the informer. Kept are the blocks of the ServiceCIDR
+// that the API server recreates when it is deleted. That one is released at once, even if its
+// addresses are in use, because no service gets an address until it has been recreated.
 func New(client kubernetes.Interface, cidrs networkinginformers.ServiceCIDRInformer, kept []string) *Controller {
-	cidrs.Informer() // so that the caller's factory knows of it
+	cidrs.Informer() // registers it with the caller's factory
 	return &Controller{client: client, cidrs: cidrs, kept: kept, queue: loop.New(Name)}
 }
 
-// Run works until ctx ends, and returns when nothing of the controller runs any more.
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
 func (c *Controller) Run(ctx context.Context) error {
 	informer := c.cidrs.Informer()
 	add := func(obj any) {
@@ -79,7 +83,7 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 		if !slices.Contains(cidr.Finalizers, Finalizer) {
 			return 0, c.setFinalizers(ctx, cidr, append(slices.Clone(cidr.Finalizers), Finalizer))
 		}
-		return 0, c.say(ctx, cidr, metav1.ConditionTrue, "", "services may have addresses of this block")
+		return 0, c.say(ctx, cidr, metav1.ConditionTrue, "", "services may use the addresses of this ServiceCIDR")
 	}
 	if !slices.Contains(cidr.Finalizers, Finalizer) {
 		return 0, nil
@@ -92,9 +96,9 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 		return 0, err
 	}
 	if used != "" {
-		return recheck, c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "address "+used+" is in use, and in no other ServiceCIDR")
+		return recheck, c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "address "+used+" is in use and is not in another ServiceCIDR")
 	}
-	if err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "no address of this block is in use"); err != nil {
+	if err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "no address in use depends on this ServiceCIDR"); err != nil {
 		return 0, err
 	}
 	if wait := time.Until(cidr.DeletionTimestamp.Add(grace)); wait > 0 {
@@ -103,7 +107,7 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	return 0, c.release(ctx, cidr)
 }
 
-// release lets a ServiceCIDR that is being deleted go.
+// release removes the finalizer from a ServiceCIDR.
 func (c *Controller) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	return c.setFinalizers(ctx, cidr, slices.DeleteFunc(slices.Clone(cidr.Finalizers), func(f string) bool { return f == Finalizer }))
 }
@@ -118,7 +122,7 @@ func (c *Controller) setFinalizers(ctx context.Context, cidr *networkingv1.Servi
 	return err
 }
 
-// say sets the condition Ready unless its status is what it should be.
+// say sets the Ready condition unless it already has the status.
 func (c *Controller) say(ctx context.Context, cidr *networkingv1.ServiceCIDR, status metav1.ConditionStatus, reason, message string) error {
 	if is := meta.FindStatusCondition(cidr.Status.Conditions, networkingv1.ServiceCIDRConditionReady); is != nil && is.Status == status {
 		return nil
@@ -130,7 +134,8 @@ func (c *Controller) say(ctx context.Context, cidr *networkingv1.ServiceCIDR, st
 	return err
 }
 
-// orphan is an address in use that would be in no ServiceCIDR without this one; empty if there is none.
+// orphan returns an address in use that would be in no ServiceCIDR without this one. It returns ""
+// if there is none.
 func (c *Controller) orphan(ctx context.Context, cidr *networkingv1.ServiceCIDR) (string, error) {
 	all, err := c.cidrs.Lister().List(labels.Everything())
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestInUse deletes a ServiceCIDR from which a service has its address.
+// TestInUse deletes a ServiceCIDR that contains the cluster IP of a service.
 func TestInUse(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{servicecidrs.Name} })
@@ -49,11 +49,11 @@ func TestInUse(t *testing.T) {
 	})
 	service.Name, service.Spec.ClusterIP = "s2", "10.9.0.6"
 	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err == nil {
-		t.Error("a ServiceCIDR that is being deleted gave an address")
+		t.Error("a ServiceCIDR that is being deleted allocated an address")
 	}
 }
 
-// wait watches the ServiceCIDR until the condition holds.
+// wait watches the ServiceCIDR until it meets the condition.
 func wait(t *testing.T, client kubernetes.Interface, what string, condition func(*networkingv1.ServiceCIDR) bool) {
 	t.Helper()
 	w, err := client.NetworkingV1().ServiceCIDRs().Watch(t.Context(), metav1.ListOptions{
@@ -71,5 +71,5 @@ func wait(t *testing.T, client kubernetes.Interface, what string, condition func
 			return
 		}
 	}
-	t.Fatalf("not %s: %v", what, last)
+	t.Fatalf("timed out: the ServiceCIDR was not %s: %v", what, last)
 }

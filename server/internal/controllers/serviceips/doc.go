@@ -1,5 +1,7 @@
-// Package serviceips repairs the reservations of cluster IPs and node ports, which a process that was killed may have left wrong.
+// Package serviceips repairs the reservations of cluster IPs and node ports that a killed process
+// may have left inconsistent.
 //
-// kube-apiserver repairs every few minutes for as long as it lives. Nothing goes wrong while servers run, so that here it happens at
-// start: once where the server has etcd for itself, and otherwise once more a little later.
+// kube-apiserver repairs them every few minutes. Since nothing goes wrong while servers run, this
+// package repairs them at start: once if the server has its etcd to itself, and otherwise a second
+// time after a grace period.
 package serviceips

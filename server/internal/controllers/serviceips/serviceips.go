@@ -8,27 +8,28 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 )
 
-// Grace is longer than a request takes: what another server has reserved and no service has after that time is leaked.
+// Grace is longer than any request takes. What is still reserved without a service after that time
+// has leaked.
 const Grace = 90 * time.Second
 
-// Repairer is what is repaired.
+// Repairer repairs the reservations.
 type Repairer interface {
 	Repair(ctx context.Context, free func(allocation.Leaks) allocation.Leaks) (allocation.Leaks, error)
 }
 
-// Controller repairs.
+// Controller runs the repair.
 type Controller struct {
 	repairer Repairer
 	grace    time.Duration
 }
 
-// New makes a controller. Grace is the time that reservations have to get a service; 0 is for a server that is alone with its etcd and
-// does not serve requests yet.
+// New returns a controller. Grace is how long a reservation may exist without a service. It is 0
+// for a server that has its etcd to itself and does not serve requests yet.
 func New(repairer Repairer, grace time.Duration) *Controller {
 	return &Controller{repairer: repairer, grace: grace}
 }
 
-// Run repairs and returns when nothing is left to do or ctx ends.
+// Run repairs the reservations. It returns when nothing is left to do or ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	leaks, err := c.repairer.Repair(ctx, c.firstPass)
 	if err != nil {
@@ -48,7 +49,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// firstPass frees leaks at once only where they cannot be requests in flight.
+// firstPass frees leaks at once only if they cannot belong to requests in flight.
 func (c *Controller) firstPass(leaks allocation.Leaks) allocation.Leaks {
 	if c.grace == 0 {
 		return leaks

@@ -1,7 +1,9 @@
-// Package validatingadmissionpolicystatus writes into the status of validating admission policies what is wrong with the types in their
-// expressions, such as a field that the matched resources do not have.
+// Package validatingadmissionpolicystatus checks the types in the expressions of validating
+// admission policies. It writes warnings to their status, such as one about a field that the
+// matched resources do not have.
 //
-// A policy is checked once per generation. Before there is one, nothing is known of schemas and resources; they are asked for then.
+// A policy is checked once per generation. Schemas and resources are discovered only when there is
+// a policy to check.
 package validatingadmissionpolicystatus
 
 import (
@@ -25,22 +27,23 @@ import (
 )
 
 const (
-	// Name is kube-controller-manager's name of the loop.
+	// Name is the name of the controller in kube-controller-manager.
 	Name = "validatingadmissionpolicy-status-controller"
-	// FieldManager is under which name the status is applied: kube-controller-manager's.
+	// FieldManager is the field manager of the status, as in kube-controller-manager.
 	FieldManager = "validatingadmissionpolicy-status"
 )
 
-// Controller is the control loop.
+// Controller checks policies and updates their status.
 type Controller struct {
 	client   kubernetes.Interface
 	policies admissioninformers.ValidatingAdmissionPolicyInformer
-	checker  validating.TypeChecker // one worker uses it
+	checker  validating.TypeChecker // used by a single worker
 }
 
-// New makes a controller. The caller starts the informer of policies, which the admission plugin has too.
+// New returns a controller. The caller starts the informer of policies, which the admission plugin
+// uses too.
 func New(client kubernetes.Interface, policies admissioninformers.ValidatingAdmissionPolicyInformer) *Controller {
-	policies.Informer() // so that the caller's factory knows of it
+	policies.Informer() // registers it with the caller's factory
 	return &Controller{
 		client:   client,
 		policies: policies,
@@ -51,7 +54,8 @@ func New(client kubernetes.Interface, policies admissioninformers.ValidatingAdmi
 	}
 }
 
-// Run works until ctx ends, and returns when nothing of the controller runs any more.
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(Name)
 	add := func(obj any) {
@@ -64,7 +68,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	defer func() { _ = informer.RemoveEventHandler(registration) }() // fails only for a handler that is not ours
+	defer func() { _ = informer.RemoveEventHandler(registration) }() // fails only for a handler of another informer
 	return queue.Run(ctx, 1, c.sync, registration.HasSyncedChecker())
 }
 
@@ -87,7 +91,7 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	status := admissionapply.ValidatingAdmissionPolicyStatus().WithObservedGeneration(policy.Generation).WithTypeChecking(checked)
 	_, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().ApplyStatus(ctx,
 		admissionapply.ValidatingAdmissionPolicy(name).WithUID(policy.UID).WithStatus(status), metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, perhaps created anew
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, perhaps recreated
 		return 0, nil
 	}
 	return 0, err

@@ -29,7 +29,7 @@ func TestWarnings(t *testing.T) {
 			return err == nil && last.Status.ObservedGeneration == generation, err
 		})
 		if err != nil {
-			t.Fatalf("generation %d is not checked: %v; %+v", generation, err, last)
+			t.Fatalf("generation %d was not checked: %v; %+v", generation, err, last)
 		}
 		if last.Status.TypeChecking == nil {
 			return nil
@@ -56,7 +56,7 @@ func TestWarnings(t *testing.T) {
 	warnings := checked("p", 1)
 	if len(warnings) != 2 || warnings[0].FieldRef != "spec.validations[1].messageExpression" || warnings[1].FieldRef != "spec.validations[2].expression" ||
 		!strings.Contains(warnings[0].Warning, "nothing") {
-		t.Errorf("warnings are %+v", warnings)
+		t.Errorf("unexpected warnings: %+v", warnings)
 	}
 	current, err := policies.Get(ctx, "p", metav1.GetOptions{})
 	if err != nil {
@@ -67,6 +67,6 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if warnings := checked("p", 2); len(warnings) != 0 {
-		t.Errorf("warnings about what is right: %+v", warnings)
+		t.Errorf("unexpected warnings about a correct policy: %+v", warnings)
 	}
 }
