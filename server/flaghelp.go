@@ -13,7 +13,7 @@ import (
 // describeControllers returns the usage of --controllers, with a line for each control loop.
 func describeControllers() string {
 	var b strings.Builder
-	b.WriteString("control loops to run: '*' for all, 'name' for one, '-name' for all but one, '-*' for none. There are:")
+	b.WriteString("control loops to run: '*' for all, which is the default, 'name' for one, '-name' for all but one, '-*' for none. There are:")
 	for _, c := range controllers.All() {
 		fmt.Fprintf(&b, "\n  %s: %s", c.Name, c.Purpose)
 	}

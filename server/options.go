@@ -251,6 +251,7 @@ func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers to endpoints and never to cluster IPs")
 	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses, "let the proxies to services, pods and nodes reach loopback and link-local addresses, such as the ports of this machine")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, describeControllers())
+	f.Lookup("controllers").DefValue = "[]" // which the usage says; else it would end the list
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {

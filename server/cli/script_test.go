@@ -2,8 +2,10 @@ package cli_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -57,9 +59,27 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: false,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home")) // kubectl keeps caches there
+			env.Defer(func() { killDetached(env.WorkDir) })
 			env.Setenv("GORACE", "atexit_sleep_ms=10")             // the race detector waits for a second at the end of a process
 			return nil
 		},
+	})
+}
+
+// killDetached ends what a script that failed has left running in the background.
+func killDetached(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		var running struct{ PID int }
+		if err != nil || d.Name() != "running.json" {
+			return nil
+		}
+		if data, err := os.ReadFile(path); err != nil || json.Unmarshal(data, &running) != nil {
+			return nil
+		}
+		if p, err := os.FindProcess(running.PID); err == nil {
+			_ = p.Kill()
+		}
+		return nil
 	})
 }
 
