@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home")) // kubectl keeps caches there
 			env.Defer(func() { killDetached(env.WorkDir) })
-			env.Setenv("GORACE", "atexit_sleep_ms=10")             // the race detector waits for a second at the end of a process
+			env.Setenv("GORACE", "atexit_sleep_ms=10") // the race detector waits for a second at the end of a process
 			return nil
 		},
 	})

@@ -136,15 +136,8 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			err = errors.Join(err, held.release())
 		}
 	}()
-	if o.kubeconfig != "" && held != nil {
-		// Before the start, so that a file that cannot be added to is refused at once.
-		config, err := loadKubeconfig(o.kubeconfig)
-		if err == nil {
-			err = entriesOf(name, held.path).check(o.kubeconfig, config)
-		}
-		if err != nil {
-			return err
-		}
+	if err := o.checkKubeconfig(name, held); err != nil {
+		return err
 	}
 	o.server.Log = setLogging(o.verbosity)
 	srv, err := server.New(o.server)
@@ -228,6 +221,24 @@ func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 		fmt.Fprintf(s.err, "kinproc: warning: kinproc kubectl will not find this sandbox by itself: %s\n", oneLine(err))
 	}
 	return name, nil, nil
+}
+
+// checkKubeconfig refuses a kubeconfig that the context cannot be added to, before the start.
+func (o *startOptions) checkKubeconfig(name string, held *folder) error {
+	if o.kubeconfig == "" {
+		return nil
+	}
+	config, err := loadKubeconfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	directory := ""
+	if held != nil {
+		directory = held.path
+	} else if directory, err = filepath.Abs(o.server.DataDir); err != nil {
+		return err
+	}
+	return entriesOf(name, directory).check(o.kubeconfig, config)
 }
 
 // refuseRunning refuses a data directory in which another process runs a control plane, and says
