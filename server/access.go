@@ -3,9 +3,12 @@ package server
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -15,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
@@ -170,15 +174,28 @@ func (a *access) newTokens(o *Options) (*serviceaccount.Tokens, error) {
 	return serviceaccount.New(options)
 }
 
+// checkServingCertificate is the health check of the certificate by which clients on this machine
+// know the server.
+func (a *access) checkServingCertificate(*http.Request) error {
+	certificates, err := cert.ParseCertsPEM(a.pki.Serving.Cert)
+	if err != nil {
+		return err
+	}
+	if end := certificates[0].NotAfter; time.Now().After(end) {
+		return fmt.Errorf("the serving certificate expired at %s; restart to make another one", end.Format(time.RFC3339))
+	}
+	return nil
+}
+
 // applyTo configures the servers of the chain.
 func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error {
-	cert, err := dynamiccertificates.NewStaticCertKeyContent("serving", a.pki.Serving.Cert, a.pki.Serving.Key)
+	pair, err := dynamiccertificates.NewStaticCertKeyContent("serving", a.pki.Serving.Cert, a.pki.Serving.Key)
 	if err != nil {
 		return err
 	}
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: l,
-		Cert:     cert,
+		Cert:     pair,
 		// The handshake asks for certificates of both; what one is good for is authentication's to say.
 		ClientCA: dynamiccertificates.NewUnionCAContentProvider(a.clientCA, a.proxyCA),
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterauthenticationtrust"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
+	"github.com/kinproc/kinproc/server/internal/controllers/identitylease"
+	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 )
 
 // addBootstrapHooks makes the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
@@ -31,7 +34,12 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 		"start-cluster-authentication-info-controller": func(ctx context.Context) error { return p.keepTrust(ctx, client) },
 		"priority-and-fairness-config-producer":        func(ctx context.Context) error { return p.keepFlowControl(ctx, client) },
 		"rbac/bootstrap-roles":                         func(ctx context.Context) error { return p.ensureRoles(ctx, client) },
+		"start-kubernetes-service-cidr-controller":     p.services.allocator.EnsureServiceCIDR,
+		"start-service-ip-repair-controllers":          func(ctx context.Context) error { return waitFor(ctx, p.services.repaired) },
+		"start-legacy-token-tracking-controller":       func(ctx context.Context) error { return tokentracking.Ensure(ctx, client) },
+		"storage-readiness":                            p.storageReady,
 	}
+	maps.Copy(hooks, p.identityHooks(generic.APIServerID))
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
 			done := make(chan struct{})
@@ -62,6 +70,46 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 		p.tasks.fail(fmt.Errorf("%s: %w", name, err))
 		<-ctx.Done()
 	}
+}
+
+// identityHooks make and keep the lease that stands for this API server, and delete those of others
+// that are gone. The lease says too where others would reach this server, so there is nothing else
+// to do for peers.
+func (p *plane) identityHooks(id string) map[string]func(context.Context) error {
+	lease := identitylease.New(p.self.client, id, p.listener.Addr().String())
+	held := make(chan struct{})
+	return map[string]func(context.Context) error{
+		"start-kube-apiserver-identity-lease-controller": func(ctx context.Context) error {
+			if err := lease.Ensure(ctx); err != nil {
+				return err
+			}
+			close(held)
+			p.tasks.run(func() { lease.Run(ctx) })
+			return nil
+		},
+		"start-kube-apiserver-identity-lease-garbage-collector": func(ctx context.Context) error {
+			p.tasks.run(func() { lease.Collect(ctx) })
+			return nil
+		},
+		"peer-endpoint-reconciler-controller": func(ctx context.Context) error { return waitFor(ctx, held) },
+	}
+}
+
+// waitFor waits until done is closed or ctx ends, neither of which is an error.
+func waitFor(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// storageReady waits until the storage of all built-in kinds can serve requests.
+func (p *plane) storageReady(ctx context.Context) error {
+	_ = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
+		return p.chain.Core.StorageReady() == nil, nil
+	})
+	return nil // an end of ctx is no failure
 }
 
 const refusedInterval = 10 * time.Second

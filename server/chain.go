@@ -69,6 +69,9 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	generic.LongRunningFunc = longRunning()
 	generic.AddHealthChecks(healthz.NamedCheck("etcd", p.etcd.check))
 	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", p.etcd.check))
+	certificate := healthz.NamedCheck("loopback-serving-certificate", p.access.checkServingCertificate)
+	generic.HealthzChecks = append(generic.HealthzChecks, certificate)
+	generic.LivezChecks = append(generic.LivezChecks, certificate)
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	resources := serverstorage.NewResourceConfig()
 	resources.EnableVersions(apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion)
@@ -82,7 +85,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		}
 	}
 	// Versions that are gone are no error: client-go knows them too.
-	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, p.options.RuntimeConfig, clientscheme.Scheme); err != nil {
+	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, p.options.switches(), clientscheme.Scheme); err != nil {
 		return nil, err
 	}
 	if err := p.options.Audit.ApplyTo(generic); err != nil {

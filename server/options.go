@@ -385,6 +385,25 @@ func checkRanges(clusterIPs, nodePorts string) error {
 	return ranges.Validate()
 }
 
+// isCoreVersion reports whether a key of --runtime-config stands for version v1 of the core API
+// group, which has no name, or for a resource of it.
+func isCoreVersion(key string) bool {
+	for _, version := range []string{"v1", "/v1", "api/v1"} {
+		if key == version || strings.HasPrefix(key, version+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// switches returns the keys and values of --runtime-config that switch something. Those of the core
+// API group cannot.
+func (o *Options) switches() cliflag.ConfigurationMap {
+	switches := maps.Clone(o.RuntimeConfig)
+	maps.DeleteFunc(switches, func(key, _ string) bool { return isCoreVersion(key) })
+	return switches
+}
+
 // validateRuntimeConfig finds API groups and versions that Kubernetes never had. Versions that are
 // gone and unknown resources are no errors: another release may have had them.
 func (o *Options) validateRuntimeConfig() []error {
@@ -392,11 +411,15 @@ func (o *Options) validateRuntimeConfig() []error {
 	for _, key := range slices.Sorted(maps.Keys(o.RuntimeConfig)) {
 		parts := strings.Split(key, "/")
 		switch {
+		case isCoreVersion(key):
+			if on, err := strconv.ParseBool(o.RuntimeConfig[key]); err == nil && !on {
+				errs = append(errs, fmt.Errorf("%q: the server itself needs the core API group, which cannot be switched off", key))
+			}
 		case len(parts) != 2 && len(parts) != 3:
 			errs = append(errs, fmt.Errorf("%q: must look like batch/v1, batch/v1/jobs or api/all", key))
 		case parts[0] == "api":
 			if !slices.Contains([]string{"all", "ga", "beta", "alpha"}, parts[1]) || len(parts) == 3 {
-				errs = append(errs, fmt.Errorf("%q: must be one of api/all, api/ga, api/beta, api/alpha", key))
+				errs = append(errs, fmt.Errorf("%q: must be one of api/all, api/ga, api/beta, api/alpha, api/v1", key))
 			}
 		case parts[0] == apiextensions.GroupName || parts[0] == apiregistration.GroupName:
 			if parts[1] != "v1" && parts[1] != "v1beta1" {

@@ -81,6 +81,7 @@ func TestRuntimeConfigSwitches(t *testing.T) {
 		"one":                  {map[string]string{"scheduling.k8s.io/v1beta1": ""}, []string{"scheduling.k8s.io/v1beta1"}, nil},
 		"a resource":           {map[string]string{"scheduling.k8s.io/v1beta1/workloads": "true"}, []string{"scheduling.k8s.io/v1beta1"}, nil},
 		"a version off":        {map[string]string{"storagemigration.k8s.io/v1": "false"}, nil, []string{"storagemigration.k8s.io/v1"}},
+		"the core version on":  {map[string]string{"api/v1": "true", "api/v1/pods": ""}, nil, nil},
 		"only resource off":    {map[string]string{"policy/v1/poddisruptionbudgets": "false"}, nil, []string{"policy/v1"}},
 		"unknown resource":     {map[string]string{"policy/v1/nothing": "true"}, nil, nil},
 		"version that is gone": {map[string]string{"policy/v1beta1": "true"}, nil, nil},
@@ -149,13 +150,19 @@ func TestRuntimeConfigSwitchesOneResource(t *testing.T) {
 func TestRuntimeConfigRefusesWhatNeverWas(t *testing.T) {
 	t.Parallel()
 	for key, refused := range map[string]bool{
-		"apps/v1": false, "policy/v1beta1": false, "/v1": false, "api/ga": false, "apiregistration.k8s.io/v1": false, "batch/v1/nothing": false,
+		"apps/v1": false, "policy/v1beta1": false, "/v1": false, "v1": false, "api/v1": false, "api/v1/pods": false, "api/ga": false, "apiregistration.k8s.io/v1": false, "batch/v1/nothing": false,
 		"nope/v1": true, "apps/v7": true, "apps": true, "api/gamma": true, "apiregistration.k8s.io/v7": true, "batch/v1/jobs/status": true,
 	} {
 		o := server.Options{RuntimeConfig: map[string]string{key: "true"}}
 		errs := o.Validate()
 		if slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), "Options.RuntimeConfig") }) != refused {
 			t.Errorf("%s: %v", key, errs)
+		}
+	}
+	for _, key := range []string{"v1", "api/v1", "api/v1/pods"} {
+		o := server.Options{RuntimeConfig: map[string]string{key: "false"}}
+		if errs := o.Validate(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "cannot be switched off") {
+			t.Errorf("%s=false: %v", key, errs)
 		}
 	}
 }

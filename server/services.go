@@ -22,6 +22,8 @@ type services struct {
 	allocator *allocation.Allocator
 	// leases are those of API servers that share an etcd; nil for an embedded one.
 	leases *kubernetesservice.StoredLeases
+	// repaired is closed when the reservations of addresses and ports have been repaired.
+	repaired <-chan struct{}
 }
 
 // newServices makes the allocator, and repairs what it keeps.
@@ -39,12 +41,15 @@ func newServices(ctx context.Context, p *plane) (*services, error) {
 		return nil, err
 	}
 	if len(p.options.EtcdServers) == 0 {
-		return s, serviceips.New(s.allocator, 0).Run(ctx)
+		repair := serviceips.New(s.allocator, 0)
+		s.repaired = repair.First()
+		return s, repair.Run(ctx)
 	}
 	if s.leases, err = kubernetesservice.NewLeases(getter); err != nil {
 		return nil, err
 	}
 	repair := serviceips.New(s.allocator, serviceips.Grace)
+	s.repaired = repair.First()
 	p.tasks.run(func() {
 		if err := repair.Run(p.tasks.ctx); err != nil && p.tasks.ctx.Err() == nil {
 			p.tasks.fail(err)

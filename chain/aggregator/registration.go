@@ -44,8 +44,14 @@ func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.Cust
 		wanted[service.Name] = service
 	}
 	deleted := newDeletedServices(services, client.ApiregistrationV1().APIServices(), wanted)
-	definitions := newDefinitionWatcher(crds, registry)
-	return s.GenericAPIServer.AddPostStartHook("apiservices-registered", func(hook genericapiserver.PostStartHookContext) error {
+	definitions, err := newDefinitionWatcher(crds, registry)
+	if err != nil {
+		return err
+	}
+	if err := s.GenericAPIServer.AddBootSequenceHealthChecks(newCompletion(services, wanted, definitions.synced)); err != nil {
+		return err
+	}
+	return s.GenericAPIServer.AddPostStartHook("kube-apiserver-autoregistration", func(hook genericapiserver.PostStartHookContext) error {
 		go definitions.run(hook)
 		go deleted.run(hook)
 		go func() {
@@ -97,7 +103,7 @@ type definitionWatcher struct {
 	synced   chan struct{}
 }
 
-func newDefinitionWatcher(crds crdinformers.CustomResourceDefinitionInformer, registry autoregister.AutoAPIServiceRegistration) *definitionWatcher {
+func newDefinitionWatcher(crds crdinformers.CustomResourceDefinitionInformer, registry autoregister.AutoAPIServiceRegistration) (*definitionWatcher, error) {
 	w := &definitionWatcher{
 		crds:     crds,
 		registry: registry,
@@ -114,13 +120,16 @@ func newDefinitionWatcher(crds crdinformers.CustomResourceDefinitionInformer, re
 			}
 		}
 	}
-	crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ //nolint:errcheck // fails only on a stopped informer
+	_, err := crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: enqueue,
 		// The old versions too, because the new definition may have dropped some.
 		UpdateFunc: func(old, obj any) { enqueue(old); enqueue(obj) },
 		DeleteFunc: enqueue,
 	})
-	return w
+	if err != nil {
+		return nil, fmt.Errorf("watch custom resource definitions: %w", err)
+	}
+	return w, nil
 }
 
 func (w *definitionWatcher) run(ctx context.Context) {

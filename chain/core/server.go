@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapi "k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -80,6 +81,24 @@ func (s *Server) Object(resource schema.GroupVersionResource, subresource string
 		}
 		object.GetObjectKind().SetGroupVersionKind(gvk)
 		return object
+	}
+	return nil
+}
+
+// StorageReady returns an error that names a resource whose storage cannot serve requests yet.
+func (s *Server) StorageReady() error {
+	for _, g := range s.groups {
+		for version, resources := range g.VersionedResourcesStorageMap {
+			for resource, storage := range resources {
+				s, ok := storage.(rest.StorageWithReadiness)
+				if !ok {
+					continue
+				}
+				if err := s.ReadinessCheck(); err != nil {
+					return fmt.Errorf("%s of version %s: %w", resource, version, err)
+				}
+			}
+		}
 	}
 	return nil
 }

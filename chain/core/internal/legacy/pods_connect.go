@@ -3,7 +3,6 @@ package legacy
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -96,7 +94,7 @@ func (k kubelets) stream(ctx context.Context, podName, container string) error {
 
 func (k kubelets) scheduled(ctx context.Context, p *corev1.Pod) error {
 	if p.Spec.NodeName == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("pod %s is not assigned to a node", p.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", p.Name))
 	}
 	return k.unreachable(ctx, p)
 }
@@ -141,10 +139,7 @@ func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) 
 	if err := r.container(p, o.Container); err != nil {
 		return nil, err
 	}
-	if p.Spec.NodeName != "" {
-		return nil, r.unreachable(ctx, p)
-	}
-	return emptyStream{}, nil
+	return nil, r.scheduled(ctx, p)
 }
 
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
@@ -167,20 +162,6 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified: kubelets do not separate stdout and stderr"))
 	}
 	return errs
-}
-
-// emptyStream is the empty log of a pod that never ran.
-type emptyStream struct{}
-
-// GetObjectKind implements runtime.Object.
-func (emptyStream) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject implements runtime.Object.
-func (s emptyStream) DeepCopyObject() runtime.Object { return s }
-
-// InputStream implements rest.ResourceStreamer.
-func (emptyStream) InputStream(context.Context, string, string) (io.ReadCloser, bool, string, error) {
-	return nil, false, "", nil
 }
 
 // connectREST implements a subresource whose requests would be forwarded to a kubelet.

@@ -33,6 +33,10 @@ var (
 // they were not used for a long time.
 const invalidSince = "kubernetes.io/legacy-token-invalid-since"
 
+// lastUsed is the label of token secrets that has the day on which the token was last used
+// (KEP-2799).
+const lastUsed = "kubernetes.io/legacy-token-last-used"
+
 // Authenticator returns an authenticator that accepts tokens whose service account and bound
 // objects exist. If objects is nil, it does not check that.
 func (t *Tokens) Authenticator(objects Objects) authenticator.Token {
@@ -241,5 +245,10 @@ func (a *tokenAuthenticator) judgeLegacy(ctx context.Context, c *claims, token s
 		return nil, err
 	}
 	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token", c.Subject)
+	if today := a.options.Now().UTC().Format(time.DateOnly); secret.Labels[lastUsed] != today {
+		if err := a.objects.LabelSecret(ctx, secret, lastUsed, today); err != nil {
+			klog.FromContext(ctx).Error(err, "The use of a token was not recorded", "secret", klog.KObj(secret))
+		}
+	}
 	return info, nil
 }

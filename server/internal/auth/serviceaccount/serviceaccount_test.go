@@ -268,6 +268,13 @@ func TestTokenInSecret(t *testing.T) {
 	if !ok || err != nil || response.User.GetName() != "system:serviceaccount:shop:bot" {
 		t.Errorf("%v %t %v", response, ok, err)
 	}
+	used, err := c.client.CoreV1().Secrets("shop").Get(t.Context(), c.secret.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if day := used.Labels[lastUsed]; day != c.tokens.options.Now().UTC().Format(time.DateOnly) {
+		t.Errorf("the token was last used on %q, says its secret", day)
+	}
 	c.secret.Labels = map[string]string{invalidSince: "2026-01-01"}
 	_, err = c.client.CoreV1().Secrets("shop").Update(t.Context(), c.secret, metav1.UpdateOptions{})
 	check(t, err)

@@ -21,13 +21,18 @@ type Repairer interface {
 type Controller struct {
 	repairer Repairer
 	grace    time.Duration
+	first    chan struct{} // closed after the first pass
 }
 
 // New returns a controller. Grace is how long a reservation may exist without a service. It is 0
 // for a server that has its etcd to itself and does not serve requests yet.
 func New(repairer Repairer, grace time.Duration) *Controller {
-	return &Controller{repairer: repairer, grace: grace}
+	return &Controller{repairer: repairer, grace: grace, first: make(chan struct{})}
 }
+
+// First returns a channel that is closed when the reservations have been repaired for the first
+// time.
+func (c *Controller) First() <-chan struct{} { return c.first }
 
 // Run repairs the reservations. It returns when nothing is left to do or ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
@@ -35,6 +40,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("repair service addresses: %w", err)
 	}
+	close(c.first)
 	if leaks.Empty() || c.grace == 0 {
 		return nil
 	}

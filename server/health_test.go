@@ -1,0 +1,33 @@
+package server_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// TestHealthChecks looks for the checks that kube-apiserver v1.36.3 has. Their names are in testdata.
+func TestHealthChecks(t *testing.T) {
+	t.Parallel()
+	client := kubernetes.NewForConfigOrDie(servertest.Run(t).RESTConfig()).RESTClient()
+	for _, endpoint := range []string{"healthz", "livez", "readyz"} {
+		answer, err := client.Get().AbsPath("/"+endpoint).Param("verbose", "").DoRaw(t.Context())
+		if err != nil {
+			t.Fatalf("%s: %v", endpoint, err)
+		}
+		names, err := os.ReadFile(filepath.Join("testdata", endpoint+"-1.36.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range strings.Fields(string(names)) {
+			if !strings.Contains(string(answer), "[+]"+name+" ok\n") {
+				t.Errorf("%s has no check %s that succeeds", endpoint, name)
+			}
+		}
+	}
+}

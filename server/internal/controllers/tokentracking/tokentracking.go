@@ -1,0 +1,45 @@
+// Package tokentracking keeps the config map that says since when the API server has recorded the
+// use of service account tokens in secrets (KEP-2799). Programs that delete unused secrets read it.
+package tokentracking
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	name     = "kube-apiserver-legacy-service-account-token-tracking"
+	sinceKey = "since"
+)
+
+// Ensure creates the config map, or mends one that has no date.
+func Ensure(ctx context.Context, client kubernetes.Interface) error {
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	today := map[string]string{sinceKey: time.Now().UTC().Format(time.DateOnly)}
+	found, err := maps.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: today}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+	case err == nil && !valid(found):
+		found.Data = today
+		_, err = maps.Update(ctx, found, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("config map %s: %w", name, err)
+	}
+	return nil
+}
+
+func valid(m *corev1.ConfigMap) bool {
+	_, err := time.Parse(time.DateOnly, m.Data[sinceKey])
+	return err == nil
+}
