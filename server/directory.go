@@ -55,5 +55,5 @@ func ownDir(dir string) error {
 	if err := ownership.Claim(dir); err != nil {
 		return fmt.Errorf("%w, or name another directory", err)
 	}
-	return ownership.KeepOutOfGit(dir)
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
 var (
@@ -95,6 +96,10 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	}
 	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.failure.set, p.undo); err != nil {
 		return nil, err
+	}
+	// Before keys are made. A directory that is no place for them was refused by now.
+	if err := ownership.KeepOutOfGit(p.dir); err != nil {
+		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 	}
 	p.storage = newStorage(p.etcd, p.options, p.undo)
 	p.requests = newRequests(p.options, p.undo)

@@ -189,7 +189,10 @@ func lockKubeconfig(path string) (unlock func(), err error) {
 			return func() { _ = os.Remove(lock) }, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return nil, err
+			if reason := new(fs.PathError); errors.As(err, &reason) {
+				err = reason.Err // which the name of the lock file would only obscure
+			}
+			return nil, fmt.Errorf("write %s: %w", path, err)
 		}
 		if time.Now().After(giveUp) {
 			return nil, fmt.Errorf("another program is changing %s; if that is not so, remove %s", path, lock)

@@ -62,7 +62,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home")) // kubectl keeps caches there
 			env.Defer(func() { killDetached(env.WorkDir) })
-			env.Setenv("GORACE", "atexit_sleep_ms=10")             // by default the race detector waits for a second before a process exits
+			env.Setenv("GORACE", "atexit_sleep_ms=10") // by default the race detector waits for a second before a process exits
 			return nil
 		},
 	})

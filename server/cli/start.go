@@ -137,15 +137,8 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			err = errors.Join(err, held.release())
 		}
 	}()
-	if o.kubeconfig != "" && held != nil {
-		// Check this before the start, so that an unsuitable file is refused at once.
-		config, err := loadKubeconfig(o.kubeconfig)
-		if err == nil {
-			err = entriesOf(name, held.path).check(o.kubeconfig, config)
-		}
-		if err != nil {
-			return err
-		}
+	if err := o.checkKubeconfig(name, held); err != nil {
+		return err
 	}
 	o.server.Log = setLogging(o.verbosity)
 	srv, err := server.New(o.server)
@@ -230,6 +223,25 @@ func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 		fmt.Fprintf(s.err, "kinproc: warning: kinproc kubectl will not find this sandbox on its own: %s\n", oneLine(err))
 	}
 	return name, nil, nil
+}
+
+// checkKubeconfig returns an error if the context cannot be added to the kubeconfig that --kubeconfig
+// names, so that an unsuitable file is refused before the start.
+func (o *startOptions) checkKubeconfig(name string, held *folder) error {
+	if o.kubeconfig == "" {
+		return nil
+	}
+	config, err := loadKubeconfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	directory := ""
+	if held != nil {
+		directory = held.path
+	} else if directory, err = filepath.Abs(o.server.DataDir); err != nil {
+		return err
+	}
+	return entriesOf(name, directory).check(o.kubeconfig, config)
 }
 
 // refuseRunning returns an error if another process runs a control plane in the data directory, and
