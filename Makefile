@@ -41,9 +41,9 @@ vet: ## Run go vet, and fail on files that gofmt would change.
 lint: ## Run staticcheck.
 	@tools=$(CURDIR)/tools/go.mod; $(call each,go tool -modfile="$$tools" staticcheck ./...)
 
-# govulncheck exits with 3 if it finds something. A database that cannot be reached is not a finding.
+# govulncheck exits with 3 if it finds something. An unreachable database is not a finding.
 .PHONY: vulncheck
-vulncheck: ## Fail on known vulnerabilities in code that is called; skipped without access to VULNDB.
+vulncheck: ## Fail on known vulnerabilities in code that is called, unless VULNDB is unreachable.
 	@tools=$(CURDIR)/tools/go.mod; said=$$(mktemp); trap 'rm -f "$$said"' EXIT; \
 	$(call each,go tool -modfile="$$tools" govulncheck -db $(VULNDB) ./... 2>"$$said" || { code=$$?; cat "$$said" >&2; \
 		grep -q 'fetching vulnerabilities' "$$said" || exit $$code; \
@@ -70,7 +70,7 @@ conformance: ## Compare responses with those recorded from a real kube-apiserver
 	go test -v -run TestAnswersAsKubeAPIServer ./conformance
 
 .PHONY: conformance-fuzz
-conformance-fuzz: ## Compare ROUNDS (200) odd requests, from SEED (1), with kubeconfig SECOND's server.
+conformance-fuzz: ## Compare ROUNDS (200) odd requests by SEED (1) with kubeconfig SECOND's server.
 	go test -v -timeout 24h -run TestAnswersOddRequestsAsAnother ./conformance -rounds $(ROUNDS) -seed $(SEED) -second "$(abspath $(SECOND))"
 
 .PHONY: cross

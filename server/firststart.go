@@ -72,8 +72,8 @@ func (p *plane) firstObjects() ([]firstObject, error) {
 	return all, nil
 }
 
-// prepareFirstObject returns a function that encodes an object as a create request would leave it in
-// etcd.
+// prepareFirstObject returns a function that encodes an object as a create request would leave it
+// in etcd.
 func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (key string, value []byte, err error), error) {
 	scheme, err := core.Scheme()
 	if err != nil {

@@ -54,7 +54,8 @@ func newServices(ctx context.Context, p *plane) (*services, error) {
 	return s, nil
 }
 
-// keepKubernetesService ensures the default ServiceCIDR and the service default/kubernetes, once and then in the background.
+// keepKubernetesService ensures the default ServiceCIDR and the service default/kubernetes, once
+// and then in the background.
 func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Interface) error {
 	address, ok := p.listener.Addr().(*net.TCPAddr)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package trace defines the protocol of request traces. A trace shows one request's path through the
-// chain: which user was authenticated, what each server decided, and how often etcd was called.
+// Package trace defines the protocol of request traces. A trace shows one request's path through
+// the chain: which user was authenticated, what each server decided, and how often etcd was called.
 //
 // A client sets the request header [Header] to any value, and gets the trace in the trailer of the
 // same name: a JSON array of [Step]. The user must be allowed to get the non-resource URL [Path].

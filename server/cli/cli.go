@@ -31,7 +31,8 @@ type streams struct {
 	out, err io.Writer
 }
 
-// Main runs the command line and returns the exit code: 0 for success, 1 for failure, 2 for wrong usage.
+// Main runs the command line and returns the exit code: 0 for success, 1 for failure, 2 for wrong
+// usage.
 func Main(args []string) int {
 	err := newRootCmd(streams{os.Stdin, os.Stdout, os.Stderr}, args).ExecuteContext(context.Background())
 	if err == nil {

@@ -63,7 +63,8 @@ func publicKey(ts *testscript.TestScript, cert []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// request URL [CERT KEY [HEADER:VALUE...]] gets a URL with a client certificate and headers, and prints the status and the body.
+// request URL [CERT KEY [HEADER:VALUE...]] gets a URL with a client certificate and headers, and
+// prints the status and the body.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 || len(args) == 2 {
 		ts.Fatalf("usage: request url [cert key [header:value...]]")

@@ -225,8 +225,8 @@ func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 	return name, nil, nil
 }
 
-// checkKubeconfig returns an error if the context cannot be added to the kubeconfig that --kubeconfig
-// names, so that an unsuitable file is refused before the start.
+// checkKubeconfig returns an error if the context cannot be added to the kubeconfig that
+// --kubeconfig names, so that an unsuitable file is refused before the start.
 func (o *startOptions) checkKubeconfig(name string, held *folder) error {
 	if o.kubeconfig == "" {
 		return nil
