@@ -12,8 +12,8 @@ import (
 var errDamage = errors.New("stored objects cannot be decoded")
 
 const (
-	// damageGrace is how long a start continues after an undecodable object is found while clients
-	// read too. The object may be irrelevant to the start.
+	// damageGrace is how long a start continues after an undecodable object is found while other
+	// components read too, because the object may be irrelevant to the start.
 	damageGrace = 3 * time.Second
 	// damageTimeout bounds the search for the keys of damaged objects.
 	damageTimeout = 2 * time.Second
@@ -22,8 +22,8 @@ const (
 )
 
 // untilDamage returns a context that also ends when an undecodable object is found. It is for the
-// reads before any client can read: the start needs all the objects that they return, and would
-// retry them forever.
+// reads before any other component reads: the start needs all the objects that they return, and
+// would retry them forever.
 func (p *plane) untilDamage(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	p.tasks.run(func() {

@@ -97,7 +97,8 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.failure.set, p.undo); err != nil {
 		return nil, err
 	}
-	// Before keys are made. A directory that is no place for them was refused by now.
+	// Write this file before keys are generated. A directory that is unsuitable for them has been
+	// refused by now.
 	if err := ownership.KeepOutOfGit(p.dir); err != nil {
 		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 	}

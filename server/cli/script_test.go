@@ -139,7 +139,7 @@ func temporary(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// eventually ARGS... runs kinproc until it succeeds, for things that take a moment to come true.
+// eventually ARGS... runs kinproc until it succeeds, for conditions that take a moment.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: eventually arguments...")
