@@ -2,7 +2,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The examples are a module of their own, so that their dependencies are no library user's.
+# The examples are a separate module, so that users of the library do not get their dependencies.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard examples/go.mod))
 each = for module in $(MODULES); do (cd "$$module" && $(1)); done
 
@@ -18,7 +18,7 @@ help: ## Print this help.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Compile everything, and the program into bin/.
+build: ## Compile all packages, and build the program into bin/.
 	@$(call each,go build ./...)
 	go build -trimpath -o bin/kinproc .
 
@@ -36,21 +36,21 @@ vet: ## Run go vet, and fail on files that gofmt would change.
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
 	[ -z "$$files" ] || { printf 'gofmt would change:\n%s\n' "$$files" >&2; exit 1; }
 
-# The linter's dependencies stay out of this module: tools has a go.mod for them.
+# tools has a separate go.mod, to keep the linter's dependencies out of this module.
 .PHONY: lint
 lint: ## Run staticcheck.
 	@tools=$(CURDIR)/tools/go.mod; $(call each,go tool -modfile="$$tools" staticcheck ./...)
 
-# govulncheck ends with 3 when it found something. A database that is out of reach says nothing about the code.
+# govulncheck exits with 3 if it finds something. An unreachable database is not a finding.
 .PHONY: vulncheck
-vulncheck: ## Fail on known vulnerabilities that the code can reach, if the database VULNDB can be reached.
+vulncheck: ## Fail on known vulnerabilities in code that is called, unless VULNDB is unreachable.
 	@tools=$(CURDIR)/tools/go.mod; said=$$(mktemp); trap 'rm -f "$$said"' EXIT; \
 	$(call each,go tool -modfile="$$tools" govulncheck -db $(VULNDB) ./... 2>"$$said" || { code=$$?; cat "$$said" >&2; \
 		grep -q 'fetching vulnerabilities' "$$said" || exit $$code; \
 		echo "vulncheck: $$module was not checked: $(VULNDB) cannot be reached" >&2; })
 
 .PHONY: bench
-bench: ## Print the time to ready, of first objects and of the stop, requests per second, and memory.
+bench: ## Print the times of start, first objects and stop, requests per second, and memory.
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) ./embed ./server/...
 
 .PHONY: fuzz
@@ -62,15 +62,15 @@ fuzz: ## Run every fuzz test for FUZZTIME (30s).
 	done
 
 .PHONY: soak
-soak: ## Kill the program ROUNDS (200) times while it writes, and look for every acknowledged write.
+soak: ## Kill the program ROUNDS (200) times during writes, and check every acknowledged write.
 	go test -v -timeout 60m -run TestAcknowledgedWritesSurviveKill ./server/cli -rounds $(ROUNDS)
 
 .PHONY: conformance
-conformance: ## Compare with answers recorded from a real kube-apiserver.
+conformance: ## Compare responses with those recorded from a real kube-apiserver.
 	go test -v -run TestAnswersAsKubeAPIServer ./conformance
 
 .PHONY: conformance-fuzz
-conformance-fuzz: ## Compare the answers to ROUNDS (200) cases of odd requests, by SEED (1), with the server of the kubeconfig SECOND.
+conformance-fuzz: ## Compare ROUNDS (200) odd requests by SEED (1) with kubeconfig SECOND's server.
 	go test -v -timeout 24h -run TestAnswersOddRequestsAsAnother ./conformance -rounds $(ROUNDS) -seed $(SEED) -second "$(abspath $(SECOND))"
 
 .PHONY: cross
@@ -79,7 +79,8 @@ cross: ## Compile for all platforms.
 		echo "$$platform"; CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build ./...; \
 	done
 
-# The versions that a server can serve. Payloads (admission, imagepolicy) and versions that are gone are left out.
+# The versions that a server can serve. Payloads (admission, imagepolicy) and removed versions are
+# left out.
 OPENAPI_PACKAGES := $(addprefix k8s.io/api/, \
 	admissionregistration/v1 admissionregistration/v1alpha1 admissionregistration/v1beta1 \
 	apiserverinternal/v1alpha1 \
@@ -109,10 +110,11 @@ OPENAPI_PACKAGES := $(addprefix k8s.io/api/, \
 
 OPENAPI := chain/core/internal/definitions/zz_generated.openapi.go
 
-# openapi-gen reports violations of API naming rules in k8s.io/api, which are not ours to mend. Every package is read-only:
-# else it writes model names into the module cache when that is writable.
+# openapi-gen reports violations of API naming rules in k8s.io/api, which are not ours to fix. Every
+# package is marked read-only, because openapi-gen would otherwise write model names into the module
+# cache if that is writable.
 .PHONY: generate
-generate: ## Write the generated files again.
+generate: ## Regenerate the generated files.
 	@go tool openapi-gen --output-pkg github.com/kinproc/kinproc/chain/core/internal/definitions \
 		--output-dir $(dir $(OPENAPI)) --output-file $(notdir $(OPENAPI)) --report-filename /dev/null \
 		--output-model-name-file zz_generated.model_name.go $(addprefix --readonly-pkg=,$(OPENAPI_PACKAGES)) \
@@ -120,7 +122,7 @@ generate: ## Write the generated files again.
 	@go test -count=1 -run '^TestSurface$$' . -update
 
 .PHONY: verify
-verify: ## Fail when a generated file is not what make generate writes.
+verify: ## Fail if a generated file differs from what make generate writes.
 	@before=$$(mktemp); trap 'rm -f "$$before"' EXIT; cp $(OPENAPI) "$$before"; \
 	$(MAKE) --no-print-directory generate; \
 	cmp -s "$$before" $(OPENAPI) || { echo "$(OPENAPI) was out of date: commit what make generate wrote" >&2; exit 1; }

@@ -1,5 +1,6 @@
-// Kinproc is a Kubernetes control plane in one process: an embedded etcd, and the aggregator, the core-like server and the server of
-// custom resources chained as in kube-apiserver.
+// Kinproc runs a Kubernetes control plane in one process: an embedded etcd and three API servers,
+// chained as in kube-apiserver: the aggregator, the core-like server and the server of custom
+// resources.
 package main
 
 import (

@@ -29,7 +29,7 @@ func TestKubernetesItselfIsNowhereBelow(t *testing.T) {
 	}
 }
 
-// TestOthersCanRequireThis compiles a module that knows nothing but where this one is.
+// TestOthersCanRequireThis compiles a module that knows only where this module is.
 func TestOthersCanRequireThis(t *testing.T) {
 	t.Parallel()
 	here, err := os.Getwd()
@@ -77,5 +77,5 @@ func TestTheirs(t *testing.T) { _ = servertest.Run(t, servertest.WithoutControll
 			t.Fatal(err)
 		}
 	}
-	goCommand(t, dir, "vet", "./...") // compiles the test as well, and links nothing
+	goCommand(t, dir, "vet", "./...") // compiles the tests too, but links nothing
 }

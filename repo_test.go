@@ -18,7 +18,8 @@ import (
 
 const module = "github.com/kinproc/kinproc"
 
-// forbidden lists who may not import what, and why. An empty "in" is everybody, and a package stands for what is below it.
+// forbidden lists imports that are not allowed, and why. An empty "in" stands for every package. A
+// package path includes the packages below it.
 var forbidden = []struct{ in, imports, because string }{
 	{"", "k8s.io/kubernetes", "no library can require it without replace directives in each of its users' modules"},
 	{"", "github.com/stretchr/testify", "tests use testing"},
@@ -28,8 +29,8 @@ var forbidden = []struct{ in, imports, because string }{
 	{"server/servertest", "testing", "it works under any test framework"},
 }
 
-// rooms lists what each part of the module may import of the others, apart from itself. A folder stands
-// for what is below it, and the longest folder that holds a package is the package's room.
+// rooms lists, for each part of the module, the other parts that it may import. A folder includes
+// everything below it. A package belongs to the longest listed folder that contains it.
 var rooms = map[string][]string{
 	".":                          {"server/cli"},
 	"embed":                      nil,
@@ -42,7 +43,7 @@ var rooms = map[string][]string{
 	"chain/core/internal/rules":  nil,
 	"chain/core/internal":        {"chain/kind"},
 	"chain/core":                 {"chain/kind", "chain/internal"},
-	"chain":                      nil, // it links the servers, which are below it
+	"chain":                      nil, // it links the servers, all of which are below it
 	"server/internal/allocation": nil,
 	"server/internal/loopback":   nil,
 	"server/internal/ownership":  nil,
@@ -57,7 +58,7 @@ var rooms = map[string][]string{
 	"server":            {"chain", "embed"},
 }
 
-// roomOf returns the room of a package, both relative to the module.
+// roomOf returns the room that a package belongs to. Both paths are relative to the module.
 func roomOf(dir string) string {
 	for room := dir; ; room = path.Dir(room) {
 		if _, ok := rooms[room]; ok || room == "." {
@@ -91,7 +92,7 @@ func TestNamesOfPackagesAreUnique(t *testing.T) {
 	goFiles(t, func(file string, _ *ast.File) {
 		dir := path.Dir(file)
 		if other, ok := dirs[path.Base(dir)]; ok && other != dir {
-			t.Errorf("%s and %s have the same last name", dir, other)
+			t.Errorf("%s and %s have the same last path element", dir, other)
 		}
 		dirs[path.Base(dir)] = dir
 	})
@@ -185,13 +186,14 @@ func TestNoInit(t *testing.T) {
 	goFiles(t, func(path string, file *ast.File) {
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
-				t.Errorf("%s has an init function: what a package needs is passed to it", path)
+				t.Errorf("%s has an init function: pass the package what it needs instead", path)
 			}
 		}
 	})
 }
 
-// Files beyond this are a hard read. Generated ones are not read.
+// longestFile is the maximum number of lines in a file that people read. Generated files are
+// exempt.
 const longestFile = 700
 
 func TestFilesAreShort(t *testing.T) {
@@ -210,7 +212,7 @@ func TestFilesAreShort(t *testing.T) {
 	})
 }
 
-// A replace directive would have to stand in the module of everybody who uses this one.
+// Every module that uses this one would have to repeat a replace directive.
 func TestModuleReplacesNothing(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("go.mod")

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// surfaceFile lists what library users can use, so that a review sees when that changes.
+// surfaceFile lists the exported API, so that changes to it show up in review.
 const surfaceFile = "docs/surface.txt"
 
 var update = flag.Bool("update", false, "write "+surfaceFile)
@@ -43,11 +43,11 @@ func TestSurface(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Logf("if that is what you want, make generate writes %s", surfaceFile)
+		t.Logf("if the change is intended, run make generate to update %s", surfaceFile)
 	}
 }
 
-// surface has a line for every exported name of the packages that others can import.
+// surface returns a line for every exported name of the packages that other modules can import.
 func surface(t *testing.T) string {
 	t.Helper()
 	all := map[string][]string{} // by package
@@ -81,7 +81,8 @@ func isInternal(dir string) bool { return strings.Contains("/"+dir+"/", "/intern
 
 var alias = regexp.MustCompile(`^type \w+ = (\w+)\.(\w+)$`)
 
-// aliased returns the fields and methods of the internal type that a line makes public, if it does.
+// aliased returns the fields and methods of the internal type that a line exports as an alias. For
+// any other line it returns nil.
 func aliased(line string, all map[string][]string) []string {
 	match := alias.FindStringSubmatch(line)
 	if match == nil {
@@ -101,7 +102,8 @@ func aliased(line string, all map[string][]string) []string {
 	return lines
 }
 
-// describe describes what a declaration exports, in the manner of the Go project's own api files.
+// describe returns a line for each exported name of a declaration, in the format of the Go
+// project's api files.
 func describe(decl ast.Decl) []string {
 	var lines []string
 	switch decl := decl.(type) {
@@ -155,7 +157,7 @@ func members(of string, list *ast.FieldList) []string {
 	return lines
 }
 
-// source returns the source of a node in one line.
+// source returns the source of a node on one line.
 func source(node ast.Node) string {
 	var b strings.Builder
 	if err := format.Node(&b, token.NewFileSet(), node); err != nil {

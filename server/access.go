@@ -27,7 +27,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 )
 
-// access is who may come in, and the certificates and keys for it.
+// access holds the authenticator and the authorizer, and the certificates and keys that they use.
 type access struct {
 	pki           *pki.PKI
 	clientCA      dynamiccertificates.CAContentProvider
@@ -41,8 +41,8 @@ type access struct {
 	authorizer    *auth.Authorizer
 }
 
-// newAccess makes the certificates of a server that listens at the plane's address, and those who judge
-// requests.
+// newAccess creates the certificates for the plane's listen address, the authenticator and the
+// authorizer.
 func newAccess(p *plane) (*access, error) {
 	host, _, err := net.SplitHostPort(p.listener.Addr().String())
 	if err != nil {
@@ -71,7 +71,8 @@ func newAccess(p *plane) (*access, error) {
 	return a, a.judge(p)
 }
 
-// trust makes the authorities whose certificates are accepted: those of clients, and those of proxies that name users in headers.
+// trust sets up the certificate authorities that are accepted: those for clients, and those for
+// proxies that name users in headers.
 func (a *access) trust(o *Options) (err error) {
 	if a.clientCA, err = dynamiccertificates.NewStaticCAContent("client-ca", a.pki.CA.Cert); err != nil {
 		return err
@@ -107,8 +108,8 @@ func (a *access) trust(o *Options) (err error) {
 	return nil
 }
 
-// identifyProxy finds the files with the aggregator's certificate and key. The aggregator takes files only, so those made in memory are
-// written to dir.
+// identifyProxy sets the files with the aggregator's client certificate and key. The aggregator
+// reads them from files only, so a pair that was generated in memory is written to dir.
 func (a *access) identifyProxy(o *Options, dir string) error {
 	if o.ProxyClientCertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.ProxyClientCertFile, o.ProxyClientKeyFile); err != nil {
@@ -129,8 +130,9 @@ func (a *access) identifyProxy(o *Options, dir string) error {
 		os.WriteFile(a.proxyKeyFile, a.pki.Proxy.Key, 0o600))
 }
 
-// judge makes those who authenticate and authorize requests. They read objects through the API server
-// itself. Roles are watched from the first request of somebody who is not a member of system:masters.
+// judge creates the authenticator and the authorizer, which read objects through the API server
+// itself. Roles are not watched until the first request of a user who is not a member of
+// system:masters.
 func (a *access) judge(p *plane) error {
 	o, client := p.options, p.self.client
 	tokens, err := a.newTokens(o)
@@ -196,7 +198,8 @@ func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: l,
 		Cert:     pair,
-		// The handshake asks for certificates of both; what one is good for is authentication's to say.
+		// The handshake asks for certificates of both authorities. Authentication decides what each
+		// certificate is good for.
 		ClientCA: dynamiccertificates.NewUnionCAContentProvider(a.clientCA, a.proxyCA),
 	}
 	generic.Authentication = genericapiserver.AuthenticationInfo{
@@ -209,7 +212,7 @@ func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error
 	return nil
 }
 
-// watchRoles keeps what authorization needs in memory until the tasks end.
+// watchRoles keeps the roles and bindings in memory until the tasks end.
 func watchRoles(t *tasks, client kubernetes.Interface) rbacauthorizer.Source {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))

@@ -6,7 +6,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission"
 )
 
-// NewAdmissionOptions are kube-apiserver's admission plugins, in its order and with its defaults. Change
-// them before they become [Options].Admission: EnablePlugins, DisablePlugins and ConfigFile are the
-// flags --enable-admission-plugins, --disable-admission-plugins and --admission-control-config-file.
+// NewAdmissionOptions returns kube-apiserver's admission plugins, in its order and with its
+// defaults. Change the result before you assign it to [Options].Admission: EnablePlugins,
+// DisablePlugins and ConfigFile correspond to the flags --enable-admission-plugins,
+// --disable-admission-plugins and --admission-control-config-file.
 func NewAdmissionOptions() *genericoptions.AdmissionOptions { return admission.NewOptions() }

@@ -22,7 +22,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 )
 
-// addBootstrapHooks makes the objects that every cluster has, under kube-apiserver's names where it has the same hook: /readyz shows them.
+// addBootstrapHooks adds the hooks that create the objects every cluster has. They are listed by
+// /readyz, so a hook that kube-apiserver has too gets the same name.
 func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 	client, namespaces := p.self.client, p.informers.Core().V1().Namespaces().Lister()
 	hooks := map[string]func(context.Context) error{
@@ -56,15 +57,18 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 	return nil
 }
 
-// runHook lets an error of a hook end the start, with the hook red in /readyz: returned to the Kubernetes libraries it would end the process.
-// Refusals of policies, webhooks and quotas do not: whoever made those can take them away only from a server that runs. The hook is then
-// tried again in the background.
+// runHook makes the start fail if a hook fails, with the hook failing in /readyz. Returning the
+// error to the Kubernetes libraries would end the process instead.
+//
+// A write that a policy, webhook or quota refuses does not make the start fail, because the user
+// can remove the policy, webhook or quota only while the server runs. The hook is then retried in
+// the background.
 func (p *plane) runHook(ctx context.Context, name string, hook func(context.Context) error) {
 	err := hook(ctx)
 	switch {
 	case err == nil:
 	case refused(err) && !p.damaged():
-		utilruntime.HandleErrorWithContext(ctx, err, "The server's own write is refused and will be tried again", "hook", name)
+		utilruntime.HandleErrorWithContext(ctx, err, "The server's own write was refused and will be retried", "hook", name)
 		p.tasks.run(func() { retryRefused(ctx, hook) })
 	default:
 		p.tasks.fail(fmt.Errorf("%s: %w", name, err))
@@ -118,13 +122,14 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 	_ = wait.PollUntilContextCancel(ctx, refusedInterval, false, func(ctx context.Context) (bool, error) {
 		err := hook(ctx)
 		if err != nil && ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "The server's own write is refused and will be tried again")
+			utilruntime.HandleErrorWithContext(ctx, err, "The server's own write was refused and will be retried")
 		}
 		return err == nil, nil
 	})
 }
 
-// keepTrust tells extension API servers whom to trust, once and then in the background.
+// keepTrust publishes the authorities that extension API servers must trust, once and then in the
+// background.
 func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
 	trust := clusterauthenticationtrust.Trust{ClientCA: p.access.clientCA, RequestHeader: p.access.requestHeader}
 	controller := clusterauthenticationtrust.New(client, trust, len(p.options.EtcdServers) > 0)
@@ -139,7 +144,8 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 	return nil
 }
 
-// keepFlowControl ensures the objects of API priority and fairness, once and then in the background.
+// keepFlowControl ensures the objects of API Priority and Fairness, once and then in the
+// background.
 func (p *plane) keepFlowControl(ctx context.Context, client kubernetes.Interface) error {
 	if err := flowcontrolbootstrap.Ensure(ctx, client); err != nil {
 		return err
@@ -156,8 +162,9 @@ func (p *plane) ensureRoles(ctx context.Context, client kubernetes.Interface) er
 	return rbacauthorizer.Ensure(ctx, client, policy)
 }
 
-// bootstrapPolicy is what roles and bindings there are from the start. The aggregated roles have their rules at once if there is a
-// controller that would fill them in.
+// bootstrapPolicy returns the bootstrap roles and bindings. The aggregated roles have their rules
+// from the start, unless the controller that would fill them in is disabled; then they are empty,
+// as in kube-apiserver.
 func (p *plane) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
 	policy := rbacauthorizer.Bootstrap()
 	enabled, err := controllers.Enabled(p.options.Controllers)

@@ -31,8 +31,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission"
 )
 
-// newChain assembles the chain, and returns the admission plugins that are to start once informers have
-// read what there is.
+// newChain assembles the chain. It returns the admission plugins that must not start before the
+// informers have synced.
 func (p *plane) newChain() (*admission.Deferred, error) {
 	dynamicConfig := rest.CopyConfig(p.self.config)
 	dynamicConfig.ContentConfig = rest.ContentConfig{}
@@ -78,13 +78,13 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	for _, g := range groups {
 		for _, v := range g.Versions {
 			if v.OffByDefault {
-				resources.DisableVersions(v.GroupVersion(g.Name)) // known, so that api/beta=true finds it
+				resources.DisableVersions(v.GroupVersion(g.Name)) // so that api/beta=true can enable it
 			} else {
 				resources.EnableVersions(v.GroupVersion(g.Name))
 			}
 		}
 	}
-	// Versions that are gone are no error: client-go knows them too.
+	// Versions that were removed from Kubernetes are no error, because client-go still knows them.
 	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, p.options.switches(), clientscheme.Scheme); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Last, for it begins to run at once.
+	// This comes last, because the controller starts running at once.
 	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), p.options.MaxRequestsInFlight)
 	p.chain, err = chain.Assemble(chain.Config{
 		Generic:             generic,
@@ -127,14 +127,16 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	return late, err
 }
 
-// ownAuthenticator knows the token with which the server calls itself. Requests are authenticated with it anyway, token reviews are to be too.
+// ownAuthenticator authenticates the token with which the server calls itself. Requests with it are
+// authenticated anyway; this makes token reviews recognize it too.
 func (p *plane) ownAuthenticator() authenticator.Request {
 	own := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
 	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{p.self.config.BearerToken: own}, p.access.tokens.Audiences())
 }
 
-// ownWebhookConfig is for webhooks at the service default/kubernetes, which lead back here, to an extension API server behind the
-// aggregator. They may name a CA bundle, which goes with no transport but TLS.
+// ownWebhookConfig is the client configuration for webhooks at the service default/kubernetes. They
+// lead back to this server, to an extension API server behind the aggregator. It uses TLS rather
+// than the in-process transport, because such a webhook may specify a CA bundle.
 func (p *plane) ownWebhookConfig() *rest.Config {
 	return &rest.Config{
 		BearerToken:     p.self.config.BearerToken,

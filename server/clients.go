@@ -9,22 +9,22 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-// RESTConfig is a client configuration of an administrator, a member of system:masters. It has no rate
-// limit. The caller may change it.
+// RESTConfig returns a client configuration for an administrator, a member of system:masters. It
+// has no rate limit. The caller may change it.
 func (s *Server) RESTConfig() *rest.Config {
 	p := s.up("RESTConfig")
 	return p.restConfig(p.access.pki.Admin)
 }
 
-// Kubeconfig is RESTConfig as a kubeconfig.
+// Kubeconfig returns the same access as [Server.RESTConfig], as a kubeconfig.
 func (s *Server) Kubeconfig() *clientcmdapi.Config {
 	p := s.up("Kubeconfig")
 	keys := p.access.pki
 	return pki.Kubeconfig("kinproc", p.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
 }
 
-// User makes a client configuration for a user and its groups, who may do what RBAC allows them. It fails
-// if the name is empty.
+// User returns a client configuration for a user in the given groups, who may do what RBAC allows.
+// It returns an error if the name is empty.
 func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 	p := s.up("User")
 	pair, err := p.access.pki.CA.Client(name, groups, 0)

@@ -10,8 +10,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
-// startControllers starts the control loops and does not wait until they have caught up: what needs their work, such as the admission
-// of pods that need their namespace's service account, waits for it by itself.
+// startControllers starts the control loops without waiting for them to catch up. Whatever depends
+// on their work waits for it, such as admission of a pod that needs its namespace's service
+// account.
 func (p *plane) startControllers() error {
 	ctx := p.tasks.ctx
 	wait, err := controllers.Start(ctx, p.options.Controllers, controllers.Dependencies{

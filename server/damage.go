@@ -8,20 +8,22 @@ import (
 	"time"
 )
 
-// errDamage says that the start needs objects that cannot be decoded.
+// errDamage reports that the start needs objects that cannot be decoded.
 var errDamage = errors.New("stored objects cannot be decoded")
 
 const (
-	// damageGrace is how long a start goes on once others read too, whose damage may be none of its concern.
+	// damageGrace is how long a start continues after an undecodable object is found while other
+	// components read too, because the object may be irrelevant to the start.
 	damageGrace = 3 * time.Second
 	// damageTimeout bounds the search for the keys of damaged objects.
 	damageTimeout = 2 * time.Second
-	// damageNamed is how many of them are named.
+	// damageNamed is the maximum number of damaged objects that an error lists.
 	damageNamed = 5
 )
 
-// untilDamage makes a context that also ends when an object is met that cannot be decoded. It is for what reads before anybody else does:
-// what it meets, the start needs, and would ask for again and again.
+// untilDamage returns a context that also ends when an undecodable object is found. It is for the
+// reads before any other component reads: the start needs all the objects that they return, and
+// would retry them forever.
 func (p *plane) untilDamage(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	p.tasks.run(func() {
@@ -34,7 +36,7 @@ func (p *plane) untilDamage(parent context.Context) (context.Context, context.Ca
 	return ctx, func() { cancel(nil) }
 }
 
-// damaged reports whether an object was met that cannot be decoded.
+// damaged reports whether an undecodable object was found.
 func (p *plane) damaged() bool {
 	select {
 	case <-p.storage.Undecodable():
@@ -44,7 +46,7 @@ func (p *plane) damaged() bool {
 	}
 }
 
-// nameDamage adds to the error of a start the keys of the objects that cannot be decoded, if there are any.
+// nameDamage adds the keys of the undecodable objects, if there are any, to the error of a start.
 func (p *plane) nameDamage(ctx context.Context, err error) error {
 	if !p.damaged() {
 		return err
@@ -69,7 +71,7 @@ func (p *plane) nameDamage(ctx context.Context, err error) error {
 	}
 	named := fmt.Errorf("%w: %s; restore a copy of the data, or delete these keys with etcdctl", errDamage, strings.Join(keys, ", "))
 	if errors.Is(err, errDamage) {
-		return named // the rest is only who met it first
+		return named // err adds nothing but where the object was read first
 	}
 	return fmt.Errorf("%w; %w", err, named)
 }

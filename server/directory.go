@@ -10,16 +10,16 @@ import (
 	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
-// What a data directory holds.
+// The contents of a data directory.
 const (
 	etcdDir = "etcd"
 	pkiDir  = "pki"
-	// ephemeralDir is where the command line keeps records of control planes that have their data
-	// elsewhere.
+	// ephemeralDir is where the command line records control planes that keep their data elsewhere.
 	ephemeralDir = "ephemeral"
 )
 
-// openDir returns the directory of a control plane: the data directory, or a temporary one in its place.
+// openDir returns the directory of a control plane: the data directory or, without one, a new
+// temporary directory.
 func openDir(o *Options, u *undo) (string, error) {
 	if o.DataDir != "" {
 		if err := ownDir(o.DataDir); err != nil {
@@ -35,12 +35,12 @@ func openDir(o *Options, u *undo) (string, error) {
 	return dir, nil
 }
 
-// ownDir makes a data directory, or makes sure that one which is there is the caller's alone: whoever can
-// put keys or data there is an administrator of the control plane. It refuses a directory that holds
-// other things, such as a home directory.
+// ownDir creates a data directory, or makes sure that an existing one belongs to the caller alone:
+// anyone who can write keys or data there is an administrator of the control plane. It refuses a
+// directory with unrelated contents, such as a home directory.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("%w; name a directory that can be created or written to", err)
+		return fmt.Errorf("%w; name a directory that you can create or write to", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -50,7 +50,7 @@ func ownDir(dir string) error {
 	known := func(e fs.DirEntry) bool { return e.Name() == ownership.IgnoreFile || e.Name() == ephemeralDir }
 	foreign := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !known(e) })
 	if foreign >= 0 && !slices.ContainsFunc(entries, ours) {
-		return fmt.Errorf("%s was not made by kinproc, it holds %q; name an empty directory or a new one", dir, entries[foreign].Name())
+		return fmt.Errorf("%s was not made by kinproc: it holds %q; name an empty or a new directory", dir, entries[foreign].Name())
 	}
 	if err := ownership.Claim(dir); err != nil {
 		return fmt.Errorf("%w, or name another directory", err)

@@ -19,17 +19,17 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// etcd is a client of the embedded etcd or of an external one.
+// etcd is a client of the embedded or an external etcd.
 type etcd struct{ client *clientv3.Client }
 
-// externalTimeout is how long an external etcd has to answer before the start is given up.
+// externalTimeout is how long the start waits for an external etcd to answer.
 const externalTimeout = 3 * time.Second
 
-// diagnosisTimeout bounds the search for the reason.
+// diagnosisTimeout bounds the search for the reason why etcd does not answer.
 const diagnosisTimeout = 500 * time.Millisecond
 
-// startEtcd starts the embedded etcd in dir, or connects to the external one. When the embedded etcd
-// fails by itself, it calls fail.
+// startEtcd starts the embedded etcd in dir, or connects to the external one. It calls fail if the
+// embedded etcd fails while it runs.
 func startEtcd(ctx context.Context, options *Options, dir string, fail func(error), u *undo) (*etcd, error) {
 	if len(options.EtcdServers) > 0 {
 		return dialEtcd(ctx, options, u)
@@ -73,7 +73,7 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 		return nil, errors.Join(context.Cause(ctx), client.Close())
 	} else if err != nil {
 		err = o.wrong("EtcdServers", "etcd-servers",
-			"etcd at %s does not answer: %w; is it running, and are the certificates for it right?",
+			"etcd at %s does not answer: %w; check that it is running and that the certificates for it are right",
 			strings.Join(o.EtcdServers, ", "), err)
 		return nil, errors.Join(err, client.Close())
 	}
@@ -81,7 +81,8 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 	return &etcd{client}, nil
 }
 
-// probeEtcd waits until etcd answers. If it does not, the client only knows that time is up, so the cause is looked for.
+// probeEtcd waits until etcd answers. If etcd does not, the client reports only a timeout, so
+// probeEtcd looks for the cause.
 func probeEtcd(ctx context.Context, client *clientv3.Client, config *tls.Config) error {
 	reading, cancel := context.WithTimeout(ctx, externalTimeout)
 	defer cancel()
@@ -99,7 +100,8 @@ func probeEtcd(ctx context.Context, client *clientv3.Client, config *tls.Config)
 	return err
 }
 
-// greet connects and reads the byte that a server of HTTP/2 sends first, or the alert of one that wants another certificate.
+// greet connects and reads one byte: the first one that an HTTP/2 server sends, or a TLS alert from
+// a server that requires another certificate.
 func greet(ctx context.Context, endpoint string, config *tls.Config) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -131,7 +133,7 @@ func greet(ctx context.Context, endpoint string, config *tls.Config) error {
 // healthTimeout is kube-apiserver's --etcd-healthcheck-timeout.
 const healthTimeout = 2 * time.Second
 
-// check is the check "etcd" of /livez and /readyz.
+// check implements the health check "etcd" of /livez and /readyz.
 func (e *etcd) check(r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
@@ -141,7 +143,7 @@ func (e *etcd) check(r *http.Request) error {
 	return nil
 }
 
-// newStorage makes the storage of all objects.
+// newStorage returns the storage of all objects.
 func newStorage(e *etcd, o *Options, u *undo) *chain.Storage {
 	storage := chain.NewStorage(e.client, o.EtcdPrefix)
 	u.push("watch caches", func() error { storage.Stop(); return nil })

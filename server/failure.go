@@ -2,11 +2,11 @@ package server
 
 import "sync"
 
-// failure is the first reason why a control plane cannot go on.
+// failure holds the first reason why a control plane cannot continue.
 type failure struct {
 	once     sync.Once
 	happened chan struct{}
-	err      error // to be read after happened is closed
+	err      error // valid once happened is closed
 }
 
 func newFailure() *failure { return &failure{happened: make(chan struct{})} }

@@ -20,18 +20,19 @@ import (
 )
 
 // A first start creates some 180 objects: namespaces, roles, flow schemas, APIServices and so on.
-// Through the API they take a tenth of a second of CPU, most of it for the OpenAPI definitions from
-// which managed fields are computed. So the kind engine prepares them, and they are written to etcd in
-// a few transactions before anything is served. The hooks that ensure them then find them in place. If
-// etcd has some of them already, the hooks create the missing ones.
+// Creating them through the API would take a tenth of a second of CPU time, most of it for the
+// OpenAPI definitions from which managed fields are computed. So the kind engine prepares them, and
+// they are written to etcd in a few transactions before anything is served. The hooks that ensure
+// these objects then find that they exist. If etcd has some of them already, the hooks create the
+// missing ones.
 
-// firstObject is an object of the first start, and its field manager.
+// firstObject is an object of the first start together with its field manager.
 type firstObject struct {
 	object  kind.Object
 	manager string
 }
 
-// fieldManager is the manager of what the API server writes.
+// fieldManager is the field manager of the API server's own writes.
 const fieldManager = "kube-apiserver"
 
 func (p *plane) firstObjects() ([]firstObject, error) {
@@ -71,8 +72,8 @@ func (p *plane) firstObjects() ([]firstObject, error) {
 	return all, nil
 }
 
-// prepareFirstObject returns a function that encodes an object as a create request would leave it in
-// etcd.
+// prepareFirstObject returns a function that encodes an object as a create request would leave it
+// in etcd.
 func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (key string, value []byte, err error), error) {
 	scheme, err := core.Scheme()
 	if err != nil {
@@ -83,14 +84,14 @@ func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (
 		return nil, err
 	}
 	builtIn := kind.NewPreparer(scheme, options, core.Groups(core.Dependencies{})...)
-	// The aggregator serves APIServices. For new ones, the engine needs to know no more than this.
+	// The aggregator serves APIServices. To prepare new ones, the engine needs no more than this.
 	apiServices := kind.NewPreparer(aggregatorscheme.Scheme, aggregator.RESTOptions(p.storage), kind.Group{
 		Name: apiregistrationv1.GroupName,
 		Kinds: []kind.Declaration{&kind.Kind[*apiregistrationv1.APIService]{
 			Plural:        "apiservices",
 			ClusterScoped: true,
 			Name:          path.ValidatePathSegmentName,
-			ResetFields:   []string{"status"}, // it is set, but by the aggregator
+			ResetFields:   []string{"status"}, // the aggregator sets it
 		}},
 	})
 	return func(ctx context.Context, o firstObject) (string, []byte, error) {
@@ -101,7 +102,7 @@ func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (
 	}, nil
 }
 
-// maxOps is how many operations etcd takes in a transaction.
+// maxOps is etcd's default limit of operations in a transaction.
 const maxOps = 128
 
 // writeFirstObjects writes the objects in transactions, each only if none of its objects exists.

@@ -13,15 +13,15 @@ import (
 // describeControllers returns the usage of --controllers, with a line for each control loop.
 func describeControllers() string {
 	var b strings.Builder
-	b.WriteString("control loops to run: '*' for all, which is the default, 'name' for one, '-name' for all but one, '-*' for none. There are:")
+	b.WriteString("control loops to run: '*' for all, which is the default, 'name' for one, '-name' for all but one, '-*' for none. Available:")
 	for _, c := range controllers.All() {
 		fmt.Fprintf(&b, "\n  %s: %s", c.Name, c.Purpose)
 	}
 	return b.String()
 }
 
-// describePlugins replaces the usage of the flags that switch admission plugins on and off. That of
-// the library has all names in one line, twice.
+// describePlugins replaces the usage of the flags that enable and disable admission plugins. The
+// library's own text has all names on one line, twice.
 func describePlugins(f *pflag.FlagSet, o *genericoptions.AdmissionOptions) {
 	var on, off []string
 	for _, name := range o.RecommendedPluginOrder {
@@ -35,10 +35,11 @@ func describePlugins(f *pflag.FlagSet, o *genericoptions.AdmissionOptions) {
 	f.Lookup("disable-admission-plugins").Usage = "admission plugins to switch off, in any order. On by default are:" + list(on)
 }
 
-// listWidth is the width at which list breaks lines. Flags and their types stand to the left.
+// listWidth is the width at which list breaks lines. It leaves room for flag names and types on the
+// left.
 const listWidth = 90
 
-// list joins names with commas, in indented lines.
+// list joins names with commas, on indented lines.
 func list(names []string) string {
 	var b strings.Builder
 	width := listWidth

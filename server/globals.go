@@ -10,15 +10,14 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// This file holds the only writes to variables of the Kubernetes libraries that the whole process
-// shares.
+// This file holds the only writes to process-wide variables of the Kubernetes libraries.
 
-// setFeatureGates switches features of the Kubernetes libraries and shows in /metrics which are on.
-// A process has one set of features.
+// setFeatureGates sets feature gates of the Kubernetes libraries and registers their metrics. The
+// feature gates are shared by the whole process.
 func setFeatureGates(gates map[string]bool) error {
 	if len(gates) > 0 {
 		gates = maps.Clone(gates)
-		gates[storageVersionAPI] = false // AllAlpha would switch it on
+		gates[storageVersionAPI] = false // AllAlpha would enable it
 		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 			return fmt.Errorf("set feature gates: %w", err)
 		}
@@ -27,17 +26,17 @@ func setFeatureGates(gates map[string]bool) error {
 	return nil
 }
 
-// storageVersionAPI is a feature for upgrades of several kube-apiservers. It waits for objects that
-// none of the Kubernetes libraries creates. When that wait is canceled, it ends the process.
+// storageVersionAPI is a feature for upgrading several kube-apiservers. It waits for objects that
+// none of the Kubernetes libraries creates, and ends the process when that wait is canceled.
 const storageVersionAPI = string(genericfeatures.StorageVersionAPI)
 
-// checkFeatureGates reports why setFeatureGates would fail.
+// checkFeatureGates returns the error that setFeatureGates would return.
 func checkFeatureGates(gates map[string]bool) error {
 	known := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
 		spec, ok := known[featuregate.Feature(name)]
 		if !ok {
-			return fmt.Errorf("no feature is called %q", name)
+			return fmt.Errorf("there is no feature %q", name)
 		}
 		if name == storageVersionAPI && gates[name] {
 			return fmt.Errorf("%s is not supported", name)

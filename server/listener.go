@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// listen opens the port, or takes the listener of the options.
+// listen opens the port, or uses the listener from the options.
 func listen(o *Options, u *undo) (*listener, error) {
 	address := net.JoinHostPort(o.BindAddress, fmt.Sprint(o.SecurePort))
 	l := o.Listener
@@ -15,9 +15,9 @@ func listen(o *Options, u *undo) (*listener, error) {
 		var err error
 		if l, err = net.Listen("tcp", address); err != nil {
 			if op := new(net.OpError); errors.As(err, &op) {
-				err = op.Err // without the address, which the message names first
+				err = op.Err // without the address, which the message has already
 			}
-			return nil, o.wrong("SecurePort", "secure-port", "listen on %s: %w; name another port, or 0 for any that is free", address, err)
+			return nil, o.wrong("SecurePort", "secure-port", "listen on %s: %w; name another port, or 0 for any free one", address, err)
 		}
 	}
 	tracked := &listener{Listener: l, open: map[net.Conn]struct{}{}}
@@ -25,8 +25,8 @@ func listen(o *Options, u *undo) (*listener, error) {
 	return tracked, nil
 }
 
-// listener closes the connections that it accepted: after Shutdown, an HTTP/2 server keeps idle
-// ones open for another second.
+// listener tracks the connections that it accepts so that it can close them. After Shutdown, an
+// HTTP/2 server would keep idle connections open for another second.
 type listener struct {
 	net.Listener
 	mu     sync.Mutex
@@ -50,7 +50,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return tracked, nil
 }
 
-// closeAll closes the port and all connections. It may be called again.
+// closeAll closes the port and all connections. It may be called more than once.
 func (l *listener) closeAll() error {
 	l.Listener.Close()
 	l.mu.Lock()

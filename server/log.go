@@ -12,13 +12,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// withLog makes the Kubernetes libraries log to Options.Log wherever they look for a logger in the
-// context. A zero logger says nothing; without one they would use the process's klog.
+// withLog makes the Kubernetes libraries log to Options.Log wherever they take the logger from the
+// context. A zero logger discards everything; with no logger in the context they would use klog's.
 func (o *Options) withLog(ctx context.Context) context.Context {
 	return klog.NewContext(ctx, o.Log)
 }
 
-// etcdLogger passes on to log what etcd says.
+// etcdLogger returns a zap logger for etcd that writes to log.
 func etcdLogger(log logr.Logger) *zap.Logger {
 	if log.IsZero() {
 		return zap.NewNop()
@@ -26,13 +26,13 @@ func etcdLogger(log logr.Logger) *zap.Logger {
 	return zap.New(logCore{log: log.WithName("etcd")})
 }
 
-// logCore writes the entries of a zap logger to a logr one.
+// logCore writes the entries of a zap logger to a logr logger.
 type logCore struct {
 	log    logr.Logger
 	fields []zapcore.Field
 }
 
-// The verbosity of what is neither a warning nor an error, by the conventions for klog's -v.
+// The verbosity of messages that are neither warnings nor errors, by the conventions for klog's -v.
 const (
 	infoVerbosity  = 2
 	debugVerbosity = 4

@@ -9,9 +9,11 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 )
 
-// longRunning tells the filters which requests may last as long as they like: no timeout ends them, none counts against the limit of
-// requests at a time, and a stop does not wait for them. They are kube-apiserver's, and those that leave HTTP at a subresource, for
-// extension API servers have websockets under names of their own. An upgrade of anything else is a claim without effect.
+// longRunning reports which requests are long-running: the filters do not time them out or count
+// them against the limit of concurrent requests, and Stop does not wait for them. These are
+// kube-apiserver's long-running requests and all protocol upgrades at a subresource, because
+// extension API servers have websockets at subresources with other names. An Upgrade header on any
+// other request has no effect.
 func longRunning() genericapirequest.LongRunningRequestCheck {
 	basic := genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))

@@ -24,7 +24,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
-// Defaults of [Options]. Where kube-apiserver has the same setting, so is its default.
+// Defaults of [Options]. A setting that kube-apiserver has too has the same default.
 const (
 	defaultBindAddress           = "127.0.0.1"
 	defaultServiceClusterIPRange = "10.0.0.0/24"
@@ -33,12 +33,13 @@ const (
 )
 
 // Options configure a control plane. The zero value suits tests: the control plane keeps nothing
-// and listens on a free port of 127.0.0.1. A field that has a counterpart among kube-apiserver's
-// flags means the same.
+// and listens on a free port of 127.0.0.1. A field that corresponds to a kube-apiserver flag has
+// the same meaning.
 type Options struct {
-	// DataDir holds etcd's data, keys and certificates. It must be the caller's alone: Start refuses what
-	// others own or could have written there, and closes the rest to them. If empty, a temporary
-	// directory takes its place, which Stop removes, and etcd does not wait for the disk.
+	// DataDir holds etcd's data, keys and certificates. It must belong to the caller alone: Start
+	// refuses files that other users own or could have written, and removes other users' access to the
+	// rest. If DataDir is empty, Start uses a temporary directory, which Stop removes, and etcd does
+	// not wait for the disk.
 	DataDir string
 
 	// BindAddress is the IP address to listen on. Default: 127.0.0.1.
@@ -52,52 +53,55 @@ type Options struct {
 	EtcdServers []string
 	// EtcdCAFile, EtcdCertFile and EtcdKeyFile configure TLS with EtcdServers.
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
-	// EtcdPrefix is the prefix of all keys. Default: /registry.
+	// EtcdPrefix is the prefix of all keys in etcd. Default: /registry.
 	EtcdPrefix string
 
-	// ClientCAFile holds more certificate authorities whose client certificates are accepted.
+	// ClientCAFile holds additional certificate authorities whose client certificates are accepted.
 	ClientCAFile string
 	// TokenAuthFile is a CSV file of static bearer tokens: token,user,uid,"group1,group2".
 	TokenAuthFile string
-	// DisableAnonymous refuses requests without credentials, which are otherwise accepted as those of
-	// system:anonymous. With AlwaysAllow among AuthorizationModes they are refused in any case; see
-	// [Options.Warnings].
+	// DisableAnonymous refuses requests without credentials. Otherwise such requests are treated as
+	// coming from system:anonymous, except with AlwaysAllow among AuthorizationModes, which refuses
+	// them in any case; see [Options.Warnings].
 	DisableAnonymous bool
 	// APIAudiences are the audiences of tokens for this server. Default: the service account issuer.
 	APIAudiences []string
-	// ServiceAccountIssuer names the issuer of the service account tokens that the control plane
-	// signs, then other issuers that it accepts. Default: https://kubernetes.default.svc.
+	// ServiceAccountIssuer is a list. The first entry is the issuer of the service account tokens that
+	// the control plane signs; tokens of the other issuers are accepted too. Default:
+	// https://kubernetes.default.svc.
 	ServiceAccountIssuer []string
 	// ServiceAccountSigningKeyFile holds the key that signs service account tokens. Default: a key
 	// in DataDir.
 	ServiceAccountSigningKeyFile string
-	// ServiceAccountKeyFiles hold more keys that verify service account tokens.
+	// ServiceAccountKeyFiles hold additional keys that verify service account tokens.
 	ServiceAccountKeyFiles []string
 	// ServiceAccountMaxTokenExpiration limits the lifetime of new tokens. Default: no limit.
 	ServiceAccountMaxTokenExpiration time.Duration
-	// ServiceAccountJWKSURI replaces the server's own address in the OpenID configuration.
+	// ServiceAccountJWKSURI replaces the URI of the key set in the OpenID configuration. Default: a
+	// URI at the server's own address.
 	ServiceAccountJWKSURI string
-	// RequestHeader configures the proxies that may name the user of a request. By default these
-	// are the ones whose certificates the aggregator's own authority signed.
+	// RequestHeader configures the proxies that may name the user of a request. Default: the proxies
+	// whose certificates were signed by the aggregator's own authority.
 	RequestHeader RequestHeaderOptions
 	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers.
 	// Default: a generated pair.
 	ProxyClientCertFile, ProxyClientKeyFile string
 
-	// AuthorizationModes are asked in order: RBAC, Node, AlwaysAllow, AlwaysDeny. Default: RBAC.
+	// AuthorizationModes are the authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny.
+	// Default: RBAC.
 	AuthorizationModes []string
-	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default:
-	// as kube-apiserver.
+	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default: the
+	// same as kube-apiserver.
 	Admission *genericoptions.AdmissionOptions
-	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds say how long pods
-	// stay on nodes that are not ready or not reachable, unless a pod says otherwise. Default: 300.
+	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds are how long pods stay
+	// on nodes that are not ready or not reachable, unless a pod specifies otherwise. Default: 300.
 	DefaultNotReadyTolerationSeconds, DefaultUnreachableTolerationSeconds *int64
-	// Audit says where audit events go. Default: nowhere.
+	// Audit configures where audit events go. Default: nowhere.
 	Audit *genericoptions.AuditOptions
-	// RuntimeConfig switches group versions and resources on and off, such as api/beta=true.
-	// Default: all GA versions are on.
+	// RuntimeConfig enables and disables group versions and resources, for example api/beta=true.
+	// Default: all GA versions are enabled.
 	RuntimeConfig cliflag.ConfigurationMap
-	// FeatureGates switch features on and off, for the whole process.
+	// FeatureGates enable and disable features for the whole process.
 	FeatureGates map[string]bool
 
 	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or one of each IP family separated
@@ -105,39 +109,40 @@ type Options struct {
 	ServiceClusterIPRange string
 	// ServiceNodePortRange is the range of node ports. Default: 30000-32767.
 	ServiceNodePortRange string
-	// EnableAggregatorRouting never sends requests for extension API servers and webhooks to the
-	// cluster IPs of their services. By default they go there if a service has no endpoint slices.
+	// EnableAggregatorRouting sends requests for extension API servers and webhooks only to the
+	// endpoints of their services. By default, requests go to the cluster IP if a service has no
+	// endpoint slices.
 	EnableAggregatorRouting bool
 	// ProxyAllowLocalAddresses lets the proxies to services, pods and nodes connect to loopback,
-	// link-local, multicast and unspecified addresses. Whoever may use such a proxy and write
-	// endpoints then reaches every port of the machine. Extension API servers and webhooks may be on
+	// link-local, multicast and unspecified addresses. Anyone who can use such a proxy and write
+	// endpoints can then reach every port of the machine. Extension API servers and webhooks may be at
 	// loopback addresses in any case. Default: refused.
 	ProxyAllowLocalAddresses bool
-	// MaxRequestsInFlight limits the requests that are served at the same time, other than watches.
-	// Default: 600.
+	// MaxRequestsInFlight limits the number of concurrent requests, not counting watches. Default:
+	// 600.
 	MaxRequestsInFlight int
 
 	// Controllers selects the control loops, in the syntax of kube-controller-manager: "*" for all,
 	// "name", "-name". Default: all.
 	Controllers []string
 
-	// Log receives what the control plane and its etcd log, and what the Kubernetes libraries log
-	// to the logger in their context. The zero value discards all of that. Libraries that log to
-	// klog directly are not covered: klog belongs to the process, and a control plane leaves it
-	// alone. To silence it, call klog.SetLogger(logr.Discard()) before the first Start.
+	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log to
+	// the logger in their context. The zero value discards all of that. Messages that libraries write
+	// to klog directly are not included: klog belongs to the process, and a control plane leaves it
+	// alone. To silence klog, call klog.SetLogger(logr.Discard()) before the first Start.
 	Log logr.Logger
 
 	// flags is set when the options are bound to flags.
 	flags bool
 }
 
-// RequestHeaderOptions say which proxies may name, in request headers, the user whose request they
-// pass on.
+// RequestHeaderOptions configure the proxies that may name, in request headers, the user whose
+// request they forward.
 type RequestHeaderOptions struct {
-	// ClientCAFile holds the authorities of the proxies' certificates.
+	// ClientCAFile holds the authorities that sign the proxies' certificates.
 	ClientCAFile string
-	// AllowedNames are the common names of those certificates. If empty, any name is accepted, which
-	// is an error if one of the authorities signs client certificates too.
+	// AllowedNames are the common names of those certificates. If AllowedNames is empty, any name is
+	// accepted; that is an error if one of the authorities signs client certificates too.
 	AllowedNames []string
 	// UsernameHeaders, UIDHeaders, GroupHeaders and ExtraHeaderPrefixes default to X-Remote-User,
 	// X-Remote-Uid, X-Remote-Group and X-Remote-Extra-.
@@ -150,7 +155,7 @@ func orDefault[T any](value *[]T, defaults ...T) {
 	}
 }
 
-// complete fills in the defaults.
+// complete sets the defaults.
 func (o *Options) complete() {
 	set := func(value *string, to string) {
 		if *value == "" {
@@ -189,8 +194,8 @@ func (o *Options) complete() {
 	}
 }
 
-// AddFlags fills in the defaults and binds the options to flags, by section. Errors name the flags
-// from then on.
+// AddFlags sets the defaults and binds the options to flags, by section. From then on, errors name
+// the flags.
 func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	o.complete()
 	o.flags = true
@@ -207,7 +212,7 @@ func (o *Options) addServingFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of etcd's data, keys and certificates")
 	f.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address to listen on")
 	f.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port to listen on; 0 picks a free one")
-	f.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight, "requests that are served at a time, watches aside")
+	f.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight, "maximum number of concurrent requests, not counting watches")
 }
 
 func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
@@ -215,54 +220,55 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.EtcdCAFile, "etcd-cafile", o.EtcdCAFile, "certificate authorities of the external etcd")
 	f.StringVar(&o.EtcdCertFile, "etcd-certfile", o.EtcdCertFile, "client certificate for the external etcd")
 	f.StringVar(&o.EtcdKeyFile, "etcd-keyfile", o.EtcdKeyFile, "key of the client certificate for the external etcd")
-	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix, "what all keys in etcd begin with; /registry if empty")
+	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix, "prefix of all keys in etcd; /registry if empty")
 }
 
 func (o *Options) addAuthFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "further certificate authorities whose client certificates are accepted")
+	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "additional certificate authorities whose client certificates are accepted")
 	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile, `CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
-	f.Var(negated{&o.DisableAnonymous}, "anonymous-auth", "take requests without credentials for those of system:anonymous; never with AlwaysAllow")
+	f.Var(negated{&o.DisableAnonymous}, "anonymous-auth", "treat requests without credentials as coming from system:anonymous; never with AlwaysAllow")
 	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes, "authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
 	r := &o.RequestHeader
 	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile, "certificate authorities of proxies that may name users in headers")
-	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names of such proxies; any if empty, for authorities that sign no client certificates")
+	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names of such proxies; any if empty, which requires authorities that sign no client certificates")
 	f.StringSliceVar(&r.UsernameHeaders, "requestheader-username-headers", r.UsernameHeaders, "headers with the user's name")
 	f.StringSliceVar(&r.UIDHeaders, "requestheader-uid-headers", r.UIDHeaders, "headers with the user's UID")
 	f.StringSliceVar(&r.GroupHeaders, "requestheader-group-headers", r.GroupHeaders, "headers with the user's groups")
-	f.StringSliceVar(&r.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", r.ExtraHeaderPrefixes, "what headers with more of the user begin with")
+	f.StringSliceVar(&r.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", r.ExtraHeaderPrefixes, "prefixes of the headers with the user's extra attributes")
 	f.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile, "certificate that identifies the aggregator to extension API servers")
 	f.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "key of that certificate")
 }
 
 func (o *Options) addServiceAccountFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.APIAudiences, "api-audiences", o.APIAudiences, "audiences of tokens for this server; the issuer if empty")
-	f.StringSliceVar(&o.ServiceAccountIssuer, "service-account-issuer", o.ServiceAccountIssuer, "issuer of the tokens signed here, and others that are accepted")
-	f.StringVar(&o.ServiceAccountSigningKeyFile, "service-account-signing-key-file", o.ServiceAccountSigningKeyFile, "key that signs tokens; one of the data directory if empty")
-	f.StringSliceVar(&o.ServiceAccountKeyFiles, "service-account-key-file", o.ServiceAccountKeyFiles, "further keys that verify tokens")
-	f.DurationVar(&o.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration", o.ServiceAccountMaxTokenExpiration, "longest life of a token; unbounded if 0")
+	f.StringSliceVar(&o.APIAudiences, "api-audiences", o.APIAudiences, "audiences of tokens for this server; the service account issuer if empty")
+	f.StringSliceVar(&o.ServiceAccountIssuer, "service-account-issuer", o.ServiceAccountIssuer, "issuer of the tokens that are signed here, followed by other accepted issuers")
+	f.StringVar(&o.ServiceAccountSigningKeyFile, "service-account-signing-key-file", o.ServiceAccountSigningKeyFile, "key that signs tokens; a key in the data directory if empty")
+	f.StringSliceVar(&o.ServiceAccountKeyFiles, "service-account-key-file", o.ServiceAccountKeyFiles, "additional keys that verify tokens")
+	f.DurationVar(&o.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration", o.ServiceAccountMaxTokenExpiration, "maximum lifetime of a token; unlimited if 0")
 	f.StringVar(&o.ServiceAccountJWKSURI, "service-account-jwks-uri", o.ServiceAccountJWKSURI, "URI of the key set in the OpenID configuration")
 }
 
 func (o *Options) addAPIFlags(f *pflag.FlagSet) {
-	f.Var(&o.RuntimeConfig, "runtime-config", "group versions and resources to switch on and off, such as api/beta=true or batch/v1/jobs=false")
-	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to switch on and off, such as A=true,B=false")
-	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "where cluster IPs are taken from: a CIDR, or two of both IP families")
-	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "where node ports are taken from")
-	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers to endpoints and never to cluster IPs")
+	f.Var(&o.RuntimeConfig, "runtime-config", "group versions and resources to enable or disable, such as api/beta=true or batch/v1/jobs=false")
+	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to enable or disable, such as A=true,B=false")
+	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "range of cluster IPs: a CIDR, or one of each IP family")
+	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "range of node ports")
+	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers and webhooks to endpoints, never to cluster IPs")
 	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses, "let the proxies to services, pods and nodes reach loopback and link-local addresses, such as the ports of this machine")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, describeControllers())
-	f.Lookup("controllers").DefValue = "[]" // which the usage says; else it would end the list
+	f.Lookup("controllers").DefValue = "[]" // the usage names the default; otherwise it would be appended to the list
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
 	o.Admission.AddFlags(f)
 	describePlugins(f, o.Admission)
 	notReady, unreachable := o.DefaultNotReadyTolerationSeconds, o.DefaultUnreachableTolerationSeconds
-	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady, "how long pods stay on nodes that are not ready, unless they say something else")
-	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable, "how long pods stay on nodes that cannot be reached, unless they say something else")
+	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady, "seconds that pods stay on nodes that are not ready, unless a pod specifies otherwise")
+	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable, "seconds that pods stay on nodes that cannot be reached, unless a pod specifies otherwise")
 }
 
-// negated is a flag that is true when its option is false.
+// negated is the flag value for an option with the opposite meaning: the flag is true when the
+// option is false.
 type negated struct{ value *bool }
 
 func (n negated) String() string {
@@ -302,8 +308,8 @@ func (o *Options) wrong(field, flag, format string, args ...any) error {
 //
 //	Options.SecurePort: 70000 is not between 0 and 65535
 //
-// After [Options.AddFlags], the errors name flags instead of fields. What [New] does not know yet,
-// such as whether a file can be read, [Server.Start] finds out.
+// After [Options.AddFlags], the errors name flags instead of fields. Problems that do not show in
+// the options themselves, such as an unreadable file, are reported by [Server.Start].
 func (o *Options) Validate() []error {
 	completed := *o
 	completed.complete()
@@ -363,8 +369,8 @@ func (o *Options) validate() []error {
 	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()), o.libraryErrors("Audit", o.Audit.Validate()))
 }
 
-// libraryErrors names the field in errors of options of the Kubernetes libraries. These errors name
-// the flag already.
+// libraryErrors adds the field's name to errors about options of the Kubernetes libraries. These
+// errors already name the flag, so they are returned unchanged if the options are bound to flags.
 func (o *Options) libraryErrors(field string, errs []error) []error {
 	if o.flags {
 		return errs
@@ -376,7 +382,8 @@ func (o *Options) libraryErrors(field string, errs []error) []error {
 	return named
 }
 
-// checkRanges checks the ranges of cluster IPs and node ports. An empty range is the default one.
+// checkRanges checks the ranges of cluster IPs and node ports. An empty range stands for the
+// default.
 func checkRanges(clusterIPs, nodePorts string) error {
 	ranges, err := allocation.ParseOptions(clusterIPs, nodePorts)
 	if err != nil {
@@ -404,8 +411,8 @@ func (o *Options) switches() cliflag.ConfigurationMap {
 	return switches
 }
 
-// validateRuntimeConfig finds API groups and versions that Kubernetes never had. Versions that are
-// gone and unknown resources are no errors: another release may have had them.
+// validateRuntimeConfig returns an error for each API group or version that Kubernetes never had.
+// Removed versions and unknown resources are no errors, because another release may have them.
 func (o *Options) validateRuntimeConfig() []error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(o.RuntimeConfig)) {

@@ -8,10 +8,10 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// keepProxiesApart returns an error if one authority signs the certificates of clients and those of
-// proxies, and the names of the proxies are not limited: whoever has a client certificate could then
+// keepProxiesApart returns an error if one authority signs the certificates of both clients and
+// proxies and the names of the proxies are not limited: anyone with a client certificate could then
 // name any user in a request header. kube-apiserver compares the certificates of --client-ca-file.
-// keepProxiesApart compares kinproc's own authority too, and looks at what each authority has signed.
+// keepProxiesApart also compares kinproc's own authority, and checks which authority signed which.
 func (a *access) keepProxiesApart(o *Options) error {
 	proxies, err := certutil.ParseCertsPEM(a.proxyCA.CurrentCABundleContent())
 	if err != nil {
@@ -32,7 +32,7 @@ func (a *access) keepProxiesApart(o *Options) error {
 			for _, proxy := range proxies {
 				if vouchesFor(proxy, client) {
 					return fmt.Errorf("it vouches for the client certificates of %s (authority %q), so each of them could name any user in a "+
-						"request header; list the proxies' common names in %s, or give the proxies an authority of their own",
+						"request header; list the proxies' common names in %s, or use a separate authority for the proxies",
 						source.name, client.Subject, o.name("RequestHeader.AllowedNames", "requestheader-allowed-names"))
 				}
 			}
@@ -41,8 +41,9 @@ func (a *access) keepProxiesApart(o *Options) error {
 	return nil
 }
 
-// vouchesFor reports whether certificates that authority signed are accepted where trusted is trusted:
-// both have the same key, as after a renewal, or trusted has signed authority.
+// vouchesFor reports whether certificates that authority signed are accepted wherever trusted is
+// trusted. That is so if both have the same key, as after a renewal, or if trusted signed
+// authority.
 func vouchesFor(trusted, authority *x509.Certificate) bool {
 	return bytes.Equal(trusted.RawSubjectPublicKeyInfo, authority.RawSubjectPublicKeyInfo) || authority.CheckSignatureFrom(trusted) == nil
 }

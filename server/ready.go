@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// waitReady waits until /readyz says so.
+// waitReady waits until /readyz reports that the server is ready.
 func (p *plane) waitReady(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -34,8 +34,8 @@ func (p *plane) waitReady(ctx context.Context) error {
 	}
 }
 
-// askReady asks for /readyz in process. The handler panics when ctx ends while it runs; the transport
-// keeps that from the caller.
+// askReady requests /readyz in process. The handler panics if ctx ends while it runs; the transport
+// recovers from the panic.
 func (s *self) askReady(ctx context.Context) (ready bool, says string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+"/readyz?verbose", nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/loopback"
 )
 
-// requests are those that are served, over the network or in process.
+// requests tracks the requests that are being served, over the network or in process.
 type requests struct {
 	options   *Options
 	transport *loopback.Transport
@@ -30,7 +30,8 @@ func newRequests(o *Options, u *undo) *requests {
 	return r
 }
 
-// counted lets Stop wait for the requests that handler serves, and gives them a logger.
+// counted wraps handler so that Stop waits for its requests and each request's context has a
+// logger.
 func (r *requests) counted(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.running.Add(1)
@@ -39,7 +40,7 @@ func (r *requests) counted(handler http.Handler) http.Handler {
 	})
 }
 
-// self is the API server as a client of itself, in process.
+// self is the API server's in-process client of itself.
 type self struct {
 	transport *loopback.Transport
 	config    *rest.Config
@@ -52,9 +53,9 @@ func newSelf(transport *loopback.Transport, address net.Addr) (*self, error) {
 		Transport:     transport,
 		BearerToken:   uuid.NewString(),
 		QPS:           -1,
-		UserAgent:     "kube-apiserver/" + KubernetesVersion + " (kinproc)", // the field manager of what the server itself writes
+		UserAgent:     "kube-apiserver/" + KubernetesVersion + " (kinproc)", // becomes the field manager of the server's own writes
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
-		// The server does not warn itself of what it serves.
+		// Warnings are for clients, not for the server itself.
 		WarningHandler: rest.NoWarnings{},
 	}
 	client, err := kubernetes.NewForConfig(config)

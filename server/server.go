@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Server is a control plane. Unless it says otherwise, a method that returns something of a running
-// control plane panics if Start has not succeeded. It still answers after Stop.
+// Server is a control plane. Methods that return details of the running control plane panic if
+// Start has not succeeded, unless their documentation says otherwise. They still work after Stop.
 type Server struct {
 	options  Options
 	timeline timeline
@@ -17,13 +17,13 @@ type Server struct {
 	stopping stopping
 
 	mu        sync.Mutex
-	started   chan struct{}           // closed when the start has ended, in whatever way; nil before it begins
-	interrupt context.CancelCauseFunc // ends the start
+	started   chan struct{}           // closed when the start has ended, successfully or not; nil before it begins
+	interrupt context.CancelCauseFunc // cancels the start
 	plane     *plane                  // nil until the start has succeeded
 }
 
-// New returns a control plane that [Server.Start] starts. Its error lists everything that is wrong with
-// the options.
+// New returns a control plane that is not started yet; see [Server.Start]. The error lists
+// everything that is wrong with the options.
 func New(options Options) (*Server, error) {
 	options.complete()
 	if err := errors.Join(options.validate()...); err != nil {
@@ -35,8 +35,8 @@ func New(options Options) (*Server, error) {
 	return &Server{options: options, failure: newFailure(), stopping: stopping{ended: make(chan struct{})}}, nil
 }
 
-// up returns what Start has made. Before Start has succeeded, it panics on behalf of the method that
-// asks for it.
+// up returns the plane that Start created. It panics, naming the calling method, if Start has not
+// succeeded.
 func (s *Server) up(method string) *plane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,15 +46,15 @@ func (s *Server) up(method string) *plane {
 	return s.plane
 }
 
-// Failed returns a channel that is closed when the control plane fails while it runs; [Server.Err] then
-// says why. Failed may be called before Start.
+// Failed returns a channel that is closed if the control plane fails while it runs; [Server.Err]
+// then returns the reason. Failed may be called before Start.
 func (s *Server) Failed() <-chan struct{} { return s.failure.happened }
 
 // Err returns why the control plane failed, or nil if it has not. It may be called before Start.
 func (s *Server) Err() error { return s.failure.get() }
 
-// Dir returns the directory of data, keys and certificates: Options.DataDir, or the temporary
-// directory in its place.
+// Dir returns the directory with data, keys and certificates: Options.DataDir, or the temporary
+// directory that is used without it.
 func (s *Server) Dir() string { return s.up("Dir").dir }
 
 // Kinds returns the number of built-in kinds that the control plane serves.

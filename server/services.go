@@ -17,16 +17,17 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/serviceips"
 )
 
-// services are what the kind Service needs of the server.
+// services holds what the server provides for Services.
 type services struct {
 	allocator *allocation.Allocator
-	// leases are those of API servers that share an etcd; nil for an embedded one.
+	// leases are the leases of API servers that share an external etcd. It is nil with the embedded
+	// etcd.
 	leases *kubernetesservice.StoredLeases
 	// repaired is closed when the reservations of addresses and ports have been repaired.
 	repaired <-chan struct{}
 }
 
-// newServices makes the allocator, and repairs what it keeps.
+// newServices creates the allocator and repairs its stored allocations.
 func newServices(ctx context.Context, p *plane) (*services, error) {
 	options, err := allocation.ParseOptions(p.options.ServiceClusterIPRange, p.options.ServiceNodePortRange)
 	if err != nil {
@@ -58,7 +59,8 @@ func newServices(ctx context.Context, p *plane) (*services, error) {
 	return s, nil
 }
 
-// keepKubernetesService ensures the default ServiceCIDR and the service default/kubernetes, once and then in the background.
+// keepKubernetesService ensures the default ServiceCIDR and the service default/kubernetes, once
+// and then in the background.
 func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Interface) error {
 	address, ok := p.listener.Addr().(*net.TCPAddr)
 	if !ok {
@@ -85,14 +87,15 @@ func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Int
 	}
 	// The API must still be served when this server leaves the service.
 	if !p.undo.push("the service default/kubernetes", leave) {
-		cancel() // the stop has begun
+		cancel() // Stop has begun
 		return nil
 	}
 	go func() { done <- controller.Run(run) }()
 	return nil
 }
 
-// newResolver finds the servers that others run: extension API servers and webhooks.
+// newResolver returns a resolver for servers outside of this process: extension API servers and
+// webhooks.
 func (p *plane) newResolver(shared informers.SharedInformerFactory) (*aggregator.Resolver, error) {
 	slices, err := proxy.NewEndpointSliceIndexerGetter(shared.Discovery().V1().EndpointSlices())
 	if err != nil {

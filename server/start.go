@@ -16,17 +16,17 @@ import (
 )
 
 var (
-	errStarted = errors.New("start: a control plane starts once, make another one")
-	errStopped = errors.New("stopped while it started")
+	errStarted = errors.New("start: a control plane starts once, create another one with New")
+	errStopped = errors.New("stopped while starting")
 )
 
-// plane is what a start makes, in the order in which the start makes it.
+// plane holds the parts of a control plane, in the order in which Start creates them.
 type plane struct {
 	options *Options
 	undo    *undo
 
 	listener  *listener
-	dir       string // Options.DataDir, or the temporary directory in its place
+	dir       string // Options.DataDir or a temporary directory
 	etcd      *etcd
 	storage   *chain.Storage
 	requests  *requests
@@ -38,8 +38,8 @@ type plane struct {
 	chain     *chain.Chain
 }
 
-// Start starts the control plane and returns when it is ready, or after undoing everything. The
-// context bounds the start only. A control plane starts once.
+// Start starts the control plane. It returns when the control plane is ready or, if that fails,
+// after it has cleaned up. The context bounds the start only. A control plane starts once.
 func (s *Server) Start(ctx context.Context) error {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -59,7 +59,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// begin makes the context of the start, which Stop ends too, and the function to call at the end of the start.
+// begin returns the context of the start, which Stop cancels too, and a function to call when the
+// start ends.
 func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,12 +75,13 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// start makes the parts of the control plane one after the other. Each constructor returns a part that
-// is complete, and pushes what ends it.
+// start creates the parts of the control plane in order. Each constructor returns a complete part,
+// and pushes the steps that end it onto p.undo.
 func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p := &plane{options: &s.options, undo: &s.undo}
 	if s.options.DataDir != "" {
-		// A busy directory says more than a busy port, which may only follow from it.
+		// If another control plane runs here, the port is busy too, but the directory is the better
+		// explanation.
 		if err := embed.InUse(filepath.Join(s.options.DataDir, etcdDir)); err != nil {
 			return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 		}
@@ -95,13 +97,14 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.failure.set, p.undo); err != nil {
 		return nil, err
 	}
-	// Before keys are made. A directory that is no place for them was refused by now.
+	// Write this file before keys are generated. A directory that is unsuitable for them has been
+	// refused by now.
 	if err := ownership.KeepOutOfGit(p.dir); err != nil {
 		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 	}
 	p.storage = newStorage(p.etcd, p.options, p.undo)
 	p.requests = newRequests(p.options, p.undo)
-	// Requests end with their connections, and before the storage does.
+	// Requests end with their connections, and before the storage stops.
 	p.undo.push("connections", p.listener.closeAll)
 	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
 		return nil, err
@@ -109,7 +112,8 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p.tasks = newTasks(p.options, s.failure.set, p.undo)
 	p.undo.push("watches", func() error { p.storage.Hold(); return nil })
 
-	// Much of what follows ends only after it has run, so an interrupted start goes on until it is ready.
+	// Many of the following parts can end only after they have run, so an interrupted start continues
+	// until it is ready.
 	ctx, cancel := p.outlive(ctx, lateness, s.failure)
 	defer cancel()
 	reading, cancelReading := p.untilDamage(ctx)
@@ -120,8 +124,8 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	return p, cmp.Or(s.Err(), context.Cause(ctx))
 }
 
-// serve makes the parts that read stored objects. Reading ends with ctx, or when a stored object cannot
-// be decoded.
+// serve creates the parts that read stored objects. The context reading ends with ctx, or when a
+// stored object cannot be decoded.
 func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	t.phase("services")
 	if p.services, err = newServices(reading, p); err != nil {
@@ -170,10 +174,10 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	return p.waitReady(ctx)
 }
 
-// lateness is how long an interrupted start may go on: far more than a start takes.
+// lateness is how long an interrupted start may continue. It is far more than a start takes.
 const lateness = 10 * time.Second
 
-// outlive makes a context that ends some time after its parent does, and when the control plane fails.
+// outlive returns a context that ends some time after its parent, or when the control plane fails.
 func (p *plane) outlive(parent context.Context, by time.Duration, f *failure) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
@@ -189,5 +193,6 @@ func (p *plane) outlive(parent context.Context, by time.Duration, f *failure) (c
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// shutdownTimeout is how long the HTTP server may wait for connections to become idle before they are closed.
+// shutdownTimeout is how long the HTTP server waits for connections to become idle before they are
+// closed.
 const shutdownTimeout = 10 * time.Millisecond

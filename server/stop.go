@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// undoTimeout is how long a start that failed waits for the end of what it had begun.
+// undoTimeout is how long a failed start waits for its cleanup.
 const undoTimeout = 5 * time.Second
 
-// stopping is the one stop of a control plane.
+// stopping is the state of the control plane's only stop.
 type stopping struct {
 	once  sync.Once
 	ended chan struct{}
-	err   error // to be read after ended is closed
+	err   error // valid once ended is closed
 }
 
-// Stop ends the control plane and waits until nothing of it is left: first the API servers, then etcd,
-// then temporary files. Stop ends a start that is under way, too. If ctx ends early, the stop goes on in
-// the background, and the error names what Stop waited for. Further calls wait for the same stop and
-// return its error.
+// Stop stops the control plane and waits until nothing of it is left: first the API servers, then
+// etcd, then temporary files. It also stops a start that is in progress. If ctx ends early, the
+// stop continues in the background, and the error says what Stop was waiting for. Further calls
+// wait for the same stop and return its error.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	started, interrupt := s.started, s.interrupt

@@ -17,11 +17,12 @@ func systemNamespaces() []string {
 	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 }
 
-// namespacesInterval is how often the server looks whether its namespaces are there. kube-apiserver takes a minute; here the look is at
-// an informer's memory.
+// namespacesInterval is how often the server checks that the system namespaces exist.
+// kube-apiserver checks every minute; here the check is cheap, because it reads from an informer's
+// cache.
 const namespacesInterval = 5 * time.Second
 
-// keepNamespaces ensures the namespaces of the system, once and then in the background.
+// keepNamespaces ensures the system namespaces, once and then in the background.
 func (p *plane) keepNamespaces(ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister) error {
 	for _, name := range systemNamespaces() {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -53,7 +54,7 @@ func createMissing(ctx context.Context, client kubernetes.Interface, namespaces 
 			continue
 		}
 		if err := createNamespace(ctx, client, name); err != nil && ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "A namespace of the system is missing", "namespace", name)
+			utilruntime.HandleErrorWithContext(ctx, err, "Failed to create a missing system namespace", "namespace", name)
 		}
 	}
 }

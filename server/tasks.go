@@ -16,7 +16,8 @@ type tasks struct {
 	running sync.WaitGroup
 }
 
-// newTasks makes tasks without a goroutine. A task calls fail when the control plane cannot go on.
+// newTasks returns tasks with no goroutines yet. A task calls fail if the control plane cannot
+// continue.
 func newTasks(o *Options, fail func(error), u *undo) *tasks {
 	ctx, cancel := context.WithCancel(o.withLog(context.Background()))
 	t := &tasks{ctx: ctx, fail: fail}
@@ -31,7 +32,8 @@ func newTasks(o *Options, fail func(error), u *undo) *tasks {
 	return t
 }
 
-// run runs f in a goroutine that Stop waits for. Once Stop has begun, run returns false instead.
+// run runs f in a goroutine that Stop waits for. Once Stop has begun, it does nothing and returns
+// false.
 func (t *tasks) run(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,7 +11,7 @@ type Phase struct {
 	Took time.Duration
 }
 
-// timeline records the phases of a start, which follow each other.
+// timeline records the consecutive phases of a start.
 type timeline struct {
 	began  time.Time
 	phases []Phase
@@ -32,7 +32,7 @@ func (t *timeline) phase(name string) {
 	}
 }
 
-// Timeline returns the phases of the start in order, to show where its time went.
+// Timeline returns the phases of the start in order.
 func (s *Server) Timeline() []Phase {
 	s.up("Timeline")
 	return s.timeline.phases

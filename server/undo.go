@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// undo is what a control plane has begun. Stop ends it, the last thing first.
+// undo is a stack of steps that clean up after a control plane. Stop runs them, the last one first.
 type undo struct {
 	mu    sync.Mutex
 	steps []undoStep
 	begun bool
-	what  string // the step that runs
+	what  string // the description of the running step
 }
 
 type undoStep struct {
@@ -18,8 +18,8 @@ type undoStep struct {
 	do   func() error
 }
 
-// push adds a step. What is what the step ends, for the error of a stop that waits for it in vain. Once
-// the undoing has begun, push adds nothing and returns false.
+// push adds a step. The argument what names the thing that the step ends, for the error of a stop
+// that times out. Once cleanup has begun, push adds nothing and returns false.
 func (u *undo) push(what string, do func() error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -29,7 +29,7 @@ func (u *undo) push(what string, do func() error) bool {
 	return !u.begun
 }
 
-// run runs all steps, whether or not one fails.
+// run runs all steps, even if some of them fail.
 func (u *undo) run() error {
 	var errs []error
 	for {
@@ -54,7 +54,7 @@ func (u *undo) next() (undoStep, bool) {
 	return step, true
 }
 
-// running is what the step that runs ends.
+// running returns what the running step ends.
 func (u *undo) running() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()

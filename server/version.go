@@ -13,7 +13,8 @@ const KubernetesVersion = "v1.37.2"
 
 const modulePath = "github.com/kinproc/kinproc"
 
-// Version is kinproc's own version: that of the module which the program was built with, "(devel)" in a checkout.
+// Version returns the version of the kinproc module that the program was built with; it is
+// "(devel)" in a checkout.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -30,12 +31,13 @@ func Version() string {
 	return "(unknown)"
 }
 
-// effectiveVersion answers /version: which API is served, and by what.
+// effectiveVersion provides the response to /version.
 type effectiveVersion struct {
 	basecompatibility.EffectiveVersion
 }
 
-// The oldest version that --emulated-version could name; kube-apiserver allows three.
+// emulationFloor is the oldest version that --emulated-version could name; kube-apiserver allows
+// the three previous minor versions.
 const emulationFloor = "1.34"
 
 func newEffectiveVersion() effectiveVersion {

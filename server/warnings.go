@@ -6,18 +6,20 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth"
 )
 
-// anonymous reports whether requests without credentials are accepted as those of system:anonymous. As
-// in kube-apiserver, they are not if everybody may do everything, even if the options ask for it.
+// anonymous reports whether requests without credentials are accepted as those of system:anonymous.
+// As in kube-apiserver, they are refused if everybody may do everything, even if the options allow
+// them.
 func (o *Options) anonymous() bool {
 	return !o.DisableAnonymous && !slices.Contains(o.AuthorizationModes, auth.ModeAlwaysAllow)
 }
 
-// Warnings returns, in sentences for people, which of the options are dangerous together and what the
-// control plane does about it. Nothing logs or prints the warnings unless the caller does.
+// Warnings returns, in human-readable sentences, which combinations of options are dangerous and
+// what the control plane does about them. The control plane does not log or print the warnings;
+// that is left to the caller.
 func (o *Options) Warnings() []string {
 	if o.DisableAnonymous || o.anonymous() {
 		return nil
 	}
 	return []string{o.name("AuthorizationModes", "authorization-mode") + " has AlwaysAllow, so requests without credentials are refused: " +
-		"otherwise whoever reaches the port would be an administrator"}
+		"otherwise anyone who can reach the port would be an administrator"}
 }

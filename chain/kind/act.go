@@ -8,8 +8,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Act is the storage of a [Virtual] resource: a client posts a question and gets it back with the
-// answer. Nothing is kept.
+// Act is the storage of a [Virtual] resource. A client posts a question and gets it back with the
+// answer. Nothing is stored.
 type Act[T Object] struct {
 	// Singular is the resource's singular name, such as "tokenreview".
 	Singular string

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checkGroup refuses declarations that cannot work. Its errors name the group, the kind and the
-// field of the declaration.
+// checkGroup returns errors for declarations that cannot work. They name the group, the kind and
+// the field of the declaration.
 func checkGroup(scheme *runtime.Scheme, g Group) error {
 	var all []error
 	plurals := sets.New[string]()
@@ -63,7 +63,7 @@ func (k *Kind[T]) check(scheme *runtime.Scheme) (name, plural string, errs field
 	return kindName(scheme, newObject[T]()), k.Plural, errs
 }
 
-// kindName is how errors call the kind of obj, which the scheme may not know.
+// kindName returns the name of obj's kind for errors. The scheme may not know the kind.
 func kindName(scheme *runtime.Scheme, obj runtime.Object) string {
 	if gvk, err := externalKind(scheme, obj); err == nil {
 		return gvk.Kind
@@ -222,7 +222,7 @@ func (k *Kind[T]) checkFields() field.ErrorList {
 	return errs
 }
 
-// selects reports whether there is a field selector for label.
+// selects reports whether label is a field selector of the kind.
 func (k *Kind[T]) selects(label string) bool {
 	_, ok := k.Fields[label]
 	return ok || label == "metadata.name" || label == "metadata.namespace"
@@ -235,7 +235,7 @@ func (k *Kind[T]) checkResourceVersions(scheme *runtime.Scheme) field.ErrorList 
 		return nil
 	}
 	if !k.RequireResourceVersion {
-		return field.ErrorList{field.Forbidden(at, "RequireResourceVersion is not set, so all versions are")}
+		return field.ErrorList{field.Forbidden(at, "RequireResourceVersion is not set, so all versions are unconditional")}
 	}
 	gvs, _, err := k.servedVersions(scheme)
 	if err != nil {
@@ -254,7 +254,7 @@ func (k *Kind[T]) checkResourceVersions(scheme *runtime.Scheme) field.ErrorList 
 	return errs
 }
 
-// checkResetFields wants each path to begin with a field of the type's JSON form.
+// checkResetFields requires each path to begin with a JSON field of the type.
 func checkResetFields[T Object](paths []string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	known := jsonFields(reflect.TypeFor[T]().Elem())
@@ -267,7 +267,7 @@ func checkResetFields[T Object](paths []string, at *field.Path) field.ErrorList 
 	return errs
 }
 
-// jsonFields are the names of the fields of a struct in JSON.
+// jsonFields returns the JSON names of a struct's fields.
 func jsonFields(t reflect.Type) sets.Set[string] {
 	names := sets.New[string]()
 	for i := range t.NumField() {

@@ -107,7 +107,7 @@ func TestRefusedDeclarations(t *testing.T) {
 			t.Parallel()
 			_, err := kind.NewScheme(groupOf(c.declaration))
 			if err == nil {
-				t.Fatal("the declaration is accepted")
+				t.Fatal("the declaration was accepted")
 			}
 			name := "Node"
 			if _, ok := c.declaration.(*configMap); ok {

@@ -98,8 +98,8 @@ func kitchenGroup(kinds ...kind.Declaration) kind.Group {
 	}
 }
 
-// nowhere keeps no objects. A server has its objects in etcd or, as the program in examples/engine,
-// in files.
+// nowhere stores no objects. A server stores its objects in etcd or, like the program in
+// examples/engine, in files.
 type nowhere struct{ codec runtime.Codec }
 
 func (n nowhere) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
@@ -123,7 +123,7 @@ func Example() {
 	}
 	options := nowhere{serializer.NewCodecFactory(scheme).LegacyCodec(kitchen)}
 
-	// Each path of the group has its storage.
+	// Each path of the group has a storage.
 	resources, err := kind.NewResources(scheme, options, group)
 	if err != nil {
 		fmt.Println(err)

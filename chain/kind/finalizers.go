@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateFinalizers checks more than the registry does, which accepts what custom resources may
+// validateFinalizers is stricter than the registry, which also accepts what custom resources may
 // have.
 func (k *Kind[T]) validateFinalizers(obj metav1.Object) field.ErrorList {
 	if k.Quirks.AnyFinalizers {

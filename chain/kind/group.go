@@ -9,11 +9,11 @@ import (
 
 // Group declares an API group: its versions and its kinds.
 type Group struct {
-	// Name is the group's name, such as "apps". That of the core group is empty.
+	// Name is the group's name, such as "apps". It is empty for the core group.
 	Name string
 	// Versions are the group's versions, the preferred one first.
 	Versions []GroupVersion
-	// Kinds are the kinds of the group, in whichever versions they are served.
+	// Kinds are the group's kinds, whichever versions they are served in.
 	Kinds []Declaration
 }
 
@@ -23,11 +23,12 @@ type GroupVersion struct {
 	Version string
 	// AddToScheme registers the version's Go types, as k8s.io/api/apps/v1.AddToScheme does.
 	AddToScheme func(*runtime.Scheme) error
-	// OffByDefault versions are served on demand only, as by kube-apiserver's --runtime-config.
+	// OffByDefault versions are served only if they are enabled, as with kube-apiserver's
+	// --runtime-config.
 	OffByDefault bool
 }
 
-// GroupVersion is the version in the group with the given name.
+// GroupVersion returns the version in the group with the given name.
 func (v GroupVersion) GroupVersion(group string) schema.GroupVersion {
 	return schema.GroupVersion{Group: group, Version: v.Version}
 }
@@ -36,7 +37,7 @@ func (v GroupVersion) GroupVersion(group string) schema.GroupVersion {
 type Version struct {
 	example  runtime.Object
 	hub      reflect.Type
-	converts bool // both functions are there
+	converts bool // both functions are set
 	fields   map[string]string
 	install  func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error
 }
@@ -48,8 +49,8 @@ func ServedAs[V, H Object](toHub func(in V, out H) error, fromHub func(in H, out
 	return newVersion(toHub, fromHub, defaults)
 }
 
-// WithFields returns the version with field selectors of its own, instead of the hub version's.
-// Labels maps each selector to the hub version's selector of the same meaning.
+// WithFields returns the version with different field selectors than the hub version. Labels maps
+// each selector to the hub version's selector with the same meaning.
 func (v Version) WithFields(labels map[string]string) Version {
 	v.fields = labels
 	return v

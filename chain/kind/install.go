@@ -12,9 +12,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// APIGroups returns what GenericAPIServer.InstallAPIGroups takes for groups. The scheme is that of
-// [NewScheme]. Enabled decides which resources are served; nil stands for those whose version is
-// not [GroupVersion.OffByDefault].
+// APIGroups returns what GenericAPIServer.InstallAPIGroups takes for groups. The scheme must come
+// from [NewScheme]. Enabled decides which resources are served; if it is nil, those whose version
+// is not [GroupVersion.OffByDefault] are.
 func APIGroups(scheme *runtime.Scheme, options generic.RESTOptionsGetter, enabled func(schema.GroupVersionResource) bool, groups ...Group) ([]*genericapiserver.APIGroupInfo, error) {
 	resources, err := NewResources(scheme, options, groups...)
 	if err != nil {

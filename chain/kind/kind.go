@@ -16,17 +16,17 @@ type Object interface {
 	metav1.Object
 }
 
-// Declaration is what a [Group] lists: a *[Kind] of some type, or a *[Virtual].
+// Declaration is an entry of a [Group]: a *[Kind] of some type, or a *[Virtual].
 type Declaration interface {
 	declaration
 }
 
 // Kind declares one kind: everything that the API server knows about it. T is the type of the hub
-// version, which is also the version in the storage. The names of the group, version and kind are
-// those under which the group's scheme knows T.
+// version, which is also the storage version. The names of the group, version and kind are the ones
+// under which the group's scheme knows T.
 //
-// Only Plural is required. The fields come in the order in which they are best read: what every
-// kind has, what some kinds have, hooks into the storage, and quirks.
+// Only Plural is required. The fields are in the order in which they are best read: what every kind
+// has, what some kinds have, hooks into the storage, and quirks.
 type Kind[T Object] struct {
 	// Plural is the resource name in URLs, such as "configmaps".
 	Plural string
@@ -36,14 +36,14 @@ type Kind[T Object] struct {
 	ShortNames []string
 	// Categories are the sets of resources that kubectl lists together, such as "all".
 	Categories []string
-	// ClusterScoped kinds live in no namespace.
+	// ClusterScoped kinds are not namespaced.
 	ClusterScoped bool
 	// Versions are further versions, of this group or of another, in which the same objects are
 	// served. Make one with [ServedAs] or [ServedAsSame].
 	Versions []Version
 
-	// Name checks metadata.name, and with prefix set a metadata.generateName. It returns what is
-	// wrong. Nil stands for a DNS-1123 subdomain.
+	// Name checks metadata.name or, if prefix is true, metadata.generateName. It returns what is
+	// wrong. If it is nil, names must be DNS-1123 subdomains.
 	Name func(name string, prefix bool) []string
 	// Default fills in what the client left out. It runs on every decoded object, whether the
 	// object comes from a client or from the storage, and must be idempotent.
@@ -93,12 +93,12 @@ type Kind[T Object] struct {
 	// GracePeriod makes deletion graceful: it reports whether deletion waits at all, and may fill
 	// in options.GracePeriodSeconds. See rest.RESTGracefulDeleteStrategy.
 	GracePeriod func(ctx context.Context, obj T, options *metav1.DeleteOptions) bool
-	// Refuse checks an object before the engine prepares and validates it, in views by subresources
-	// too. The client gets its error as it is; see [Malformed].
+	// Refuse checks an object before the engine prepares and validates it, also in updates through
+	// subresources. The client gets its error unchanged; see [Malformed].
 	Refuse func(ctx context.Context, obj T) error
 
-	// Adjust changes the store of a kind that behaves in its own way: TTLFunc, BeginCreate,
-	// AfterDelete and so on. It runs before the store is completed.
+	// Adjust changes the store of a kind with special behavior: TTLFunc, BeginCreate, AfterDelete and
+	// so on. It runs before the store is completed.
 	Adjust func(store *genericregistry.Store)
 	// Wrap replaces the storage of the main resource, to refuse or extend requests. What it returns
 	// usually embeds *Storage.
@@ -139,7 +139,7 @@ type Subresource[T Object] struct {
 	// Name is the part of the path after the object's name, such as "approval".
 	Name string
 
-	// New makes the storage of a subresource that behaves in its own way. Store is the kind's.
+	// New makes the storage of a subresource with special behavior. Store is the kind's store.
 	New func(store *genericregistry.Store) rest.Storage
 
 	// Prepare restores from old everything that the subresource may not change. A view needs it.
@@ -150,7 +150,7 @@ type Subresource[T Object] struct {
 	Warnings func(ctx context.Context, obj, old T) []string
 	// ResetFields are the fields that clients cannot set through the subresource.
 	ResetFields []string
-	// UpdateOnly views have no GET and no PATCH, as namespaces/finalize.
+	// UpdateOnly views have no GET and no PATCH, like namespaces/finalize.
 	UpdateOnly bool
 }
 
@@ -159,7 +159,7 @@ type Table[T Object] struct {
 	Columns []Column
 	// Row returns a cell for each column: a string, an integer, a bool or nil.
 	Row func(obj T) []any
-	// Conditions are those of the row, such as Completed. Few kinds have any.
+	// Conditions returns the conditions of the row, such as Completed. Few kinds have any.
 	Conditions func(obj T) []metav1.TableRowCondition
 }
 
@@ -167,7 +167,7 @@ type Table[T Object] struct {
 // columns of a priority above 0.
 type Column = metav1.TableColumnDefinition
 
-// Virtual declares a resource that keeps no objects, such as tokenreviews. [Act] is a storage for
+// Virtual declares a resource that stores no objects, such as tokenreviews. [Act] is a storage for
 // it.
 type Virtual struct {
 	// Plural is the resource name in URLs, such as "tokenreviews".

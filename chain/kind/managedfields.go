@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// newManagedFields is the entry in metadata.managedFields of the manager that creates obj.
+// newManagedFields returns the entry in metadata.managedFields of the manager that creates obj.
 func newManagedFields(obj Object, manager, version string, reset *fieldpath.Set) (metav1.ManagedFieldsEntry, error) {
 	set, err := ownedFields(obj, reset)
 	if err != nil {
@@ -33,11 +33,11 @@ func newManagedFields(obj Object, manager, version string, reset *fieldpath.Set)
 	}, nil
 }
 
-// ownedFields are the fields that the creator of obj owns: what obj has in JSON and an empty object
-// has not, except for reset, which the creator cannot set. Go types do not tell everything that
-// OpenAPI definitions do. Lists are taken for atomic, except for those that strategic merge patches
-// merge, which are an error. Maps and structs are taken for granular, except for the types that
-// isAtomic knows.
+// ownedFields returns the fields that the creator of obj owns: the JSON fields that obj has and an
+// empty object has not, except for reset, which the creator cannot set. Go types do not have all
+// the information that OpenAPI definitions have. Lists are assumed to be atomic, except for lists
+// that strategic merge patches merge, which are an error. Maps and structs are assumed to be
+// granular, except for the types that isAtomic knows.
 func ownedFields(obj Object, reset *fieldpath.Set) (*fieldpath.Set, error) {
 	f := fieldFinder{owned: fieldpath.NewSet(), reset: reset}
 	if err := f.addStruct(nil, reflect.ValueOf(obj).Elem(), false); err != nil {
@@ -57,11 +57,11 @@ func ownedFields(obj Object, reset *fieldpath.Set) (*fieldpath.Set, error) {
 	)), nil
 }
 
-// fieldFinder collects the fields that are owned.
+// fieldFinder collects the owned fields.
 type fieldFinder struct{ owned, reset *fieldpath.Set }
 
-// addStruct adds the fields of a struct. Added tells that an empty object has no such struct, so
-// that fields with a zero value count too, if JSON has them.
+// addStruct adds the fields of a struct. Added means that an empty object has no such struct, so
+// fields with a zero value count too if they appear in JSON.
 func (f *fieldFinder) addStruct(at fieldpath.Path, v reflect.Value, added bool) error {
 	for i := range v.NumField() {
 		typ, value := v.Type().Field(i), v.Field(i)
@@ -121,7 +121,7 @@ func (f *fieldFinder) addValue(at fieldpath.Path, v reflect.Value, added bool) e
 	return nil
 }
 
-// isEmpty is what omitempty asks.
+// isEmpty reports whether omitempty omits v.
 func isEmpty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Map, reflect.Slice:
@@ -132,7 +132,7 @@ func isEmpty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// isLeaf reports whether a struct is a scalar in JSON, or has a single owner as a whole.
+// isLeaf reports whether a struct is a scalar in JSON, or has one owner as a whole.
 func isLeaf(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) || isAtomic(t)
 }

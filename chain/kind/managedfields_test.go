@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// TestOwnedFields compares with what a field manager finds with the OpenAPI definitions.
+// TestOwnedFields compares ownedFields with a field manager that uses the OpenAPI definitions.
 func TestOwnedFields(t *testing.T) {
 	t.Parallel()
 	converter := applyconfigurations.NewTypeConverter(scheme.Scheme)
@@ -78,7 +78,7 @@ func TestOwnedFields(t *testing.T) {
 	}
 }
 
-// managedBy is what a field manager writes into a new object.
+// managedBy returns what a field manager writes into a new object.
 func managedBy(t *testing.T, converter managedfields.TypeConverter, obj Object, gvk schema.GroupVersionKind) []byte {
 	t.Helper()
 	empty, err := scheme.Scheme.New(gvk)
@@ -103,7 +103,7 @@ func managedBy(t *testing.T, converter managedfields.TypeConverter, obj Object, 
 	return []byte(entries[0].FieldsV1.GetRawString())
 }
 
-// TestUnknownManagedFields refuses lists whose items have owners each.
+// TestUnknownManagedFields checks that lists whose items have separate owners are refused.
 func TestUnknownManagedFields(t *testing.T) {
 	t.Parallel()
 	for want, obj := range map[string]Object{

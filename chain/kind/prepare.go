@@ -15,27 +15,27 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// Preparer prepares objects as create requests would leave them in the storage. A server that
-// writes its first objects with it needs to serve nothing yet, and spares the OpenAPI definitions
-// from which requests compute managed fields.
+// Preparer prepares objects as create requests would leave them in the storage. A server can write
+// its first objects with it before it serves anything, and without the OpenAPI definitions from
+// which requests compute managed fields.
 type Preparer struct {
 	scheme  *runtime.Scheme
 	options generic.RESTOptionsGetter
 	groups  []Group
 }
 
-// NewPreparer prepares objects of the kinds of groups. The scheme knows their types; options give
-// the codec, the prefix and the path of a resource.
+// NewPreparer returns a Preparer for objects of the kinds of groups. The scheme must know their
+// types. Options provide the codec, the prefix and the path of each resource.
 func NewPreparer(scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group) *Preparer {
 	return &Preparer{scheme, options, groups}
 }
 
 // Prepare turns obj into what a create request by the given field manager would make of it, and
-// returns it encoded, with its key in the storage. Defaults, managed fields, the system's metadata,
-// preparation and validation are those of a request. Admission, and what a kind does in
-// [Kind.Adjust] and [Kind.Wrap], are left out.
+// returns it encoded, with its key in the storage. Defaults, managed fields, system metadata,
+// preparation and validation are the same as for a request. Admission and the effects of
+// [Kind.Adjust] and [Kind.Wrap] are left out.
 //
-// The managed fields are found without the OpenAPI definitions, which suffices for kinds whose
+// The managed fields are computed without the OpenAPI definitions, which suffices for kinds whose
 // lists are atomic. A list that is merged by key is an error.
 func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key string, value []byte, err error) {
 	for _, g := range p.groups {
@@ -51,10 +51,10 @@ func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key
 	return "", nil, fmt.Errorf("prepare %q: no kind is declared for %T", obj.GetName(), obj)
 }
 
-// creation is how a kind makes new objects.
+// creation holds what is needed to create objects of a kind.
 type creation struct {
 	rest.RESTCreateStrategy
-	// resource is the plural name, path what replaces it in keys.
+	// resource is the plural name. If path is not empty, it replaces resource in keys.
 	resource, path string
 	// resetFields are the fields that clients cannot set.
 	resetFields []string
@@ -80,7 +80,7 @@ func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
 	}
 }
 
-// creation is nil: a virtual resource has no objects.
+// creation returns nil, because a virtual resource has no objects.
 func (v *Virtual) creation(*runtime.Scheme, Object) *creation { return nil }
 
 func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *creation) (key string, value []byte, err error) {

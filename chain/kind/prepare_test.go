@@ -66,10 +66,10 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.UID == "" || got.CreationTimestamp.IsZero() || got.Generation != 1 || got.Status.Phase != "" {
-		t.Errorf("the system's fields are %+v, the status %+v", got.ObjectMeta, got.Status)
+		t.Errorf("the system's fields are %+v, the status is %+v", got.ObjectMeta, got.Status)
 	}
 	if got.Labels["default"] == "" || got.Spec.ProviderID != "prepared" || got.Spec.PodCIDR != "10.0.0.0/24" {
-		t.Errorf("the kind's functions made %v, %+v", got.Labels, got.Spec)
+		t.Errorf("the kind's functions set labels %v and spec %+v", got.Labels, got.Spec)
 	}
 	const owned = `{"f:metadata":{"f:labels":{".":{},"f:default":{}}},"f:spec":{"f:podCIDR":{}}}`
 	if m := got.ManagedFields; len(m) != 1 || m[0].Manager != "me" || m[0].APIVersion != "v1" || m[0].FieldsV1.GetRawString() != owned {
@@ -82,7 +82,7 @@ func TestPrepare(t *testing.T) {
 	}
 
 	if _, _, err := p.Prepare(t.Context(), newNode(""), "me"); !apierrors.IsInvalid(errors.Unwrap(err)) {
-		t.Errorf("an invalid object: %v", err)
+		t.Errorf("an invalid object: got %v", err)
 	}
 	for want, obj := range map[string]kind.Object{
 		`prepare nodes "a": refused`:                                         newNode("refused"),

@@ -6,23 +6,23 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Quirks are oddities of kube-apiserver that clients of its built-in kinds can observe. Each keeps
-// some old kind as it is there. None is meant for a new kind, so do not copy them from one.
+// Quirks are oddities of kube-apiserver that clients of its built-in kinds can observe. Each one
+// preserves the behavior of some old kind. None is intended for a new kind, so do not copy them.
 type Quirks struct {
-	// StoragePath is where the objects are kept below the prefix of the storage, instead of Plural:
-	// nodes are kept as minions.
+	// StoragePath replaces Plural in storage keys. For example, nodes are stored as minions.
 	StoragePath string
 
-	// NameOnUpdate checks metadata.generateName on update too. Nothing is generated from it then.
+	// NameOnUpdate checks metadata.generateName on update too, although nothing is generated from it
+	// then.
 	NameOnUpdate bool
-	// AnyFinalizers accepts every finalizer without a domain. Other kinds accept only Kubernetes'
-	// own, such as orphan.
+	// AnyFinalizers accepts every finalizer without a domain. Other kinds accept only those of
+	// Kubernetes itself, such as orphan.
 	AnyFinalizers bool
-	// LooseMetadata leaves the metadata to the registry, which checks that of a new object only if
-	// the rest of the object is valid.
+	// LooseMetadata leaves validation of the metadata to the registry, which checks the metadata of a
+	// new object only if the rest of the object is valid.
 	LooseMetadata bool
 
-	// StatusOnCreate keeps the status that a new object comes with.
+	// StatusOnCreate keeps the status that the client sends with a new object.
 	StatusOnCreate bool
 	// StatusNameOnUpdate is NameOnUpdate for updates of the status.
 	StatusNameOnUpdate bool
@@ -31,16 +31,16 @@ type Quirks struct {
 	// NoStatusTable refuses to answer requests for the status with a table.
 	NoStatusTable bool
 
-	// UnconditionalVersions are the versions, such as "v1beta1", to whose clients
-	// RequireResourceVersion does not apply.
+	// UnconditionalVersions are versions, such as "v1beta1", whose clients are exempt from
+	// RequireResourceVersion.
 	UnconditionalVersions []string
-	// DefaultDeletion decides what happens to dependants if the client does not say. Nil stands for
-	// rest.DeleteDependents.
+	// DefaultDeletion decides what happens to dependents if the client does not specify it. The
+	// default is rest.DeleteDependents.
 	DefaultDeletion func(ctx context.Context) rest.GarbageCollectionPolicy
 	// ReturnDeleted answers a deletion with the object instead of a Status.
 	ReturnDeleted bool
 
-	// HiddenAnnotations are left out of the metadata in the rows of tables. kube-apiserver's
-	// internal version has fields in their place.
+	// HiddenAnnotations are omitted from the metadata in table rows. In kube-apiserver's internal
+	// version, fields take their place.
 	HiddenAnnotations []string
 }

@@ -38,7 +38,7 @@ func As[Out Object](obj Object) Out {
 	return out
 }
 
-// sameLayout reports how two types differ in more than their names and packages.
+// sameLayout returns an error if two types differ in more than their names and packages.
 func sameLayout(a, b reflect.Type, seen map[reflect.Type]bool) error {
 	if a == b || seen[a] {
 		return nil

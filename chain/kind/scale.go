@@ -178,7 +178,7 @@ func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	return append(errs, apivalidation.ValidateNonnegativeField(int64(scale.Spec.Replicas), field.NewPath("spec", "replicas"))...)
 }
 
-// requestVersion is the version of the parent resource in the request's path.
+// requestVersion returns the version of the parent resource in the request's path.
 func requestVersion(ctx context.Context) (schema.GroupVersion, error) {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	if !ok {

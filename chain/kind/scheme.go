@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// declaration is what the engine asks of a declared kind.
+// declaration is the engine's view of a declared kind.
 type declaration interface {
-	// check refuses combinations of fields that cannot work. The scheme knows the types of the
-	// groups.
+	// check returns errors for combinations of fields that cannot work. The scheme knows the types of
+	// the groups.
 	check(scheme *runtime.Scheme) (name, plural string, errs field.ErrorList)
 	// creation returns how new objects of the kind are made, or nil if obj is of another kind.
 	creation(scheme *runtime.Scheme, obj Object) *creation
@@ -122,12 +122,13 @@ func (k *Kind[T]) registerFieldLabels(scheme *runtime.Scheme, gvk schema.GroupVe
 	})
 }
 
-// gvk is the kind in its hub version, by the external name of that version.
+// gvk returns the GroupVersionKind of the hub version, with the external name of that version.
 func (k *Kind[T]) gvk(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
 	return externalKind(scheme, newObject[T]())
 }
 
-// registerHub makes the Go type of gvk, and that of its list, the internal version of group too.
+// registerHub registers the Go type of gvk, and the type of its list, as the group's internal
+// version too.
 func registerHub(scheme *runtime.Scheme, gvk schema.GroupVersionKind, group string) error {
 	internal := schema.GroupVersion{Group: group, Version: runtime.APIVersionInternal}
 	for _, name := range []string{gvk.Kind, gvk.Kind + "List"} {
@@ -143,7 +144,7 @@ func registerHub(scheme *runtime.Scheme, gvk schema.GroupVersionKind, group stri
 	return nil
 }
 
-// externalKind is the kind of obj in its one version that is not internal.
+// externalKind returns the GroupVersionKind of obj in the one version that is not internal.
 func externalKind(scheme *runtime.Scheme, obj runtime.Object) (schema.GroupVersionKind, error) {
 	kinds, _, err := scheme.ObjectKinds(obj)
 	if err != nil {

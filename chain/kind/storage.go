@@ -19,8 +19,8 @@ import (
 // Resources is the storage of groups, by group version and path, such as "pods" or "pods/status".
 type Resources map[schema.GroupVersion]map[string]rest.Storage
 
-// NewResources makes the storage of all kinds of groups. The scheme is that of [NewScheme]. Options
-// decide where the objects of a resource are kept.
+// NewResources returns the storage of all kinds of groups. The scheme must come from [NewScheme].
+// Options decide where the objects of a resource are stored.
 func NewResources(scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group) (Resources, error) {
 	b := &builder{scheme: scheme, options: options, resources: Resources{}}
 	for _, g := range groups {
@@ -69,7 +69,7 @@ func (s *Storage) ShortNames() []string { return s.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (s *Storage) Categories() []string { return s.categories }
 
-// servedVersions are the group versions in which the kind is served, the hub version first.
+// servedVersions returns the group versions in which the kind is served, the hub version first.
 func (k *Kind[T]) servedVersions(scheme *runtime.Scheme) ([]schema.GroupVersion, schema.GroupVersionKind, error) {
 	gvk, err := k.gvk(scheme)
 	if err != nil {
@@ -174,7 +174,7 @@ func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []s
 	return store, store.CompleteWithOptions(options)
 }
 
-// mainResetFields are the fields that clients cannot set through the main resource.
+// mainResetFields returns the fields that clients cannot set through the main resource.
 func (k *Kind[T]) mainResetFields() []string {
 	if k.ResetFields == nil && k.Status != nil {
 		return []string{"status"}
@@ -182,7 +182,7 @@ func (k *Kind[T]) mainResetFields() []string {
 	return k.ResetFields
 }
 
-// attributes are what label and field selectors match.
+// attributes returns the labels and fields that selectors match.
 func (k *Kind[T]) attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	t, ok := obj.(T)
 	if !ok {
@@ -199,7 +199,7 @@ func (k *Kind[T]) attributes(obj runtime.Object) (labels.Set, fields.Set, error)
 	return t.GetLabels(), set, nil
 }
 
-// storagePath replaces the path of a resource below the prefix, unless path is empty.
+// storagePath replaces the path of a resource below the storage prefix, unless path is empty.
 type storagePath struct {
 	generic.RESTOptionsGetter
 	path string

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// strategy is how the registry creates, updates and deletes through the main resource of a kind.
+// strategy is the create, update and delete strategy of a kind's main resource.
 type strategy[T Object] struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -92,8 +92,8 @@ func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	return errs
 }
 
-// GeneratedName is a [Kind.Name] that wants a DNS-1123 subdomain and accepts every generateName.
-// The name that is generated is checked.
+// GeneratedName is a [Kind.Name] that requires a DNS-1123 subdomain and accepts every generateName,
+// because the generated name is checked.
 func GeneratedName(name string, prefix bool) []string {
 	if prefix {
 		return nil
@@ -143,7 +143,7 @@ func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.Ga
 }
 
 // gracefulStrategy is the delete strategy of a kind with a grace period. The registry recognizes it
-// by its type.
+// by its interface.
 type gracefulStrategy[T Object] struct{ strategy[T] }
 
 func (s gracefulStrategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
@@ -167,7 +167,8 @@ func (k *Kind[T]) countGeneration(obj, old T) {
 	}
 }
 
-// partOf is the top-level field of obj with the given name, which check has found in the type.
+// partOf returns the top-level field of obj with the given name. The declaration's check ensures
+// that the type has it.
 func partOf[T Object](obj T, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }
@@ -176,7 +177,7 @@ func newObject[T Object]() T {
 	return reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 }
 
-// resetFields is the set of the dotted paths, for each of the versions.
+// resetFields returns the set of the dotted paths for each of the versions.
 func resetFields(paths []string, versions []string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if len(paths) == 0 {
 		return nil

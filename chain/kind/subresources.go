@@ -110,7 +110,7 @@ func restoreAllButStatus[T Object](obj, old T) {
 	}
 }
 
-// updateREST is a view that can only be replaced.
+// updateREST is a view that supports only PUT.
 type updateREST struct{ store *genericregistry.Store }
 
 func (r *updateREST) New() runtime.Object { return r.store.New() }
@@ -127,14 +127,14 @@ func (r *updateREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return r.store.GetResetFields()
 }
 
-// viewREST can be read too, and so be patched.
+// viewREST also supports GET, and therefore PATCH.
 type viewREST struct{ updateREST }
 
 func (r *viewREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	return r.store.Get(ctx, name, options)
 }
 
-// tableREST answers with tables too.
+// tableREST also supports tables.
 type tableREST struct{ viewREST }
 
 func (r *tableREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {

@@ -26,13 +26,13 @@ func AgeColumn() Column {
 	return Column{Name: "Age", Type: "string", Description: "Time since the object was created."}
 }
 
-// Age is the cell for the time since obj was created.
+// Age returns the cell for the time since obj was created.
 func Age(obj Object) string {
 	created := obj.GetCreationTimestamp()
 	return Since(&created)
 }
 
-// Since is the cell for the time since t, such as "5m", or "<unknown>" for no time.
+// Since returns the cell for the time since t, such as "5m", or "<unknown>" if t is not set.
 func Since(t *metav1.Time) string {
 	if t == nil || t.IsZero() {
 		return "<unknown>"
@@ -59,7 +59,7 @@ type tableConvertor[T Object] struct {
 	row     func(T) []any
 	// conditions may be nil.
 	conditions func(T) []metav1.TableRowCondition
-	// hidden are the annotations to leave out.
+	// hidden are the annotations to omit.
 	hidden []string
 }
 
@@ -92,7 +92,7 @@ func (c tableConvertor[T]) ConvertToTable(_ context.Context, obj runtime.Object,
 	return table, err
 }
 
-// withoutAnnotations is a shallow copy of obj with some of the annotations.
+// withoutAnnotations returns a shallow copy of obj without the named annotations.
 func withoutAnnotations[T Object](obj T, names []string) T {
 	without := newObject[T]()
 	reflect.ValueOf(without).Elem().Set(reflect.ValueOf(obj).Elem())

@@ -1,22 +1,22 @@
-// Package trace is the protocol of request traces. A trace tells the way of one request through the
-// chain: which user was authenticated, what each server decided, and how often etcd was asked.
+// Package trace defines the protocol of request traces. A trace shows one request's path through
+// the chain: which user was authenticated, what each server decided, and how often etcd was called.
 //
-// A client sets the header [Header] of a request to any value, and gets the trace in the trailer of
-// the same name: a JSON array of [Step]. The client's user must be allowed to get the non-resource
-// URL [Path]. Without the header no trace is recorded.
+// A client sets the request header [Header] to any value, and gets the trace in the trailer of the
+// same name: a JSON array of [Step]. The user must be allowed to get the non-resource URL [Path].
+// Without the header, no trace is recorded.
 package trace
 
 import "time"
 
 const (
-	// Header asks for a trace in a request. It is the name of the trailer that holds the trace too.
+	// Header is the request header that asks for a trace, and the trailer that holds the trace.
 	Header = "Kinproc-Trace"
-	// Path is the non-resource URL which a user must be allowed to get in order to see traces. No
-	// server answers there.
+	// Path is the non-resource URL that a user must be allowed to get in order to see traces. No
+	// server serves it.
 	Path = "/debug/trace"
 )
 
-// Step is what happened to the request in one place.
+// Step is what happened to the request at one place.
 type Step struct {
 	// At is the place: "authentication", "authorization", "etcd", or the name of a server of the
 	// chain.
@@ -28,7 +28,7 @@ type Step struct {
 	// Start is the time between the request's arrival at the server and its arrival at this place.
 	// In JSON, it is in nanoseconds.
 	Start time.Duration `json:"start"`
-	// Took is how long the request stayed, including the time it spent in places it was delegated
-	// to. In JSON, it is in nanoseconds.
+	// Took is how long the request stayed, including the time at places that it was delegated to. In
+	// JSON, it is in nanoseconds.
 	Took time.Duration `json:"took"`
 }

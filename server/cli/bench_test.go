@@ -12,13 +12,15 @@ import (
 	"time"
 )
 
-// settling is how long a server is left alone before its memory is looked at: what start-up left is collected by then.
+// settling is how long to wait before measuring a server's memory, so that the garbage of the start
+// has been collected.
 const settling = 6 * time.Second
 
-// BenchmarkProgram is the program as a user starts it: the time from its start until its kubeconfig is there, how much memory it holds when
-// idle, and the time from Ctrl-C until its end; medians.
+// BenchmarkProgram measures the program as a user runs it: the time from its start until its
+// kubeconfig exists, the memory that it uses when idle, and the time from Ctrl-C until it has
+// ended. It reports medians.
 func BenchmarkProgram(b *testing.B) {
-	// The test binary would share its pages with the test.
+	// Measure a separate executable: the test binary would share its pages with the test.
 	dir := b.TempDir()
 	if out, err := exec.Command("go", "build", "-o", dir, "github.com/kinproc/kinproc").CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)

@@ -1,4 +1,4 @@
-// Package cli is the command line: a file per command.
+// Package cli implements the command line, with one file for each command.
 package cli
 
 import (
@@ -20,18 +20,19 @@ const (
 	exitUsage  = 2
 )
 
-// usageError is a mistake in how a command was called.
+// usageError is an error in how a command was called.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// streams are where commands read and write: data to out, words for people to err.
+// streams are a command's input and output: data goes to out, messages for people go to err.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// Main runs the command line and returns the exit code: 0 for success, 1 for failure, 2 for wrong usage.
+// Main runs the command line and returns the exit code: 0 for success, 1 for failure, 2 for wrong
+// usage.
 func Main(args []string) int {
 	err := newRootCmd(streams{os.Stdin, os.Stdout, os.Stderr}, args).ExecuteContext(context.Background())
 	if err == nil {
@@ -47,14 +48,15 @@ func Main(args []string) int {
 	return exitFailed
 }
 
-// untilInterrupted is a context that the first interrupt ends. The second one ends the process.
-// SIGHUP, unless nohup or the like has it ignored, counts as the first interrupt but never as the
-// second: when a terminal closes, both the kernel and the shell send it.
+// untilInterrupted returns a context that the first interrupt cancels. The second interrupt ends
+// the process. SIGHUP counts as the first interrupt but never as the second, because both the
+// kernel and the shell send it when a terminal closes. It is ignored if the parent process ignored
+// it, as nohup does.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
-		// Nobody reads this channel. While it is there, the signal's default action is off.
+		// Nobody reads this channel. Its only purpose is to disable the signal's default action.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(parent, signals...)
@@ -71,8 +73,8 @@ func newRootCmd(s streams, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kinproc",
 		Short: "A Kubernetes control plane in one process",
-		Long: `kinproc runs Kubernetes API servers in one process: an embedded etcd, and the aggregator, the core-like server and the server of
-custom resources chained as in kube-apiserver.
+		Long: `kinproc runs a Kubernetes control plane in one process: an embedded etcd and three API servers, chained
+as in kube-apiserver: the aggregator, the core-like server and the server of custom resources.
 
   kinproc start --detach
   kinproc kubectl get namespaces
@@ -91,9 +93,9 @@ custom resources chained as in kube-apiserver.
 			}
 			return usageError{fmt.Errorf("unknown command %q (%s)", args[0], hint)}
 		},
-		// Distance in letters up to which a command is taken for a slip.
+		// The number of wrong letters up to which a command counts as a typo.
 		SuggestionsMinimumDistance: 2,
-		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true}, // ours says what is wrong with its arguments
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true}, // ours explains what is wrong with its arguments
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetArgs(args)
@@ -107,7 +109,7 @@ custom resources chained as in kube-apiserver.
 	return cmd
 }
 
-// noArgs is cobra.NoArgs with a usage error.
+// noArgs is like cobra.NoArgs, but returns a usageError.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("%s takes no arguments, but was given %q", cmd.CommandPath(), args)}

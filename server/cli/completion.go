@@ -12,14 +12,14 @@ func newCompletionCmd(s streams) *cobra.Command {
 	shells := []string{"bash", "fish", "powershell", "zsh"}
 	return &cobra.Command{
 		Use:   "completion " + strings.Join(shells, "|"),
-		Short: "Print a script that makes a shell complete commands and flags",
-		Long: `Print a script that makes a shell complete kinproc's commands and flags.
+		Short: "Print a shell completion script",
+		Long: `Print a script that completes kinproc's commands and flags in a shell.
 
   source <(kinproc completion bash)`,
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return usageError{fmt.Errorf("completion takes the name of a shell: %s", strings.Join(shells, ", "))}
+				return usageError{fmt.Errorf("completion requires the name of a shell: %s", strings.Join(shells, ", "))}
 			}
 			return nil
 		},

@@ -13,7 +13,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
-// completeStartFlags completes the values of flags of kinproc start.
+// completeStartFlags registers completion for flag values of kinproc start.
 func completeStartFlags(cmd *cobra.Command) {
 	loops := []string{"*", "-*"}
 	for _, loop := range controllers.All() {
@@ -34,8 +34,8 @@ func completeStartFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 
-// completeList completes the last word of a list that commas separate, with words that the list
-// does not have yet. A word may be followed by a tab and a description.
+// completeList completes the last item of a comma-separated list with words that are not in the
+// list yet. A word may be followed by a tab and a description.
 func completeList(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndex(typed, ",")+1]
@@ -51,7 +51,7 @@ func completeList(words []string) cobra.CompletionFunc {
 	}
 }
 
-// completeKubectl asks kubectl, which completes names of objects too.
+// completeKubectl asks kubectl for completions, which include object names.
 func completeKubectl(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var answer, complaints bytes.Buffer
 	request := append([]string{cobra.ShellCompRequestCmd}, args...)

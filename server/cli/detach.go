@@ -10,16 +10,16 @@ import (
 	"sync"
 )
 
-// exitError ends the program with a code when everything has been said.
+// exitError ends the program with an exit code and prints nothing more.
 type exitError struct{ code int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// startDetached starts the control plane in a process of its own, which gets the same arguments. It
-// returns when that process is ready, or has failed.
+// startDetached starts the control plane in a separate process with the same arguments. It returns
+// when that process is ready or has failed.
 //
-// Until then the process writes into pipes. It writes the screen when it is ready, and closes its
-// ends of the pipes by turning to its log file.
+// Until then, the process writes to pipes. When it is ready, it prints the screen, and closes its
+// ends of the pipes by switching its output to the log file.
 func (o *startOptions) startDetached(ctx context.Context, s streams, args []string) error {
 	if err := o.validate(); err != nil {
 		return err

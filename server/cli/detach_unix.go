@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// detachedProcess keeps the signals of the terminal from a process.
+// detachedProcess returns attributes for a process that gets no signals from the terminal.
 func detachedProcess() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // terminate asks a process to end.
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
 
-// logTo makes a file this process's standard output and standard error.
+// logTo redirects this process's standard output and standard error to a file.
 func logTo(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {

@@ -5,17 +5,17 @@ import (
 	"syscall"
 )
 
-// detachedProcess starts a process without a console.
+// detachedProcess returns attributes for a process without a console.
 func detachedProcess() *syscall.SysProcAttr {
 	const detachedProcess, newProcessGroup = 0x8, 0x200
 	return &syscall.SysProcAttr{CreationFlags: detachedProcess | newProcessGroup}
 }
 
-// terminate ends a process. Windows has no signal that asks for it; acknowledged writes are on the
-// disk.
+// terminate kills a process, because Windows has no signal that asks a process to end. Acknowledged
+// writes are on the disk already.
 func terminate(p *os.Process) error { return p.Kill() }
 
-// logTo makes a file this process's standard output and standard error.
+// logTo redirects this process's standard output and standard error to a file.
 func logTo(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {

@@ -27,15 +27,16 @@ var killRounds = flag.Int("rounds", 5, "how often TestAcknowledgedWritesSurviveK
 
 const (
 	killWriters = 4
-	// killAfter is the most acknowledged writes in a round: few, for the moment of a kill is worth more than what came before it.
+	// killAfter is the maximum number of acknowledged writes in a round. It is small because the
+	// moment of the kill matters more than the writes before it.
 	killAfter = 200
-	// killDuringStart is the longest time after which a start is killed, on every third round.
+	// killDuringStart is the maximum time after which a start is killed, in every third round.
 	killDuringStart = 600 * time.Millisecond
 	roundLabel      = "round"
 	counterName     = "counter"
 )
 
-// acknowledged is what the server said it had written.
+// acknowledged records the writes that the server has acknowledged.
 type acknowledged struct {
 	mu      sync.Mutex
 	created map[string]int // name to round
@@ -43,8 +44,8 @@ type acknowledged struct {
 	writes  atomic.Int64
 }
 
-// TestAcknowledgedWritesSurviveKill kills the program as kill -9 does, while it starts and while clients write, and finds every write
-// that was acknowledged when it runs again.
+// TestAcknowledgedWritesSurviveKill kills the program with SIGKILL, while it starts and while
+// clients write, and checks that every acknowledged write exists when the program runs again.
 func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -71,7 +72,8 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 	}
 }
 
-// write creates objects and counts in another until enough is acknowledged, then kills the server in the middle of it.
+// write creates objects and increments a counter in another object until enough writes are
+// acknowledged, then kills the server in the middle of it.
 func (a *acknowledged) write(ctx context.Context, client kubernetes.Interface, round, enough int, kill func()) {
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	var writers sync.WaitGroup
@@ -117,7 +119,7 @@ func (a *acknowledged) write(ctx context.Context, client kubernetes.Interface, r
 			}
 		}
 	})
-	// Writers end with the server; without it they might never get as far.
+	// Writers end with the server. If it ends early, they may never reach the target.
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -131,7 +133,8 @@ func (a *acknowledged) write(ctx context.Context, client kubernetes.Interface, r
 	<-ended
 }
 
-// check looks for what was acknowledged in some rounds, or in all of them if none is given.
+// check checks that the writes acknowledged in the given rounds exist, or in all rounds if none is
+// given.
 func (a *acknowledged) check(t *testing.T, client kubernetes.Interface, rounds ...int) {
 	t.Helper()
 	options := metav1.ListOptions{}
@@ -152,7 +155,7 @@ func (a *acknowledged) check(t *testing.T, client kubernetes.Interface, rounds .
 	}
 	for name, in := range a.created {
 		if (len(rounds) == 0 || slices.Contains(rounds, in)) && !have[name] {
-			t.Errorf("%s was acknowledged in round %d and is lost", name, in)
+			t.Errorf("%s was acknowledged in round %d but is lost", name, in)
 		}
 	}
 	if a.counter == 0 {
@@ -162,13 +165,13 @@ func (a *acknowledged) check(t *testing.T, client kubernetes.Interface, rounds .
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One update more may have been written without its answer getting through.
+	// One more update may have been written although its response was lost.
 	if n, err := strconv.Atoi(counter.Data["n"]); err != nil || n < a.counter {
-		t.Errorf("the counter says %q, %d was acknowledged", counter.Data["n"], a.counter)
+		t.Errorf("the counter is %q, but %d was acknowledged", counter.Data["n"], a.counter)
 	}
 }
 
-// program is a kinproc in a process of its own.
+// program is a kinproc in a separate process.
 type program struct {
 	t          testing.TB
 	cmd        *exec.Cmd
@@ -177,7 +180,7 @@ type program struct {
 	ended      chan struct{}
 }
 
-// startProgram starts kinproc on a directory and does not wait for it.
+// startProgram starts kinproc on a data directory without waiting for it to be ready.
 func startProgram(t testing.TB, dir string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, output: &strings.Builder{}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), ended: make(chan struct{})}
@@ -190,13 +193,14 @@ func startProgram(t testing.TB, dir string, args ...string) *program {
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // how it ended is in ProcessState
+		_ = p.cmd.Wait() // ProcessState has the result
 	}()
 	t.Cleanup(p.kill)
 	return p
 }
 
-// client waits until the server is ready, which is when its kubeconfig is there.
+// client waits until the kubeconfig exists, which means that the server is ready, and returns a
+// client.
 func (p *program) client() kubernetes.Interface {
 	p.t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -14,8 +14,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
-// The files by which commands find a control plane that kinproc start runs, besides its kubeconfig.
-// They lie in its folder: the data directory, or a folder below .kinproc/ephemeral.
+// The files, besides the kubeconfig, by which other commands find a control plane that kinproc
+// start runs. They are in its folder, which is the data directory or a folder below
+// .kinproc/ephemeral.
 const (
 	recordName    = "running.json"
 	lockName      = "running.lock"
@@ -23,7 +24,7 @@ const (
 	ephemeralName = "ephemeral"
 )
 
-// record says where a control plane that runs can be reached.
+// record describes how to reach a running control plane.
 type record struct {
 	Name       string    `json:"name"`
 	PID        int       `json:"pid"`
@@ -33,20 +34,20 @@ type record struct {
 	Ephemeral  bool      `json:"ephemeral,omitempty"`
 }
 
-// folder is the folder of a control plane. While the control plane runs, its process holds the lock
-// file there locked.
+// folder is the folder of a control plane. The control plane's process holds a lock on the lock
+// file there while it runs.
 type folder struct {
 	path   string // absolute
 	lock   *fileutil.LockedFile
 	remove func() error // nil if the folder stays
 }
 
-// lockAttempts bounds how often a lock is tried. Other commands hold it for an instant to see
-// whether the control plane runs.
+// lockAttempts is how often to try to get the lock. Other commands hold it for an instant when they
+// check whether the control plane runs.
 const lockAttempts = 20
 
-// holdFolder locks a folder that exists. The error is fileutil.ErrLocked if a control plane of that
-// folder runs.
+// holdFolder locks an existing folder. The error is fileutil.ErrLocked if that folder's control
+// plane is running.
 func holdFolder(path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -65,7 +66,7 @@ func holdFolder(path string) (*folder, error) {
 	}
 }
 
-// announce writes the record, from which other commands learn that the control plane is ready.
+// announce writes the record, which tells other commands that the control plane is ready.
 func (f *folder) announce(r record) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -90,8 +91,8 @@ func (f *folder) release() error {
 	return errors.Join(err, f.lock.Close())
 }
 
-// running reports whether the control plane of a folder runs. It is not known if nothing was ever
-// locked there.
+// running reports whether the control plane of a folder is running. The second result is false if
+// the lock file does not exist.
 func running(path string) (runs, known bool) {
 	locked, err := fileutil.TryLockFile(filepath.Join(path, lockName), os.O_RDWR, 0o600)
 	if err == nil {
@@ -101,9 +102,9 @@ func running(path string) (runs, known bool) {
 	return errors.Is(err, fileutil.ErrLocked), errors.Is(err, fileutil.ErrLocked)
 }
 
-// holdEphemeral makes and locks the folder of an ephemeral control plane below a state directory,
-// which it makes too. If a control plane of the same name runs there, it appends a number to the
-// name, unless the caller chose the name.
+// holdEphemeral creates and locks the folder of an ephemeral control plane below a state directory,
+// which it creates if necessary. If a control plane of the same name is running there, it appends a
+// number to the name or, if the user chose the name, returns an error.
 func holdEphemeral(state, name string, chosen bool) (*folder, string, error) {
 	if err := makeStateDir(state); err != nil {
 		return nil, "", err
@@ -127,30 +128,30 @@ func holdEphemeral(state, name string, chosen bool) (*folder, string, error) {
 		case !errors.Is(err, fileutil.ErrLocked):
 			return nil, "", err
 		case chosen:
-			return nil, "", usageError{fmt.Errorf("--name: an ephemeral sandbox %q runs in this directory already; choose another name", name)}
+			return nil, "", usageError{fmt.Errorf("--name: an ephemeral sandbox %q is already running in this directory; choose another name", name)}
 		}
 	}
 }
 
-// sweepEphemeral removes the folders of ephemeral control planes that were killed.
+// sweepEphemeral removes the folders of killed ephemeral control planes.
 func sweepEphemeral(parent string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
-		return // nothing is there yet
+		return // the directory does not exist yet
 	}
 	for _, e := range entries {
 		path := filepath.Join(parent, e.Name())
 		locked, err := fileutil.TryLockFile(filepath.Join(path, lockName), os.O_RDWR, 0o600)
 		if err != nil {
-			continue // it runs, or it is about to
+			continue // it is running or starting
 		}
 		_ = os.RemoveAll(path)
 		locked.Close()
 	}
 }
 
-// makeStateDir makes the directory in which an ephemeral control plane leaves its record, or makes
-// sure that one that exists is the caller's own.
+// makeStateDir creates the directory in which an ephemeral control plane leaves its record, or
+// makes sure that an existing one belongs to the caller.
 func makeStateDir(state string) error {
 	if err := os.Mkdir(state, 0o700); err == nil {
 		return ownership.KeepOutOfGit(state)
@@ -169,13 +170,13 @@ func makeStateDir(state string) error {
 	return err
 }
 
-// removeEphemeral removes the folder of an ephemeral control plane, and the directories above it
-// that hold nothing else.
+// removeEphemeral removes the folder of an ephemeral control plane, and the directories above it if
+// they hold nothing else.
 func removeEphemeral(state, path string) error {
 	if err := os.RemoveAll(path); err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Dir(path)) // fails if others are there
+	_ = os.Remove(filepath.Dir(path)) // fails if it has other folders
 	if entries, err := os.ReadDir(state); err == nil && len(entries) == 1 && entries[0].Name() == ownership.IgnoreFile {
 		return os.RemoveAll(state)
 	}

@@ -16,18 +16,18 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-// kubeconfigMark is the name of the extension by which kinproc knows the entries that it wrote.
+// kubeconfigMark is the name of the extension that marks the entries written by kinproc.
 const kubeconfigMark = "kinproc"
 
-// mark is what the extension holds.
+// mark is the content of that extension.
 type mark struct {
 	WrittenBy string `json:"writtenBy"`
-	// Directory is the folder of the control plane.
+	// Directory is the control plane's folder.
 	Directory string `json:"directory,omitempty"`
 }
 
-// entries are the cluster, user and context of a control plane in a kubeconfig. All three have the
-// same name.
+// entries are a control plane's cluster, user and context in a kubeconfig. All three have the same
+// name.
 type entries struct {
 	name      string
 	directory string // the absolute path of the control plane's folder
@@ -37,7 +37,8 @@ func entriesOf(sandbox, directory string) entries {
 	return entries{name: "kinproc-" + sandbox, directory: directory}
 }
 
-// check refuses a kubeconfig in which somebody else's entries have the same name.
+// check returns an error if the kubeconfig has entries of the same name that belong to somebody
+// else.
 func (e entries) check(path string, config *clientcmdapi.Config) error {
 	for kind, extensions := range e.extensions(config) {
 		data, _ := extensions[kubeconfigMark].(*runtime.Unknown)
@@ -55,7 +56,7 @@ func (e entries) check(path string, config *clientcmdapi.Config) error {
 	return nil
 }
 
-// extensions returns the extensions of the entries that exist, by the kind of entry.
+// extensions returns the extensions of the existing entries, by the kind of entry.
 func (e entries) extensions(config *clientcmdapi.Config) map[string]map[string]runtime.Object {
 	all := map[string]map[string]runtime.Object{}
 	if cluster := config.Clusters[e.name]; cluster != nil {
@@ -70,8 +71,8 @@ func (e entries) extensions(config *clientcmdapi.Config) map[string]map[string]r
 	return all
 }
 
-// abandoned reports whether a folder's control plane is gone for good: the folder was removed, or
-// an ephemeral control plane was killed.
+// abandoned reports whether a folder's control plane is gone for good: either the folder was
+// removed, or the control plane was ephemeral and was killed.
 func abandoned(directory string) bool {
 	if _, err := os.Lstat(directory); err != nil {
 		return true
@@ -80,8 +81,8 @@ func abandoned(directory string) bool {
 	return known && !runs && filepath.Base(filepath.Dir(directory)) == ephemeralName
 }
 
-// add puts the current context of from, with its cluster and user, into a configuration and makes
-// it the current context there.
+// add copies the current context of from, with its cluster and user, into config and makes it the
+// current context there.
 func (e entries) add(config, from *clientcmdapi.Config) error {
 	data, err := json.Marshal(mark{WrittenBy: "kinproc", Directory: e.directory})
 	if err != nil {
@@ -98,7 +99,8 @@ func (e entries) add(config, from *clientcmdapi.Config) error {
 	return nil
 }
 
-// loadKubeconfig reads a kubeconfig of the user's. It is empty if the file does not exist.
+// loadKubeconfig reads a user's kubeconfig. It returns an empty configuration if the file does not
+// exist.
 func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	config, err := clientcmd.LoadFromFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,8 +112,8 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
-// addToFile adds the entries to the kubeconfig at path. What else the file holds stays, and a
-// symbolic link to the file stays a link. The returned function takes the entries away again.
+// addToFile adds the entries to the kubeconfig at path. Other content of the file stays, and a
+// symbolic link stays a link. The returned function removes the entries.
 func (e entries) addToFile(path string, from *clientcmdapi.Config) (remove func() error, err error) {
 	before := ""
 	err = changeKubeconfig(path, func(config *clientcmdapi.Config) error {
@@ -126,8 +128,8 @@ func (e entries) addToFile(path string, from *clientcmdapi.Config) (remove func(
 	return func() error { return e.removeFromFile(path, before) }, err
 }
 
-// removeFromFile takes the entries away, unless somebody else has written them since. The current
-// context becomes the one before.
+// removeFromFile removes the entries, unless somebody else has written entries of the same name
+// since. It restores the previous current context.
 func (e entries) removeFromFile(path, before string) error {
 	return changeKubeconfig(path, func(config *clientcmdapi.Config) error {
 		for _, extensions := range e.extensions(config) {
@@ -173,11 +175,11 @@ func changeKubeconfig(path string, change func(*clientcmdapi.Config) error) erro
 	return nil
 }
 
-// kubeconfigLockPatience is how long other programs may take to change a kubeconfig.
+// kubeconfigLockPatience is how long to wait for other programs that are changing a kubeconfig.
 const kubeconfigLockPatience = 5 * time.Second
 
-// lockKubeconfig keeps other programs from changing a kubeconfig, in the way of kubectl config:
-// while somebody changes a file, there is a file of the same name with the suffix ".lock".
+// lockKubeconfig keeps other programs from changing a kubeconfig. Like kubectl config, it creates a
+// lock file: the kubeconfig's name with the suffix ".lock".
 func lockKubeconfig(path string) (unlock func(), err error) {
 	lock := path + ".lock"
 	for giveUp := time.Now().Add(kubeconfigLockPatience); ; time.Sleep(10 * time.Millisecond) {
@@ -193,23 +195,23 @@ func lockKubeconfig(path string) (unlock func(), err error) {
 			return nil, fmt.Errorf("write %s: %w", path, err)
 		}
 		if time.Now().After(giveUp) {
-			return nil, fmt.Errorf("another program changes %s; if none does, remove %s", path, lock)
+			return nil, fmt.Errorf("another program is changing %s; if that is not so, remove %s", path, lock)
 		}
 	}
 }
 
-// maxLinks is Linux's limit.
+// maxLinks is Linux's limit of symbolic links in a path.
 const maxLinks = 40
 
-// followLinks finds the file that a path leads to, which need not exist.
+// followLinks returns the file that a path leads to, which need not exist.
 func followLinks(path string) (string, error) {
 	for range maxLinks {
 		target, err := os.Readlink(path)
 		if err != nil {
-			return path, nil // not a link; any other trouble shows when the file is written
+			return path, nil // not a link; other problems show when the file is written
 		}
 		if !filepath.IsAbs(target) {
-			// Not cleaned: the directory may be a link itself.
+			// Do not clean the path: the directory may itself be a link.
 			target = filepath.Dir(path) + string(filepath.Separator) + target
 		}
 		path = target

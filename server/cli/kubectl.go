@@ -27,12 +27,12 @@ func newKubectlCmd(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "kubectl",
 		Short: "Run kubectl, by default against the sandbox of this directory",
-		Long: `Run kubectl: the real one, which is part of this program.
+		Long: `Run kubectl. It is the real one, built into this program.
 
 It talks to the sandbox of the working directory or of the nearest directory above, unless
---kubeconfig or KUBECONFIG says otherwise. A sandbox that belongs to somebody else, or whose
-kubeconfig holds more than kinproc writes, is refused. The configuration in the home directory,
-which may be that of a real cluster, is used only if it is named.`,
+--kubeconfig or KUBECONFIG names another server. A sandbox that belongs to somebody else, or whose
+kubeconfig holds more than kinproc writes, is refused. The kubeconfig in the home directory, which
+may be for a real cluster, is used only if it is named.`,
 		DisableFlagParsing: true, // they are kubectl's
 		ValidArgsFunction:  completeKubectl,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,7 +41,7 @@ which may be that of a real cluster, is used only if it is named.`,
 				return err
 			}
 			if err := basecli.RunNoErrOutput(k); err != nil {
-				cmdutil.CheckErr(err) // prints it and ends the process, as kubectl does
+				cmdutil.CheckErr(err) // prints the error and ends the process, as kubectl does
 			}
 			return nil
 		},
@@ -59,11 +59,12 @@ func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
 		}
 		sandbox.guard(config)
 		sandbox.explain(config)
-		// A file that is named and does not exist is an error, unless it would only have said which server.
+		// kubectl fails if a named file does not exist, so do not name one if the caller chooses the
+		// server with a flag.
 		if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s") }) {
 			*config.KubeConfig = sandbox.kubeconfig
 		}
-		// kubectl config and plugins look there only.
+		// kubectl config and plugins use only this variable.
 		if err := os.Setenv(clientcmd.RecommendedConfigPathEnvVar, sandbox.kubeconfig); err != nil {
 			return nil, err
 		}
@@ -83,7 +84,8 @@ func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
 	return k, nil
 }
 
-// printKubectlVersion does what kubectl version does, which knows its own version only if the linker was told.
+// printKubectlVersion replaces kubectl version, which knows its own version only if the linker sets
+// it.
 func printKubectlVersion(cmd *cobra.Command, config *genericclioptions.ConfigFlags, io genericiooptions.IOStreams) error {
 	number := strings.Split(strings.TrimPrefix(server.KubernetesVersion, "v"), ".")
 	info := kubectlversion.Version{ClientVersion: &version.Info{

@@ -9,9 +9,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// setLogging directs klog, which a process has one of and all Kubernetes libraries log to, and
-// returns the logger for everything else. At verbosity 0 nothing is logged: what went wrong comes
-// back as an error or a Status. Verbosity 1 is klog's 0.
+// setLogging configures klog, which exists once per process and which all Kubernetes libraries log
+// to. It returns the logger for everything else. At verbosity 0 nothing is logged, because problems
+// are returned as an error or a Status. Verbosity 1 is klog's 0.
 func setLogging(verbosity int) logr.Logger {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)

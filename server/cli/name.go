@@ -6,20 +6,21 @@ import (
 	"regexp"
 )
 
-// validName matches the names that a sandbox may have. They become names of contexts and folders.
+// validName matches the allowed names of a sandbox. Contexts and folders are named after the
+// sandbox.
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func checkName(name string) error {
 	if !validName.MatchString(name) {
-		return usageError{errors.New("--name: must be up to 63 letters, digits, dots, dashes and underscores, and begin with a letter or digit")}
+		return usageError{errors.New("--name: must be at most 63 letters, digits, dots, dashes or underscores, and begin with a letter or digit")}
 	}
 	return nil
 }
 
 var invalidInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// nameFor returns the name of a sandbox whose user gave it none: the name of the directory that it
-// serves. That is the parent of .kinproc, and any other data directory itself.
+// nameFor returns the default name of a sandbox: the name of its directory. For the data directory
+// .kinproc that is the parent directory, otherwise the data directory itself.
 func nameFor(dir string) string {
 	path, err := filepath.Abs(dir)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package cli_test
 
-// slowdown is by how much limits of time are more generous.
+// slowdown multiplies time limits.
 const slowdown = 1

@@ -7,16 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestEndsWhenItCannotWrite lets the program's files grow no more, as on a full disk: first the log, into which each write goes before it
-// is acknowledged, then the database, which follows in the background and whose failure leaves etcd's locks locked.
+// TestEndsWhenItCannotWrite keeps the program's files from growing, as a full disk does. The first
+// case hits etcd's write-ahead log, to which each write goes before it is acknowledged. The second
+// case hits the database, which is written in the background and whose failure leaves etcd's
+// mutexes locked.
 func TestEndsWhenItCannotWrite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		limit uint64 // the size of the largest file
-		size  int    // of an object
+		limit uint64 // the maximum file size
+		size  int    // the size of an object
 	}{
 		"log": {1, 100},
-		// A file of the log is never much larger than 64 MiB.
+		// A file of the write-ahead log is never much larger than 64 MiB.
 		"database": {70 << 20, 900_000},
 	} {
 		t.Run(name, func(t *testing.T) {

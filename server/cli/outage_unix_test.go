@@ -16,10 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// failureLimit is how long the program may take to end after its storage failed.
+// failureLimit is how long the program may take to end after its storage fails.
 const failureLimit = 10 * time.Second * slowdown
 
-// fails waits until the program has ended by itself, and looks for the reason in what it printed.
+// fails waits until the program has ended because of a failure, and looks for the reason in its
+// output.
 func (p *program) fails(reason string) {
 	p.t.Helper()
 	limit := time.NewTimer(failureLimit)
@@ -32,12 +33,13 @@ func (p *program) fails(reason string) {
 	printed := p.output.String()
 	_, line, _ := strings.Cut(printed, "\nkinproc: ")
 	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(line, reason) || strings.Count(line, "\n") != 1 {
-		p.t.Errorf("it ended with code %d, want 1, and printed %s\nwhich is to end with one line that says %q", code, printed, reason)
+		p.t.Errorf("it ended with code %d, want 1, and printed %s\nwant one last line that contains %q", code, printed, reason)
 	}
 }
 
-// load writes config maps that are size bytes large, while others read and watch, until that fails, and returns the names of those that
-// were acknowledged. After each, it calls written with their number.
+// load writes config maps of the given size until a write fails, while others read and watch, and
+// returns the names of the acknowledged ones. After each write it calls written with the number of
+// config maps so far.
 func load(ctx context.Context, t *testing.T, client kubernetes.Interface, size int, written func(n int)) (acked []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
@@ -77,7 +79,7 @@ func load(ctx context.Context, t *testing.T, client kubernetes.Interface, size i
 	return acked
 }
 
-// readUntilError gets a namespace over and over.
+// readUntilError gets a namespace repeatedly until that fails.
 func readUntilError(ctx context.Context, client kubernetes.Interface) <-chan error {
 	failed := make(chan error, 1)
 	go func() {
@@ -91,7 +93,7 @@ func readUntilError(ctx context.Context, client kubernetes.Interface) <-chan err
 	return failed
 }
 
-// has looks for config maps.
+// has checks that config maps exist.
 func (p *program) has(names []string) {
 	p.t.Helper()
 	list, err := p.client().CoreV1().ConfigMaps(metav1.NamespaceDefault).List(p.t.Context(), metav1.ListOptions{})
@@ -104,12 +106,12 @@ func (p *program) has(names []string) {
 	}
 	for _, name := range names {
 		if !there[name] {
-			p.t.Errorf("%s was acknowledged and is lost", name)
+			p.t.Errorf("%s was acknowledged but is lost", name)
 		}
 	}
 }
 
-// TestEndsWhenItsDirectoryGoes takes the data directory away from the program.
+// TestEndsWhenItsDirectoryGoes removes or moves the data directory while the program runs.
 func TestEndsWhenItsDirectoryGoes(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(from, to string) error{

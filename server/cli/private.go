@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// maxPrivateFile, in bytes, is far more than a kubeconfig or a certificate has.
+// maxPrivateFile is in bytes. It is far more than a kubeconfig or a certificate needs.
 const maxPrivateFile = 1 << 20
 
-// privateDir is a directory that belongs to a user and that nobody else may write to. Files in it
-// are read under the same conditions.
+// privateDir is a directory that belongs to a user and that nobody else can write to. The same must
+// be true of the files that are read from it.
 type privateDir struct {
 	root *os.Root
 	path string // absolute
 	user int
 }
 
-// openPrivate opens a directory, to which no link may lead.
+// openPrivate opens a directory. The path must not be a symbolic link.
 func openPrivate(dir string, user int) (*privateDir, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -42,7 +42,7 @@ func openPrivate(dir string, user int) (*privateDir, error) {
 		return nil, err
 	}
 	d := &privateDir{root: root, path: path, user: user}
-	// From here on it is the same directory, whatever is renamed.
+	// From here on, root is the same directory, even if something is renamed.
 	if after, err := root.Stat("."); err != nil || !os.SameFile(before, after) {
 		return nil, errors.Join(fmt.Errorf("%s was replaced while it was read", dir), root.Close())
 	}
@@ -51,19 +51,21 @@ func openPrivate(dir string, user int) (*privateDir, error) {
 
 func (d *privateDir) close() { _ = d.root.Close() }
 
-// within turns a path, relative to the directory or absolute, into a name in the directory.
+// within returns the name, relative to the directory, of a path that is relative to the directory
+// or absolute.
 func (d *privateDir) within(path string) (name string, err error) {
 	absolute := path
 	if !filepath.IsAbs(path) {
 		absolute = filepath.Join(d.path, path)
 	}
 	if name, err = filepath.Rel(d.path, absolute); err != nil || !filepath.IsLocal(name) {
-		return "", fmt.Errorf("%s lies outside of %s", path, d.path)
+		return "", fmt.Errorf("%s is outside of %s", path, d.path)
 	}
 	return name, nil
 }
 
-// read reads a file below the directory. Neither the file nor a directory on the way may be a link.
+// read reads a file below the directory. Neither the file nor any directory on the path to it may
+// be a symbolic link.
 func (d *privateDir) read(name string) ([]byte, error) {
 	var info fs.FileInfo
 	for i := range len(name) + 1 {
@@ -111,6 +113,6 @@ func typeName(info fs.FileInfo) string {
 	case mode&fs.ModeNamedPipe != 0:
 		return "a named pipe"
 	default:
-		return "something special (" + strings.Trim(mode.Type().String(), "-") + ")"
+		return "a special file (" + strings.Trim(mode.Type().String(), "-") + ")"
 	}
 }

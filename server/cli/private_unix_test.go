@@ -60,12 +60,12 @@ func TestSandboxIsTheCallersOwn(t *testing.T) {
 		})
 	}
 	if os.Geteuid() != 0 {
-		return // the rest takes an administrator
+		return // the rest requires root
 	}
 	for _, name := range []string{".", kubeconfigName, "pki", "pki/ca.crt"} {
 		dir := sandboxDir(t, written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`, trustedUser, "", ""))
 		must(t, os.Chown(filepath.Join(dir, name), 12345, 12345))
-		wantRefused(t, dir, filepath.Base(filepath.Join(dir, name))+" belongs to user 12345, and you are 0")
+		wantRefused(t, dir, filepath.Base(filepath.Join(dir, name))+" belongs to user 12345, but you are user 0")
 	}
 }
 

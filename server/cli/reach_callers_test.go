@@ -24,15 +24,15 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-// This file holds who sends the requests of TestReach, and what the program is started beside.
+// This file holds the callers of TestReach and the environment in which it starts the program.
 
-// caller is somebody with credentials, or none.
+// caller sends requests with credentials, or with none.
 type caller struct {
 	cert   *pki.Pair
 	header http.Header
 }
 
-// with adds headers: name, value, name, value.
+// with returns a caller that also sends these headers: name, value, name, value.
 func (c caller) with(headers ...string) caller {
 	c.header = maps.Clone(c.header)
 	if c.header == nil {
@@ -46,10 +46,10 @@ func (c caller) with(headers ...string) caller {
 
 func bearer(token string) caller { return caller{}.with("Authorization", "Bearer "+token) }
 
-// asRoot is what a proxy sends that speaks for an administrator.
+// asRoot is what a proxy sends on behalf of an administrator.
 var asRoot = []string{"X-Remote-User", "root", "X-Remote-Group", "system:masters"}
 
-// neighbours are what flags name: files, and an etcd.
+// neighbours are what the flags refer to: files and an external etcd.
 type neighbours struct {
 	dir  string
 	pki  *pki.PKI
@@ -96,7 +96,7 @@ func newNeighbours(t *testing.T) *neighbours {
 	return n
 }
 
-// client is a certificate of the neighbours' authority.
+// client returns a certificate signed by the neighbours' authority.
 func (n *neighbours) client(t *testing.T, user string, groups ...string) *pki.Pair {
 	t.Helper()
 	return newClient(t, n.pki, user, groups...)
@@ -111,7 +111,7 @@ func newClient(t *testing.T, p *pki.PKI, user string, groups ...string) *pki.Pai
 	return &pair
 }
 
-// reaching is a running program and what its callers are to reach.
+// reaching is a running program under test.
 type reaching struct {
 	*program
 	url  string
@@ -123,7 +123,7 @@ func startReaching(t *testing.T, args []string) *reaching {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	r := &reaching{program: startProgram(t, dir, args...), root: x509.NewCertPool()}
-	r.program.client() // is there when it is ready
+	r.program.client() // waits until it is ready
 	config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func startReaching(t *testing.T, args []string) *reaching {
 	return r
 }
 
-// serviceAccountToken is a token that the server issues for a new account.
+// serviceAccountToken returns a token that the server issues for a new service account.
 func (r *reaching) serviceAccountToken(t *testing.T) string {
 	t.Helper()
 	accounts := r.program.client().CoreV1().ServiceAccounts("default")
@@ -153,7 +153,7 @@ func (r *reaching) serviceAccountToken(t *testing.T) string {
 	return request.Status.Token
 }
 
-// check sends all requests as a caller.
+// check sends all requests as a caller and checks the status codes.
 func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 	t.Helper()
 	config := &tls.Config{RootCAs: r.root}
@@ -162,7 +162,7 @@ func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Sent even if the server says that it does not know the authority.
+		// Send the certificate even if the server does not list its authority.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
@@ -192,12 +192,13 @@ func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != want {
-			t.Errorf("%s: %s %s: answered %d, want %d: %.300s", name, route.method, route.path, response.StatusCode, want, body)
+			t.Errorf("%s: %s %s: got %d, want %d: %.300s", name, route.method, route.path, response.StatusCode, want, body)
 		}
 	}
 }
 
-// forgedToken is a token of an administrator that nobody whom the server trusts has signed.
+// forgedToken returns a token for an administrator that is not signed by anyone whom the server
+// trusts.
 func forgedToken(t *testing.T, method jwt.SigningMethod, key any) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(method, jwt.MapClaims{
@@ -211,7 +212,7 @@ func forgedToken(t *testing.T, method jwt.SigningMethod, key any) string {
 	return token
 }
 
-// checkPlain talks without TLS, which is not understood.
+// checkPlain checks that the server refuses requests without TLS.
 func (r *reaching) checkPlain(t *testing.T) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(r.url, "https:", "http:", 1)+"/healthz", nil)
@@ -226,6 +227,6 @@ func (r *reaching) checkPlain(t *testing.T) {
 	}
 	response.Body.Close()
 	if response.StatusCode != http.StatusBadRequest {
-		t.Errorf("without TLS: answered %s", response.Status)
+		t.Errorf("without TLS: got %s", response.Status)
 	}
 }

@@ -14,19 +14,21 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-// reach is what somebody may do. Each one that is not an outright refusal includes those before it.
+// reach is a level of access. Each level that is not an outright refusal includes the ones before
+// it.
 type reach int
 
 const (
-	reachUnknown    reach = iota // every request is answered 401
-	reachNothing                 // every request is answered 403
-	reachHealth                  // what Kubernetes shows to everybody: is it there, which version is it
-	reachDiscovery               // what Kubernetes shows to every user: which kinds there are, and what the user is and may do
+	reachUnknown    reach = iota // every request gets a 401
+	reachNothing                 // every request gets a 403
+	reachHealth                  // what Kubernetes shows to everybody: health and version
+	reachDiscovery               // what Kubernetes shows to every user: discovery, and the user's own identity and permissions
 	reachIssuer                  // what Kubernetes shows to every service account: the keys that verify service account tokens
-	reachEverything              // as an administrator
+	reachEverything              // the access of an administrator
 )
 
-// routes are requests, who needs which reach for them, and the answer to those who have it. None of them changes anything.
+// routes are requests with the reach that they require and the status code for callers who have it.
+// None of them changes anything.
 var routes = []struct {
 	needs        reach
 	method, path string
@@ -87,11 +89,12 @@ var routes = []struct {
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201},
 }
 
-// reachCase is a way to start the program and what somebody without credentials and an ordinary user are to reach then.
+// reachCase is a way to start the program, with the reach that a caller without credentials and an
+// ordinary user must have then.
 type reachCase struct {
 	args            []string
 	anonymous, jane reach
-	// others are further callers.
+	// others returns additional callers.
 	others func(t *testing.T, r *reaching) map[string]expected
 }
 
@@ -100,7 +103,7 @@ type expected struct {
 	has reach
 }
 
-// reachCases has every flag that may weaken the server at its weakest.
+// reachCases covers every flag that may weaken the server, with its weakest value.
 func reachCases(n *neighbours) map[string]reachCase {
 	file := func(name string) string { return filepath.Join(n.dir, name) }
 	return map[string]reachCase{
@@ -146,7 +149,7 @@ func reachCases(n *neighbours) map[string]reachCase {
 				}
 			},
 		},
-		// Who may name users is whom the authority signs for; it must be one that signs for nobody else.
+		// Everyone whose certificate the authority signs may name users, so it must sign for nobody else.
 		"proxies without names": {
 			args: []string{"--requestheader-client-ca-file=" + file("ca.crt")}, anonymous: reachHealth, jane: reachDiscovery,
 			others: func(t *testing.T, _ *reaching) map[string]expected {
@@ -179,24 +182,25 @@ func reachCases(n *neighbours) map[string]reachCase {
 	}
 }
 
-// withoutReach are flags that say nothing about who may do what, and why.
+// withoutReach lists, by prefix, flags that have no influence on access, and why.
 var withoutReach = map[string]string{
 	"admission-":         "plugins may only refuse",
-	"audit-":             "where events go, and how",
-	"data-dir":           "the keys of every start here are in one",
+	"audit-":             "where events go and in which form",
+	"data-dir":           "every case here sets it",
 	"default-":           "tolerations of pods",
 	"enable-admission-":  "plugins may only refuse",
-	"etcd-":              "who may talk to etcd is for etcd to say",
+	"etcd-":              "etcd itself decides who may talk to it",
 	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers", "requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
 	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
-	"secure-port":                          "every start here has one",
-	"service-account-max-token-expiration": "it bounds",
+	"secure-port":                          "every case here sets it",
+	"service-account-max-token-expiration": "it is only a limit",
 	"service-cluster-ip-range":             "addresses",
 	"service-node-port-range":              "ports",
 }
 
-// TestReach starts the program with every flag that may weaken it and asks for everything as somebody without credentials, as an ordinary
-// user, and as those who would be somebody else. What they reach is what Kubernetes documents: nothing comes with a flag unnoticed.
+// TestReach starts the program with every flag that may weaken it, and sends all requests as a
+// caller without credentials, as an ordinary user, and as impostors. They must reach what
+// Kubernetes documents and nothing more, so that no flag opens a hole unnoticed.
 func TestReach(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
@@ -254,12 +258,13 @@ func TestReach(t *testing.T) {
 	}
 	serverFlags(func(f *pflag.Flag) {
 		if !tried(f.Name) {
-			t.Errorf("nothing is known of who can reach what with --%s: add it to reachCases, or to withoutReach and say why", f.Name)
+			t.Errorf("nothing checks what --%s gives access to: add it to reachCases, or to withoutReach with a reason", f.Name)
 		}
 	})
 }
 
-// serverFlags calls f for every flag of the server.
+// serverFlags calls f for every flag of the server and returns the options that the flags are bound
+// to.
 func serverFlags(f func(*pflag.Flag)) *server.Options {
 	o := &server.Options{}
 	var sections cliflag.NamedFlagSets
@@ -270,7 +275,7 @@ func serverFlags(f func(*pflag.Flag)) *server.Options {
 	return o
 }
 
-// admissionPlugins lists all plugins that there are.
+// admissionPlugins returns the names of all admission plugins.
 func admissionPlugins() []string {
 	return serverFlags(func(*pflag.Flag) {}).Admission.Plugins.Registered()
 }

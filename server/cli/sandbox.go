@@ -15,34 +15,35 @@ import (
 )
 
 // sandbox is a control plane that was found in a directory rather than named by the caller. The
-// directory may have come with a cloned repository, or lie where others write too. So it must be
-// the caller's own, and the kubeconfig there may hold only what kinproc writes.
+// directory may have come with a cloned repository, or others may be able to write to its parent.
+// So it must belong to the caller, and its kubeconfig may hold only what kinproc writes.
 type sandbox struct {
-	// folder holds the kubeconfig, and the record while the control plane runs.
+	// folder holds the kubeconfig and, while the control plane runs, the record.
 	folder string
-	// kubeconfig is the file's path.
+	// kubeconfig is the path of the kubeconfig.
 	kubeconfig string
-	// config is what the file holds, with the content of certificate files in place of their paths.
+	// config is the content of the kubeconfig, with the paths of certificate files replaced by their
+	// content.
 	config *clientcmdapi.Config
-	// files is the content of those certificate files by absolute path.
+	// files maps the absolute paths of those certificate files to their content.
 	files map[string][]byte
-	// record says where the control plane can be reached. It is nil if the control plane does not
-	// run, or was not started by kinproc start.
+	// record says how to reach the control plane. It is nil if the control plane is not running, or
+	// was not started by kinproc start.
 	record *record
-	// stopped is true if the control plane is known not to run.
+	// stopped is true if the control plane is known not to be running.
 	stopped bool
 }
 
-// noSandboxError says that there is no sandbox, and what to do.
+// noSandboxError reports that there is no sandbox, and says what to do.
 type noSandboxError struct{}
 
 func (noSandboxError) Error() string {
 	return "there is no sandbox in this directory or above it; start one with kinproc start, or name a kubeconfig with --kubeconfig or KUBECONFIG"
 }
 
-// findSandbox returns the sandbox of a directory, or of the nearest parent that has one: of several,
-// the one that was started last, and one that runs rather than one that does not. The error is a
-// noSandboxError if there is none, and otherwise says why it is not trusted.
+// findSandbox returns the sandbox of a directory, or of the nearest parent that has one. If there
+// are several, it prefers running ones, and of those the one that was started last. The error is a
+// noSandboxError if there is none; otherwise it says why the sandbox is not trusted.
 func findSandbox(dir string) (*sandbox, error) {
 	sandboxes, err := findSandboxes(os.Geteuid(), dir)
 	if err != nil {
@@ -51,13 +52,14 @@ func findSandbox(dir string) (*sandbox, error) {
 	return sandboxes[0], nil
 }
 
-// findSandboxes returns all sandboxes of the nearest directory that has any, the best one first.
+// findSandboxes returns all sandboxes of the nearest directory that has any, in the order of
+// findSandbox's preference.
 func findSandboxes(user int, dir string) ([]*sandbox, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	for { // the first path is as brief as the caller's, for messages
+	for { // the first path is the caller's, which is shorter in messages
 		sandboxes, err := sandboxesIn(user, filepath.Join(dir, defaultDataDir))
 		if err != nil || len(sandboxes) > 0 {
 			return sandboxes, err
@@ -69,8 +71,8 @@ func findSandboxes(user int, dir string) ([]*sandbox, error) {
 	}
 }
 
-// sandboxesIn returns the sandboxes of a data directory, the best one first. There are none if the
-// directory does not exist.
+// sandboxesIn returns the sandboxes of a data directory, in the order of findSandbox's preference.
+// It returns none if the directory does not exist.
 func sandboxesIn(user int, state string) ([]*sandbox, error) {
 	if _, err := os.Lstat(state); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -88,11 +90,11 @@ func sandboxesIn(user int, state string) ([]*sandbox, error) {
 			continue // it is not ready yet
 		}
 		if err := s.read(user, state, folder); err != nil {
-			// Not wrapped: a missing certificate file does not make it a missing sandbox.
+			// Do not wrap err: a missing certificate file must not look like a missing sandbox.
 			return nil, fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
 		}
 		if s.stopped && folder != "." {
-			continue // it was killed, and nothing of it is left
+			continue // it was killed, and its data is gone
 		}
 		found = append(found, s)
 	}
@@ -110,7 +112,7 @@ func sandboxesIn(user int, state string) ([]*sandbox, error) {
 	return found, nil
 }
 
-// read reads the files of a folder, which is relative to the data directory.
+// read reads the files of a folder, whose path is relative to the data directory.
 func (s *sandbox) read(user int, state, folder string) error {
 	private, err := openPrivate(state, user)
 	if err != nil {
@@ -136,7 +138,7 @@ func (s *sandbox) read(user int, state, folder string) error {
 	return s.readRecord(private, folder)
 }
 
-// readRecord finds out whether the control plane runs, and reads its record if it does.
+// readRecord finds out whether the control plane is running and, if so, reads its record.
 func (s *sandbox) readRecord(private *privateDir, folder string) error {
 	lock := filepath.Join(folder, lockName)
 	if _, err := private.root.Lstat(lock); errors.Is(err, fs.ErrNotExist) {
@@ -164,11 +166,11 @@ func (s *sandbox) readRecord(private *privateDir, folder string) error {
 	return nil
 }
 
-// decode turns a kubeconfig that passes judgement into a configuration.
+// decode parses a kubeconfig and returns it as a configuration if judge accepts it.
 func decode(data []byte, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
 	var written clientcmdv1.Config
 	if err := yaml.UnmarshalStrict(data, &written); err != nil {
-		return nil, fmt.Errorf("it is no kubeconfig as kinproc writes it: %w", err)
+		return nil, fmt.Errorf("it is not a kubeconfig that kinproc wrote: %w", err)
 	}
 	return judge(&written, read)
 }

@@ -12,9 +12,10 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
 
-// judge makes a configuration of what kinproc itself writes into a kubeconfig: servers at loopback
-// addresses, certificates and contexts. It refuses everything else by name. Extensions are allowed
-// and dropped: only exec plugins read them. read returns the content of a certificate file.
+// judge converts a kubeconfig to a configuration. It accepts only what kinproc itself writes:
+// servers at loopback addresses, certificates and contexts. The error names anything else.
+// Extensions are accepted but dropped, because only exec plugins read them. The function read
+// returns the content of a certificate file.
 func judge(written *clientcmdv1.Config, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
 	j := judgement{read: read}
 	j.only("it", *written, "kind", "apiVersion", "clusters", "users", "contexts", "current-context", "extensions")
@@ -54,7 +55,7 @@ func judge(written *clientcmdv1.Config, read func(path string) ([]byte, error)) 
 	return config, nil
 }
 
-// judgement holds the first reason to refuse a kubeconfig.
+// judgement records the first reason to refuse a kubeconfig.
 type judgement struct {
 	read func(path string) ([]byte, error)
 	err  error
@@ -66,8 +67,8 @@ func (j *judgement) refuse(format string, args ...any) {
 	}
 }
 
-// only refuses fields that are set and not among those expected, which covers the fields that later
-// releases of the library add.
+// only refuses fields that are set but not expected. That covers fields that later releases of the
+// library add.
 func (j *judgement) only(who string, object any, expected ...string) {
 	v := reflect.ValueOf(object)
 	for i := range v.NumField() {
@@ -80,18 +81,18 @@ func (j *judgement) only(who string, object any, expected ...string) {
 
 func (j *judgement) once(who string, first bool) {
 	if !first {
-		j.refuse("%s is there twice", who)
+		j.refuse("%s is listed twice", who)
 	}
 }
 
 func (j *judgement) loopback(who, server string) {
 	u, err := url.Parse(server)
 	if err != nil {
-		j.refuse("the server of %s is no URL", who)
+		j.refuse("the server of %s is not a URL", who)
 		return
 	}
 	if host := u.Hostname(); host != "localhost" && !net.ParseIP(host).IsLoopback() {
-		j.refuse("the server of %s, %q, has no loopback address", who, server)
+		j.refuse("the server of %s, %q, is not at a loopback address", who, server)
 	}
 	if u.Path == "/" {
 		u.Path = ""
@@ -101,8 +102,8 @@ func (j *judgement) loopback(who, server string) {
 	}
 }
 
-// pem returns the data if there is any, as the library does, and else the content of the file. The
-// file is judged in either case.
+// pem returns data if it is not empty, as the library does, and otherwise the content of the file.
+// The file is checked in either case.
 func (j *judgement) pem(who, field, path string, data []byte) []byte {
 	if path == "" || j.err != nil {
 		return append([]byte(nil), data...)

@@ -18,21 +18,21 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// sandboxForKubectl finds the sandbox of a directory for kubectl. Without one it returns an empty configuration,
-// because not every command of kubectl needs a server.
+// sandboxForKubectl finds the sandbox of a directory for kubectl. If there is none, it returns an
+// empty configuration, because not every kubectl command needs a server.
 func sandboxForKubectl(dir string, args []string) (*sandbox, error) {
 	s, err := findSandbox(dir)
 	if errors.As(err, new(noSandboxError)) {
 		return &sandbox{kubeconfig: filepath.Join(dir, defaultDataDir, kubeconfigName), config: clientcmdapi.NewConfig()}, nil
 	}
 	if err != nil && namesKubeconfig(args) {
-		// The caller's choice counts. Nothing, not even the environment, leads kubectl to the other.
+		// The caller's choice counts. Nothing, not even the environment, may lead kubectl to the sandbox.
 		return &sandbox{kubeconfig: os.DevNull, config: clientcmdapi.NewConfig()}, nil
 	}
 	return s, err
 }
 
-// namesKubeconfig reports whether the caller says which kubeconfig to use.
+// namesKubeconfig reports whether the arguments have a --kubeconfig flag.
 func namesKubeconfig(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -40,8 +40,9 @@ func namesKubeconfig(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") })
 }
 
-// guard makes kubectl use what was judged and nothing else. kubectl takes a path, so it reads the
-// file again, and somebody may have put another directory in its place: then every request fails.
+// guard makes kubectl use exactly the configuration that was checked. kubectl takes a path and
+// reads the file again, and the directory may have been replaced in the meantime; then every
+// request fails.
 func (s *sandbox) guard(flags *genericclioptions.ConfigFlags) {
 	flags.WrapConfigFn = func(config *rest.Config) *rest.Config {
 		if path := *flags.KubeConfig; path != "" && path != s.kubeconfig {
@@ -58,14 +59,15 @@ func (s *sandbox) guard(flags *genericclioptions.ConfigFlags) {
 	}
 }
 
-// explain makes kubectl say what to do when it ends with an error for want of a sandbox that runs.
+// explain makes kubectl say what to do if it fails because there is no sandbox or because the
+// sandbox is not running.
 func (s *sandbox) explain(flags *genericclioptions.ConfigFlags) {
 	hint := ""
 	switch {
 	case s.folder == "":
 		hint = noSandboxError{}.Error()
 	case s.stopped:
-		hint = "the sandbox in " + s.folder + " does not run; start it with kinproc start"
+		hint = "the sandbox in " + s.folder + " is not running; start it with kinproc start"
 	default:
 		return
 	}
@@ -84,7 +86,8 @@ func (s *sandbox) explain(flags *genericclioptions.ConfigFlags) {
 	})
 }
 
-// compare compares what kubectl has read with what was judged.
+// compare returns an error if the kubeconfig that kubectl has read differs from the one that was
+// checked.
 func (s *sandbox) compare(flags *genericclioptions.ConfigFlags) error {
 	raw, err := flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -107,7 +110,7 @@ func (s *sandbox) compare(flags *genericclioptions.ConfigFlags) error {
 	return nil
 }
 
-// inline puts the content of a file that was read in the place of its path.
+// inline replaces the path of a file that was read with its content.
 func (s *sandbox) inline(path *string, data *[]byte) {
 	content, ok := s.files[filepath.Clean(*path)]
 	if !ok {
@@ -118,7 +121,7 @@ func (s *sandbox) inline(path *string, data *[]byte) {
 	}
 }
 
-// refusal is a transport that sends nothing.
+// refusal is a transport that fails every request.
 type refusal struct{ err error }
 
 func (r refusal) RoundTrip(*http.Request) (*http.Response, error) { return nil, r.err }

@@ -23,7 +23,8 @@ const (
 	trustedUser    = `client-certificate-data: Y2VydA==, client-key-data: a2V5`
 )
 
-// written is a kubeconfig with these fields of its cluster, user and context, and more at the top.
+// written returns a kubeconfig with the given fields of its cluster, user and context, and at the
+// top level.
 func written(cluster, user, context, top string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -35,7 +36,7 @@ current-context: x
 `, cluster, user, context, top)
 }
 
-// sandboxDir is a data directory with a kubeconfig, and a file of certificates.
+// sandboxDir creates a data directory with a kubeconfig and a certificate file.
 func sandboxDir(t testing.TB, kubeconfig string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), ".kinproc")
@@ -78,7 +79,7 @@ func TestSandboxHoldsWhatKinprocWrites(t *testing.T) {
 	}
 }
 
-// kubectlConfig is what kubectl makes of a sandbox's kubeconfig.
+// kubectlConfig returns the client configuration that kubectl uses for a sandbox.
 func kubectlConfig(s *sandbox) (*rest.Config, error) {
 	flags := genericclioptions.NewConfigFlags(true)
 	s.guard(flags)
@@ -114,27 +115,27 @@ func TestSandboxRefusesByName(t *testing.T) {
 		"unknown list":  {written(trustedCluster, trustedUser, "", "plugins: []"), `unknown field "plugins"`},
 		"other case":    {user(`Exec: {command: sh}`), `user "u" has exec,`},
 		"key twice":     {user(`client-key-data: a2V5`), `already`},
-		"another host":  {server("https://192.0.2.1:6443"), "has no loopback address"},
-		"another name":  {server("https://localhost.example:6443"), "has no loopback address"},
-		"all addresses": {server("https://0.0.0.0:6443"), "has no loopback address"},
-		"short address": {server("https://127.1:6443"), "has no loopback address"},
+		"another host":  {server("https://192.0.2.1:6443"), "is not at a loopback address"},
+		"another name":  {server("https://localhost.example:6443"), "is not at a loopback address"},
+		"all addresses": {server("https://0.0.0.0:6443"), "is not at a loopback address"},
+		"short address": {server("https://127.1:6443"), "is not at a loopback address"},
 		"no TLS":        {server("http://127.0.0.1:6443"), "is not of the form https://address:port"},
 		"credentials":   {server("https://a:b@127.0.0.1:6443"), "is not of the form https://address:port"},
 		"path":          {server("https://127.0.0.1:6443/elsewhere"), "is not of the form https://address:port"},
-		"socket":        {server("unix:///run/docker.sock"), "has no loopback address"},
-		"no server":     {server(""), "has no loopback address"},
-		"no URL":        {server("https://[::1"), "is no URL"},
-		"outside":       {user(`client-key: ../../id_rsa`), "lies outside of"},
-		"absolute":      {user(`client-key: /etc/ssl/key`), "lies outside of"},
+		"socket":        {server("unix:///run/docker.sock"), "is not at a loopback address"},
+		"no server":     {server(""), "is not at a loopback address"},
+		"no URL":        {server("https://[::1"), "is not a URL"},
+		"outside":       {user(`client-key: ../../id_rsa`), "is outside of"},
+		"absolute":      {user(`client-key: /etc/ssl/key`), "is outside of"},
 		"missing":       {user(`client-key: nope`), `client-key of user "u":`},
 		"directory":     {user(`client-key: pki`), "is a directory, not a file"},
 		"below a file":  {user(`client-key: kubeconfig/key`), "is a file, not a directory"},
-		"two of a name": {strings.Replace(user(""), "users: [", "users: [{name: u, user: {}}, ", 1), `user "u" is there twice`},
+		"two of a name": {strings.Replace(user(""), "users: [", "users: [{name: u, user: {}}, ", 1), `user "u" is listed twice`},
 		"another kind":  {strings.Replace(user(""), "kind: Config", "kind: Secret", 1), `it is of kind "Secret"`},
 		"not the current": {
 			strings.Replace(user(""), "users: [", "users: [{name: other, user: {exec: {command: sh}}}, ", 1), `user "other" has exec,`,
 		},
-		"garbage":  {"}{", "it is no kubeconfig"},
+		"garbage":  {"}{", "it is not a kubeconfig"},
 		"too long": {strings.Repeat("#\n", maxPrivateFile), "has more than 1048576 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,17 +156,17 @@ func wantRefused(t *testing.T, dir, want string) {
 		!strings.Contains(err.Error(), "name it with --kubeconfig or KUBECONFIG") {
 		t.Errorf("%q does not say %q and what to do", err, want)
 	}
-	// Nor does kubectl come by it when the caller names another.
+	// kubectl must not use the sandbox either when the caller names another kubeconfig.
 	s, err = sandboxForKubectl(filepath.Dir(dir), []string{"get", "ns", "--kubeconfig", "other"})
 	if err != nil || s.kubeconfig != os.DevNull {
 		t.Errorf("kubectl with another kubeconfig: %v %v", s, err)
 	}
 	if _, err = sandboxForKubectl(filepath.Dir(dir), []string{"exec", "pod", "--", "kubectl", "--kubeconfig=other"}); err == nil {
-		t.Error("what comes after -- is not kubectl's")
+		t.Error("arguments after -- were taken for kubectl's")
 	}
 }
 
-// Another directory comes into the place of the one that was judged.
+// TestKubectlUsesWhatWasJudged replaces the directory after it was checked.
 func TestKubectlUsesWhatWasJudged(t *testing.T) {
 	t.Parallel()
 	marker := filepath.Join(t.TempDir(), "executed")
@@ -186,7 +187,7 @@ func TestKubectlUsesWhatWasJudged(t *testing.T) {
 			must(t, os.WriteFile(s.kubeconfig, []byte(replaced), 0o644))
 			config, err := kubectlConfig(s)
 			if name == "nothing" && err != nil {
-				return // an empty file needs no guard
+				return // an empty file is harmless
 			}
 			must(t, err)
 			client, err := rest.HTTPClientFor(config)
@@ -205,7 +206,8 @@ func TestKubectlUsesWhatWasJudged(t *testing.T) {
 	}
 }
 
-// A sandbox that was not there when it was looked for is not used when it comes.
+// TestKubectlUsesNoSandboxThatCameLater creates the sandbox after kubectl has looked for one. It
+// must not be used.
 func TestKubectlUsesNoSandboxThatCameLater(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), ".kinproc")
@@ -220,7 +222,8 @@ func TestKubectlUsesNoSandboxThatCameLater(t *testing.T) {
 	}
 }
 
-// What a start writes is trusted, and is what kubectl then uses.
+// TestWrittenKubeconfigIsTrusted checks that the kubeconfig written by a start is trusted and used
+// by kubectl.
 func TestWrittenKubeconfigIsTrusted(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), ".kinproc")
@@ -238,7 +241,7 @@ func TestWrittenKubeconfigIsTrusted(t *testing.T) {
 	}
 }
 
-// Whatever is accepted has nothing but what kinproc writes.
+// FuzzSandbox checks that an accepted kubeconfig holds only what kinproc writes.
 func FuzzSandbox(f *testing.F) {
 	f.Add([]byte(written(trustedCluster, trustedUser, "namespace: web", "")))
 	f.Add([]byte(written(trustedCluster, "exec: {command: sh}", "", "")))

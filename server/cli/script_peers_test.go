@@ -21,7 +21,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-// This file holds the commands of scripts that make or are the server's neighbours: its clients, etcd and extension API servers.
+// This file holds the script commands that start or act as the server's peers: clients, etcd and
+// extension API servers.
 
 // serverOf KUBECONFIG sets $SERVER to the URL of the current context's server.
 func serverOf(ts *testscript.TestScript, neg bool, args []string) {
@@ -33,8 +34,10 @@ func serverOf(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("SERVER", config.Host)
 }
 
-// certificates writes, into the working directory, an authority's certificate ca.crt and what it signed: jane.crt and jane.key of a
-// client (user jane, group developers), serving.crt and serving.key of a server at 127.0.0.1, and sa.key and sa.pub, a pair that signs.
+// certificates writes these files to the working directory: ca.crt, an authority's certificate;
+// jane.crt and jane.key, a client certificate signed by it (user jane, group developers);
+// serving.crt and serving.key, a certificate signed by it for a server at 127.0.0.1; sa.key and
+// sa.pub, a key pair for signing tokens.
 func certificates(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: certificates")
@@ -60,12 +63,13 @@ func publicKey(ts *testscript.TestScript, cert []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
-// request URL [CERT KEY [HEADER:VALUE...]] gets a URL with a client certificate and headers, and prints the status and the body.
+// request URL [CERT KEY [HEADER:VALUE...]] gets a URL with a client certificate and headers, and
+// prints the status and the body.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 || len(args) == 2 {
 		ts.Fatalf("usage: request url [cert key [header:value...]]")
 	}
-	config := &tls.Config{InsecureSkipVerify: true} // whom it talks to is the script's business
+	config := &tls.Config{InsecureSkipVerify: true} // the script chooses the server
 	if len(args) > 2 {
 		pair, err := tls.LoadX509KeyPair(ts.MkAbs(args[1]), ts.MkAbs(args[2]))
 		ts.Check(err)
@@ -87,8 +91,9 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// externalEtcd sets $ETCD to the URL of an etcd outside of the program. With the argument tls it is at a port and wants a certificate
-// that the authority of the command certificates signed; otherwise it is a unix socket.
+// externalEtcd sets $ETCD to the URL of an etcd outside of the program. By default it listens on a
+// Unix socket. With the argument tls it listens on a port and requires a client certificate signed
+// by the authority of the command certificates.
 func externalEtcd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 1 {
 		ts.Fatalf("usage: etcd [tls]")
@@ -103,7 +108,7 @@ func externalEtcd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ETCD", endpoint)
 }
 
-// front accepts TLS connections with client certificates and passes on what they say to a unix socket.
+// front accepts TLS connections with client certificates and forwards them to a Unix socket.
 func front(ts *testscript.TestScript, socket string) (address string) {
 	pair, err := tls.LoadX509KeyPair(ts.MkAbs("serving.crt"), ts.MkAbs("serving.key"))
 	ts.Check(err)
@@ -132,7 +137,7 @@ func front(ts *testscript.TestScript, socket string) (address string) {
 	return l.Addr().String()
 }
 
-// pipe joins a connection with a new one to a unix socket until either side ends or it is stopped.
+// pipe connects conn to a Unix socket until either side closes or stop is closed.
 func pipe(conn net.Conn, socket string, stop <-chan struct{}) {
 	behind, err := net.Dial("unix", socket)
 	if err != nil {
@@ -144,7 +149,7 @@ func pipe(conn net.Conn, socket string, stop <-chan struct{}) {
 	go func() { _, err := io.Copy(conn, behind); ended <- err }()
 	select {
 	case <-ended:
-		ended <- nil // in place of the one read
+		ended <- nil // replaces the value just received
 	case <-stop:
 	}
 	conn.Close()
@@ -153,8 +158,9 @@ func pipe(conn net.Conn, socket string, stop <-chan struct{}) {
 	<-ended
 }
 
-// extension sets $EXTENSION_PORT to the port of an extension API server at localhost for group ext.example.com, version v1. It has one
-// resource, echoes, which answers whose certificate the aggregator showed and whom it spoke for.
+// extension sets $EXTENSION_PORT to the port of an extension API server at localhost for version v1
+// of group ext.example.com. Its one resource, echoes, returns the name in the aggregator's client
+// certificate and the user on whose behalf it called.
 func extension(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: extension")

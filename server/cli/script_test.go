@@ -23,12 +23,13 @@ import (
 	"github.com/kinproc/kinproc/server/cli"
 )
 
-// TestMain lets scripts, and tests that need a process of its own, run the program: the test binary is it.
+// TestMain makes the test binary act as the program, for scripts and for tests that need it in a
+// separate process.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kinproc": func() { os.Exit(cli.Main(os.Args[1:])) }})
 }
 
-// The commands of scripts, besides testscript's own.
+// scriptCommands are the script commands besides those of testscript.
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"await":        await,
 	"busyport":     busyPort,
@@ -44,10 +45,11 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"temporary":    temporary,
 }
 
-// TestScripts runs testdata/script: a file for everything that a user can observe, its first line says what.
+// TestScripts runs testdata/script. It has a file for everything that a user can observe, and the
+// first line of each file says what.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	// Under nohup this process ignores hang-ups, and so would the programs that it starts.
+	// Under nohup this process ignores SIGHUP, and so would the programs that it starts.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
@@ -60,13 +62,13 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home")) // kubectl keeps caches there
 			env.Defer(func() { killDetached(env.WorkDir) })
-			env.Setenv("GORACE", "atexit_sleep_ms=10") // the race detector waits for a second at the end of a process
+			env.Setenv("GORACE", "atexit_sleep_ms=10") // by default the race detector waits for a second before a process exits
 			return nil
 		},
 	})
 }
 
-// killDetached ends what a script that failed has left running in the background.
+// killDetached kills the background processes that a failed script has left.
 func killDetached(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		var running struct{ PID int }
@@ -83,10 +85,11 @@ func killDetached(dir string) {
 	})
 }
 
-// patience bounds what a script waits for: much more than a loaded machine with the race detector needs.
+// patience is how long a script waits for a condition. It is far more than a loaded machine with
+// the race detector needs.
 const patience = 60 * time.Second
 
-// until waits for a condition, of which it says the last state when it gives up.
+// until waits for a condition. If it gives up, it reports the last state.
 func until(ts *testscript.TestScript, condition func() (ok bool, state string)) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -105,7 +108,8 @@ func until(ts *testscript.TestScript, condition func() (ok bool, state string)) 
 	}
 }
 
-// await FILE [TEXT] waits until a file is there and contains a text. The kubeconfig is there when the server is ready.
+// await FILE [TEXT] waits until a file exists and contains a text. The kubeconfig exists once the
+// server is ready.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: await file [text]")
@@ -135,7 +139,7 @@ func temporary(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// eventually ARGS... runs kinproc until it succeeds, for what is right a moment later only.
+// eventually ARGS... runs kinproc until it succeeds, for conditions that take a moment.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: eventually arguments...")
@@ -149,7 +153,8 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 // refusalLimit is how long a refusal may take.
 const refusalLimit = 5 * time.Second * slowdown
 
-// refuses CODE ARGS... runs kinproc, which must end with the exit code and one line on standard error.
+// refuses CODE ARGS... runs kinproc, which must exit with the code and print one line to standard
+// error.
 func refuses(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: refuses exitcode arguments...")
@@ -167,7 +172,7 @@ func refuses(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("printed %q to standard output", out)
 	}
 	if line := ts.ReadFile("stderr"); !strings.HasPrefix(line, "kinproc: ") || strings.Count(line, "\n") != 1 {
-		ts.Fatalf("printed %q to standard error, want one line of kinproc", line)
+		ts.Fatalf("printed %q to standard error, want one line from kinproc", line)
 	}
 	ts.Logf("refused after %s", took)
 	if took > refusalLimit {
@@ -178,9 +183,10 @@ func refuses(ts *testscript.TestScript, neg bool, args []string) {
 // stopLimit is how long the program may take to end after Ctrl-C.
 const stopLimit = time.Second * slowdown
 
-// interrupt [terminate|twice|hangup] interrupts the processes in the background as Ctrl-C does, asks
-// them to terminate, or tells them twice that the terminal is gone. It waits until they have ended,
-// which must not take long. Use wait to see how they ended.
+// interrupt [terminate|twice|hangup] interrupts the background processes. Without an argument it
+// sends SIGINT, as Ctrl-C does, and with twice it sends it two times. With terminate it sends
+// SIGTERM, with hangup SIGHUP two times. It waits until the processes have ended, which must not
+// take long. Use wait to check their results.
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	how := strings.Join(args, " ")
 	signal := os.Signal(os.Interrupt)
@@ -198,14 +204,14 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 		if how != "twice" && how != "hangup" {
 			continue
 		}
-		// It may have ended by the first already.
+		// The first signal may have ended it already.
 		if err := cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			ts.Fatalf("%v", err)
 		}
 	}
 	for _, cmd := range ts.BackgroundCmds() {
 		until(ts, func() (bool, string) {
-			return errors.Is(cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone), "it still runs"
+			return errors.Is(cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone), "it is still running"
 		})
 	}
 	took := time.Since(began)
@@ -215,7 +221,7 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// busyport sets $PORT to a port of 127.0.0.1 on which somebody listens until the script ends.
+// busyport sets $PORT to a port of 127.0.0.1 that is in use until the script ends.
 func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: busyport")

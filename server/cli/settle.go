@@ -2,7 +2,7 @@ package cli
 
 import "runtime/debug"
 
-// settle gives back the memory that only the start needed: a sandbox is idle for most of its life.
+// settle returns memory that only the start needed, because a sandbox is idle most of the time.
 func settle() {
 	debug.FreeOSMemory()
 	pageOutExecutable()

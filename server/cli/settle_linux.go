@@ -10,16 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageOutExecutable has the kernel let go of the program's own pages, most of which were read during the start only; those that are needed
-// again are read again. A kernel that caches files in large pages would hold all 100 MiB in memory for the few that are. It is an economy:
-// what fails, as for a file of another user, is ignored.
+// pageOutExecutable asks the kernel to page out the program's executable. Most of its pages are
+// needed only during the start; the others are read again on demand. A kernel that caches files in
+// large pages would otherwise keep all 100 MiB in memory for the sake of a few pages. This is only
+// an optimization, so errors are ignored, such as those for a file of another user.
 func pageOutExecutable() {
 	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return
 	}
 	if file, err := os.Open(path); err == nil {
-		// What is not on the disk yet cannot be let go: this begins to write it, and does not wait.
+		// Pages that are not on the disk yet cannot be paged out. This starts to write them, without
+		// waiting.
 		_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		_ = file.Close()
 	}
@@ -35,7 +37,8 @@ func pageOutExecutable() {
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// readOnly finds the mappings of a file that are not written to, in the form of proc_pid_maps(5).
+// readOnly returns the mappings of a file that are not writable. Maps is in the format of
+// proc_pid_maps(5).
 func readOnly(maps []byte, path string) []mapping {
 	var found []mapping
 	for lines := bufio.NewScanner(bytes.NewReader(maps)); lines.Scan(); {

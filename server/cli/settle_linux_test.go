@@ -18,6 +18,6 @@ c000000000-c004000000 rw-p 00000000 00:00 0
 		t.Errorf("got %x, want %x", got, want)
 	}
 	if len(readOnly(nil, "/bin/it")) != 0 {
-		t.Error("something from nothing")
+		t.Error("got mappings from empty input")
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-// The sandbox of the working directory.
+// The defaults for the sandbox of the working directory.
 const (
 	defaultDataDir    = ".kinproc"
 	defaultSecurePort = 6443
@@ -33,14 +33,15 @@ const (
 )
 
 const (
-	// startTimeout is when to give up and say what is not ready.
+	// startTimeout is how long to wait for the server to become ready. The error says what is not
+	// ready.
 	startTimeout = time.Minute
-	// stopTimeout bounds a clean end.
+	// stopTimeout bounds a clean stop.
 	stopTimeout = 10 * time.Second
-	// brokenStopTimeout bounds the end after a failure.
+	// brokenStopTimeout bounds the stop after a failure.
 	brokenStopTimeout = 5 * time.Second
-	// startGrace is how long an interrupted start may take to end. A start that is left behind
-	// leaves what a crash leaves, which the next start can handle.
+	// startGrace is how long to wait for an interrupted start to end. A start that is abandoned after
+	// that leaves what a crash would leave, and the next start can deal with it.
 	startGrace = 2 * time.Second
 )
 
@@ -52,7 +53,7 @@ type startOptions struct {
 	timings    bool
 	verbosity  int
 	detach     bool
-	detached   bool // this is the process that --detach has started
+	detached   bool // this is the process that --detach started
 }
 
 func newStartCmd(s streams, args []string) *cobra.Command {
@@ -63,15 +64,15 @@ func newStartCmd(s streams, args []string) *cobra.Command {
 		Long: `Start a control plane and run it until interrupted.
 
 Data, keys and a kubeconfig are kept in .kinproc in the working directory, and the next start there
-serves the same objects:
+serves the same objects again:
 
   kinproc start
 
-Nothing is kept with --ephemeral:
+With --ephemeral, nothing is kept:
 
   kinproc start --ephemeral --secure-port 0
 
-With --detach, the control plane runs on in the background, until kinproc stop:
+With --detach, the control plane runs in the background until kinproc stop:
 
   kinproc start --detach`,
 		Args:              noArgs,
@@ -85,12 +86,12 @@ With --detach, the control plane runs on in the background, until kinproc stop:
 	}
 	var sections cliflag.NamedFlagSets
 	f := sections.FlagSet("start")
-	f.BoolVar(&o.detach, "detach", false, "return when the control plane is ready, and leave it running until kinproc stop")
+	f.BoolVar(&o.detach, "detach", false, "return when the control plane is ready, and leave it running in the background until kinproc stop")
 	f.BoolVar(&o.detached, "detached", false, "")
 	_ = f.MarkHidden("detached") // the flag exists
 	f.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
-	f.StringVar(&o.name, "name", "", "name of this sandbox, which its kubeconfig's context kinproc-NAME has; that of the directory if empty")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig to add the administrator's context to as the current one, besides that of the sandbox")
+	f.StringVar(&o.name, "name", "", "name of this sandbox, used for its kubeconfig context kinproc-NAME; the name of the directory if empty")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "additional kubeconfig in which to add the administrator's context and make it the current one")
 	f.BoolVar(&o.timings, "timings", false, "print how long each phase of the start took")
 	f.IntVarP(&o.verbosity, "v", "v", 0, "how much to log to standard error; 0 is nothing")
 	o.server.AddFlags(&sections)
@@ -103,7 +104,7 @@ With --detach, the control plane runs on in the background, until kinproc stop:
 	return cmd
 }
 
-// validate returns what is wrong with the flags, and names the sandbox.
+// validate checks the flags, and clears the data directory of an ephemeral control plane.
 func (o *startOptions) validate() error {
 	if o.name != "" {
 		if err := checkName(o.name); err != nil {
@@ -150,7 +151,7 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		return err
 	}
 	defer func() {
-		if stopErr := stopServer(ctx, srv); srv.Err() == nil { // else it only follows from the failure
+		if stopErr := stopServer(ctx, srv); srv.Err() == nil { // otherwise the error only follows from the failure
 			err = errors.Join(err, stopErr)
 		}
 	}()
@@ -181,9 +182,10 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	return untilEnd(ctx, srv)
 }
 
-// untilEnd returns when the context ends, which is no error, or when the control plane fails.
+// untilEnd returns nil when the context ends, and an error if the control plane fails.
 func untilEnd(ctx context.Context, srv *server.Server) error {
-	// At first nothing of the start goes on any more; by the second time a program that has just been built is on the disk.
+	// At the first time, everything that belongs to the start is done. By the second time, the
+	// executable is on the disk even if it has just been built.
 	settling := []time.Duration{time.Second, 3 * time.Second}
 	for {
 		var due <-chan time.Time
@@ -202,8 +204,8 @@ func untilEnd(ctx context.Context, srv *server.Server) error {
 	}
 }
 
-// place returns the name of the sandbox and its folder, which other commands look into. The folder
-// is nil if it is the data directory, which the server has to accept first.
+// place returns the name of the sandbox and the folder in which other commands look for it. The
+// folder is nil if it is the data directory, which the server has to check first.
 func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 	if name = o.name; name == "" {
 		name = nameFor(cmp.Or(o.server.DataDir, "."))
@@ -218,12 +220,13 @@ func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 	case errors.As(err, new(usageError)):
 		return "", nil, err
 	case !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS):
-		fmt.Fprintf(s.err, "kinproc: warning: kinproc kubectl will not find this sandbox by itself: %s\n", oneLine(err))
+		fmt.Fprintf(s.err, "kinproc: warning: kinproc kubectl will not find this sandbox on its own: %s\n", oneLine(err))
 	}
 	return name, nil, nil
 }
 
-// checkKubeconfig refuses a kubeconfig that the context cannot be added to, before the start.
+// checkKubeconfig returns an error if the context cannot be added to the kubeconfig that
+// --kubeconfig names, so that an unsuitable file is refused before the start.
 func (o *startOptions) checkKubeconfig(name string, held *folder) error {
 	if o.kubeconfig == "" {
 		return nil
@@ -241,8 +244,8 @@ func (o *startOptions) checkKubeconfig(name string, held *folder) error {
 	return entriesOf(name, directory).check(o.kubeconfig, config)
 }
 
-// refuseRunning refuses a data directory in which another process runs a control plane, and says
-// where that one can be reached. What is wrong with the directory otherwise, the server says.
+// refuseRunning returns an error if another process runs a control plane in the data directory, and
+// says how to reach that control plane. Other problems with the directory are left to the server.
 func (o *startOptions) refuseRunning() error {
 	if runs, _ := running(o.server.DataDir); !runs {
 		return nil
@@ -256,7 +259,8 @@ func (o *startOptions) refuseRunning() error {
 		o.server.DataDir, r.PID, r.URL)
 }
 
-// stopServer ends the server. What is broken is waited for less long, and until ctx ends at most, which is Ctrl-C.
+// stopServer stops the server. After a failure it waits for a shorter time, and no longer than
+// until ctx ends, which Ctrl-C does.
 func stopServer(ctx context.Context, srv *server.Server) error {
 	timeout := brokenStopTimeout
 	if srv.Err() == nil {
@@ -267,9 +271,9 @@ func stopServer(ctx context.Context, srv *server.Server) error {
 	return srv.Stop(ctx)
 }
 
-// startUntilReady starts the control plane. It does not wait long for an interrupted start that
-// hangs, say in a named pipe that a flag names or on a disk that does not answer: the program ends,
-// and the goroutine with it.
+// startUntilReady starts the control plane. If the start is interrupted but hangs, for example on a
+// named pipe given in a flag or on a disk that does not respond, it does not wait long: the program
+// ends, and the goroutine with it.
 func startUntilReady(ctx context.Context, srv *server.Server) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -282,7 +286,7 @@ func startUntilReady(ctx context.Context, srv *server.Server) error {
 		select {
 		case err = <-started:
 		case <-time.After(startGrace):
-			return errors.New("interrupted while the start hung; is a file that it reads a named pipe, or on a disk that does not answer?")
+			return errors.New("interrupted while the start hung; check whether a file that it reads is a named pipe, or is on a disk that does not respond")
 		}
 	}
 	if err != nil && ctx.Err() != nil {
@@ -291,9 +295,9 @@ func startUntilReady(ctx context.Context, srv *server.Server) error {
 	return err
 }
 
-// writeKubeconfigs writes the kubeconfig of the sandbox, and adds the context to that of the flag
-// --kubeconfig. It returns the absolute path of the one to use. The returned function takes away
-// what an ephemeral control plane must not leave.
+// writeKubeconfigs writes the kubeconfig of the sandbox, and adds the context to the kubeconfig
+// that --kubeconfig names. It returns the absolute path of the kubeconfig to use, and a function
+// that removes what an ephemeral control plane must not leave behind.
 func (o *startOptions) writeKubeconfigs(srv *server.Server, e entries) (path string, remove func() error, err error) {
 	path = filepath.Join(e.directory, kubeconfigName)
 	config := clientcmdapi.NewConfig()
@@ -337,7 +341,8 @@ func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.D
 `, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(), setKubeconfig(kubeconfig), srv.Kinds(), stop, kept)
 }
 
-// setKubeconfig is the line that makes kubectl use a kubeconfig, for the shell that is usual here.
+// setKubeconfig returns the command that makes kubectl use a kubeconfig, for this platform's usual
+// shell.
 func setKubeconfig(path string) string {
 	if runtime.GOOS == "windows" {
 		return fmt.Sprintf("$env:KUBECONFIG = '%s'", strings.ReplaceAll(path, "'", "''"))

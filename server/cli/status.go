@@ -12,9 +12,9 @@ func newStatusCmd(s streams) *cobra.Command {
 	var flags sandboxFlags
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Tell which sandboxes run in this directory, and where they can be reached",
-		Long: `Tell which sandboxes run in this directory or in the nearest one above, and where they can be reached.
-The first one is the one that kinproc kubectl talks to. The exit code is 1 if none runs.`,
+		Short: "Show which sandboxes are running in this directory, and how to reach them",
+		Long: `Show which sandboxes are running in this directory or the nearest one above, and how to reach them.
+kinproc kubectl talks to the first one. The exit code is 1 if none is running.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
@@ -33,11 +33,11 @@ The first one is the one that kinproc kubectl talks to. The exit code is 1 if no
 				if r.Ephemeral {
 					kept = "nothing is kept"
 				}
-				fmt.Fprintf(s.out, "%s runs for %s (process %d); %s\n\n  %s\n  %s\n",
+				fmt.Fprintf(s.out, "%s has been running for %s (process %d); %s\n\n  %s\n  %s\n",
 					r.Name, duration.HumanDuration(time.Since(r.Started)), r.PID, kept, r.URL, setKubeconfig(r.Kubeconfig))
 			}
 			if !runs {
-				return fmt.Errorf("the sandbox in %s does not run; start it with kinproc start", found[0].folder)
+				return fmt.Errorf("the sandbox in %s is not running; start it with kinproc start", found[0].folder)
 			}
 			return nil
 		},

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sandboxFlags choose a sandbox that runs.
+// sandboxFlags are the flags that select a running sandbox.
 type sandboxFlags struct {
 	dataDir string
 	name    string
@@ -19,7 +19,7 @@ type sandboxFlags struct {
 
 func (f *sandboxFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "data directory of the sandbox; if empty, .kinproc here or in the nearest directory above")
-	cmd.Flags().StringVar(&f.name, "name", "", "name of the sandbox, if several run; the one that was started last if empty")
+	cmd.Flags().StringVar(&f.name, "name", "", "name of the sandbox, if several are running; the one that was started last if empty")
 	_ = cmd.RegisterFlagCompletionFunc("name", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		found, _ := f.find()
 		var names []string
@@ -32,7 +32,7 @@ func (f *sandboxFlags) add(cmd *cobra.Command) {
 	})
 }
 
-// find returns the sandboxes that the flags can stand for, the best one first.
+// find returns the sandboxes that the flags may refer to, in the order of findSandbox's preference.
 func (f *sandboxFlags) find() ([]*sandbox, error) {
 	if f.dataDir == "" {
 		return findSandboxes(os.Geteuid(), ".")
@@ -49,8 +49,8 @@ func newStopCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the sandbox of this directory",
-		Long: `Stop the sandbox that runs in this directory or in the nearest one above, and wait until it has ended.
-What it keeps stays, and kinproc start serves it again.`,
+		Long: `Stop the sandbox that runs in this directory or the nearest one above, and wait until it has ended.
+Its data is kept, and kinproc start serves it again, unless the sandbox is ephemeral.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,9 +63,9 @@ What it keeps stays, and kinproc start serves it again.`,
 			})
 			switch {
 			case i < 0 && flags.name != "":
-				return fmt.Errorf("no sandbox %q runs here; see kinproc status", flags.name)
+				return fmt.Errorf("no sandbox %q is running here; see kinproc status", flags.name)
 			case i < 0:
-				return fmt.Errorf("the sandbox in %s does not run", found[0].folder)
+				return fmt.Errorf("the sandbox in %s is not running", found[0].folder)
 			}
 			if err := stopSandbox(cmd.Context(), found[i]); err != nil {
 				return err
@@ -78,7 +78,7 @@ What it keeps stays, and kinproc start serves it again.`,
 	return cmd
 }
 
-// stopSandbox asks the process of a sandbox to end, and waits for it.
+// stopSandbox asks a sandbox's process to end, and waits for it.
 func stopSandbox(ctx context.Context, s *sandbox) error {
 	p, err := os.FindProcess(s.record.PID)
 	if err == nil {
@@ -97,7 +97,7 @@ func stopSandbox(ctx context.Context, s *sandbox) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("process %d has not ended yet: %w; look into its log, or kill it", s.record.PID, ctx.Err())
+			return fmt.Errorf("process %d has not ended yet: %w; check its log, or kill it", s.record.PID, ctx.Err())
 		case <-tick.C:
 		}
 	}

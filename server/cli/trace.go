@@ -22,14 +22,14 @@ func newTraceCmd(s streams) *cobra.Command {
 	var groups []string
 	cmd := &cobra.Command{
 		Use:   "trace [METHOD] PATH",
-		Short: "Send a request and print its way through the chain",
-		Long: `Send a request and print its way through the chain: who it was taken for, what each server decided, and the answer's status.
+		Short: "Send a request and show its path through the chain",
+		Long: `Send a request and show its path through the chain: the authenticated user, what each server decided, and the response status.
 
   kinproc trace /api/v1/namespaces/default
   kinproc trace --as jane DELETE /apis/apps/v1/namespaces/default/deployments/web`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 || !strings.HasPrefix(args[len(args)-1], "/") {
-				return usageError{errors.New("trace takes a method, GET if left out, and a path that begins with / (see kinproc trace --help)")}
+				return usageError{errors.New("trace takes a method (GET if omitted) and a path that begins with / (see kinproc trace --help)")}
 			}
 			return nil
 		},
@@ -56,13 +56,14 @@ func newTraceCmd(s streams) *cobra.Command {
 			return sendTraced(s.out, client, req)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the server; that of the working directory's sandbox if empty")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
 	cmd.Flags().StringVar(&as, "as", "", "user to impersonate")
 	cmd.Flags().StringSliceVar(&groups, "as-group", nil, "groups to impersonate")
 	return cmd
 }
 
-// traceConfig reads the kubeconfig that is named, or else that of the working directory's sandbox.
+// traceConfig reads the named kubeconfig or, if none is named, the one of the working directory's
+// sandbox.
 func traceConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -73,7 +74,7 @@ func traceConfig(kubeconfig string) (*rest.Config, error) {
 			return nil, err
 		}
 		if sandbox.stopped {
-			return nil, fmt.Errorf("the sandbox in %s does not run; start it with kinproc start", sandbox.folder)
+			return nil, fmt.Errorf("the sandbox in %s is not running; start it with kinproc start", sandbox.folder)
 		}
 		source = clientcmd.NewDefaultClientConfig(*sandbox.config, nil)
 	}
@@ -93,14 +94,14 @@ func sendTraced(w io.Writer, client *http.Client, req *http.Request) error {
 	defer resp.Body.Close()
 	size, err := io.Copy(io.Discard, resp.Body) // trailers come after the body
 	if err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	took := time.Since(began)
 
 	var steps []trace.Step
 	encoded := resp.Trailer.Get(trace.Header)
 	if encoded == "" {
-		return fmt.Errorf("the server answered %q without a trace: it is no kinproc, or you may not get %s there", resp.Status, trace.Path)
+		return fmt.Errorf("the server answered %q without a trace: it is not kinproc, or you may not get %s there", resp.Status, trace.Path)
 	}
 	if err := json.Unmarshal([]byte(encoded), &steps); err != nil {
 		return fmt.Errorf("read the trace: %w", err)

@@ -12,7 +12,7 @@ import (
 func newVersionCmd(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of kinproc, of the Kubernetes API that it serves and of Go",
+		Short: "Print the versions of kinproc, of the Kubernetes API that it serves, and of Go",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(s.out, versions())
@@ -21,7 +21,7 @@ func newVersionCmd(s streams) *cobra.Command {
 	}
 }
 
-// versions names the versions of kinproc, of the Kubernetes API that it serves and of Go.
+// versions returns the versions of kinproc, of the Kubernetes API that it serves, and of Go.
 func versions() string {
 	return fmt.Sprintf("kinproc %s, Kubernetes %s, %s", server.Version(), server.KubernetesVersion, runtime.Version())
 }

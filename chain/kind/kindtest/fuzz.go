@@ -15,14 +15,14 @@ import (
 
 const (
 	maxInput = 1 << 15
-	// maxTime is far more than any object of that size takes, even on a busy machine.
+	// maxTime is far more than any generated object takes, even on a busy machine.
 	maxTime = 10 * time.Second
 )
 
-// Fuzz runs the functions of a kind on objects that are decoded from generated JSON. It fails if
-// one of them panics or takes long, if the defaults of a defaulted object differ, if a valid object
-// is refused when it is written again unchanged, or if a row has not as many cells as the table has
-// columns. Seeds are objects in JSON.
+// Fuzz runs the functions of a kind on objects that are decoded from generated JSON. It fails if a
+// function panics or takes too long, if defaulting a defaulted object changes it, if a valid object
+// is refused when it is written again unchanged, or if a table row does not have one cell per
+// column. Seeds are objects in JSON.
 func Fuzz[T kind.Object](f *testing.F, k *kind.Kind[T], seeds ...string) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
@@ -40,14 +40,14 @@ func Fuzz[T kind.Object](f *testing.F, k *kind.Kind[T], seeds ...string) {
 	})
 }
 
-// pass calls what a create and an update call.
+// pass calls the functions that a create and an update call.
 func pass[T kind.Object](t *testing.T, k *kind.Kind[T], obj T) {
 	t.Helper()
 	if k.Default != nil {
 		k.Default(obj)
 		again := clone(obj)
 		if k.Default(again); !equality.Semantic.DeepEqual(obj, again) {
-			t.Fatalf("defaults of defaults differ:\n%s", diff.Diff(obj, again))
+			t.Fatalf("defaulting twice changes the object:\n%s", diff.Diff(obj, again))
 		}
 	}
 	if k.PrepareCreate != nil {
@@ -72,7 +72,7 @@ func pass[T kind.Object](t *testing.T, k *kind.Kind[T], obj T) {
 	}
 	if k.Table.Row != nil {
 		if cells := k.Table.Row(obj); len(cells) != len(k.Table.Columns) {
-			t.Errorf("a row has %d cells, the table %d columns", len(cells), len(k.Table.Columns))
+			t.Errorf("a row has %d cells, but the table has %d columns", len(cells), len(k.Table.Columns))
 		}
 	}
 	for _, value := range k.Fields {
