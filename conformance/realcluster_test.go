@@ -154,7 +154,7 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 	}
 }
 
-// startWrites holds the prefixes of the keys that a start may write: the server's addresses and CA,
+// startWrites holds the prefixes of the keys that a start may write: the server's lease, addresses and CA,
 // the APIServices, and the roles that are new in 1.37 or cover kinds that are new in 1.37.
 var startWrites = []string{
 	"/registry/apiregistration.k8s.io/apiservices/",
@@ -169,6 +169,7 @@ var startWrites = []string{
 	"/registry/clusterroles/system:node",
 	"/registry/configmaps/kube-system/extension-apiserver-authentication",
 	"/registry/endpointslices/default/kubernetes",
+	"/registry/leases/kube-system/apiserver-",
 	"/registry/services/endpoints/default/kubernetes",
 	"/registry/services/specs/default/kubernetes",
 }

@@ -76,18 +76,16 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 	}
 }
 
-// identityHooks make and keep the lease that stands for this API server, and delete those of others
-// that are gone. The lease says too where others would reach this server, so there is nothing else
-// to do for peers.
+// identityHooks returns the hooks that keep the lease that stands for this API server, and delete
+// the leases of API servers that are gone. The lease also has the address for peers, so the hook for
+// peers has nothing else to do.
 func (p *plane) identityHooks(id string) map[string]func(context.Context) error {
 	lease := identitylease.New(p.self.client, id, p.listener.Addr().String())
-	held := make(chan struct{})
 	return map[string]func(context.Context) error{
 		"start-kube-apiserver-identity-lease-controller": func(ctx context.Context) error {
 			if err := lease.Ensure(ctx); err != nil {
 				return err
 			}
-			close(held)
 			p.tasks.run(func() { lease.Run(ctx) })
 			return nil
 		},
@@ -95,7 +93,7 @@ func (p *plane) identityHooks(id string) map[string]func(context.Context) error 
 			p.tasks.run(func() { lease.Collect(ctx) })
 			return nil
 		},
-		"peer-endpoint-reconciler-controller": func(ctx context.Context) error { return waitFor(ctx, held) },
+		"peer-endpoint-reconciler-controller": func(context.Context) error { return nil },
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -93,6 +94,10 @@ func stopSandbox(ctx context.Context, s *sandbox) error {
 	defer tick.Stop()
 	for {
 		if runs, _ := running(s.folder); !runs {
+			if s.record.Ephemeral {
+				// The process does this too, unless it was killed, and may not be done yet.
+				return removeEphemeral(filepath.Dir(filepath.Dir(s.folder)), s.folder)
+			}
 			return nil
 		}
 		select {

@@ -135,7 +135,18 @@ func mayBind(ctx context.Context, p Policy, ref rbacv1.RoleRef) error {
 	}) {
 		return nil
 	}
+	if ref.Kind == roleKind && namespace == "" {
+		return apierrors.NewBadRequest("a cluster role binding cannot refer to a Role, which is in a namespace")
+	}
 	rules, err := p.RoleRules(ctx, ref, namespace)
+	if apierrors.IsNotFound(err) {
+		// As in kube-apiserver, the error names the resource of the request.
+		resource := "rolebindings"
+		if namespace == "" {
+			resource = "clusterrolebindings"
+		}
+		return apierrors.NewNotFound(rbacv1.Resource(resource), ref.Name)
+	}
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 )
 
@@ -54,8 +55,14 @@ func New(client kubernetes.Interface, id, address string) *Controller {
 	}
 }
 
-// Ensure creates or renews the lease.
+// Ensure creates or renews the lease. API servers on the same machine that share an etcd share the
+// lease too, so another one may be faster.
 func (c *Controller) Ensure(ctx context.Context) error {
+	faster := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	return retry.OnError(retry.DefaultRetry, faster, func() error { return c.ensure(ctx) })
+}
+
+func (c *Controller) ensure(ctx context.Context) error {
 	lease, err := c.leases.Get(ctx, c.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
