@@ -1,0 +1,151 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	modmodule "golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+// block matches a code block of a document, of shell commands or of Go.
+var block = regexp.MustCompile("(?ms)^```(sh|go)\n(.*?)^```$")
+
+// TestDocumentsCanBePasted runs the blocks of shell commands in the documents, each in a shell of
+// its own that ends at the first error. The shells start in a copy of the repository, those of a
+// module of the user's own in an empty directory. There kinproc comes from a module proxy, without
+// replace directives. The Go block of the README is the test of that module.
+func TestDocumentsCanBePasted(t *testing.T) {
+	t.Parallel()
+	clone, own, home := copyOfRepository(t), t.TempDir(), t.TempDir()
+	env := append(os.Environ(),
+		"HOME="+home, // kubectl keeps caches there
+		"KUBECONFIG=",
+		"GOWORK=off",
+		"GOBIN="+filepath.Join(home, "go", "bin"),
+		"GOPATH="+filepath.Join(home, "go"),
+		"GOCACHE="+goCommand(t, ".", "env", "GOCACHE"),
+		"GOMODCACHE="+goCommand(t, ".", "env", "GOMODCACHE"),
+		"GOPROXY="+moduleProxy(t)+","+goCommand(t, ".", "env", "GOPROXY"),
+		"GONOSUMDB="+module,
+	)
+	run := func(t *testing.T, dir, script string) {
+		t.Helper()
+		// The default port may be in use, by other tests or by whoever runs them.
+		script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
+		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		shell.Dir, shell.Env = dir, env
+		// A server that the script leaves behind may hold the output open.
+		shell.WaitDelay = 10 * time.Second
+		if out, err := shell.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s\n%s", err, script, out)
+		}
+	}
+	for _, document := range []string{
+		"README.md", "examples/README.md", "examples/crontab/README.md", "examples/engine/README.md", "examples/plain/README.md",
+		"docs/compatibility.md", "docs/performance.md", "docs/project-layout.md", "docs/security.md", "docs/troubleshooting.md",
+	} {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := block.FindAllSubmatch(text, -1)
+		if begun := strings.Count(string(text), "\n```sh\n") + strings.Count(string(text), "\n```go\n"); begun != len(blocks) {
+			t.Errorf("%s: %d blocks begin, but %d were found", document, begun, len(blocks))
+		}
+		for _, b := range blocks {
+			switch language, content := string(b[1]), string(b[2]); {
+			case language == "go":
+				if err := os.WriteFile(filepath.Join(own, "block_test.go"), b[2], 0o600); err != nil {
+					t.Fatal(err)
+				}
+				run(t, own, "go test ./...")
+			case strings.Contains(content, "go test ./..."):
+				// Running all tests of the examples here would run them twice.
+			case strings.HasPrefix(content, "go mod init"):
+				run(t, own, content)
+			default:
+				run(t, clone, content)
+			}
+		}
+	}
+}
+
+// copyOfRepository copies the files that git knows or would add.
+func copyOfRepository(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	for name := range strings.Lines(string(files)) {
+		name = strings.TrimSpace(name)
+		data, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue // deleted, and not committed yet
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// moduleProxy returns the URL of a module proxy that has one version of this module. The version is
+// this test's own, and it is removed from the module cache at the end.
+func moduleProxy(t *testing.T) string {
+	t.Helper()
+	version := modmodule.PseudoVersion("v0", "", time.Now(), strings.Repeat("0", 12))
+	dir := t.TempDir()
+	at := filepath.Join(dir, module, "@v")
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := os.Create(filepath.Join(at, version+".zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	if err := zip.CreateFromDir(archive, modmodule.Version{Path: module, Version: version}, "."); err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := `{"Version":"` + version + `","Time":"` + time.Now().UTC().Format(time.RFC3339) + `"}`
+	for name, content := range map[string][]byte{version + ".mod": manifest, version + ".info": []byte(info), "list": []byte(version + "\n")} {
+		if err := os.WriteFile(filepath.Join(at, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cache := goCommand(t, ".", "env", "GOMODCACHE")
+	t.Cleanup(func() {
+		extracted := filepath.Join(cache, module+"@"+version)
+		_ = filepath.WalkDir(extracted, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				err = os.Chmod(path, 0o700) // the go command makes it read-only
+			}
+			return err
+		})
+		downloaded, _ := filepath.Glob(filepath.Join(cache, "cache", "download", module, "@v", version+".*"))
+		for _, path := range append(downloaded, extracted) {
+			if err := os.RemoveAll(path); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return "file://" + filepath.ToSlash(dir)
+}
