@@ -123,6 +123,8 @@ generate: ## Regenerate the generated files.
 
 .PHONY: verify
 verify: ## Fail if a generated file differs from what make generate writes.
-	@before=$$(mktemp); trap 'rm -f "$$before"' EXIT; cp $(OPENAPI) "$$before"; \
+	@before=$$(mktemp -d); trap 'rm -rf "$$before"' EXIT; cp $(OPENAPI) docs/surface.txt "$$before"; \
 	$(MAKE) --no-print-directory generate; \
-	cmp -s "$$before" $(OPENAPI) || { echo "$(OPENAPI) was out of date: commit what make generate wrote" >&2; exit 1; }
+	for file in $(OPENAPI) docs/surface.txt; do \
+		cmp -s "$$before/$${file##*/}" $$file || { echo "$$file was out of date: commit what make generate wrote" >&2; exit 1; }; \
+	done

@@ -141,7 +141,7 @@ func moduleProxy(t *testing.T) string {
 			return err
 		})
 		downloaded, _ := filepath.Glob(filepath.Join(cache, "cache", "download", module, "@v", version+".*"))
-		for _, path := range append(downloaded, extracted) {
+		for _, path := range append(downloaded, extracted, filepath.Join(cache, "cache", "download", module, "@v", "list")) {
 			if err := os.RemoveAll(path); err != nil {
 				t.Error(err)
 			}
