@@ -78,9 +78,8 @@ func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error 
 	}
 }
 
-// missing returns an error if the object that a request patches does not exist. Up to Kubernetes
-// 1.36, that is the answer even to a patch that is not JSON. The libraries of 1.37 look at the patch
-// first.
+// missing returns an error if the object that a request patches does not exist. kube-apiserver
+// v1.36 answers so even if the patch is not JSON. The libraries of 1.37 look at the patch first.
 func (c *Chain) missing(r *http.Request, info *genericapirequest.RequestInfo) error {
 	config := c.Aggregator.GenericAPIServer.LoopbackClientConfig
 	client, err := rest.HTTPClientFor(config)

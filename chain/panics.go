@@ -37,7 +37,7 @@ func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer)
 			if p == nil {
 				return
 			}
-			if p == http.ErrAbortHandler || answer.begun { //nolint:errorlint // recover returns what panic was given
+			if p == http.ErrAbortHandler || answer.begun { // recover returns what panic was given
 				panic(p)
 			}
 			gv, resource, name := schema.GroupVersion{Version: "v1"}, "", ""

@@ -154,8 +154,8 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 	}
 }
 
-// startWrites holds the prefixes of the keys that a start may write: the server's lease, addresses and CA,
-// the APIServices, and the roles that are new in 1.37 or cover kinds that are new in 1.37.
+// startWrites holds the prefixes of the keys that a start may write: the server's lease, addresses
+// and CA, the APIServices, and the roles that are new in 1.37 or cover kinds that are new in 1.37.
 var startWrites = []string{
 	"/registry/apiregistration.k8s.io/apiservices/",
 	"/registry/clusterrolebindings/system:controller:kube-apiserver-serving-clustertrustbundle-publisher",

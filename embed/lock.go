@@ -51,8 +51,8 @@ func lockFile(path string) (*dirLock, error) {
 	return l, nil
 }
 
-// InUse returns an error that wraps [ErrLocked] and names the process, if one uses the data directory.
-// It changes nothing, and returns nil if the directory does not exist.
+// InUse returns an error that wraps [ErrLocked] and names the process, if a process uses the data
+// directory. It changes nothing, and returns nil if the directory does not exist.
 func InUse(dir string) error {
 	path := filepath.Join(dir, lockName)
 	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {

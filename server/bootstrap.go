@@ -76,9 +76,9 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 	}
 }
 
-// identityHooks returns the hooks that keep the lease that stands for this API server, and delete
-// the leases of API servers that are gone. The lease also has the address for peers, so the hook for
-// peers has nothing else to do.
+// identityHooks returns the hooks that keep this API server's lease, and delete the leases of API
+// servers that are gone. The lease also has the address for peers, so the hook for peers has nothing
+// else to do.
 func (p *plane) identityHooks(id string) map[string]func(context.Context) error {
 	lease := identitylease.New(p.self.client, id, p.listener.Addr().String())
 	return map[string]func(context.Context) error{

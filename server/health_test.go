@@ -11,7 +11,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestHealthChecks looks for the checks that kube-apiserver v1.36.3 has. Their names are in testdata.
+// TestHealthChecks looks for the checks of kube-apiserver v1.36.3, whose names are in testdata.
 func TestHealthChecks(t *testing.T) {
 	t.Parallel()
 	client := kubernetes.NewForConfigOrDie(servertest.Run(t).RESTConfig()).RESTClient()

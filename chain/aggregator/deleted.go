@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,13 +28,13 @@ type deletedServices struct {
 func newDeletedServices(
 	services apiregistrationinformers.APIServiceInformer, client apiregistrationclient.APIServiceInterface,
 	wanted map[string]*apiregistrationv1.APIService,
-) *deletedServices {
+) (*deletedServices, error) {
 	d := &deletedServices{
 		client: client,
 		wanted: wanted,
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 	}
-	services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{ //nolint:errcheck // fails only on a stopped informer
+	_, err := services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {
 			name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 			if _, local := wanted[name]; err == nil && local {
@@ -41,7 +42,10 @@ func newDeletedServices(
 			}
 		},
 	})
-	return d
+	if err != nil {
+		return nil, fmt.Errorf("watch APIServices: %w", err)
+	}
+	return d, nil
 }
 
 // run processes the queue until ctx ends.

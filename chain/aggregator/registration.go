@@ -43,7 +43,10 @@ func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.Cust
 		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
 		wanted[service.Name] = service
 	}
-	deleted := newDeletedServices(services, client.ApiregistrationV1().APIServices(), wanted)
+	deleted, err := newDeletedServices(services, client.ApiregistrationV1().APIServices(), wanted)
+	if err != nil {
+		return err
+	}
 	definitions, err := newDefinitionWatcher(crds, registry)
 	if err != nil {
 		return err

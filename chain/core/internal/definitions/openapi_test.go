@@ -15,7 +15,8 @@ func all() map[string]common.OpenAPIDefinition {
 	return definitions.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
 }
 
-// A package that is missing from the Makefile's list would show up at run time only, as a server that does not start.
+// A package that is missing from the Makefile's list would show up only at run time, as a server that
+// does not start.
 func TestEveryReferenceIsDefined(t *testing.T) {
 	t.Parallel()
 	defs := all()
