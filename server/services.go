@@ -74,6 +74,8 @@ func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Int
 	}
 	if p.services.leases != nil {
 		options.Leases = p.services.leases
+	} else {
+		options.Revisions = p.storage.Revisions
 	}
 	controller := kubernetesservice.New(client, options)
 	if err := controller.Reconcile(ctx); err != nil {

@@ -50,6 +50,10 @@ type Options struct {
 	// EnsureServiceCIDR creates the ServiceCIDR that contains ServiceIP if it does not exist. It is
 	// nil if something else does that.
 	EnsureServiceCIDR func(context.Context) error
+	// Revisions returns the revisions at which the objects of [Keys] were last changed, from an etcd
+	// that this server has to itself. As long as they stay the same there is nothing to reconcile, and
+	// an idle server does not keep the code of its API in memory. If it is nil, Run always reconciles.
+	Revisions func(ctx context.Context, keys ...string) ([]int64, error)
 	// Leases tell the servers that share an etcd about each other. It is nil for a server that has its
 	// etcd to itself.
 	Leases Leases
@@ -65,10 +69,18 @@ type Leases interface {
 	Holders(ctx context.Context) ([]string, error)
 }
 
+// Keys returns the etcd keys, below the prefix, of the objects that the controller keeps.
+func Keys() []string {
+	return []string{
+		"servicecidrs/" + Name, "services/specs/default/" + Name, "services/endpoints/default/" + Name, "endpointslices/default/" + Name,
+	}
+}
+
 // Controller keeps the service and its endpoints up to date.
 type Controller struct {
 	client  kubernetes.Interface
 	options Options
+	seen    []int64 // the revisions before the last reconciliation that succeeded
 }
 
 // New returns a controller. The client must be one of this server.
@@ -88,10 +100,11 @@ func AdvertiseAddress(bound net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// Run reconciles every [Interval] until ctx ends. Then, if there are leases, it removes this server
-// from the endpoints.
+// Run reconciles after a second, and then every [Interval] until ctx ends. Then, if there are leases,
+// it removes this server from the endpoints.
 func (c *Controller) Run(ctx context.Context) error {
-	next := time.NewTimer(Interval)
+	// The first time soon, while a program that has just started still has its pages in memory.
+	next := time.NewTimer(retryInterval)
 	defer next.Stop()
 	for {
 		select {
@@ -102,13 +115,32 @@ func (c *Controller) Run(ctx context.Context) error {
 			return c.leave(context.WithoutCancel(ctx))
 		case <-next.C:
 			wait := Interval
-			if err := c.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			if err := c.reconcileChanges(ctx); err != nil && ctx.Err() == nil {
 				utilruntime.HandleErrorWithContext(ctx, err, "Failed to reconcile the service default/kubernetes")
 				wait = retryInterval
 			}
 			next.Reset(wait)
 		}
 	}
+}
+
+// reconcileChanges reconciles if an object has changed since the last reconciliation.
+func (c *Controller) reconcileChanges(ctx context.Context) error {
+	if c.options.Revisions == nil {
+		return c.Reconcile(ctx)
+	}
+	now, err := c.options.Revisions(ctx, Keys()...)
+	if err != nil {
+		return err
+	}
+	if slices.Equal(now, c.seen) {
+		return nil
+	}
+	if err := c.Reconcile(ctx); err != nil {
+		return err
+	}
+	c.seen = now
+	return nil
 }
 
 // leaveTimeout limits how long a stopping server takes to remove itself from the endpoints.
