@@ -250,7 +250,12 @@ func (o *startOptions) refuseRunning() error {
 	if runs, _ := running(o.server.DataDir); !runs {
 		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(o.server.DataDir, recordName))
+	private, err := openPrivate(o.server.DataDir, os.Geteuid())
+	if err != nil {
+		return nil // the server says more about it
+	}
+	defer private.close()
+	data, err := private.read(recordName)
 	var r record
 	if err != nil || json.Unmarshal(data, &r) != nil {
 		return nil // it is not ready yet
