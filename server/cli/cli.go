@@ -105,7 +105,7 @@ as in kube-apiserver: the aggregator, the core-like server and the server of cus
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
+	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }
 

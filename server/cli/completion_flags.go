@@ -15,6 +15,13 @@ import (
 
 // completeStartFlags registers completion for flag values of kinproc start.
 func completeStartFlags(cmd *cobra.Command) {
+	completeServerFlags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions) // the flag exists
+	_ = cmd.MarkFlagDirname("data-dir")
+}
+
+// completeServerFlags registers completion for the values of flags that configure a control plane.
+func completeServerFlags(cmd *cobra.Command) {
 	loops := []string{"*", "-*"}
 	for _, loop := range controllers.All() {
 		loops = append(loops, loop.Name+"\t"+loop.Purpose, "-"+loop.Name+"\t"+loop.Purpose)
@@ -28,10 +35,9 @@ func completeStartFlags(cmd *cobra.Command) {
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, completeList(words)) // the flags exist
 	}
-	for _, flag := range []string{"name", "bind-address", "secure-port", "v"} {
+	for _, flag := range []string{"bind-address", "secure-port", "v"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
 	}
-	_ = cmd.MarkFlagDirname("data-dir")
 }
 
 // completeList completes the last item of a comma-separated list with words that are not in the

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	xterm "golang.org/x/term"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/term"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
+)
+
+func newExecCmd(s streams) *cobra.Command {
+	o := &startOptions{ephemeral: true}
+	cmd := &cobra.Command{
+		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command with a control plane of its own",
+		Long: `Start an ephemeral control plane, run a command with it, and stop it when the command ends.
+
+  kinproc exec -- pytest
+  kinproc exec -- sh -c 'kubectl apply -f crds && go test ./...'
+
+The command finds the control plane by the environment variable KUBECONFIG. USE_EXISTING_CLUSTER is
+true, so that tests with envtest use it too. The exit code is that of the command.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("exec takes a command (see kinproc exec --help)")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.exec(cmd.Context(), s, args) },
+	}
+	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
+	var sections cliflag.NamedFlagSets
+	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0, "how much to log to standard error; 0 is nothing")
+	o.server.AddFlags(&sections)
+	_ = sections.FlagSet("serving").MarkHidden("data-dir") // the flag exists
+	for _, set := range sections.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	completeServerFlags(cmd)
+	width, _, _ := term.TerminalSize(s.out)
+	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
+	return cmd
+}
+
+// exec runs a command with an ephemeral control plane.
+func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err error) {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return usageError{err}
+	}
+	for _, warning := range o.server.Warnings() {
+		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
+	}
+	// From here on, signals are for the command. Without a command they end the start.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	o.server.Log = setLogging(o.verbosity)
+	srv, err := server.New(o.server)
+	if err != nil {
+		return err
+	}
+	starting, cancel := untilInterrupted(ctx)
+	defer cancel()
+	if err := startUntilReady(starting, srv); err != nil {
+		return err
+	}
+	defer func() {
+		if stopErr := stopServer(starting, srv); srv.Err() == nil { // otherwise the error only follows from the failure
+			err = errors.Join(err, stopErr)
+		}
+	}()
+	cancel()
+	kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
+	config := clientcmdapi.NewConfig()
+	if err := entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig()); err != nil {
+		return err
+	}
+	if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
+		return err
+	}
+	cmd := exec.Command(program, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "USE_EXISTING_CLUSTER=true")
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("run %s: %w", args[0], err)
+	}
+	return attend(cmd, srv, signals)
+}
+
+// attend waits for a command, and passes signals on to it. If the control plane fails, it ends the
+// command.
+func attend(cmd *exec.Cmd, srv *server.Server, signals <-chan os.Signal) error {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	failed := srv.Failed()
+	for {
+		select {
+		case s := <-signals:
+			// A terminal sends Ctrl-C to the command too, which may take a second one for impatience.
+			if s != os.Interrupt || !xterm.IsTerminal(int(os.Stdin.Fd())) {
+				_ = cmd.Process.Signal(s)
+			}
+		case <-failed:
+			failed = nil
+			_ = cmd.Process.Kill()
+		case err := <-ended:
+			if srv.Err() != nil {
+				return srv.Err()
+			}
+			if exit := new(exec.ExitError); errors.As(err, &exit) {
+				return exitError{exitCode(exit)}
+			}
+			return err
+		}
+	}
+}
+
+// exitCode returns the exit code of a command, or what a shell returns for one that a signal ended.
+func exitCode(exit *exec.ExitError) int {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exit.ExitCode()
+}
