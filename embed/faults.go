@@ -74,7 +74,7 @@ func entryError(message string, fields []zapcore.Field) error {
 // call calls run on a separate goroutine, so that a Goexit does not end the caller's, and returns
 // its error or the fault that ended it. If run blocks because it waits for a goroutine that ended
 // with a fault, call returns the fault and abandons run. If run blocks because the disk does not
-// respond, call abandons it once ctx has ended; if run succeeds after that, undo is called.
+// respond, call abandons it once ctx has ended. If an abandoned run succeeds later, undo is called.
 func (f *faults) call(ctx context.Context, run func() error, undo func()) error {
 	done := make(chan error, 1)
 	var settled atomic.Bool // set when run returns or is abandoned
@@ -91,11 +91,18 @@ func (f *faults) call(ctx context.Context, run func() error, undo func()) error 
 			undo()
 		}
 	}()
+	// abandoned returns err, unless run has returned in the meantime.
+	abandoned := func(err error) error {
+		if settled.CompareAndSwap(false, true) {
+			return err
+		}
+		return <-done
+	}
 	select {
 	case err := <-done:
 		return err
 	case <-f.any:
-		return f.err
+		return abandoned(f.err)
 	case <-ctx.Done():
 	}
 	abandon := time.NewTimer(abandonAfter)
@@ -104,12 +111,9 @@ func (f *faults) call(ctx context.Context, run func() error, undo func()) error 
 	case err := <-done:
 		return err
 	case <-f.any:
-		return f.err
+		return abandoned(f.err)
 	case <-abandon.C:
-		if !settled.CompareAndSwap(false, true) {
-			return <-done
-		}
-		return context.Cause(ctx)
+		return abandoned(context.Cause(ctx))
 	}
 }
 

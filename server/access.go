@@ -36,6 +36,9 @@ type access struct {
 	// proxyCertFile and proxyKeyFile identify the aggregator to extension API servers.
 	proxyCertFile, proxyKeyFile string
 
+	// servingEnds is when the serving certificate expires.
+	servingEnds time.Time
+
 	tokens        *serviceaccount.Tokens
 	authenticator authenticator.Request
 	authorizer    *auth.Authorizer
@@ -62,6 +65,11 @@ func newAccess(p *plane) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
+	serving, err := cert.ParseCertsPEM(a.pki.Serving.Cert)
+	if err != nil {
+		return nil, err
+	}
+	a.servingEnds = serving[0].NotAfter
 	if err := a.trust(p.options); err != nil {
 		return nil, err
 	}
@@ -179,12 +187,9 @@ func (a *access) newTokens(o *Options) (*serviceaccount.Tokens, error) {
 // checkServingCertificate is the health check of the certificate by which clients on this machine
 // know the server.
 func (a *access) checkServingCertificate(*http.Request) error {
-	certificates, err := cert.ParseCertsPEM(a.pki.Serving.Cert)
-	if err != nil {
-		return err
-	}
-	if end := certificates[0].NotAfter; time.Now().After(end) {
-		return fmt.Errorf("the serving certificate expired at %s; restart to make another one", end.Format(time.RFC3339))
+	if time.Now().After(a.servingEnds) {
+		return fmt.Errorf("the serving certificate expired at %s; restart to make another one",
+			a.servingEnds.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -80,17 +80,15 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 // servers that are gone. The lease also has the address for peers, so the hook for peers has nothing
 // else to do.
 func (p *plane) identityHooks(id string) map[string]func(context.Context) error {
-	lease := identitylease.New(p.self.client, id, p.listener.Addr().String())
+	client := p.self.client
+	lease := identitylease.New(client, id, p.listener.Addr().String())
 	return map[string]func(context.Context) error{
 		"start-kube-apiserver-identity-lease-controller": func(ctx context.Context) error {
-			if err := lease.Ensure(ctx); err != nil {
-				return err
-			}
 			p.tasks.run(func() { lease.Run(ctx) })
 			return nil
 		},
 		"start-kube-apiserver-identity-lease-garbage-collector": func(ctx context.Context) error {
-			p.tasks.run(func() { lease.Collect(ctx) })
+			p.tasks.run(func() { identitylease.Collect(ctx, client) })
 			return nil
 		},
 		"peer-endpoint-reconciler-controller": func(context.Context) error { return nil },

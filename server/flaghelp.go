@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mitchellh/go-wordwrap"
 	"github.com/spf13/pflag"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
@@ -35,28 +36,11 @@ func describePlugins(f *pflag.FlagSet, o *genericoptions.AdmissionOptions) {
 	f.Lookup("disable-admission-plugins").Usage = "admission plugins to switch off, in any order. On by default are:" + list(on)
 }
 
-// listWidth is the width at which list breaks lines. It leaves room for flag names and types on the
-// left.
-const listWidth = 90
+// listWidth leaves room for flag names and types on the left.
+const listWidth = 88
 
 // list joins names with commas, on indented lines.
 func list(names []string) string {
-	var b strings.Builder
-	width := listWidth
-	for i, name := range names {
-		if width+len(name)+2 > listWidth {
-			b.WriteString("\n  ")
-			width = 2
-		} else {
-			b.WriteString(" ")
-			width++
-		}
-		b.WriteString(name)
-		width += len(name)
-		if i < len(names)-1 {
-			b.WriteString(",")
-			width++
-		}
-	}
-	return b.String()
+	lines := wordwrap.WrapString(strings.Join(names, ", "), listWidth)
+	return "\n  " + strings.ReplaceAll(lines, "\n", "\n  ")
 }

@@ -63,45 +63,32 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 	if err != nil {
 		return usageError{err}
 	}
-	for _, warning := range o.server.Warnings() {
-		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
-	}
+	o.warn(s)
 	// From here on, signals are for the command. Without a command they end the start.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	o.server.Log = setLogging(o.verbosity)
-	srv, err := server.New(o.server)
-	if err != nil {
-		return err
-	}
 	starting, cancel := untilInterrupted(ctx)
 	defer cancel()
-	if err := startUntilReady(starting, srv); err != nil {
-		return err
-	}
-	defer func() {
-		if stopErr := stopServer(starting, srv); srv.Err() == nil { // otherwise the error only follows from the failure
-			err = errors.Join(err, stopErr)
+	return o.serve(starting, func(srv *server.Server) error {
+		cancel()
+		kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
+		config := clientcmdapi.NewConfig()
+		if err := entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig()); err != nil {
+			return err
 		}
-	}()
-	cancel()
-	kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
-	config := clientcmdapi.NewConfig()
-	if err := entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig()); err != nil {
-		return err
-	}
-	if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
-		return err
-	}
-	cmd := exec.Command(program, args[1:]...)
-	cmd.Args[0] = args[0]
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "USE_EXISTING_CLUSTER=true")
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("run %s: %w", args[0], err)
-	}
-	return attend(cmd, srv, signals)
+		if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
+			return err
+		}
+		cmd := exec.Command(program, args[1:]...)
+		cmd.Args[0] = args[0]
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "USE_EXISTING_CLUSTER=true")
+		if err := cmd.Start(); err != nil {
+			return fmt.Errorf("run %s: %w", args[0], err)
+		}
+		return attend(cmd, srv, signals)
+	})
 }
 
 // attend waits for a command, and passes signals on to it. If the control plane fails, it ends the

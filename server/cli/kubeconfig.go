@@ -26,6 +26,16 @@ type mark struct {
 	Directory string `json:"directory,omitempty"`
 }
 
+// readMark returns the mark among an entry's extensions, and whether there is one. A mark that
+// cannot be parsed names no directory.
+func readMark(extensions map[string]runtime.Object) (m mark, ok bool) {
+	data, ok := extensions[kubeconfigMark].(*runtime.Unknown)
+	if !ok || json.Unmarshal(data.Raw, &m) != nil {
+		return mark{}, ok
+	}
+	return m, true
+}
+
 // entries are a control plane's cluster, user and context in a kubeconfig. All three have the same
 // name.
 type entries struct {
@@ -41,13 +51,12 @@ func entriesOf(sandbox, directory string) entries {
 // else.
 func (e entries) check(path string, config *clientcmdapi.Config) error {
 	for kind, extensions := range e.extensions(config) {
-		data, _ := extensions[kubeconfigMark].(*runtime.Unknown)
-		if data == nil {
+		m, ok := readMark(extensions)
+		if !ok {
 			return fmt.Errorf("--kubeconfig: %s has a %s %q that kinproc did not write; name another file, or this sandbox with --name",
 				path, kind, e.name)
 		}
-		var m mark
-		if err := json.Unmarshal(data.Raw, &m); err != nil || m.Directory == "" || m.Directory == e.directory || abandoned(m.Directory) {
+		if m.Directory == "" || m.Directory == e.directory || abandoned(m.Directory) {
 			continue
 		}
 		return fmt.Errorf("--kubeconfig: %s has a %s %q of the sandbox in %s; give this one another name with --name",
@@ -133,9 +142,7 @@ func (e entries) addToFile(path string, from *clientcmdapi.Config) (remove func(
 func (e entries) removeFromFile(path, before string) error {
 	return changeKubeconfig(path, func(config *clientcmdapi.Config) error {
 		for _, extensions := range e.extensions(config) {
-			var m mark
-			data, _ := extensions[kubeconfigMark].(*runtime.Unknown)
-			if data == nil || json.Unmarshal(data.Raw, &m) != nil || m.Directory != e.directory {
+			if m, ok := readMark(extensions); !ok || m.Directory != e.directory {
 				return nil
 			}
 		}
@@ -152,6 +159,8 @@ func (e entries) removeFromFile(path, before string) error {
 	})
 }
 
+// changeKubeconfig changes the kubeconfig at path. Unlike clientcmd.ModifyConfig, it replaces the
+// file in one step, so that a program that reads the file meanwhile sees all of it.
 func changeKubeconfig(path string, change func(*clientcmdapi.Config) error) error {
 	target, err := followLinks(path)
 	if err != nil {

@@ -82,16 +82,24 @@ func sandboxesIn(user int, state string) ([]*sandbox, error) {
 	for _, e := range ephemeral {
 		folders = append(folders, filepath.Join(ephemeralName, e.Name()))
 	}
+	folders = slices.DeleteFunc(folders, func(folder string) bool {
+		_, err := os.Lstat(filepath.Join(state, folder, kubeconfigName))
+		return errors.Is(err, fs.ErrNotExist) // it is not ready yet
+	})
+	if len(folders) == 0 {
+		return nil, nil
+	}
+	private, err := openPrivate(state, user)
+	if err != nil {
+		return nil, notTrusted(filepath.Join(state, folders[0], kubeconfigName), err)
+	}
+	defer private.close()
 	var found []*sandbox
 	for _, folder := range folders {
 		s := &sandbox{folder: filepath.Join(state, folder), files: map[string][]byte{}}
 		s.kubeconfig = filepath.Join(s.folder, kubeconfigName)
-		if _, err := os.Lstat(s.kubeconfig); errors.Is(err, fs.ErrNotExist) {
-			continue // it is not ready yet
-		}
-		if err := s.read(user, state, folder); err != nil {
-			// Do not wrap err: a missing certificate file must not look like a missing sandbox.
-			return nil, fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG", s.kubeconfig, err)
+		if err := s.read(private, folder); err != nil {
+			return nil, notTrusted(s.kubeconfig, err)
 		}
 		if s.stopped && folder != "." {
 			continue // it was killed, and its data is gone
@@ -112,13 +120,14 @@ func sandboxesIn(user int, state string) ([]*sandbox, error) {
 	return found, nil
 }
 
+// notTrusted does not wrap err: a missing certificate file must not look like a missing sandbox.
+func notTrusted(kubeconfig string, err error) error {
+	return fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG",
+		kubeconfig, err)
+}
+
 // read reads the files of a folder, whose path is relative to the data directory.
-func (s *sandbox) read(user int, state, folder string) error {
-	private, err := openPrivate(state, user)
-	if err != nil {
-		return err
-	}
-	defer private.close()
+func (s *sandbox) read(private *privateDir, folder string) error {
 	data, err := private.read(filepath.Join(folder, kubeconfigName))
 	if err != nil {
 		return err

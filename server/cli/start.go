@@ -124,9 +124,7 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	for _, warning := range o.server.Warnings() {
-		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
-	}
+	o.warn(s)
 	began := time.Now()
 	name, held, err := o.place(s)
 	if err != nil {
@@ -140,46 +138,66 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if err := o.checkKubeconfig(name, held); err != nil {
 		return err
 	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	return o.serve(ctx, func(srv *server.Server) (err error) {
+		if held == nil {
+			if held, err = holdFolder(srv.Dir()); err != nil {
+				return err
+			}
+		}
+		kubeconfig, remove, err := o.writeKubeconfigs(srv, entriesOf(name, held.path))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+		if err := held.announce(record{
+			Name:       name,
+			PID:        os.Getpid(),
+			URL:        srv.URL(),
+			Kubeconfig: kubeconfig,
+			Started:    began,
+			Ephemeral:  o.ephemeral,
+		}); err != nil {
+			return err
+		}
+		o.printScreen(s.out, srv, time.Since(began), kubeconfig)
+		if o.timings {
+			printTimings(s.out, srv.Timeline())
+		}
+		if o.detached {
+			if err := logTo(filepath.Join(held.path, logName)); err != nil {
+				return err
+			}
+		}
+		return untilEnd(ctx, srv)
+	})
+}
+
+func (o *startOptions) warn(s streams) {
+	for _, warning := range o.server.Warnings() {
+		fmt.Fprintf(s.err, "kinproc: warning: %s\n", warning)
+	}
+}
+
+// serve starts a control plane, calls use when it is ready, and stops it when use has returned. If
+// ctx ends, the start is interrupted; use has to look at ctx itself.
+func (o *startOptions) serve(ctx context.Context, use func(*server.Server) error) (err error) {
 	o.server.Log = setLogging(o.verbosity)
 	srv, err := server.New(o.server)
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilInterrupted(ctx)
-	defer stop()
 	if err := startUntilReady(ctx, srv); err != nil {
 		return err
 	}
 	defer func() {
-		if stopErr := stopServer(ctx, srv); srv.Err() == nil { // otherwise the error only follows from the failure
+		// After a failure, the error of the stop only follows from it.
+		if stopErr := stopServer(ctx, srv); srv.Err() == nil {
 			err = errors.Join(err, stopErr)
 		}
 	}()
-	if held == nil {
-		if held, err = holdFolder(srv.Dir()); err != nil {
-			return err
-		}
-	}
-	kubeconfig, remove, err := o.writeKubeconfigs(srv, entriesOf(name, held.path))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	if err := held.announce(record{
-		Name: name, PID: os.Getpid(), URL: srv.URL(), Kubeconfig: kubeconfig, Started: began, Ephemeral: o.ephemeral,
-	}); err != nil {
-		return err
-	}
-	o.printScreen(s.out, srv, time.Since(began), kubeconfig)
-	if o.timings {
-		printTimings(s.out, srv.Timeline())
-	}
-	if o.detached {
-		if err := logTo(filepath.Join(held.path, logName)); err != nil {
-			return err
-		}
-	}
-	return untilEnd(ctx, srv)
+	return use(srv)
 }
 
 // untilEnd returns nil when the context ends, and an error if the control plane fails.

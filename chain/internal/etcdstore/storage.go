@@ -433,4 +433,12 @@ func (s *cachedOnWatch) GuaranteedUpdate(ctx context.Context, key string, out ru
 	return s.reader().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, existing)
 }
 
-func (s *cachedOnWatch) ReadinessCheck() error { return nil }
+// ReadinessCheck returns an error while a watch cache that has started still reads its objects.
+func (s *cachedOnWatch) ReadinessCheck() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cacher != nil && !s.cacher.Ready() {
+		return apistorage.ErrStorageNotReady
+	}
+	return s.Interface.ReadinessCheck()
+}

@@ -1,4 +1,4 @@
 package identitylease
 
 // CollectAt deletes the leases that have expired at a time.
-var CollectAt = (*Controller).collect
+var CollectAt = collect
