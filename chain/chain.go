@@ -10,6 +10,7 @@ import (
 	restful "github.com/emicklei/go-restful/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
@@ -56,7 +57,9 @@ func (c *Chain) links(config *Config) []func(next genericapiserver.DelegationTar
 	generic := config.Generic
 	return []func(next genericapiserver.DelegationTarget) (Link, error){
 		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
-			c.Aggregator, err = aggregator.New(*generic, aggregator.Config{
+			first := *generic
+			first.AggregatedDiscoveryGroupManager = c.Core.Discovery(generic.AggregatedDiscoveryGroupManager)
+			c.Aggregator, err = aggregator.New(first, aggregator.Config{
 				Backend:             config.Storage,
 				Informers:           config.Informers,
 				ServiceResolver:     config.ServiceResolver,
@@ -103,6 +106,7 @@ func Assemble(config Config) (*Chain, error) {
 	c := &Chain{informers: config.Informers}
 	generic := *config.Generic
 	generic.BuildHandlerChainFunc = c.filters
+	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	config.Generic = &generic
 	var next Link
 	var target genericapiserver.DelegationTarget

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/resourceconfig"
@@ -72,7 +71,6 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	certificate := healthz.NamedCheck("loopback-serving-certificate", p.access.checkServingCertificate)
 	generic.HealthzChecks = append(generic.HealthzChecks, certificate)
 	generic.LivezChecks = append(generic.LivezChecks, certificate)
-	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	resources := serverstorage.NewResourceConfig()
 	resources.EnableVersions(apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion)
 	for _, g := range groups {

@@ -2,8 +2,9 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"path"
-	"sync"
+	"slices"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -19,30 +20,30 @@ import (
 )
 
 // installer adds API groups to the server. It does what GenericAPIServer.InstallAPIGroups does, but
-// does not build the OpenAPI definitions of a kind until the first write to it: see lazyTypes.
+// leaves for later what takes long: the routes of a group version are installed by the first request
+// for them (see onDemand), and the OpenAPI definitions of a kind are built by the first write to it
+// (see lazyTypes).
 type installer struct {
-	server  *genericapiserver.GenericAPIServer
-	generic *genericapiserver.Config
-	types   *lazyTypes // the types below the root (/api or /apis) of the group being installed
+	server   *genericapiserver.GenericAPIServer
+	generic  *genericapiserver.Config
+	versions *onDemand
+	types    *lazyTypes // the types below the root (/api or /apis) of the group being installed
 }
 
-func install(server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config, building *sync.Mutex, groups []*genericapiserver.APIGroupInfo) error {
+func install(server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config, groups []*genericapiserver.APIGroupInfo) *onDemand {
+	versions := newOnDemand(server)
 	// As in kube-apiserver, the groups below /api and those below /apis each have a type converter,
 	// and a write drops managedFields entries of versions that its converter does not know. So a write
 	// to an event through one of its groups drops the entries made through the other.
 	types := map[bool]*lazyTypes{}
 	for _, legacy := range []bool{true, false} {
-		names, err := typeNames(groups, legacy)
-		if err != nil {
-			return err
-		}
-		types[legacy] = newLazyTypes(generic.OpenAPIV3Config, building, names)
+		types[legacy] = newLazyTypes(generic.OpenAPIV3Config, func() (map[schema.GroupVersionKind]string, error) {
+			return typeNames(groups, legacy)
+		})
 	}
 	for _, g := range groups {
-		i := &installer{server: server, generic: generic, types: types[isLegacy(g)]}
-		if err := i.install(g); err != nil {
-			return fmt.Errorf("group %q: %w", g.PrioritizedVersions[0].Group, err)
-		}
+		i := &installer{server: server, generic: generic, versions: versions, types: types[isLegacy(g)]}
+		i.install(g)
 		server.RegisterDestroyFunc(func() {
 			for _, resources := range g.VersionedResourcesStorageMap {
 				for _, storage := range resources {
@@ -51,13 +52,13 @@ func install(server *genericapiserver.GenericAPIServer, generic *genericapiserve
 			}
 		})
 	}
-	return nil
+	return versions
 }
 
 // isLegacy reports whether the group is the legacy group, which is served below /api.
 func isLegacy(g *genericapiserver.APIGroupInfo) bool { return g.PrioritizedVersions[0].Group == "" }
 
-func (i *installer) install(g *genericapiserver.APIGroupInfo) error {
+func (i *installer) install(g *genericapiserver.APIGroupInfo) {
 	root, manager := genericapiserver.APIGroupPrefix, i.server.AggregatedDiscoveryGroupManager
 	name := g.PrioritizedVersions[0].Group
 	if isLegacy(g) {
@@ -65,27 +66,35 @@ func (i *installer) install(g *genericapiserver.APIGroupInfo) error {
 	}
 	group := metav1.APIGroup{Name: name}
 	for _, gv := range g.PrioritizedVersions {
-		resources, _, err := i.version(g, gv, root).InstallREST(i.server.Handler.GoRestfulContainer)
-		if err != nil {
-			return err
+		describe := func(resources []apidiscoveryv2.APIResourceDiscovery) {
+			manager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
+				Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
+				Version:   gv.Version,
+				Resources: resources,
+			})
 		}
-		manager.AddGroupVersion(gv.Group, apidiscoveryv2.APIVersionDiscovery{
-			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent,
-			Version:   gv.Version,
-			Resources: resources,
+		describe(nil) // so that the aggregator can set the version's priority
+		version := i.version(g, gv, root)
+		i.versions.add(path.Join(root, gv.String()), slices.Sorted(maps.Keys(version.Storage)), func() error {
+			resources, _, err := version.InstallREST(i.server.Handler.GoRestfulContainer)
+			if err != nil {
+				return fmt.Errorf("install %s: %w", gv, err)
+			}
+			describe(resources)
+			return nil
 		})
 		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 	}
 	if isLegacy(g) {
+		complete := discoveryManager{manager, i.versions}
 		handler := discovery.NewLegacyRootAPIHandler(i.generic.DiscoveryAddresses, i.server.Serializer, root)
-		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(handler, manager, manager)
+		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(handler, complete, complete)
 		i.server.Handler.GoRestfulContainer.Add(wrapped.GenerateWebService(root, metav1.APIVersions{}))
-		return nil
+		return
 	}
 	group.PreferredVersion = group.Versions[0]
 	i.server.DiscoveryGroupManager.AddGroup(group)
 	i.server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
-	return nil
 }
 
 func (i *installer) version(g *genericapiserver.APIGroupInfo, gv schema.GroupVersion, root string) *genericapi.APIGroupVersion {

@@ -14,7 +14,9 @@ import (
 func (s *Server) Name() string { return "core" }
 
 // Target implements chain.Link.
-func (s *Server) Target() genericapiserver.DelegationTarget { return s.GenericAPIServer }
+func (s *Server) Target() genericapiserver.DelegationTarget {
+	return target{s.GenericAPIServer, s.onDemand}
+}
 
 // Delegated implements chain.Link.
 func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	genericapi "k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -47,14 +48,20 @@ type Server struct {
 
 	scheme    *runtime.Scheme
 	groups    []*genericapiserver.APIGroupInfo
+	onDemand  *onDemand
 	openAPI   *openapicommon.Config
 	openAPIV3 *openapicommon.OpenAPIV3Config
-	building  sync.Mutex // held while documents are built from openAPIV3
+}
+
+// Discovery returns a manager that serves the discovery document of manager once the document lists
+// the resources of all built-in group versions.
+func (s *Server) Discovery(manager aggregated.ResourceManager) aggregated.ResourceManager {
+	return discoveryManager{manager, s.onDemand}
 }
 
 // InstallOpenAPI serves the OpenAPI documents of everything installed so far.
 func (s *Server) InstallOpenAPI() error {
-	specs, err := newSpecs(s.Handler.GoRestfulContainer, s.openAPI, s.openAPIV3, &s.building)
+	specs, err := newSpecs(s.Handler.GoRestfulContainer, s.onDemand, s.openAPI, s.openAPIV3)
 	if err != nil {
 		return fmt.Errorf("core: %w", err)
 	}
@@ -111,7 +118,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	codecs := serializer.NewCodecFactory(scheme)
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme, definitions.GetOpenAPIDefinitions)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme, definitions.GetOpenAPIDefinitions, sharedDefinitions)
 	generic.SkipOpenAPIInstallation = true // InstallOpenAPI installs the documents
 	generic.Serializer = codecs
 	generic.RESTOptionsGetter = restOptions(config.Backend, scheme, codecs)
@@ -131,9 +138,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	for _, service := range config.WebServices {
 		s.Handler.GoRestfulContainer.Add(service)
 	}
-	if err := install(s, &generic, &server.building, infos); err != nil {
-		return nil, fmt.Errorf("core: %w", err)
-	}
+	server.onDemand = install(s, &generic, infos)
 	return server, nil
 }
 

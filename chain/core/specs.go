@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"os"
 	"runtime/debug"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 
@@ -39,37 +39,68 @@ type groupSpec struct {
 	handler func() http.Handler
 }
 
-func newSpecs(container *restful.Container, v2 *openapicommon.Config, v3 *openapicommon.OpenAPIV3Config, building *sync.Mutex) (*specs, error) {
+func newSpecs(container *restful.Container, versions *onDemand, v2 *openapicommon.Config, v3 *openapicommon.OpenAPIV3Config) (*specs, error) {
 	s := &specs{
 		v2: sync.OnceValue(func() http.Handler {
+			if err := versions.installAll(); err != nil {
+				return failed(err)
+			}
 			m := mux.NewPathRecorderMux("openapi-v2")
 			routes.OpenAPI{Config: v2}.InstallV2(container, m)
 			return m
 		}),
 		v3: map[string]*groupSpec{},
 	}
-	index := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	document := func(service *restful.WebService) http.Handler {
+		models.building.Lock()
+		defer models.building.Unlock()
+		m := mux.NewPathRecorderMux("openapi-v3")
+		routes.OpenAPI{V3Config: v3}.InstallV3(restful.NewContainer().Add(service), m)
+		return m
+	}
 	build := buildID()
 	for _, service := range container.RegisteredWebServices() {
-		path := strings.TrimPrefix(service.RootPath(), "/")
-		g := &groupSpec{
-			hash: routesHash(build, service),
+		var lines []string
+		for _, r := range service.Routes() {
+			lines = append(lines, r.Method+" "+r.Path)
+		}
+		slices.Sort(lines)
+		s.v3[strings.TrimPrefix(service.RootPath(), "/")] = &groupSpec{
+			hash:    hash(build, lines),
+			handler: sync.OnceValue(func() http.Handler { return document(service) }),
+		}
+	}
+	for root, v := range versions.versions {
+		s.v3[strings.TrimPrefix(root, "/")] = &groupSpec{
+			hash: hash(build, append([]string{root}, v.resources...)),
 			handler: sync.OnceValue(func() http.Handler {
-				building.Lock()
-				defer building.Unlock()
-				m := mux.NewPathRecorderMux("openapi-v3")
-				routes.OpenAPI{V3Config: v3}.InstallV3(restful.NewContainer().Add(service), m)
-				return m
+				if err := v.install(); err != nil {
+					return failed(err)
+				}
+				services := container.RegisteredWebServices()
+				i := slices.IndexFunc(services, func(ws *restful.WebService) bool { return ws.RootPath() == root })
+				return document(services[i])
 			}),
 		}
-		s.v3[path] = g
-		index.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{ServerRelativeURL: "/openapi/v3/" + path + "?hash=" + url.QueryEscape(g.hash)}
+	}
+	index := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	for path, g := range s.v3 {
+		index.Paths[path] = handler3.OpenAPIV3DiscoveryGroupVersion{
+			ServerRelativeURL: "/openapi/v3/" + path + "?hash=" + url.QueryEscape(g.hash),
+		}
 	}
 	var err error
 	if s.index, err = json.Marshal(index); err != nil {
 		return nil, fmt.Errorf("index of /openapi/v3: %w", err)
 	}
 	return s, nil
+}
+
+// failed answers all requests with an error.
+func failed(err error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	})
 }
 
 // install serves the documents at the paths that kube-apiserver uses.
@@ -105,15 +136,10 @@ func (s *specs) serveGroup(w http.ResponseWriter, r *http.Request) {
 	g.handler().ServeHTTP(w, r)
 }
 
-// routesHash returns a hash that identifies the OpenAPI document of a web service. The document
-// depends on the routes and on the Go types, and build identifies the types.
-func routesHash(build string, service *restful.WebService) string {
-	var lines []string
-	for _, r := range service.Routes() {
-		lines = append(lines, r.Method+" "+r.Path)
-	}
-	sort.Strings(lines)
-	sum := sha256.Sum256([]byte(build + "\n" + strings.Join(lines, "\n")))
+// hash returns a hash that identifies an OpenAPI document. The document depends on what it
+// describes and on the Go types, and build identifies the types.
+func hash(build string, describes []string) string {
+	sum := sha256.Sum256([]byte(build + "\n" + strings.Join(describes, "\n")))
 	return strings.ToUpper(hex.EncodeToString(sum[:]))
 }
 

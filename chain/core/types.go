@@ -9,24 +9,40 @@ import (
 	"k8s.io/kube-openapi/pkg/builder3"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/kinproc/kinproc/chain/core/internal/definitions"
 )
+
+// models are the OpenAPI definitions of the built-in kinds, and what is made from them. They depend
+// on Go types only, so the process shares them.
+var models struct {
+	once        sync.Once
+	definitions map[string]openapicommon.OpenAPIDefinition
+
+	// building is held while type converters or documents are built from the definitions, because
+	// the builder temporarily changes the definitions.
+	building sync.Mutex
+
+	converters sync.Map // by OpenAPI name, func() (managedfields.TypeConverter, error)
+}
+
+// sharedDefinitions returns the definitions for OpenAPI v3 documents.
+func sharedDefinitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+	models.once.Do(func() { models.definitions = definitions.GetOpenAPIDefinitions(ref) })
+	return models.definitions
+}
 
 // lazyTypes converts objects for managed fields. It builds the OpenAPI definitions of a kind when
 // it first sees an object of that kind: all kinds together take about 15 ms, one kind well under a
 // millisecond.
 type lazyTypes struct {
 	config *openapicommon.OpenAPIV3Config
-	// building is held while definitions or documents are built from config, because the builder
-	// temporarily changes the definitions in config.
-	building *sync.Mutex
-	names    map[schema.GroupVersionKind]string // OpenAPI names of the types
-	values   managedfields.TypeConverter        // for conversion from typed values, which needs no schema
-
-	converters sync.Map // by OpenAPI name, func() (managedfields.TypeConverter, error)
+	names  func() (map[schema.GroupVersionKind]string, error) // OpenAPI names of the types
+	values managedfields.TypeConverter                        // for conversion from typed values, which needs no schema
 }
 
-func newLazyTypes(config *openapicommon.OpenAPIV3Config, building *sync.Mutex, names map[schema.GroupVersionKind]string) *lazyTypes {
-	return &lazyTypes{config: config, building: building, names: names, values: managedfields.NewDeducedTypeConverter()}
+func newLazyTypes(config *openapicommon.OpenAPIV3Config, names func() (map[schema.GroupVersionKind]string, error)) *lazyTypes {
+	return &lazyTypes{config: config, names: sync.OnceValues(names), values: managedfields.NewDeducedTypeConverter()}
 }
 
 func (l *lazyTypes) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
@@ -42,15 +58,19 @@ func (l *lazyTypes) TypedToObject(value *typed.TypedValue) (runtime.Object, erro
 }
 
 func (l *lazyTypes) converter(gvk schema.GroupVersionKind) (managedfields.TypeConverter, error) {
-	name, ok := l.names[gvk]
+	names, err := l.names()
+	if err != nil {
+		return nil, err
+	}
+	name, ok := names[gvk]
 	if !ok {
 		return managedfields.NewTypeConverter(nil, false) // its error makes the field manager drop managedFields entries of this version
 	}
-	make, ok := l.converters.Load(name)
+	make, ok := models.converters.Load(name)
 	if !ok {
-		make, _ = l.converters.LoadOrStore(name, sync.OnceValues(func() (managedfields.TypeConverter, error) {
-			l.building.Lock()
-			defer l.building.Unlock()
+		make, _ = models.converters.LoadOrStore(name, sync.OnceValues(func() (managedfields.TypeConverter, error) {
+			models.building.Lock()
+			defer models.building.Unlock()
 			definitions, err := builder3.BuildOpenAPIDefinitionsForResources(l.config, name)
 			if err != nil {
 				return nil, err

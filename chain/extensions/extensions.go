@@ -57,7 +57,7 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 		},
 		PathOf: pathOf,
 	}
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme, apiextensionsopenapi.GetOpenAPIDefinitions)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme, apiextensionsopenapi.GetOpenAPIDefinitions, apiextensionsopenapi.GetOpenAPIDefinitions)
 	generic.Serializer = apiextensionsapiserver.Codecs
 	generic.AdmissionControl = admission.NewChainHandler(definitions{}, generic.AdmissionControl)
 

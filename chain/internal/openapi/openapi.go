@@ -17,8 +17,8 @@ import (
 const groupVersionKinds = "x-kubernetes-group-version-kind"
 
 // Configs returns the OpenAPI v2 and v3 configurations of a server whose kinds are in scheme.
-// Definitions describe the Go types of the kinds.
-func Configs(scheme *runtime.Scheme, definitions common.GetOpenAPIDefinitions) (*common.Config, *common.OpenAPIV3Config) {
+// The definitions for each of the two describe the Go types of the kinds.
+func Configs(scheme *runtime.Scheme, definitionsV2, definitionsV3 common.GetOpenAPIDefinitions) (*common.Config, *common.OpenAPIV3Config) {
 	namer := openapinamer.NewDefinitionNamer(scheme)
 	bearer := &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
 		Description: "A token in the form 'Bearer TOKEN'",
@@ -26,12 +26,12 @@ func Configs(scheme *runtime.Scheme, definitions common.GetOpenAPIDefinitions) (
 		Name:        "authorization",
 		In:          "header",
 	}}
-	v2 := genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	v2 := genericapiserver.DefaultOpenAPIConfig(definitionsV2, namer)
 	v2.Info.Title = "Kubernetes"
 	v2.SecurityDefinitions = &spec.SecurityDefinitions{"BearerToken": bearer}
 	v2.GetDefinitionName = external(v2.GetDefinitionName)
 
-	v3 := genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
+	v3 := genericapiserver.DefaultOpenAPIV3Config(definitionsV3, namer)
 	v3.Info.Title = "Kubernetes"
 	v3.SecuritySchemes = spec3.SecuritySchemes{"BearerToken": {SecuritySchemeProps: spec3.SecuritySchemeProps{
 		Description: bearer.Description, Type: bearer.Type, Name: bearer.Name, In: bearer.In,
