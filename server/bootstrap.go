@@ -28,17 +28,19 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 	client, namespaces := p.self.client, p.informers.Core().V1().Namespaces().Lister()
 	hooks := map[string]func(context.Context) error{
 		"start-system-namespaces-controller": func(ctx context.Context) error { return p.keepNamespaces(ctx, client, namespaces) },
-		"scheduling/bootstrap-system-priority-classes": func(ctx context.Context) error {
+		"scheduling/bootstrap-system-priority-classes": p.unlessFresh(func(ctx context.Context) error {
 			return admission.EnsureSystemPriorityClasses(ctx, client)
-		},
+		}),
 		"bootstrap-controller":                         func(ctx context.Context) error { return p.keepKubernetesService(ctx, client) },
 		"start-cluster-authentication-info-controller": func(ctx context.Context) error { return p.keepTrust(ctx, client) },
 		"priority-and-fairness-config-producer":        func(ctx context.Context) error { return p.keepFlowControl(ctx, client) },
-		"rbac/bootstrap-roles":                         func(ctx context.Context) error { return p.ensureRoles(ctx, client) },
+		"rbac/bootstrap-roles":                         p.unlessFresh(func(ctx context.Context) error { return p.ensureRoles(ctx, client) }),
 		"start-kubernetes-service-cidr-controller":     p.services.allocator.EnsureServiceCIDR,
 		"start-service-ip-repair-controllers":          func(ctx context.Context) error { return waitFor(ctx, p.services.repaired) },
-		"start-legacy-token-tracking-controller":       func(ctx context.Context) error { return tokentracking.Ensure(ctx, client) },
-		"storage-readiness":                            p.storageReady,
+		"start-legacy-token-tracking-controller": p.unlessFresh(func(ctx context.Context) error {
+			return tokentracking.Ensure(ctx, client)
+		}),
+		"storage-readiness": p.storageReady,
 	}
 	maps.Copy(hooks, p.identityHooks(generic.APIServerID))
 	for name, hook := range hooks {
@@ -55,6 +57,16 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 		}
 	}
 	return nil
+}
+
+// unlessFresh returns a hook that does nothing if the first objects are all that ensure would create.
+func (p *plane) unlessFresh(ensure func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if p.fresh {
+			return nil
+		}
+		return ensure(ctx)
+	}
 }
 
 // runHook makes the start fail if a hook fails, with the hook failing in /readyz. Returning the
@@ -127,9 +139,8 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 // keepTrust publishes the authorities that extension API servers must trust, once and then in the
 // background.
 func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
-	trust := clusterauthenticationtrust.Trust{ClientCA: p.access.clientCA, RequestHeader: p.access.requestHeader}
-	controller := clusterauthenticationtrust.New(client, trust, len(p.options.EtcdServers) > 0)
-	if err := controller.Ensure(ctx); err != nil {
+	controller := clusterauthenticationtrust.New(client, p.trust(), len(p.options.EtcdServers) > 0)
+	if err := p.unlessFresh(controller.Ensure)(ctx); err != nil {
 		return err
 	}
 	p.tasks.run(func() {
@@ -140,10 +151,15 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 	return nil
 }
 
+func (p *plane) trust() clusterauthenticationtrust.Trust {
+	return clusterauthenticationtrust.Trust{ClientCA: p.access.clientCA, RequestHeader: p.access.requestHeader}
+}
+
 // keepFlowControl ensures the objects of API Priority and Fairness, once and then in the
 // background.
 func (p *plane) keepFlowControl(ctx context.Context, client kubernetes.Interface) error {
-	if err := flowcontrolbootstrap.Ensure(ctx, client); err != nil {
+	ensure := func(ctx context.Context) error { return flowcontrolbootstrap.Ensure(ctx, client) }
+	if err := p.unlessFresh(ensure)(ctx); err != nil {
 		return err
 	}
 	p.tasks.run(func() { flowcontrolbootstrap.Run(ctx, client) })

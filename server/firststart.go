@@ -17,14 +17,14 @@ import (
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
+	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 )
 
 // A first start creates some 180 objects: namespaces, roles, flow schemas, APIServices and so on.
 // Creating them through the API would take a tenth of a second of CPU time, most of it for the
 // OpenAPI definitions from which managed fields are computed. So the kind engine prepares them, and
-// they are written to etcd in a few transactions before anything is served. The hooks that ensure
-// these objects then find that they exist. If etcd has some of them already, the hooks create the
-// missing ones.
+// they are written to etcd in a few transactions before anything is served. If etcd has some of them
+// already, hooks create the missing ones.
 
 // firstObject is an object of the first start together with its field manager.
 type firstObject struct {
@@ -41,6 +41,12 @@ func (p *plane) firstObjects() ([]firstObject, error) {
 	for _, name := range systemNamespaces() {
 		add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
+	trusted, err := p.trust().ConfigMap()
+	if err != nil {
+		return nil, err
+	}
+	add(trusted)
+	add(tokentracking.ConfigMap())
 	policy, err := p.bootstrapPolicy()
 	if err != nil {
 		return nil, err
@@ -105,30 +111,34 @@ func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (
 // maxOps is etcd's default limit of operations in a transaction.
 const maxOps = 128
 
-// writeFirstObjects writes the objects in transactions, each only if none of its objects exists.
-func (p *plane) writeFirstObjects(ctx context.Context) error {
+// writeFirstObjects writes the objects in transactions, each only if none of its objects exists. It
+// reports whether it has written all of them.
+func (p *plane) writeFirstObjects(ctx context.Context) (all bool, err error) {
 	objects, err := p.firstObjects()
 	if err != nil {
-		return err
+		return false, err
 	}
 	prepare, err := p.prepareFirstObject()
 	if err != nil {
-		return err
+		return false, err
 	}
+	all = true
 	for some := range slices.Chunk(objects, maxOps) {
 		var ifs []clientv3.Cmp
 		var puts []clientv3.Op
 		for _, o := range some {
 			key, value, err := prepare(ctx, o)
 			if err != nil {
-				return err
+				return false, err
 			}
 			ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 			puts = append(puts, clientv3.OpPut(key, string(value)))
 		}
-		if _, err := p.etcd.client.Txn(ctx).If(ifs...).Then(puts...).Commit(); err != nil {
-			return fmt.Errorf("write the first objects: %w", err)
+		written, err := p.etcd.client.Txn(ctx).If(ifs...).Then(puts...).Commit()
+		if err != nil {
+			return false, fmt.Errorf("write the first objects: %w", err)
 		}
+		all = all && written.Succeeded
 	}
-	return nil
+	return all, nil
 }

@@ -36,6 +36,8 @@ type plane struct {
 	access    *access
 	informers informers.SharedInformerFactory
 	chain     *chain.Chain
+	// fresh is true if the storage was empty, so that the first objects are as they have to be.
+	fresh bool
 }
 
 // Start starts the control plane. It returns when the control plane is ready or, if that fails,
@@ -148,7 +150,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return fmt.Errorf("prepare the chain: %w", err)
 	}
 	t.phase("first-objects")
-	if err := p.writeFirstObjects(ctx); err != nil {
+	if p.fresh, err = p.writeFirstObjects(ctx); err != nil {
 		return err
 	}
 	t.phase("informers")

@@ -24,14 +24,9 @@ const namespacesInterval = 5 * time.Second
 
 // keepNamespaces ensures the system namespaces, once and then in the background.
 func (p *plane) keepNamespaces(ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister) error {
-	for _, name := range systemNamespaces() {
-		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			err = createNamespace(ctx, client, name)
-		}
-		if err != nil {
-			return fmt.Errorf("namespace %s: %w", name, err)
-		}
+	ensure := func(ctx context.Context) error { return ensureNamespaces(ctx, client) }
+	if err := p.unlessFresh(ensure)(ctx); err != nil {
+		return err
 	}
 	p.tasks.run(func() {
 		tick := time.NewTicker(namespacesInterval)
@@ -45,6 +40,19 @@ func (p *plane) keepNamespaces(ctx context.Context, client kubernetes.Interface,
 			}
 		}
 	})
+	return nil
+}
+
+func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
+	for _, name := range systemNamespaces() {
+		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			err = createNamespace(ctx, client, name)
+		}
+		if err != nil {
+			return fmt.Errorf("namespace %s: %w", name, err)
+		}
+	}
 	return nil
 }
 

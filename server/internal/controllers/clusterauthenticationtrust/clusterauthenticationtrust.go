@@ -89,8 +89,21 @@ func (c *Controller) Ensure(ctx context.Context) error {
 	return nil
 }
 
+// ConfigMap returns the config map for what is currently trusted.
+func (t Trust) ConfigMap() (*corev1.ConfigMap, error) {
+	data, err := t.data()
+	return newConfigMap(data), err
+}
+
+func newConfigMap(data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: ConfigMap},
+		Data:       data,
+	}
+}
+
 func (c *Controller) create(ctx context.Context, data map[string]string) error {
-	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ConfigMap}, Data: data}
+	configMap := newConfigMap(data)
 	create := func() error {
 		_, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, configMap, metav1.CreateOptions{})
 		return err

@@ -18,19 +18,26 @@ const (
 	sinceKey = "since"
 )
 
+// ConfigMap returns the config map as it is on the first day.
+func ConfigMap() *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
+		Data:       map[string]string{sinceKey: time.Now().UTC().Format(time.DateOnly)},
+	}
+}
+
 // Ensure creates the config map, or mends one that has no date.
 func Ensure(ctx context.Context, client kubernetes.Interface) error {
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	today := map[string]string{sinceKey: time.Now().UTC().Format(time.DateOnly)}
 	found, err := maps.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: today}, metav1.CreateOptions{})
+		_, err = maps.Create(ctx, ConfigMap(), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			err = nil
 		}
 	case err == nil && !valid(found):
-		found.Data = today
+		found.Data = ConfigMap().Data
 		_, err = maps.Update(ctx, found, metav1.UpdateOptions{})
 	}
 	if err != nil {
