@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -112,12 +113,20 @@ func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
+// transport is a way to reach a control plane.
+type transport struct {
+	name   string
+	config func(s *server.Server, user string, groups ...string) (*rest.Config, error)
+}
+
+var transports = []transport{{"tls", (*server.Server).User}, {"in-process", (*server.Server).InProcessConfig}}
+
 // clients returns n clients that do not share connections, because each has its own certificate.
-func clients(b *testing.B, s *server.Server, n int) []kubernetes.Interface {
+func (t transport) clients(b *testing.B, s *server.Server, n int) []kubernetes.Interface {
 	b.Helper()
 	var all []kubernetes.Interface
 	for i := range n {
-		config, err := s.User("client-"+strconv.Itoa(i), "system:masters")
+		config, err := t.config(s, "client-"+strconv.Itoa(i), "system:masters")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -130,23 +139,23 @@ func clients(b *testing.B, s *server.Server, n int) []kubernetes.Interface {
 	return all
 }
 
-// inParallel calls do with 1 and with 16 concurrent clients over TLS and reports the number of
-// calls per second.
-func inParallel(b *testing.B, s *server.Server, do func(ctx context.Context, client kubernetes.Interface, n int) error) {
-	n := 0
+// inParallel calls do with 1 and with 16 concurrent clients and reports the number of calls per
+// second.
+func inParallel(b *testing.B, t transport, s *server.Server, do func(ctx context.Context, client kubernetes.Interface, n string) error) {
 	for _, count := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", count), func(b *testing.B) {
 			var running sync.WaitGroup
 			work := make(chan int)
-			for _, client := range clients(b, s, count) {
+			for _, client := range t.clients(b, s, count) {
 				running.Go(func() {
 					for n := range work {
-						if err := do(b.Context(), client, n); err != nil {
+						if err := do(b.Context(), client, fmt.Sprintf("%s-%d-%d", t.name, count, n)); err != nil {
 							b.Error(err)
 						}
 					}
 				})
 			}
+			n := 0
 			for b.Loop() {
 				work <- n
 				n++
@@ -158,51 +167,60 @@ func inParallel(b *testing.B, s *server.Server, do func(ctx context.Context, cli
 	}
 }
 
-func numbered(n int) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", n)}, Data: map[string]string{"color": "green"}}
+func named(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"color": "green"}}
 }
 
 // BenchmarkCreate creates small objects in an ephemeral control plane and in one that waits for the
 // disk.
 func BenchmarkCreate(b *testing.B) {
-	for _, kept := range []bool{false, true} {
-		name := "ephemeral"
-		if kept {
-			name = "kept"
+	create := func(ctx context.Context, client kubernetes.Interface, n string) error {
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, named(n), metav1.CreateOptions{})
+		return err
+	}
+	b.Run("ephemeral", func(b *testing.B) {
+		s := servertest.Run(b)
+		for _, t := range transports {
+			b.Run(t.name, func(b *testing.B) { inParallel(b, t, s, create) })
 		}
-		b.Run(name, func(b *testing.B) {
-			s := servertest.Run(b, func(o *server.Options) {
-				if kept {
-					o.DataDir = filepath.Join(b.TempDir(), "data")
-				}
-			})
-			inParallel(b, s, func(ctx context.Context, client kubernetes.Interface, n int) error {
-				_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, numbered(n), metav1.CreateOptions{})
+	})
+	b.Run("kept", func(b *testing.B) {
+		s := servertest.Run(b, func(o *server.Options) { o.DataDir = filepath.Join(b.TempDir(), "data") })
+		inParallel(b, transports[0], s, create)
+	})
+}
+
+// BenchmarkGet reads one small object.
+func BenchmarkGet(b *testing.B) {
+	s := servertest.Run(b)
+	maps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps(metav1.NamespaceDefault)
+	if _, err := maps.Create(b.Context(), named("shown"), metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	for _, t := range transports {
+		b.Run(t.name, func(b *testing.B) {
+			inParallel(b, t, s, func(ctx context.Context, client kubernetes.Interface, _ string) error {
+				_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "shown", metav1.GetOptions{})
 				return err
 			})
 		})
 	}
 }
 
-// BenchmarkGet reads one small object.
-func BenchmarkGet(b *testing.B) {
-	s := servertest.Run(b)
-	if _, err := clients(b, s, 1)[0].CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(b.Context(), numbered(0), metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
-	inParallel(b, s, func(ctx context.Context, client kubernetes.Interface, _ int) error {
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, numbered(0).Name, metav1.GetOptions{})
-		return err
-	})
-}
-
 // BenchmarkUpdateToWatch measures the time from sending an update until another client's watch
 // receives it. It reports the median.
 func BenchmarkUpdateToWatch(b *testing.B) {
 	s := servertest.Run(b)
-	pair := clients(b, s, 2)
+	for _, t := range transports {
+		b.Run(t.name, func(b *testing.B) { updateToWatch(b, t.clients(b, s, 2)) })
+	}
+}
+
+func updateToWatch(b *testing.B, pair []kubernetes.Interface) {
 	maps := pair[0].CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	object, err := maps.Create(b.Context(), numbered(0), metav1.CreateOptions{})
+	object := named("changing-")
+	object.GenerateName, object.Name = object.Name, ""
+	object, err := maps.Create(b.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}

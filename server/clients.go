@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
@@ -32,6 +33,26 @@ func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
 	}
 	return p.restConfig(pair), nil
+}
+
+// InProcessConfig is like [Server.User], but its clients call the handlers of the control plane
+// directly, without TLS, HTTP/2 or a socket. Requests pass the same filters and are authenticated by
+// the same certificate as over the network, and watches stream. A request fails when the control
+// plane has stopped.
+//
+// Connections that are upgraded, as by exec, attach and port-forward, need the network. So do
+// programs that read the host, certificates or token from the configuration.
+func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, error) {
+	p := s.up("InProcessConfig")
+	pair, err := p.access.pki.CA.Client(user, groups, 0)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
+	}
+	certificates, err := cert.ParseCertsPEM(pair.Cert)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
+	}
+	return &rest.Config{Host: p.url(), Transport: p.requests.transport.As(certificates[0]), QPS: -1}, nil
 }
 
 func (p *plane) restConfig(user pki.Pair) *rest.Config {

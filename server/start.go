@@ -145,9 +145,9 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	if err != nil {
 		return err
 	}
-	prepared, err := p.chain.Aggregator.PrepareRun()
+	prepared, err := p.chain.Prepare()
 	if err != nil {
-		return fmt.Errorf("prepare the chain: %w", err)
+		return err
 	}
 	t.phase("first-objects")
 	if p.fresh, err = p.writeFirstObjects(ctx); err != nil {

@@ -42,12 +42,12 @@ type Authentication struct {
 func (a Authentication) New() (authenticator.Request, error) {
 	var requests []authenticator.Request
 	if h := a.RequestHeader; h != nil {
-		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(a.Audiences, headerrequest.NewDynamicVerifyOptionsSecure(
-			h.CAContentProvider.VerifyOptions, h.AllowedClientNames, h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes,
-		)))
+		proxies := headerrequest.NewDynamicVerifyOptionsSecure(h.CAContentProvider.VerifyOptions, h.AllowedClientNames,
+			h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes)
+		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(a.Audiences, named{proxies, h.UsernameHeaders}))
 	}
 	if a.ClientCA != nil {
-		requests = append(requests, x509.NewDynamic(a.ClientCA.VerifyOptions, x509.CommonNameUserConversion))
+		requests = append(requests, newVerified(x509.NewDynamic(a.ClientCA.VerifyOptions, x509.CommonNameUserConversion)))
 	}
 	token, err := a.token()
 	if err != nil {

@@ -9,6 +9,8 @@ package loopback
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -62,8 +64,28 @@ type exchange struct {
 	closed bool  // the client has closed the body
 }
 
+// As returns a round tripper that calls the handler as a client that has presented a certificate
+// over TLS.
+func (t *Transport) As(certificate *x509.Certificate) http.RoundTripper {
+	state := &tls.ConnectionState{
+		Version:            tls.VersionTLS13,
+		HandshakeComplete:  true,
+		NegotiatedProtocol: "h2",
+		PeerCertificates:   []*x509.Certificate{certificate},
+	}
+	return roundTripper(func(req *http.Request) (*http.Response, error) { return t.roundTrip(req, state) })
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	return t.roundTrip(req, nil)
+}
+
+func (t *Transport) roundTrip(req *http.Request, state *tls.ConnectionState) (*http.Response, error) {
 	handler := t.handler.Load()
 	if handler == nil {
 		return nil, errors.New("loopback: the server is not serving yet")
@@ -82,6 +104,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	r := req.Clone(ctx)
 	r.RequestURI = req.URL.RequestURI()
 	r.RemoteAddr = "127.0.0.1:0"
+	r.TLS = state
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
 	if r.Host == "" {
 		r.Host = req.URL.Host
@@ -91,6 +114,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	go func() {
 		defer t.end(x)
+		defer r.Body.Close()
 		defer func() {
 			if p := recover(); p != nil { // as in net/http, a panic ends the response, not the process
 				x.finish(fmt.Errorf("loopback: the handler aborted: %v", p))
