@@ -7,6 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
@@ -101,8 +102,15 @@ func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (
 		}},
 	})
 	return func(ctx context.Context, o firstObject) (string, []byte, error) {
-		if _, ok := o.object.(*apiregistrationv1.APIService); ok {
-			return apiServices.Prepare(ctx, o.object, o.manager)
+		switch object := o.object.(type) {
+		case *apiregistrationv1.APIService:
+			return apiServices.Prepare(ctx, object, o.manager)
+		case *flowcontrolv1.FlowSchema:
+			if _, _, err := builtIn.Prepare(ctx, object, o.manager); err != nil {
+				return "", nil, err
+			}
+			flowcontrolbootstrap.SetStatus(object)
+			return builtIn.Encode(object)
 		}
 		return builtIn.Prepare(ctx, o.object, o.manager)
 	}, nil

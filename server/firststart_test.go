@@ -5,14 +5,19 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 
@@ -65,6 +70,47 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 		if diff := cmp.Diff(owned(t, created, o.manager), owned(t, stored, o.manager)); diff != "" {
 			t.Errorf("%s %s: created (-), stored (+):\n%s", gvr.Resource, name, diff)
 		}
+	}
+}
+
+// TestFirstFlowSchemasHaveTheirStatus compares the status of a FlowSchema of the first start with the
+// status that the API server's controller gives to a copy.
+func TestFirstFlowSchemasHaveTheirStatus(t *testing.T) {
+	t.Parallel()
+	s, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	schemas := kubernetes.NewForConfigOrDie(s.RESTConfig()).FlowcontrolV1().FlowSchemas()
+	first, err := schemas.Get(t.Context(), "service-accounts", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: "copy"}, Spec: first.Spec}
+	if made, err = schemas.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		made, err = schemas.Get(ctx, made.Name, metav1.GetOptions{})
+		return err == nil && len(made.Status.Conditions) > 0, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := cmpopts.IgnoreTypes(metav1.Time{}, &metav1.Time{})
+	if diff := cmp.Diff(made.Status, first.Status, times); diff != "" {
+		t.Errorf("status by the controller (-), of the first start (+):\n%s", diff)
+	}
+	if diff := cmp.Diff(made.ManagedFields[0], first.ManagedFields[0], times); diff != "" {
+		t.Errorf("managed fields by the controller (-), of the first start (+):\n%s", diff)
 	}
 }
 

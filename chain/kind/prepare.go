@@ -38,17 +38,47 @@ func NewPreparer(scheme *runtime.Scheme, options generic.RESTOptionsGetter, grou
 // The managed fields are computed without the OpenAPI definitions, which suffices for kinds whose
 // lists are atomic. A list that is merged by key is an error.
 func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key string, value []byte, err error) {
+	c, err := p.creation(obj)
+	if err == nil {
+		err = p.prepare(ctx, obj, manager, c)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("prepare %w", err)
+	}
+	return p.Encode(obj)
+}
+
+// Encode returns a prepared object encoded, with its key in the storage. Use it for an object that
+// was changed after Prepare, such as one whose status has been set.
+func (p *Preparer) Encode(obj Object) (key string, value []byte, err error) {
+	c, err := p.creation(obj)
+	if err != nil {
+		return "", nil, fmt.Errorf("encode %w", err)
+	}
+	gvk, err := externalKind(p.scheme, obj)
+	if err != nil {
+		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
+	}
+	options, err := storagePath{p.options, c.path}.GetRESTOptions(schema.GroupResource{Group: gvk.Group, Resource: c.resource}, obj)
+	if err != nil {
+		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
+	}
+	if value, err = runtime.Encode(options.StorageConfig.Codec, obj); err != nil {
+		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
+	}
+	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix, obj.GetNamespace(), obj.GetName()), value, nil
+}
+
+// creation returns how objects of obj's kind are created.
+func (p *Preparer) creation(obj Object) (*creation, error) {
 	for _, g := range p.groups {
 		for _, k := range g.Kinds {
 			if c := k.creation(p.scheme, obj); c != nil {
-				if key, value, err = p.prepare(ctx, obj, manager, c); err != nil {
-					err = fmt.Errorf("prepare %s %q: %w", c.resource, obj.GetName(), err)
-				}
-				return key, value, err
+				return c, nil
 			}
 		}
 	}
-	return "", nil, fmt.Errorf("prepare %q: no kind is declared for %T", obj.GetName(), obj)
+	return nil, fmt.Errorf("%q: no kind is declared for %T", obj.GetName(), obj)
 }
 
 // creation holds what is needed to create objects of a kind.
@@ -83,16 +113,20 @@ func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
 // creation returns nil, because a virtual resource has no objects.
 func (v *Virtual) creation(*runtime.Scheme, Object) *creation { return nil }
 
-func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *creation) (key string, value []byte, err error) {
+func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *creation) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s %q: %w", c.resource, obj.GetName(), err)
+		}
+	}()
 	gvk, err := externalKind(p.scheme, obj)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	resource := schema.GroupResource{Group: gvk.Group, Resource: c.resource}
 	ctx = request.WithNamespace(ctx, obj.GetNamespace())
 	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{
 		IsResourceRequest: true, Verb: "create",
-		APIGroup: gvk.Group, APIVersion: gvk.Version, Resource: resource.Resource, Namespace: obj.GetNamespace(),
+		APIGroup: gvk.Group, APIVersion: gvk.Version, Resource: c.resource, Namespace: obj.GetNamespace(),
 	})
 
 	// The order is that of a request: the client owns what it sent and the defaults, not what the
@@ -102,20 +136,11 @@ func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *c
 	version := gvk.GroupVersion().String()
 	entry, err := newManagedFields(obj, manager, version, resetFields(c.resetFields, []string{version})[fieldpath.APIVersion(version)])
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	obj.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
 	if err := c.refuse(ctx, obj); err != nil {
-		return "", nil, err
+		return err
 	}
-	if err := rest.BeforeCreate(c.RESTCreateStrategy, ctx, obj); err != nil {
-		return "", nil, err
-	}
-
-	options, err := storagePath{p.options, c.path}.GetRESTOptions(resource, obj)
-	if err != nil {
-		return "", nil, err
-	}
-	value, err = runtime.Encode(options.StorageConfig.Codec, obj)
-	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix, obj.GetNamespace(), obj.GetName()), value, err
+	return rest.BeforeCreate(c.RESTCreateStrategy, ctx, obj)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,12 +14,38 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 )
 
 // FieldManager is the field manager of the objects, as in kube-apiserver.
 const FieldManager = "api-priority-and-fairness-config-producer-v1"
+
+// SetStatus sets the status of a new FlowSchema as the API server's own controller would, which
+// otherwise has to update each FlowSchema while the server starts.
+func SetStatus(s *flowcontrolv1.FlowSchema) {
+	s.Status.Conditions = []flowcontrolv1.FlowSchemaCondition{{
+		Type:               flowcontrolv1.FlowSchemaConditionDangling,
+		Status:             flowcontrolv1.ConditionFalse,
+		LastTransitionTime: s.CreationTimestamp,
+		Reason:             "Found",
+		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
+			s.Spec.PriorityLevelConfiguration.Name),
+	}}
+	status := metav1.ManagedFieldsEntry{
+		Manager:     utilflowcontrol.ConfigConsumerAsFieldManager,
+		Operation:   metav1.ManagedFieldsOperationApply,
+		APIVersion:  flowcontrolv1.SchemeGroupVersion.String(),
+		Time:        &s.CreationTimestamp,
+		FieldsType:  "FieldsV1",
+		FieldsV1:    &metav1.FieldsV1{},
+		Subresource: "status",
+	}
+	status.FieldsV1.SetRawString(`{"f:status":{"f:conditions":{"k:{\"type\":\"Dangling\"}":{".":{},` +
+		`"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{},"f:type":{}}}}}`)
+	s.ManagedFields = slices.Insert(s.ManagedFields, 0, status)
+}
 
 // Period is the interval at which Run ensures the objects.
 const Period = time.Minute
