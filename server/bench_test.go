@@ -190,6 +190,22 @@ func BenchmarkCreate(b *testing.B) {
 	})
 }
 
+// BenchmarkCreatePod creates small pods, which more admission plugins look at than at other objects.
+func BenchmarkCreatePod(b *testing.B) {
+	s := servertest.Run(b, servertest.WithoutControllers, func(o *server.Options) {
+		o.Admission = server.NewAdmissionOptions()
+		o.Admission.DisablePlugins = []string{"ServiceAccount"}
+	})
+	inParallel(b, transports[0], s, func(ctx context.Context, client kubernetes.Interface, n string) error {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: n},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}},
+		}
+		_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
+}
+
 // BenchmarkGet reads one small object.
 func BenchmarkGet(b *testing.B) {
 	s := servertest.Run(b)

@@ -28,6 +28,7 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 )
 
 // newChain assembles the chain. It returns the admission plugins that must not start before the
@@ -102,7 +103,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	tolerations := admission.TolerationSeconds{NotReady: *p.options.DefaultNotReadyTolerationSeconds, Unreachable: *p.options.DefaultUnreachableTolerationSeconds}
 	if err := p.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
 		webhooks, core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
-		late); err != nil {
+		plugin.StorageInitializer{Storage: p.storage}, late); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
 	keys, err := p.access.tokens.WebServices(generic.ExternalAddress)

@@ -23,6 +23,7 @@ import (
 type limitRanger struct {
 	*admission.Handler
 	plugin.WantsClient
+	plugin.Lists[corev1.LimitRange]
 }
 
 // limitsAnnotation tells users which values the plugin has set.
@@ -101,11 +102,17 @@ func (p *limitRanger) Validate(ctx context.Context, a admission.Attributes, _ ad
 }
 
 func (p *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]corev1.LimitRange, error) {
-	list, err := p.Client.CoreV1().LimitRanges(a.GetNamespace()).List(ctx, metav1.ListOptions{})
+	ranges, err := p.List(ctx, "limitranges/"+a.GetNamespace(), func() ([]corev1.LimitRange, error) {
+		list, err := p.Client.CoreV1().LimitRanges(a.GetNamespace()).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	})
 	if err != nil {
 		return nil, admission.NewForbidden(a, fmt.Errorf("limit ranges: %w", err))
 	}
-	return list.Items, nil
+	return ranges, nil
 }
 
 // setDefaults fills in missing requests and limits of containers and returns a description of them

@@ -22,6 +22,7 @@ import (
 type priority struct {
 	*admission.Handler
 	plugin.WantsClient
+	plugin.Lists[schedulingv1.PriorityClass]
 }
 
 func newPriority() admission.Interface {
@@ -82,7 +83,7 @@ func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *st
 	if *value != nil && **value != class.Value {
 		return nil, plugin.Forbid(a, "spec.priority is %d, but the priority class has the value %d: omit the field", **value, class.Value)
 	}
-	*name, *value = class.Name, &class.Value
+	*name, *value = class.Name, new(class.Value)
 	return class, nil
 }
 
@@ -99,14 +100,14 @@ func (p *priority) of(ctx context.Context, a admission.Attributes, name string) 
 		}
 		return class, nil
 	}
-	list, err := p.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	classes, err := p.classes(ctx)
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)
 	}
 	chosen := &schedulingv1.PriorityClass{}
 	found := false
-	for i := range list.Items {
-		c := &list.Items[i]
+	for i := range classes {
+		c := &classes[i]
 		if c.GlobalDefault && (!found || c.Value < chosen.Value) { // of defaults created at the same time, the lowest
 			chosen, found = c, true
 		}
@@ -114,16 +115,26 @@ func (p *priority) of(ctx context.Context, a admission.Attributes, name string) 
 	return chosen, nil
 }
 
+func (p *priority) classes(ctx context.Context) ([]schedulingv1.PriorityClass, error) {
+	return p.List(ctx, "priorityclasses", func() ([]schedulingv1.PriorityClass, error) {
+		list, err := p.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	})
+}
+
 func (p *priority) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	class, ok, err := plugin.Object[*schedulingv1.PriorityClass](a, schedulingv1.Resource("priorityclasses"))
 	if !ok || !class.GlobalDefault {
 		return err
 	}
-	list, err := p.Client.SchedulingV1().PriorityClasses().List(ctx, metav1.ListOptions{})
+	classes, err := p.classes(ctx)
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
-	for _, other := range list.Items {
+	for _, other := range classes {
 		if other.GlobalDefault && (a.GetOperation() == admission.Create || other.Name != class.Name) {
 			return plugin.Forbid(a, "globalDefault: the priority class %q is already the default", other.Name)
 		}
