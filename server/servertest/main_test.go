@@ -99,6 +99,9 @@ func TestSharedNamespaces(t *testing.T) {
 			})
 		}
 	})
+	if t.Failed() {
+		return
+	}
 	client := kubernetes.NewForConfigOrDie(first.RESTConfig())
 	for namespace := range namespaces {
 		eventually(t, func(ctx context.Context) error {

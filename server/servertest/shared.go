@@ -111,8 +111,11 @@ func (s *sharedCluster) get() (API, []*recorder, error) {
 			s.api = api
 		}
 	}
+	if err := s.t.err(); err != nil {
+		return nil, nil, err
+	}
 	if s.api == nil {
-		return nil, nil, errors.Join(s.t.err(), errors.New("it did not start"))
+		return nil, nil, errors.New("the function for MainWith returned none")
 	}
 	return s.api, s.t.recorders, nil
 }

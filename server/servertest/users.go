@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -55,15 +56,14 @@ func User(t TB, c API, account Account) *rest.Config {
 			}
 		}
 		if account.ClusterRole != "" {
-			roles := k.typed.RbacV1().ClusterRoles()
-			present, err := roles.Get(ctx, account.ClusterRole, metav1.GetOptions{})
+			present, err := k.rulesOf(ctx, account.ClusterRole)
 			if err != nil {
-				return err
+				return fmt.Errorf("cluster role %s: %w", account.ClusterRole, err)
 			}
-			rules = append(rules, present.Rules...)
-			role := rbacv1.RoleRef{Kind: "ClusterRole", Name: present.Name}
+			rules = append(rules, present...)
+			role := rbacv1.RoleRef{Kind: "ClusterRole", Name: account.ClusterRole}
 			if err := k.bind(ctx, t, c, account, role); err != nil {
-				return fmt.Errorf("binding of %s: %w", present.Name, err)
+				return fmt.Errorf("binding of %s: %w", account.ClusterRole, err)
 			}
 		}
 		for _, rule := range rules {
@@ -147,6 +147,29 @@ func (k *clients) bind(ctx context.Context, t TB, c API, a Account, role rbacv1.
 		return bindings.Delete(ctx, made.Name, metav1.DeleteOptions{})
 	})
 	return nil
+}
+
+// aggregationTimeout limits the wait for the rules of a role that consists of others. Without the
+// control loop for them, it never has any.
+const aggregationTimeout = 10 * time.Second
+
+// rulesOf returns the rules of a cluster role.
+func (k *clients) rulesOf(ctx context.Context, name string) ([]rbacv1.PolicyRule, error) {
+	ctx, cancel := context.WithTimeout(ctx, aggregationTimeout)
+	defer cancel()
+	var rules []rbacv1.PolicyRule
+	err := until(ctx, func(ctx context.Context) error {
+		role, err := k.typed.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fatal{err}
+		}
+		if role.AggregationRule != nil && len(role.Rules) == 0 {
+			return errors.New("it has no rules: does a control loop aggregate them?")
+		}
+		rules = role.Rules
+		return nil
+	})
+	return rules, err
 }
 
 // awaitAllowed waits until a rule is in force for the account's user. Authorizers learn of roles and
