@@ -51,8 +51,9 @@ func TestApply(t *testing.T) {
 
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"b.yml":              "# nothing\n---\n" + definition("apply.example.com", "Box", "v1"),
-		"c.json":             `{"apiVersion": "apply.example.com/v1", "kind": "Box", "metadata": {"name": "b"}}`,
+		"b.yml": "# nothing\n---\n" + definition("apply.example.com", "Box", "v1"),
+		"c.json": `{"apiVersion": "apply.example.com/v1", "kind": "Box",
+			"metadata": {"name": "b"}}`,
 		"a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: old}\n",
 		"kustomization.yaml": "resources: [a.yaml]",
 		"notes.txt":          "not a manifest",
@@ -191,7 +192,8 @@ func TestCRDs(t *testing.T) {
 	client := dynamic.NewForConfigOrDie(c.RESTConfig())
 	create := func(version, kind, name string) {
 		t.Helper()
-		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: "crds.example.com", Kind: kind}, version)
+		mapping, err := mapper.RESTMapping(
+			schema.GroupKind{Group: "crds.example.com", Kind: kind}, version)
 		if err != nil {
 			t.Fatal(err)
 		}

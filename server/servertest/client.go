@@ -130,8 +130,8 @@ func until(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// replace creates an object, or replaces the one that exists. It returns what was stored and whether
-// it was created.
+// replace creates an object, or replaces the one that exists. It returns what was stored, and
+// whether it was created.
 func replace(
 	ctx context.Context, resource dynamic.ResourceInterface, u *unstructured.Unstructured,
 ) (stored *unstructured.Unstructured, created bool, err error) {

@@ -30,9 +30,9 @@ func (e existing) RESTConfig() *rest.Config { return rest.CopyConfig(e.config) }
 const existingVariable = "KINPROC_USE_EXISTING_CLUSTER"
 
 // Cluster returns the API of a control plane for the test, like [Run], or of an existing cluster:
-// if the environment variable KINPROC_USE_EXISTING_CLUSTER is true, configure has no effect, and the
-// API is that of the current context of the kubeconfig, which is found as by kubectl. The package
-// documentation says what differs there.
+// if the environment variable KINPROC_USE_EXISTING_CLUSTER is true, configure has no effect, and
+// the API is that of the current context of the kubeconfig, which is found as by kubectl. The
+// package documentation says what differs there.
 func Cluster(t TB, configure ...func(*server.Options)) API {
 	t.Helper()
 	use, err := useExisting()

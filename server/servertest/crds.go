@@ -28,8 +28,8 @@ var definitionsResource = apiextensionsv1.SchemeGroupVersion.WithResource(
 // from Go types: that takes controller-gen.
 //
 // In a cluster that outlives the test, the definitions that CRDs created are deleted when the test
-// ends, and all custom resources with them. If several tests use the same definitions there, install
-// them in [MainWith].
+// ends, and all custom resources with them. If several tests use the same definitions there,
+// install them in [MainWith].
 func CRDs(t TB, c API, sources ...Source) {
 	t.Helper()
 	do(t, c, "install definitions", func(ctx context.Context, k *clients) error {
@@ -123,22 +123,23 @@ func servedBy(d *apiextensionsv1.CustomResourceDefinition) []served {
 // That is rare, and definitions can be large.
 const nameCheck = 200 * time.Millisecond
 
-// awaitResource waits until a definition's resources can be listed in all versions and its condition
-// Established is true.
+// awaitResource waits until a definition's resources can be listed in all versions, and the
+// definition is established.
 func (k *clients) awaitResource(ctx context.Context, name string, versions []served) error {
 	since := time.Now()
 	for _, v := range versions {
 		err := until(ctx, func(ctx context.Context) error {
 			path := "/apis/" + v.groupVersion() + "/" + v.plural
 			err := k.discovery.RESTClient().Get().AbsPath(path).Param("limit", "1").Do(ctx).Error()
-			switch {
-			case isAnswer(err):
+			if isAnswer(err) {
 				return nil
-			case time.Since(since) > nameCheck && errors.As(k.established(ctx, name), new(fatal)):
-				return k.established(ctx, name)
-			default:
-				return fmt.Errorf("%s is not served: %w", v.groupVersion(), err)
 			}
+			if time.Since(since) > nameCheck {
+				if refused := k.established(ctx, name); errors.As(refused, new(fatal)) {
+					return refused
+				}
+			}
+			return fmt.Errorf("%s is not served: %w", v.groupVersion(), err)
 		})
 		if err != nil {
 			return err

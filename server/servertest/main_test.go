@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -23,6 +25,8 @@ import (
 const modeVariable = "SERVERTEST_MODE"
 
 func TestMain(m *testing.M) {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	switch os.Getenv(modeVariable) {
 	case "without Main":
 		os.Exit(m.Run())

@@ -89,6 +89,7 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := s.Start(ctx); err != nil {
+		t.Cleanup(printed)
 		t.Fatalf("servertest: start: %v", err)
 	}
 	started := s

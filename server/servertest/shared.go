@@ -30,8 +30,9 @@ func Main(m interface{ Run() int }) {
 	MainWith(m, func(t TB) API { return Cluster(t) })
 }
 
-// MainWith is [Main] with a function that starts the cluster and puts into it what the tests have in
-// common. The first call of [Shared] calls the function, so it is not called if no test needs it.
+// MainWith is [Main] with a function that starts the cluster and puts into it what the tests have
+// in common. The first call of [Shared] calls the function, so it is not called if no test needs
+// it.
 //
 //	func TestMain(m *testing.M) {
 //		servertest.MainWith(m, func(t servertest.TB) servertest.API {
@@ -47,8 +48,8 @@ func MainWith(m interface{ Run() int }, start func(t TB) API) {
 	os.Exit(common.run(m, start))
 }
 
-// Shared returns the cluster that all tests of the package share, and a namespace of the test's own
-// in it. The first call starts the cluster, in which the helpers then act. TestMain must call [Main]
+// Shared returns the cluster that all tests of the package share, and a namespace of the test's
+// own in it. The first call starts the cluster, in which the helpers then act. TestMain must call [Main]
 // or [MainWith].
 //
 //	func TestController(t *testing.T) {

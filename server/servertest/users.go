@@ -36,8 +36,8 @@ type Account struct {
 //	viewer := servertest.User(t, s, servertest.Account{Name: "jane", ClusterRole: "view"})
 //	client := kubernetes.NewForConfigOrDie(viewer)
 //
-// The user may also do what RBAC allows otherwise, for example what an earlier call has granted. The
-// roles and bindings that User creates are deleted when the test ends.
+// The user may also do what RBAC allows otherwise, for example what an earlier call has granted.
+// The roles and bindings that User creates are deleted when the test ends.
 func User(t TB, c API, account Account) *rest.Config {
 	t.Helper()
 	var config *rest.Config
@@ -172,8 +172,8 @@ func (k *clients) rulesOf(ctx context.Context, name string) ([]rbacv1.PolicyRule
 	return rules, err
 }
 
-// awaitAllowed waits until a rule is in force for the account's user. Authorizers learn of roles and
-// bindings by a watch.
+// awaitAllowed waits until a rule is in force for the account's user. Authorizers learn of roles
+// and bindings by a watch.
 func (k *clients) awaitAllowed(ctx context.Context, a Account, rule rbacv1.PolicyRule) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: a.Name, Groups: slices.Concat(a.Groups, []string{"system:authenticated"}),

@@ -176,6 +176,12 @@ func TestLogsOfFailedTest(t *testing.T) {
 	if strings.Contains(failed.output.String(), "absent-1-x") {
 		t.Error("an early request is in the log")
 	}
+
+	noStart := run(func(f *fake) {
+		servertest.Run(f, func(o *server.Options) { o.ServiceAccountKeyFiles = []string{"absent"} })
+	})
+	noStart.wantFailure(t, "servertest: start:")
+	noStart.wantFailure(t, "log of the control plane")
 }
 
 // Tests run in an existing cluster if the environment says so.

@@ -73,7 +73,9 @@ func hooks() http.Handler {
 			`[{"op": "add", "path": "/metadata/labels", "value": {"mutated": "yes"}}]`)
 		r.Response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	}))
-	mux.HandleFunc("/validate-hooks-example-com-v1-pipe", review(func(r *admissionv1.AdmissionReview) {
+	mux.HandleFunc("/validate-hooks-example-com-v1-pipe", review(func(
+		r *admissionv1.AdmissionReview,
+	) {
 		r.Response.Allowed = !strings.HasPrefix(r.Request.Name, "bad")
 	}))
 	mux.HandleFunc("/convert", func(w http.ResponseWriter, request *http.Request) {
@@ -179,7 +181,8 @@ func TestWebhooks(t *testing.T) {
 
 	// Nothing is left of the probes.
 	hookClient := kubernetes.NewForConfigOrDie(s.RESTConfig()).AdmissionregistrationV1()
-	mutating, err := hookClient.MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
+	mutating, err := hookClient.MutatingWebhookConfigurations().List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil || len(mutating.Items) != 1 {
 		t.Errorf("mutating: %v, %v", mutating, err)
 	}
