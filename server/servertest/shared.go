@@ -49,8 +49,8 @@ func MainWith(m interface{ Run() int }, start func(t TB) API) {
 }
 
 // Shared returns the cluster that all tests of the package share, and a namespace of the test's
-// own in it. The first call starts the cluster, in which the helpers then act. TestMain must call [Main]
-// or [MainWith].
+// own in it. The first call starts the cluster, in which the helpers then act. TestMain must call
+// [Main] or [MainWith].
 //
 //	func TestController(t *testing.T) {
 //		t.Parallel()
