@@ -53,7 +53,7 @@ var rooms = map[string][]string{
 		"server/internal/allocation",
 		"server/internal/auth", // the role aggregation loop knows the bootstrap policy
 	},
-	"server/servertest": {"server"},
+	"server/servertest": {"server", "server/internal/auth/pki"},
 	"server/cli":        {"server", "server/internal/auth/pki", "chain/trace"},
 	"server":            {"chain", "embed"},
 }

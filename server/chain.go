@@ -87,7 +87,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, p.options.switches(), clientscheme.Scheme); err != nil {
 		return nil, err
 	}
-	if err := p.options.Audit.ApplyTo(generic); err != nil {
+	if err := p.options.applyAudit(generic); err != nil {
 		return nil, fmt.Errorf("auditing: %w", err)
 	}
 	if err := p.addBootstrapHooks(generic); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/audit"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -98,6 +99,10 @@ type Options struct {
 	DefaultNotReadyTolerationSeconds, DefaultUnreachableTolerationSeconds *int64
 	// Audit configures where audit events go. Default: nowhere.
 	Audit *genericoptions.AuditOptions
+	// AuditBackend, if set, receives the audit events too. Without Audit.PolicyFile, these are the
+	// metadata of every request that has ended, except reads and flow control by the control plane
+	// itself.
+	AuditBackend audit.Backend
 	// RuntimeConfig enables and disables group versions and resources, for example api/beta=true.
 	// Default: all GA versions are enabled.
 	RuntimeConfig cliflag.ConfigurationMap

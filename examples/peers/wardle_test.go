@@ -23,8 +23,6 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 	basecompatibility "k8s.io/component-base/compatibility"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -64,16 +62,7 @@ func newWardle(t *testing.T, s *server.Server, k *kubectl.Kubectl) *wardle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	kubeconfig.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
-	kubeconfig.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	kubeconfig.CurrentContext = "x"
-
-	w := &wardle{t: t, kubeconfig: filepath.Join(dir, "kubeconfig"), certFile: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key")}
-	if err := clientcmd.WriteToFile(*kubeconfig, w.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	w := &wardle{t: t, kubeconfig: servertest.Kubeconfig(t, config), certFile: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key")}
 	var key []byte
 	if w.CABundle, key, err = cert.GenerateSelfSignedCertKey("api.wardle.svc", nil, []string{"localhost"}); err != nil {
 		t.Fatal(err)
@@ -83,6 +72,16 @@ func newWardle(t *testing.T, s *server.Server, k *kubectl.Kubectl) *wardle {
 			t.Fatal(err)
 		}
 	}
+	w.etcd = startEtcd(t, dir)
+	w.addr = "localhost:0"
+	w.start()
+	t.Cleanup(w.stop)
+	return w
+}
+
+// startEtcd returns the URL of an etcd of the test's own.
+func startEtcd(t *testing.T, dir string) string {
+	t.Helper()
 	etcd, err := embed.Start(t.Context(), embed.Options{Ephemeral: true, Dir: dir, ListenClient: true})
 	if err != nil {
 		t.Fatal(err)
@@ -92,11 +91,7 @@ func newWardle(t *testing.T, s *server.Server, k *kubectl.Kubectl) *wardle {
 			t.Error(err)
 		}
 	})
-	w.etcd = etcd.Endpoints()[0]
-	w.addr = "localhost:0"
-	w.start()
-	t.Cleanup(w.stop)
-	return w
+	return etcd.Endpoints()[0]
 }
 
 func (w *wardle) start() {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -52,6 +54,60 @@ func ExampleRun() {
 	// Output:
 	// scheduling.k8s.io/v1
 	// scheduling.k8s.io/v1beta1
+}
+
+// Manifests may have a definition and its custom resources.
+func ExampleApply() {
+	t := new(test)
+	defer t.end()
+
+	s := servertest.Run(t)
+	stored := servertest.Apply(t, s, "default", servertest.YAML(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ponds.example.com}
+spec:
+  group: example.com
+  names: {plural: ponds, singular: pond, kind: Pond}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {ducks: {type: integer, default: 3}}
+---
+apiVersion: example.com/v1
+kind: Pond
+metadata: {name: park}
+`))
+	pond := stored[1]
+	fmt.Println(pond.GetNamespace(), pond.GetName(), pond.Object["ducks"])
+	// Output: default park 3
+}
+
+func ExampleUser() {
+	t := new(test)
+	defer t.end()
+
+	s := servertest.Run(t)
+	jane := servertest.User(t, s, servertest.Account{
+		Name:      "jane",
+		Namespace: "default",
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		},
+	})
+	client := kubernetes.NewForConfigOrDie(jane).CoreV1()
+	_, err := client.Pods("default").List(context.Background(), metav1.ListOptions{})
+	fmt.Println("pods:", err)
+	_, err = client.Secrets("default").List(context.Background(), metav1.ListOptions{})
+	fmt.Println("secrets: forbidden:", apierrors.IsForbidden(err))
+	// Output:
+	// pods: <nil>
+	// secrets: forbidden: true
 }
 
 // test is a [servertest.TB] of a test framework other than package testing.

@@ -1,14 +1,47 @@
-// Package servertest starts control planes for tests.
+// Package servertest starts control planes for tests and puts into them what a test needs.
 //
 //	func TestReconciler(t *testing.T) {
 //		t.Parallel()
 //		s := servertest.Run(t)
+//		servertest.CRDs(t, s, servertest.Files("config/crd/bases"))
 //		client := kubernetes.NewForConfigOrDie(s.RESTConfig())
 //		…
 //	}
 //
-// Every test gets its own control plane with its own port and its own etcd. The control plane is
-// ephemeral and stops when the test ends.
+// With [Run], every test gets its own control plane with its own port and its own etcd. The control
+// plane is ephemeral and stops when the test ends. With [Shared], the tests of a package share one
+// and get a namespace each.
+//
+// # Helpers
+//
+// The helpers take any cluster as an [API]: a control plane from [Run], the API from [Shared], or
+// that of any client configuration with [ForConfig]. They return when their effect can be relied
+// on, and they fail the test if that takes longer than a minute.
+//
+//   - [CRDs] installs definitions of custom resources. [Apply] creates objects of any kind.
+//   - [Webhooks] installs webhooks that the test process serves, and [APIService] registers an
+//     extension API server that the test process runs.
+//   - [User] returns the client configuration of a user with some permissions. [Kubeconfig] writes
+//     a client configuration to a file, for other programs.
+//   - [Namespace] creates a namespace.
+//
+// # Existing clusters
+//
+// If the environment variable KINPROC_USE_EXISTING_CLUSTER is true, [Cluster] and [Shared] use the
+// cluster of the current kubeconfig instead of starting a control plane, so the same tests run
+// there. Their differences:
+//
+//   - All tests share the cluster, now and later. Write to a namespace of the test's own. The
+//     helpers delete what they created when the test ends, and leave what had already existed,
+//     changed as the test wanted it.
+//   - Options of control planes have no effect.
+//   - Nodes, more control loops, other admission and other users may exist.
+//   - [User] impersonates instead of authenticating with a certificate of its own.
+//   - [Webhooks] and [APIService] require that the API server can reach a loopback address of this
+//     machine, so the API server must run on this machine and not in a container.
+//   - Logs of failed tests have nothing from the cluster.
+//
+// [Run] always starts a control plane.
 package servertest
 
 import (
@@ -19,6 +52,8 @@ import (
 )
 
 // TB is the part of testing.TB that this package needs, so that it works with any test framework.
+// Fatalf must not return. If a TB has the methods Failed and Logf too, they print the logs of a
+// failed test; a method Context bounds what the helpers do.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -36,12 +71,17 @@ const (
 // Run starts a control plane, returns it when it is ready, and stops it when the test ends. The
 // test fails if the start or the stop fails. The functions in configure can change the options,
 // which are zero by default.
+//
+// If the test fails and t has the methods Failed and Logf, as a *testing.T has, the latest lines of
+// the control plane's log and the latest requests that it served go to Logf. Otherwise nothing is
+// printed. Options.Log and Options.AuditBackend replace this, each its own part.
 func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	t.Helper()
 	var options server.Options
 	for _, c := range configure {
 		c(&options)
 	}
+	printed := record(t, &options)
 	s, err := server.New(options)
 	if err != nil {
 		t.Fatalf("servertest: %v", err)
@@ -49,6 +89,7 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := s.Start(ctx); err != nil {
+		t.Cleanup(printed)
 		t.Fatalf("servertest: start: %v", err)
 	}
 	started := s
@@ -58,9 +99,10 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 		if err := started.Stop(ctx); err != nil {
 			t.Errorf("servertest: stop: %v", err)
 		}
+		printed()
 		// The testing package keeps this function, and everything it refers to, until the parent of
 		// parallel tests ends.
-		started = nil
+		started, printed = nil, nil
 	})
 	return s
 }
