@@ -21,11 +21,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/kinproc/kinproc/server/cli"
+	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
 // TestMain makes the test binary act as the program, for scripts and for tests that need it in a
 // separate process.
 func TestMain(m *testing.M) {
+	if standin.Name(os.Args[0]) != "" {
+		os.Exit(cli.Main(os.Args[1:]))
+	}
 	testscript.Main(m, map[string]func(){"kinproc": func() { os.Exit(cli.Main(os.Args[1:])) }})
 }
 
