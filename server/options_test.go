@@ -31,6 +31,13 @@ func TestErrorsNameOptions(t *testing.T) {
 	}{
 		{"SecurePort", "secure-port", func(o *server.Options) { o.SecurePort = 70000 }},
 		{"BindAddress", "bind-address", func(o *server.Options) { o.BindAddress = "nowhere" }},
+		{"AdvertiseAddress", "advertise-address", func(o *server.Options) { o.AdvertiseAddress = "nowhere" }},
+		{"TLSCertFile", "tls-cert-file", func(o *server.Options) { o.TLSPrivateKeyFile = "k" }},
+		{"TLSPrivateKeyFile", "tls-private-key-file", func(o *server.Options) { o.TLSCertFile = "c" }},
+		{"TLSMinVersion", "tls-min-version", func(o *server.Options) { o.TLSMinVersion = "nope" }},
+		{"TLSCipherSuites", "tls-cipher-suites", func(o *server.Options) { o.TLSCipherSuites = []string{"nope"} }},
+		{"MaxRequestsInFlight", "max-requests-inflight", func(o *server.Options) { o.MaxRequestsInFlight = -1 }},
+		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight", func(o *server.Options) { o.MaxMutatingRequestsInFlight = -1 }},
 		{"ProxyClientCertFile", "proxy-client-cert-file", func(o *server.Options) { o.ProxyClientKeyFile = "k" }},
 		{"ProxyClientKeyFile", "proxy-client-key-file", func(o *server.Options) { o.ProxyClientCertFile = "c" }},
 		{"EtcdCertFile", "etcd-certfile", func(o *server.Options) { o.EtcdKeyFile = "k" }},

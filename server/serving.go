@@ -71,15 +71,18 @@ func (p *plane) servingFiles() (certificateFiles, error) {
 	if o.CertDir == "" {
 		return certificateFiles{}, nil
 	}
-	bound := p.listener.Addr().(*net.TCPAddr).IP
+	bound, ok := p.listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return certificateFiles{}, o.wrong("CertDir", "cert-dir", "a listener on %s has no IP address to certify", p.listener.Addr())
+	}
 	generated := genericoptions.SecureServingOptions{
 		Listener:    p.listener,
-		BindAddress: bound,
+		BindAddress: bound.IP,
 		ServerCert:  genericoptions.GeneratableKeyCert{PairName: "apiserver", CertDirectory: o.CertDir},
 	}
 	address := o.AdvertiseAddress
 	if address == "" {
-		address = kubernetesservice.AdvertiseAddress(bound).String()
+		address = kubernetesservice.AdvertiseAddress(bound.IP).String()
 	}
 	names := []string{"kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost"}
 	ips := []net.IP{p.services.allocator.FirstIP().AsSlice()}

@@ -42,6 +42,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"etcd":         externalEtcd,
 	"eventually":   eventually,
 	"extension":    extension,
+	"freeport":     freePort,
 	"interrupt":    interrupt,
 	"refuses":      refuses,
 	"request":      request,
@@ -236,6 +237,21 @@ func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	ts.Check(err)
 	ts.Setenv("PORT", port)
+}
+
+// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use.
+func freePort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: freeport name...")
+	}
+	for _, name := range args {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		defer l.Close() // at the end, so that the ports differ
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		ts.Check(err)
+		ts.Setenv(name, port)
+	}
 }
 
 // damage FILE overwrites the beginning of a file.

@@ -18,24 +18,24 @@ import (
 // fails. Each file appears or is replaced in one step. Files that are not of this program, in any
 // version, are an error.
 func Fill(dir, program string, link func(from, to string) error) error {
-	var first string
+	programs := []string{program}
 	for _, name := range []string{APIServer, Etcd, Kubectl} {
 		path := filepath.Join(dir, name+suffix)
-		there, err := holds(path, program)
+		there, err := holds(path, programs)
 		if err == nil && !there {
-			err = place(path, program, first, link)
+			err = place(path, programs, link)
 		}
 		if err != nil {
 			return err
 		}
-		first = path
+		programs = append(programs, path)
 	}
 	return nil
 }
 
-// holds reports whether the file at path is the program. It returns an error if the file must not
-// be replaced.
-func holds(path, program string) (bool, error) {
+// holds reports whether the file at path is the same as one of the programs, which are all equal.
+// It returns an error if the file must not be replaced.
+func holds(path string, programs []string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -43,18 +43,18 @@ func holds(path, program string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	wanted, err := os.Stat(program)
-	if err != nil {
-		return false, err
-	}
-	if os.SameFile(info, wanted) {
-		return true, nil
+	for _, program := range programs {
+		wanted, err := os.Stat(program)
+		if err != nil {
+			return false, err
+		}
+		if os.SameFile(info, wanted) {
+			return true, nil
+		}
 	}
 	if info.Mode().IsRegular() {
-		if info.Size() == wanted.Size() {
-			if same, err := sameContent(path, program); same || err != nil {
-				return same, err
-			}
+		if same, err := sameContent(path, programs[0]); same || err != nil {
+			return same, err
 		}
 		if found, err := buildinfo.ReadFile(path); err == nil && found.Main.Path == module() {
 			return false, nil // another version
@@ -70,6 +70,13 @@ func module() string {
 }
 
 func sameContent(one, other string) (bool, error) {
+	oneInfo, err := os.Stat(one)
+	if err != nil {
+		return false, err
+	}
+	if otherInfo, err := os.Stat(other); err != nil || oneInfo.Size() != otherInfo.Size() {
+		return false, err
+	}
 	a, err := Digest(one)
 	if err != nil {
 		return false, err
@@ -92,21 +99,22 @@ func Digest(path string) ([]byte, error) {
 	return hash.Sum(nil), nil
 }
 
-// place puts the program at path, which it replaces. If the program cannot be linked, because it is
-// in another file system or belongs to another user, one copy is shared by all names.
-func place(path, program, copied string, link func(from, to string) error) error {
+// place puts a program at path, where it replaces what is there. If none of the programs can be
+// linked, because it is in another file system or belongs to another user, it is copied.
+func place(path string, programs []string, link func(from, to string) error) error {
 	temporary, err := os.MkdirTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(temporary)
 	made := filepath.Join(temporary, filepath.Base(path))
-	err = link(program, made)
-	if err != nil && copied != "" {
-		err = os.Link(copied, made)
+	for _, program := range programs {
+		if err = link(program, made); err == nil {
+			break
+		}
 	}
 	if err != nil {
-		err = copyFile(program, made)
+		err = copyFile(programs[0], made)
 	}
 	if err != nil {
 		return err
