@@ -217,7 +217,8 @@ func (a *access) checkServingCertificate(*http.Request) error {
 
 // applyTo configures the servers of the chain.
 func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Listener) error {
-	own, err := dynamiccertificates.NewStaticCertKeyContent("serving", a.pki.Serving.Cert, a.pki.Serving.Key)
+	own, err := dynamiccertificates.NewStaticCertKeyContent("serving", a.pki.Serving.Cert,
+		a.pki.Serving.Key)
 	if err != nil {
 		return err
 	}

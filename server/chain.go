@@ -116,7 +116,8 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		return nil, err
 	}
 	// This comes last, because the controller starts running at once.
-	generic.MaxRequestsInFlight, generic.MaxMutatingRequestsInFlight = p.options.MaxRequestsInFlight, p.options.MaxMutatingRequestsInFlight
+	generic.MaxRequestsInFlight = p.options.MaxRequestsInFlight
+	generic.MaxMutatingRequestsInFlight = p.options.MaxMutatingRequestsInFlight
 	if !p.options.DisablePriorityAndFairness {
 		total := p.options.MaxRequestsInFlight + p.options.MaxMutatingRequestsInFlight
 		generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), total)

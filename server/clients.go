@@ -40,7 +40,8 @@ func (p *plane) restConfig(user pki.Pair) *rest.Config {
 	return &rest.Config{
 		Host: p.url(),
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: p.access.pki.CA.Cert, CertData: user.Cert, KeyData: user.Key, ServerName: p.access.serverName(),
+			CAData: p.access.pki.CA.Cert, ServerName: p.access.serverName(),
+			CertData: user.Cert, KeyData: user.Key,
 		},
 		QPS: -1,
 	}

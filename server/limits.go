@@ -7,9 +7,16 @@ import (
 )
 
 func (o *Options) addLimitFlags(f *pflag.FlagSet) {
-	f.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight, "number of concurrent requests, not counting watches, that are added to --max-mutating-requests-inflight and divided by API Priority and Fairness; without it, the limit of requests that read, or none if 0")
-	f.IntVar(&o.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", o.MaxMutatingRequestsInFlight, "see --max-requests-inflight; without API Priority and Fairness, the limit of requests that write, or none if 0")
-	addNegated(f, &o.DisablePriorityAndFairness, "enable-priority-and-fairness", "divide concurrent requests among clients with API Priority and Fairness")
+	f.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight,
+		"number of concurrent requests, not counting watches, that are added to "+
+			"--max-mutating-requests-inflight and divided by API Priority and Fairness; without "+
+			"it, the limit of requests that read, or none if 0")
+	f.IntVar(&o.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight",
+		o.MaxMutatingRequestsInFlight,
+		"see --max-requests-inflight; without API Priority and Fairness, the limit of requests "+
+			"that write, or none if 0")
+	addNegated(f, &o.DisablePriorityAndFairness, "enable-priority-and-fairness",
+		"divide concurrent requests among clients with API Priority and Fairness")
 	addNegated(f, &o.DisableProfiling, "profiling", "serve profiles at /debug/pprof")
 }
 

@@ -62,7 +62,8 @@ type Options struct {
 	// CertDir holds the serving certificate and its key in apiserver.crt and apiserver.key, unless
 	// TLSCertFile is set. Start writes a self-signed pair if the files do not exist.
 	CertDir string
-	// TLSMinVersion is the oldest version of TLS to accept, such as VersionTLS13. Default: VersionTLS12.
+	// TLSMinVersion is the oldest version of TLS to accept, such as VersionTLS13. Default:
+	// VersionTLS12.
 	TLSMinVersion string
 	// TLSCipherSuites are the names of the cipher suites to accept up to TLS 1.2. Default: Go's.
 	TLSCipherSuites []string
@@ -205,7 +206,8 @@ func (o *Options) complete() {
 	orDefault(&o.RequestHeader.ExtraHeaderPrefixes, "X-Remote-Extra-")
 	if !o.flags { // a flag can be 0, which means no limit
 		o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, defaultMaxRequestsInFlight)
-		o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight, defaultMaxMutatingRequestsInFlight)
+		o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight,
+			defaultMaxMutatingRequestsInFlight)
 	}
 	if o.Admission == nil {
 		o.Admission = admission.NewOptions()
@@ -260,8 +262,12 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 func (o *Options) addAuthFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "additional certificate authorities whose client certificates are accepted")
 	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile, `CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
-	f.BoolVar(&o.EnableBootstrapTokenAuth, "enable-bootstrap-token-auth", o.EnableBootstrapTokenAuth, "accept tokens from secrets of the type bootstrap.kubernetes.io/token in kube-system")
-	addNegated(f, &o.DisableAnonymous, "anonymous-auth", "treat requests without credentials as coming from system:anonymous; never with AlwaysAllow")
+	f.BoolVar(&o.EnableBootstrapTokenAuth, "enable-bootstrap-token-auth",
+		o.EnableBootstrapTokenAuth,
+		"accept tokens from secrets of the type bootstrap.kubernetes.io/token in kube-system")
+	addNegated(f, &o.DisableAnonymous, "anonymous-auth",
+		"treat requests without credentials as coming from system:anonymous; never with "+
+			"AlwaysAllow")
 	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes, "authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
 	r := &o.RequestHeader
 	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile, "certificate authorities of proxies that may name users in headers")

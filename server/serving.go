@@ -16,12 +16,21 @@ import (
 )
 
 func (o *Options) addTLSFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress, "IP address of the endpoint of the service default/kubernetes; if empty, the bind address or that of the default route")
-	f.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "serving certificate, followed by its authorities; one of the control plane's own authority if empty")
-	f.StringVar(&o.TLSPrivateKeyFile, "tls-private-key-file", o.TLSPrivateKeyFile, "key of that certificate")
-	f.StringVar(&o.CertDir, "cert-dir", o.CertDir, "directory with the serving certificate apiserver.crt and its key apiserver.key, written if they do not exist; not used with --tls-cert-file")
-	f.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "oldest version of TLS to accept, such as VersionTLS13")
-	f.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "cipher suites to accept up to TLS 1.2; Go's default if empty")
+	f.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress,
+		"IP address of the endpoint of the service default/kubernetes; if empty, the bind "+
+			"address or that of the default route")
+	f.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile,
+		"serving certificate, followed by its authorities; one of the control plane's own "+
+			"authority if empty")
+	f.StringVar(&o.TLSPrivateKeyFile, "tls-private-key-file", o.TLSPrivateKeyFile,
+		"key of that certificate")
+	f.StringVar(&o.CertDir, "cert-dir", o.CertDir,
+		"directory with the serving certificate apiserver.crt and its key apiserver.key, "+
+			"written if they do not exist; not used with --tls-cert-file")
+	f.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion,
+		"oldest version of TLS to accept, such as VersionTLS13")
+	f.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites,
+		"cipher suites to accept up to TLS 1.2; Go's default if empty")
 }
 
 // validateServing validates the options of the serving certificate.
@@ -44,16 +53,21 @@ func (o *Options) validateServing() []error {
 		wrong("TLSCipherSuites", "tls-cipher-suites", "%w", err)
 	}
 	if o.AdvertiseAddress != "" && net.ParseIP(o.AdvertiseAddress) == nil {
-		wrong("AdvertiseAddress", "advertise-address", "%q is not an IP address", o.AdvertiseAddress)
+		wrong("AdvertiseAddress", "advertise-address", "%q is not an IP address",
+			o.AdvertiseAddress)
 	}
 	if o.MaxRequestsInFlight < 0 {
-		wrong("MaxRequestsInFlight", "max-requests-inflight", "%d is negative", o.MaxRequestsInFlight)
+		wrong("MaxRequestsInFlight", "max-requests-inflight", "%d is negative",
+			o.MaxRequestsInFlight)
 	}
 	if o.MaxMutatingRequestsInFlight < 0 {
-		wrong("MaxMutatingRequestsInFlight", "max-mutating-requests-inflight", "%d is negative", o.MaxMutatingRequestsInFlight)
+		wrong("MaxMutatingRequestsInFlight", "max-mutating-requests-inflight", "%d is negative",
+			o.MaxMutatingRequestsInFlight)
 	}
-	if !o.DisablePriorityAndFairness && o.MaxRequestsInFlight == 0 && o.MaxMutatingRequestsInFlight == 0 {
-		wrong("MaxRequestsInFlight", "max-requests-inflight", "both limits are 0, so API Priority and Fairness has nothing to divide: raise one, or switch it off")
+	if !o.DisablePriorityAndFairness && o.MaxRequestsInFlight+o.MaxMutatingRequestsInFlight == 0 {
+		wrong("MaxRequestsInFlight", "max-requests-inflight",
+			"both limits are 0, so API Priority and Fairness has nothing to divide: raise one, "+
+				"or switch it off")
 	}
 	return errs
 }
@@ -73,12 +87,14 @@ func (p *plane) servingFiles() (certificateFiles, error) {
 	}
 	bound, ok := p.listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return certificateFiles{}, o.wrong("CertDir", "cert-dir", "a listener on %s has no IP address to certify", p.listener.Addr())
+		return certificateFiles{}, o.wrong("CertDir", "cert-dir",
+			"a listener on %s has no IP address to certify", p.listener.Addr())
 	}
 	generated := genericoptions.SecureServingOptions{
 		Listener:    p.listener,
 		BindAddress: bound.IP,
-		ServerCert:  genericoptions.GeneratableKeyCert{PairName: "apiserver", CertDirectory: o.CertDir},
+		ServerCert: genericoptions.GeneratableKeyCert{PairName: "apiserver",
+			CertDirectory: o.CertDir},
 	}
 	address := o.AdvertiseAddress
 	if address == "" {
@@ -108,12 +124,14 @@ func (a *access) serve(serving *genericapiserver.SecureServingInfo, o *Options) 
 	if a.serving.cert == "" {
 		return nil
 	}
-	own, err := dynamiccertificates.NewStaticSNICertKeyContent("own", a.pki.Serving.Cert, a.pki.Serving.Key, a.serverName())
+	own, err := dynamiccertificates.NewStaticSNICertKeyContent("own", a.pki.Serving.Cert,
+		a.pki.Serving.Key, a.serverName())
 	if err != nil {
 		return err
 	}
 	serving.SNICerts = append(serving.SNICerts, own)
-	serving.Cert, err = dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", a.serving.cert, a.serving.key)
+	serving.Cert, err = dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert",
+		a.serving.cert, a.serving.key)
 	if err != nil && o.TLSCertFile == "" {
 		return o.wrong("CertDir", "cert-dir", "%w", err)
 	}

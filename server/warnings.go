@@ -14,8 +14,8 @@ func (o *Options) anonymous() bool {
 }
 
 // Warnings returns, in human-readable sentences, which combinations of options are dangerous and
-// what the control plane does about them, and which flags have no effect. The control plane does not log or print the warnings;
-// that is left to the caller.
+// what the control plane does about them, and which flags have no effect. The control plane does
+// not log or print the warnings; that is left to the caller.
 func (o *Options) Warnings() []string {
 	var warnings []string
 	for _, flag := range o.ineffective {

@@ -22,8 +22,8 @@ func newAssetsCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "envtest-assets",
 		Short: "Print a folder with kube-apiserver, etcd and kubectl, for tests with envtest",
-		Long: `Print a folder with kube-apiserver, etcd and kubectl, which tests with envtest find by an environment
-variable:
+		Long: `Print a folder with kube-apiserver, etcd and kubectl, which tests with envtest find by an
+environment variable:
 
   KUBEBUILDER_ASSETS=$(kinproc envtest-assets) go test ./...
 
@@ -45,8 +45,8 @@ each build of kinproc. It can be removed at any time.`,
 	return cmd
 }
 
-// fillAssets puts the programs into a folder, or into the one in the cache directory, and returns its
-// absolute path.
+// fillAssets puts the programs into a folder, or into the one in the cache directory, and returns
+// its absolute path.
 func fillAssets(dir string) (string, error) {
 	program, err := os.Executable()
 	if err != nil {

@@ -49,7 +49,8 @@ func startEtcd(t *testing.T, prefix string) (shell *exec.Cmd, health string) {
 	url := "http://" + l.Addr().String()
 	l.Close()
 	script := prefix + ` "$0" --listen-client-urls "$1" >/dev/null & echo $!; read wait`
-	shell = exec.CommandContext(t.Context(), "sh", "-c", script, filepath.Join(assets(t), "etcd"), url)
+	shell = exec.CommandContext(t.Context(), "sh", "-c", script, filepath.Join(assets(t), "etcd"),
+		url)
 	if _, err := shell.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,9 @@ func startEtcd(t *testing.T, prefix string) (shell *exec.Cmd, health string) {
 	if err != nil && err != io.EOF {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = exec.CommandContext(context.Background(), "kill", "-9", strings.TrimSpace(pid)).Run() })
+	t.Cleanup(func() {
+		_ = exec.CommandContext(context.Background(), "kill", "-9", strings.TrimSpace(pid)).Run()
+	})
 	eventuallyHealthy(t, url+"/health", true)
 	return shell, url + "/health"
 }

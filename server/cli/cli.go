@@ -110,9 +110,11 @@ as in kube-apiserver: the aggregator, the core-like server and the server of cus
 	cmd.SetOut(s.out)
 	cmd.SetErr(s.err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", standin.ExplainFlag(err), cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w (see %s --help)", standin.ExplainFlag(err),
+			cmd.CommandPath())}
 	})
-	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
+	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
+		newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }
 

@@ -54,7 +54,8 @@ func runKubectl(k *cobra.Command) {
 }
 
 func newKubectlConfig(s streams) *genericclioptions.ConfigFlags {
-	return genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
+	return genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
+		WithDiscoveryBurst(300).WithDiscoveryQPS(50).
 		WithWarningPrinter(genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err})
 }
 

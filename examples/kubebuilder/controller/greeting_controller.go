@@ -17,13 +17,17 @@ import (
 type GreetingReconciler struct{ client.Client }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *GreetingReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *GreetingReconciler) Reconcile(
+	ctx context.Context, request ctrl.Request,
+) (ctrl.Result, error) {
 	greeting := &greetingsv1.Greeting{}
 	if err := r.Get(ctx, request.NamespacedName, greeting); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	text := "Hello, " + greeting.Spec.Name + "!"
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: greeting.Namespace, Name: greeting.Name}}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: greeting.Namespace, Name: greeting.Name},
+	}
 	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, config, func() error {
 		config.Data = map[string]string{"text": text}
 		return controllerutil.SetControllerReference(greeting, config, r.Scheme())

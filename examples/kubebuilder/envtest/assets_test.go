@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMain does what a Makefile does in a kubebuilder project, so that go test alone is enough here:
+// TestMain does what the Makefile of a kubebuilder project does, so that go test is enough here:
 //
 //	KUBEBUILDER_ASSETS=$(go tool kinproc envtest-assets) go test ./...
 func TestMain(m *testing.M) {

@@ -33,7 +33,9 @@ var _ = Describe("The controller of greetings", func() {
 	})
 
 	It("is given valid greetings only", func() {
-		greeting := &greetingsv1.Greeting{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nobody"}}
+		greeting := &greetingsv1.Greeting{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nobody"},
+		}
 		Expect(k8sClient.Create(ctx, greeting)).To(MatchError(ContainSubstring("spec.name")))
 	})
 })

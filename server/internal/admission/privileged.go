@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -28,7 +27,9 @@ func (unprivileged) Handles(o admission.Operation) bool {
 	return o == admission.Create || o == admission.Update
 }
 
-func (unprivileged) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (unprivileged) Validate(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if a.GetSubresource() == "status" {
 		return nil
 	}
@@ -67,7 +68,8 @@ func podSpec(object runtime.Object) (*corev1.PodSpec, *field.Path) {
 	case *batchv1.Job:
 		return &o.Spec.Template.Spec, template
 	case *batchv1.CronJob:
-		return &o.Spec.JobTemplate.Spec.Template.Spec, spec.Child("jobTemplate", "spec", "template", "spec")
+		path := spec.Child("jobTemplate", "spec", "template", "spec")
+		return &o.Spec.JobTemplate.Spec.Template.Spec, path
 	}
 	return nil, nil
 }
@@ -76,8 +78,10 @@ func podSpec(object runtime.Object) (*corev1.PodSpec, *field.Path) {
 // host's process namespace on Windows.
 func privileges(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	ofPod := spec.SecurityContext != nil && onWindowsHost(spec.SecurityContext.WindowsOptions, false)
-	onHost := false
+	ofPod, onHost := false, false
+	if pod := spec.SecurityContext; pod != nil {
+		ofPod = onWindowsHost(pod.WindowsOptions, false)
+	}
 	check := func(list string, i int, sc *corev1.SecurityContext) {
 		if sc == nil {
 			onHost = onHost || ofPod
@@ -86,7 +90,7 @@ func privileges(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		onHost = onHost || onWindowsHost(sc.WindowsOptions, ofPod)
 		if sc.Privileged != nil && *sc.Privileged {
 			at := path.Child(list).Index(i).Child("securityContext", "privileged")
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("disallowed by cluster policy (%s)", denyingFlag)))
+			errs = append(errs, field.Forbidden(at, "disallowed by cluster policy "+because))
 		}
 	}
 	for i, c := range spec.InitContainers {
@@ -99,12 +103,14 @@ func privileges(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		check("ephemeralContainers", i, c.SecurityContext)
 	}
 	if onHost {
-		errs = append(errs, field.Forbidden(path, fmt.Sprintf("hostProcess containers are disallowed by cluster policy (%s)", denyingFlag)))
+		detail := "hostProcess containers are disallowed by cluster policy " + because
+		errs = append(errs, field.Forbidden(path, detail))
 	}
 	return errs
 }
 
-const denyingFlag = "--allow-privileged=false"
+// because names the reason for a refusal.
+const because = "(--allow-privileged=false)"
 
 // onWindowsHost returns whether a container runs in the host's process namespace. Without a setting
 // of its own it inherits that of the pod.

@@ -18,7 +18,8 @@ func privilegedFields(t *testing.T, object runtime.Object, subresource string) [
 	t.Helper()
 	a := admission.NewAttributesRecord(object, nil, schema.GroupVersionKind{Kind: "K"}, "default", "n",
 		schema.GroupVersionResource{}, subresource, admission.Create, nil, false, nil)
-	err := RefusePrivileged(alwaysAdmit{}).(admission.ValidationInterface).Validate(t.Context(), a, nil)
+	rule := RefusePrivileged(alwaysAdmit{}).(admission.ValidationInterface)
+	err := rule.Validate(t.Context(), a, nil)
 	if err == nil {
 		return nil
 	}
@@ -57,19 +58,22 @@ func TestRefusePrivileged(t *testing.T) {
 			&batchv1.Job{Spec: batchv1.JobSpec{Template: template}},
 		},
 		"spec.jobTemplate.spec.template.spec.containers[1].securityContext.privileged": {
-			&batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}}}},
+			&batchv1.CronJob{Spec: batchv1.CronJobSpec{
+				JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
+			}},
 		},
 		"spec.initContainers[0].securityContext.privileged": {&corev1.Pod{Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}},
+			InitContainers: privileged.Containers[1:],
 		}}},
 		"spec.ephemeralContainers[0].securityContext.privileged": {&corev1.Pod{Spec: corev1.PodSpec{
-			EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-				SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
-			}}},
+			EphemeralContainers: []corev1.EphemeralContainer{{
+				EphemeralContainerCommon: corev1.EphemeralContainerCommon(privileged.Containers[1]),
+			}},
 		}}},
 		"spec": {
 			&corev1.Pod{Spec: corev1.PodSpec{
-				SecurityContext: &corev1.PodSecurityContext{WindowsOptions: onHost}, Containers: []corev1.Container{{}},
+				SecurityContext: &corev1.PodSecurityContext{WindowsOptions: onHost},
+				Containers:      []corev1.Container{{}},
 			}},
 			&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
 				{SecurityContext: &corev1.SecurityContext{WindowsOptions: onHost}},
@@ -82,7 +86,9 @@ func TestRefusePrivileged(t *testing.T) {
 			}
 		}
 	}
-	for _, object := range []runtime.Object{&corev1.Pod{}, &corev1.ReplicationController{}, &corev1.Secret{}} {
+	for _, object := range []runtime.Object{
+		&corev1.Pod{}, &corev1.ReplicationController{}, &corev1.Secret{},
+	} {
 		if got := privilegedFields(t, object, ""); got != nil {
 			t.Errorf("%T: %q", object, got)
 		}

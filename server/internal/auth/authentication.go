@@ -87,7 +87,8 @@ func (a Authentication) token() (authenticator.Token, error) {
 		tokens = append(tokens, a.ServiceAccounts)
 	}
 	if a.BootstrapTokens != nil {
-		tokens = append(tokens, authenticator.WrapAudienceAgnosticToken(a.Audiences, a.BootstrapTokens))
+		tokens = append(tokens,
+			authenticator.WrapAudienceAgnosticToken(a.Audiences, a.BootstrapTokens))
 	}
 	if len(tokens) == 0 {
 		return nil, nil

@@ -35,8 +35,8 @@ func NewAPIServerCommand(controllers string, log func(verbosity int) logr.Logger
 	cmd := &cobra.Command{
 		Use:   APIServer,
 		Short: "Serve the Kubernetes API",
-		Long: `This is kinproc under the name of kube-apiserver, with the flags and the defaults of that program,
-except that it listens on 127.0.0.1 unless --bind-address says otherwise.
+		Long: `This is kinproc under the name of kube-apiserver, with the flags and the defaults of that
+program, except that it listens on 127.0.0.1 unless --bind-address says otherwise.
 
 If --etcd-servers leads to kinproc under the name of etcd, everything is kept in memory and is gone
 when the program ends. Otherwise it is kept in that etcd.
@@ -55,7 +55,8 @@ kinproc start --controllers.`,
 	o.AddFlags(&sections)
 	for _, set := range sections.FlagSets {
 		set.VisitAll(func(f *pflag.Flag) {
-			if f.Name != "data-dir" && f.Name != "controllers" { // flags that kube-apiserver does not have
+			// kube-apiserver does not have these flags.
+			if f.Name != "data-dir" && f.Name != "controllers" {
 				cmd.Flags().AddFlag(f)
 			}
 		})

@@ -11,8 +11,9 @@ import (
 )
 
 // errClaimed says why a stand-in for etcd serves one kube-apiserver only.
-var errClaimed = errors.New("it is kinproc's stand-in for etcd, which holds no data, and another kube-apiserver has used it: " +
-	"the objects of that kube-apiserver are gone when it ends; start etcd again too, or use a real one")
+var errClaimed = errors.New("it is kinproc's stand-in for etcd, which holds no data, " +
+	"and another kube-apiserver has used it: the objects of that kube-apiserver are gone when it " +
+	"ends; start etcd again too, or use a real one")
 
 const (
 	// appearanceTimeout is how long to wait for something to listen at the address of etcd.

@@ -35,9 +35,9 @@ func NewEtcdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   Etcd,
 		Short: "Stand in for etcd in tests with envtest",
-		Long: `This is kinproc under the name of etcd. It tells kube-apiserver, another name of kinproc, to use the
-etcd inside of kube-apiserver, and answers health checks. It holds no data, so no flag matters but
---listen-client-urls.`,
+		Long: `This is kinproc under the name of etcd. It tells kube-apiserver, another name of kinproc, to
+use the etcd inside of kube-apiserver, and answers health checks. It holds no data, so no flag
+matters but --listen-client-urls.`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -46,11 +46,14 @@ etcd inside of kube-apiserver, and answers health checks. It holds no data, so n
 			return serveEtcd(cmd.Context(), urls)
 		},
 	}
-	cmd.Flags().StringSliceVar(&urls, "listen-client-urls", []string{"http://localhost:2379"}, "URLs to listen on")
+	cmd.Flags().StringSliceVar(&urls, "listen-client-urls", []string{"http://localhost:2379"},
+		"URLs to listen on")
 	for _, name := range []string{
-		"advertise-client-urls", "auto-compaction-mode", "auto-compaction-retention", "data-dir", "initial-advertise-peer-urls",
-		"initial-cluster", "initial-cluster-state", "initial-cluster-token", "listen-metrics-urls", "listen-peer-urls", "log-level",
-		"log-outputs", "logger", "max-request-bytes", "name", "quota-backend-bytes", "snapshot-count", "wal-dir",
+		"advertise-client-urls", "auto-compaction-mode", "auto-compaction-retention", "data-dir",
+		"initial-advertise-peer-urls", "initial-cluster", "initial-cluster-state",
+		"initial-cluster-token", "listen-metrics-urls", "listen-peer-urls", "log-level",
+		"log-outputs", "logger", "max-request-bytes", "name", "quota-backend-bytes",
+		"snapshot-count", "wal-dir",
 	} {
 		cmd.Flags().String(name, "", "has no effect")
 	}
@@ -73,7 +76,10 @@ func serveEtcd(ctx context.Context, urls []string) error {
 			return fmt.Errorf("--listen-client-urls: %w", err)
 		}
 		if u.Scheme != "http" {
-			return fmt.Errorf("--listen-client-urls: %s is not of the form http://address:port, which is all that this stand-in for etcd serves", text)
+			return fmt.Errorf(
+				"--listen-client-urls: %s is not of the form http://address:port, which is all "+
+					"that this stand-in for etcd serves",
+				text)
 		}
 		l, err := net.Listen("tcp", u.Host)
 		if err != nil {
@@ -108,7 +114,8 @@ func newEtcdHandler() http.Handler {
 	mux.HandleFunc("GET /readyz", healthy("ok"))
 	mux.HandleFunc("GET "+versionPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(etcdVersion{version.Version, version.Cluster(version.Version), true})
+		found := etcdVersion{version.Version, version.Cluster(version.Version), true}
+		_ = json.NewEncoder(w).Encode(found)
 	})
 	var claimed atomic.Bool
 	mux.HandleFunc("POST "+claimPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -116,6 +123,7 @@ func newEtcdHandler() http.Handler {
 			w.WriteHeader(http.StatusConflict)
 		}
 	})
-	mux.HandleFunc("DELETE "+claimPath, func(http.ResponseWriter, *http.Request) { claimed.Store(false) })
+	mux.HandleFunc("DELETE "+claimPath,
+		func(http.ResponseWriter, *http.Request) { claimed.Store(false) })
 	return mux
 }

@@ -18,8 +18,9 @@ var unsupported = map[string]string{
 	"kinproc has no such authorizer": `authorization-config authorization-policy-file
 		authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
 		authorization-webhook-config-file authorization-webhook-version`,
-	"kinproc stores objects unencrypted": "encryption-provider-config encryption-provider-config-automatic-reload",
-	"kinproc serves HTTPS only":          "insecure-bind-address",
+	"kinproc stores objects unencrypted": `encryption-provider-config
+		encryption-provider-config-automatic-reload`,
+	"kinproc serves HTTPS only": "insecure-bind-address",
 	"kinproc has one listener with one certificate": `disable-http2-serving external-hostname
 		http2-max-streams-per-connection permit-address-sharing permit-port-sharing
 		tls-curve-preferences tls-sni-cert-key`,
@@ -35,7 +36,8 @@ var unsupported = map[string]string{
 		shutdown-send-retry-after shutdown-watch-termination-grace-period`,
 	"kinproc serves one version of Kubernetes": `emulated-version emulation-forward-compatible
 		min-compatibility-version runtime-config-emulation-forward-compatible
-		allow-metric-labels allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version`,
+		allow-metric-labels allow-metric-labels-manifest disabled-metrics
+		show-hidden-metrics-for-version`,
 	"kinproc knows no peers": `coordinated-leadership-lease-duration
 		coordinated-leadership-renew-deadline coordinated-leadership-retry-period peer-advertise-ip
 		peer-advertise-port peer-ca-file`,

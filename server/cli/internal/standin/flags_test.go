@@ -27,7 +27,8 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 		if accepted == unknown {
 			t.Errorf("--%s: accepted is %t, but the error is %v", name, accepted, err)
 		}
-		explained := unknown && strings.HasPrefix(standin.ExplainFlag(err).Error(), "--"+name+" is not supported: ")
+		explanation := "--" + name + " is not supported: "
+		explained := unknown && strings.HasPrefix(standin.ExplainFlag(err).Error(), explanation)
 		if want := unknown && name != "no-such-flag"; explained != want {
 			t.Errorf("--%s: explained is %t: %v", name, explained, standin.ExplainFlag(err))
 		}
@@ -37,7 +38,8 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 func TestName(t *testing.T) {
 	t.Parallel()
 	for executable, want := range map[string]string{
-		"/a/kube-apiserver": "kube-apiserver", "etcd": "etcd", "a/kubectl": "kubectl", "/usr/bin/kinproc": "", "etcd.old": "", "": "",
+		"/a/kube-apiserver": "kube-apiserver", "etcd": "etcd", "a/kubectl": "kubectl",
+		"/usr/bin/kinproc": "", "etcd.old": "", "": "",
 	} {
 		if got := standin.Name(executable); got != want {
 			t.Errorf("%s: %q", executable, got)

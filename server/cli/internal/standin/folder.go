@@ -60,7 +60,8 @@ func holds(path string, programs []string) (bool, error) {
 			return false, nil // another version
 		}
 	}
-	return false, fmt.Errorf("%s is not a file that kinproc made: name another directory, or remove it", path)
+	return false, fmt.Errorf(
+		"%s is not a file that kinproc made: name another directory, or remove it", path)
 }
 
 // module returns the path of the module that this program was built from.

@@ -54,8 +54,12 @@ func mustHold(t *testing.T, dir string, content []byte) {
 		if err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%s differs: %v", path, err)
 		}
-		if info, err := os.Stat(path); err != nil || !os.SameFile(info, first) || info.Mode().Perm()&0o100 == 0 && filepath.Ext(path) == "" {
-			t.Errorf("%s: %v %v", path, info.Mode(), err)
+		info, err := os.Stat(path)
+		if err != nil || !os.SameFile(info, first) {
+			t.Errorf("%s is another file: %v", path, err)
+		}
+		if info.Mode().Perm()&0o100 == 0 && filepath.Ext(path) == "" {
+			t.Errorf("%s has mode %v", path, info.Mode())
 		}
 	}
 }
@@ -88,7 +92,7 @@ func TestFillLinks(t *testing.T) {
 	}
 }
 
-// A program in another file system, or of another user, is copied once. Another version is replaced.
+// A program in another file system, or of another user, is copied once. An older one is replaced.
 func TestFillCopies(t *testing.T) {
 	t.Parallel()
 	program, content := self(t)

@@ -44,7 +44,9 @@ type tokens struct {
 }
 
 // AuthenticateToken implements [authenticator.Token].
-func (t *tokens) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+func (t *tokens) AuthenticateToken(
+	ctx context.Context, token string,
+) (*authenticator.Response, bool, error) {
 	parts := tokenPattern.FindStringSubmatch(token)
 	if parts == nil {
 		return nil, false, nil // another kind of token
@@ -60,7 +62,8 @@ func (t *tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 	if !ok || !t.valid(secret, parts[1], parts[2]) {
 		return nil, false, nil
 	}
-	return &authenticator.Response{User: &user.DefaultInfo{Name: userPrefix + parts[1], Groups: groups}}, true, nil
+	node := &user.DefaultInfo{Name: userPrefix + parts[1], Groups: groups}
+	return &authenticator.Response{User: node}, true, nil
 }
 
 // valid reports whether a secret is that of the token with the given parts, and may be used for

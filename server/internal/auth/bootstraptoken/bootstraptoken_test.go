@@ -42,7 +42,8 @@ func TestToken(t *testing.T) {
 	if got := answer.User.GetName(); got != "system:bootstrap:abcdef" {
 		t.Errorf("user %s", got)
 	}
-	if got := answer.User.GetGroups(); !slices.Equal(got, []string{"system:bootstrappers", "system:bootstrappers:workers"}) {
+	want := []string{"system:bootstrappers", "system:bootstrappers:workers"}
+	if got := answer.User.GetGroups(); !slices.Equal(got, want) {
 		t.Errorf("groups %q", got)
 	}
 }
