@@ -27,7 +27,9 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	traced := *config
 	traced.Authentication.Authenticator = tracedAuthenticator{config.Authentication.Authenticator, config.Authorization.Authorizer}
 	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
-	traced.FlowControl = tracedFlowControl{config.FlowControl}
+	if config.FlowControl != nil {
+		traced.FlowControl = tracedFlowControl{config.FlowControl}
+	}
 	first = answerPanics(c.checkBodies(first, config.MaxRequestBodyBytes), config.Serializer)
 	return refuseUnread(tracer.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/auth/bootstraptoken"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
@@ -36,8 +37,10 @@ type access struct {
 	// proxyCertFile and proxyKeyFile identify the aggregator to extension API servers.
 	proxyCertFile, proxyKeyFile string
 
-	// servingEnds is when the serving certificate expires.
+	// servingEnds is when the own serving certificate expires.
 	servingEnds time.Time
+	// serving is the pair of files with another serving certificate. It is empty by default.
+	serving certificateFiles
 
 	tokens        *serviceaccount.Tokens
 	authenticator authenticator.Request
@@ -55,6 +58,15 @@ func newAccess(p *plane) (*access, error) {
 	po := pki.Options{Names: []string{host, p.services.allocator.FirstIP().String()}}
 	if ip := net.ParseIP(host); ip.IsUnspecified() {
 		po.Names = append(po.Names, kubernetesservice.AdvertiseAddress(ip).String())
+	}
+	if advertised := p.options.AdvertiseAddress; advertised != "" {
+		po.Names = append(po.Names, advertised)
+	}
+	if a.serving, err = p.servingFiles(); err != nil {
+		return nil, err
+	}
+	if a.serving.cert != "" {
+		po.Names = append(po.Names, genericapiserver.LoopbackClientServerNameOverride)
 	}
 	dir := filepath.Join(p.dir, pkiDir)
 	if p.options.DataDir == "" {
@@ -153,6 +165,7 @@ func (a *access) judge(p *plane) error {
 		RequestHeader:   a.requestHeader,
 		TokenFile:       o.TokenAuthFile,
 		ServiceAccounts: tokens.Authenticator(serviceaccount.FromClient(client.CoreV1())),
+		BootstrapTokens: bootstrapTokens(o, client),
 		Audiences:       tokens.Audiences(),
 		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: o.anonymous()},
 	}.New()
@@ -165,6 +178,14 @@ func (a *access) judge(p *plane) error {
 		Client: client,
 	}.New()
 	return err
+}
+
+// bootstrapTokens returns the authenticator of bootstrap tokens, or nil if they are not accepted.
+func bootstrapTokens(o *Options, client kubernetes.Interface) authenticator.Token {
+	if !o.EnableBootstrapTokenAuth {
+		return nil
+	}
+	return bootstraptoken.New(client.CoreV1())
 }
 
 func (a *access) newTokens(o *Options) (*serviceaccount.Tokens, error) {
@@ -195,17 +216,21 @@ func (a *access) checkServingCertificate(*http.Request) error {
 }
 
 // applyTo configures the servers of the chain.
-func (a *access) applyTo(generic *genericapiserver.Config, l net.Listener) error {
-	pair, err := dynamiccertificates.NewStaticCertKeyContent("serving", a.pki.Serving.Cert, a.pki.Serving.Key)
+func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Listener) error {
+	own, err := dynamiccertificates.NewStaticCertKeyContent("serving", a.pki.Serving.Cert,
+		a.pki.Serving.Key)
 	if err != nil {
 		return err
 	}
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: l,
-		Cert:     pair,
+		Cert:     own,
 		// The handshake asks for certificates of both authorities. Authentication decides what each
 		// certificate is good for.
 		ClientCA: dynamiccertificates.NewUnionCAContentProvider(a.clientCA, a.proxyCA),
+	}
+	if err := a.serve(generic.SecureServing, o); err != nil {
+		return err
 	}
 	generic.Authentication = genericapiserver.AuthenticationInfo{
 		APIAudiences:        a.tokens.Audiences(),

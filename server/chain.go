@@ -61,12 +61,13 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 
 	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
 	generic.EffectiveVersion = newEffectiveVersion()
-	if err := p.access.applyTo(generic, p.listener); err != nil {
+	if err := p.access.applyTo(generic, p.options, p.listener); err != nil {
 		return nil, err
 	}
 	generic.ExternalAddress = p.listener.Addr().String()
 	generic.LoopbackClientConfig = p.self.config
 	generic.LongRunningFunc = longRunning()
+	generic.EnableProfiling = !p.options.DisableProfiling
 	generic.AddHealthChecks(healthz.NamedCheck("etcd", p.etcd.check))
 	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", p.etcd.check))
 	certificate := healthz.NamedCheck("loopback-serving-certificate", p.access.checkServingCertificate)
@@ -106,12 +107,20 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		plugin.StorageInitializer{Storage: p.storage}, late); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
+	if p.options.DisallowPrivileged {
+		generic.AdmissionControl = admission.RefusePrivileged(generic.AdmissionControl)
+	}
 	keys, err := p.access.tokens.WebServices(generic.ExternalAddress)
 	if err != nil {
 		return nil, err
 	}
 	// This comes last, because the controller starts running at once.
-	generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), p.options.MaxRequestsInFlight)
+	generic.MaxRequestsInFlight = p.options.MaxRequestsInFlight
+	generic.MaxMutatingRequestsInFlight = p.options.MaxMutatingRequestsInFlight
+	if !p.options.DisablePriorityAndFairness {
+		total := p.options.MaxRequestsInFlight + p.options.MaxMutatingRequestsInFlight
+		generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), total)
+	}
 	p.chain, err = chain.Assemble(chain.Config{
 		Generic:             generic,
 		Informers:           shared,
@@ -140,6 +149,6 @@ func (p *plane) ownWebhookConfig() *rest.Config {
 	return &rest.Config{
 		BearerToken:     p.self.config.BearerToken,
 		UserAgent:       p.self.config.UserAgent,
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.access.pki.CA.Cert},
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.access.caBundle()},
 	}
 }

@@ -21,7 +21,9 @@ func (s *Server) RESTConfig() *rest.Config {
 func (s *Server) Kubeconfig() *clientcmdapi.Config {
 	p := s.up("Kubeconfig")
 	keys := p.access.pki
-	return pki.Kubeconfig("kinproc", p.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
+	config := pki.Kubeconfig("kinproc", p.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
+	config.Clusters["kinproc"].TLSServerName = p.access.serverName()
+	return config
 }
 
 // User returns a client configuration for a user in the given groups, who may do what RBAC allows.
@@ -57,8 +59,11 @@ func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, e
 
 func (p *plane) restConfig(user pki.Pair) *rest.Config {
 	return &rest.Config{
-		Host:            p.url(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.access.pki.CA.Cert, CertData: user.Cert, KeyData: user.Key},
-		QPS:             -1,
+		Host: p.url(),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData: p.access.pki.CA.Cert, ServerName: p.access.serverName(),
+			CertData: user.Cert, KeyData: user.Key,
+		},
+		QPS: -1,
 	}
 }

@@ -19,7 +19,7 @@ func (p *plane) startControllers() error {
 		Config:       p.self.config,
 		Client:       p.self.client,
 		Informers:    p.informers,
-		CABundle:     p.access.pki.CA.Cert,
+		CABundle:     p.access.caBundle(),
 		ServiceCIDRs: p.services.allocator.CIDRs(),
 		Appeared: func(ctx context.Context, resource schema.GroupResource) error {
 			return p.storage.Appeared(ctx, core.PathOf(resource))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -31,6 +32,9 @@ const (
 	defaultServiceClusterIPRange = "10.0.0.0/24"
 	defaultServiceNodePortRange  = "30000-32767"
 	defaultServiceAccountIssuer  = "https://kubernetes.default.svc"
+
+	defaultMaxRequestsInFlight         = 400
+	defaultMaxMutatingRequestsInFlight = 200
 )
 
 // Options configure a control plane. The zero value suits tests: the control plane keeps nothing
@@ -49,6 +53,21 @@ type Options struct {
 	SecurePort int
 	// Listener, if set, is used instead of BindAddress and SecurePort. Stop closes it.
 	Listener net.Listener
+	// AdvertiseAddress is the IP address of the endpoint of the service default/kubernetes. Default:
+	// BindAddress or, if that is unspecified, the address of the interface with the default route.
+	AdvertiseAddress string
+	// TLSCertFile and TLSPrivateKeyFile hold the serving certificate, followed by its authorities if
+	// any, and its key. [Server.RESTConfig] and [Server.Kubeconfig] do not depend on them. Default: a
+	// certificate of the control plane's own authority.
+	TLSCertFile, TLSPrivateKeyFile string
+	// CertDir holds the serving certificate and its key in apiserver.crt and apiserver.key, unless
+	// TLSCertFile is set. Start writes a self-signed pair if the files do not exist.
+	CertDir string
+	// TLSMinVersion is the oldest version of TLS to accept, such as VersionTLS13. Default:
+	// VersionTLS12.
+	TLSMinVersion string
+	// TLSCipherSuites are the names of the cipher suites to accept up to TLS 1.2. Default: Go's.
+	TLSCipherSuites []string
 
 	// EtcdServers are the URLs of an external etcd cluster to use instead of the embedded etcd.
 	EtcdServers []string
@@ -61,6 +80,9 @@ type Options struct {
 	ClientCAFile string
 	// TokenAuthFile is a CSV file of static bearer tokens: token,user,uid,"group1,group2".
 	TokenAuthFile string
+	// EnableBootstrapTokenAuth accepts the bootstrap tokens of kubeadm: secrets of the type
+	// bootstrap.kubernetes.io/token in the namespace kube-system.
+	EnableBootstrapTokenAuth bool
 	// DisableAnonymous refuses requests without credentials. Otherwise such requests are treated as
 	// coming from system:anonymous, except with AlwaysAllow among AuthorizationModes, which refuses
 	// them in any case; see [Options.Warnings].
@@ -123,9 +145,17 @@ type Options struct {
 	// endpoints can then reach every port of the machine. Extension API servers and webhooks may be at
 	// loopback addresses in any case. Default: refused.
 	ProxyAllowLocalAddresses bool
-	// MaxRequestsInFlight limits the number of concurrent requests, not counting watches. Default:
-	// 600.
-	MaxRequestsInFlight int
+	// DisallowPrivileged refuses pods, and templates of pods, with privileged containers. This is the
+	// default of kube-apiserver, but nearly every cluster allows them.
+	DisallowPrivileged bool
+	// MaxRequestsInFlight and MaxMutatingRequestsInFlight add up to the number of concurrent requests,
+	// not counting watches, which API Priority and Fairness divides. Without it, they limit requests
+	// that read and requests that write. Default: 400 and 200.
+	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
+	// DisablePriorityAndFairness switches API Priority and Fairness off.
+	DisablePriorityAndFairness bool
+	// DisableProfiling removes the profiles at /debug/pprof.
+	DisableProfiling bool
 
 	// Controllers selects the control loops, in the syntax of kube-controller-manager: "*" for all,
 	// "name", "-name". Default: all.
@@ -139,6 +169,8 @@ type Options struct {
 
 	// flags is set when the options are bound to flags.
 	flags bool
+	// ineffective are the flags that were given but have no effect.
+	ineffective []string
 }
 
 // RequestHeaderOptions configure the proxies that may name, in request headers, the user whose
@@ -177,8 +209,10 @@ func (o *Options) complete() {
 	orDefault(&o.RequestHeader.UIDHeaders, "X-Remote-Uid")
 	orDefault(&o.RequestHeader.GroupHeaders, "X-Remote-Group")
 	orDefault(&o.RequestHeader.ExtraHeaderPrefixes, "X-Remote-Extra-")
-	if o.MaxRequestsInFlight == 0 {
-		o.MaxRequestsInFlight = 600
+	if !o.flags { // a flag can be 0, which means no limit
+		o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, defaultMaxRequestsInFlight)
+		o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight,
+			defaultMaxMutatingRequestsInFlight)
 	}
 	if o.Admission == nil {
 		o.Admission = admission.NewOptions()
@@ -210,6 +244,7 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	o.addServiceAccountFlags(sections.FlagSet("service accounts"))
 	o.addAPIFlags(sections.FlagSet("API"))
 	o.addAdmissionFlags(sections.FlagSet("admission"))
+	o.addFixedFlags(sections.FlagSet("API"))
 	o.Audit.AddFlags(sections.FlagSet("auditing"))
 }
 
@@ -217,7 +252,8 @@ func (o *Options) addServingFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of etcd's data, keys and certificates")
 	f.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address to listen on")
 	f.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port to listen on; 0 picks a free one")
-	f.IntVar(&o.MaxRequestsInFlight, "max-requests-inflight", o.MaxRequestsInFlight, "maximum number of concurrent requests, not counting watches")
+	o.addTLSFlags(f)
+	o.addLimitFlags(f)
 }
 
 func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
@@ -231,7 +267,12 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 func (o *Options) addAuthFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "additional certificate authorities whose client certificates are accepted")
 	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile, `CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
-	f.Var(negated{&o.DisableAnonymous}, "anonymous-auth", "treat requests without credentials as coming from system:anonymous; never with AlwaysAllow")
+	f.BoolVar(&o.EnableBootstrapTokenAuth, "enable-bootstrap-token-auth",
+		o.EnableBootstrapTokenAuth,
+		"accept tokens from secrets of the type bootstrap.kubernetes.io/token in kube-system")
+	addNegated(f, &o.DisableAnonymous, "anonymous-auth",
+		"treat requests without credentials as coming from system:anonymous; never with "+
+			"AlwaysAllow")
 	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes, "authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
 	r := &o.RequestHeader
 	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile, "certificate authorities of proxies that may name users in headers")
@@ -258,6 +299,7 @@ func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to enable or disable, such as A=true,B=false")
 	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "range of cluster IPs: a CIDR, or one of each IP family")
 	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "range of node ports")
+	addNegated(f, &o.DisallowPrivileged, "allow-privileged", "allow privileged containers")
 	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers and webhooks to endpoints, never to cluster IPs")
 	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses, "let the proxies to services, pods and nodes reach loopback and link-local addresses, such as the ports of this machine")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, describeControllers())
@@ -270,6 +312,11 @@ func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
 	notReady, unreachable := o.DefaultNotReadyTolerationSeconds, o.DefaultUnreachableTolerationSeconds
 	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady, "seconds that pods stay on nodes that are not ready, unless a pod specifies otherwise")
 	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable, "seconds that pods stay on nodes that cannot be reached, unless a pod specifies otherwise")
+}
+
+// addNegated adds a boolean flag that is true when the option is false.
+func addNegated(f *pflag.FlagSet, option *bool, name, usage string) {
+	f.VarPF(negated{option}, name, "", usage).NoOptDefVal = "true"
 }
 
 // negated is the flag value for an option with the opposite meaning: the flag is true when the
@@ -333,6 +380,7 @@ func (o *Options) validate() []error {
 	if net.ParseIP(o.BindAddress) == nil {
 		wrong("BindAddress", "bind-address", "%q is not an IP address", o.BindAddress)
 	}
+	errs = append(errs, o.validateServing()...)
 	const together = "a certificate and its key go together: set both or neither"
 	if o.ProxyClientCertFile == "" && o.ProxyClientKeyFile != "" {
 		wrong("ProxyClientCertFile", "proxy-client-cert-file", together)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 
 	"k8s.io/apiserver/pkg/util/proxy"
@@ -66,8 +67,12 @@ func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Int
 	if !ok {
 		return fmt.Errorf("a listener on %s has no port for the service default/kubernetes", p.listener.Addr())
 	}
+	advertised, err := netip.ParseAddr(p.options.AdvertiseAddress)
+	if err != nil { // the option is not set
+		advertised = kubernetesservice.AdvertiseAddress(address.IP)
+	}
 	options := kubernetesservice.Options{
-		Address:           kubernetesservice.AdvertiseAddress(address.IP),
+		Address:           advertised.Unmap(),
 		Port:              int32(address.Port),
 		ServiceIP:         p.services.allocator.FirstIP(),
 		EnsureServiceCIDR: p.services.allocator.EnsureServiceCIDR,

@@ -14,12 +14,16 @@ func (o *Options) anonymous() bool {
 }
 
 // Warnings returns, in human-readable sentences, which combinations of options are dangerous and
-// what the control plane does about them. The control plane does not log or print the warnings;
-// that is left to the caller.
+// what the control plane does about them, and which flags have no effect. The control plane does
+// not log or print the warnings; that is left to the caller.
 func (o *Options) Warnings() []string {
-	if o.DisableAnonymous || o.anonymous() {
-		return nil
+	var warnings []string
+	for _, flag := range o.ineffective {
+		warnings = append(warnings, "--"+flag+" has no effect: there are no kubelets to connect to")
 	}
-	return []string{o.name("AuthorizationModes", "authorization-mode") + " has AlwaysAllow, so requests without credentials are refused: " +
-		"otherwise anyone who can reach the port would be an administrator"}
+	if o.DisableAnonymous || o.anonymous() {
+		return warnings
+	}
+	return append(warnings, o.name("AuthorizationModes", "authorization-mode")+" has AlwaysAllow, so requests without credentials are refused: "+
+		"otherwise anyone who can reach the port would be an administrator")
 }

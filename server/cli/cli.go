@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
 // The exit codes.
@@ -32,9 +34,14 @@ type streams struct {
 }
 
 // Main runs the command line and returns the exit code: 0 for success, 1 for failure, 2 for wrong
-// usage.
+// usage. If the executable has the name of a program that kinproc stands in for, Main runs that
+// program.
 func Main(args []string) int {
-	err := newRootCmd(streams{os.Stdin, os.Stdout, os.Stderr}, args).ExecuteContext(context.Background())
+	s := streams{os.Stdin, os.Stdout, os.Stderr}
+	if name := standin.Name(os.Args[0]); name != "" {
+		return standIn(context.Background(), s, name, args)
+	}
+	err := newRootCmd(s, args).ExecuteContext(context.Background())
 	if err == nil {
 		return 0
 	}
@@ -103,9 +110,11 @@ as in kube-apiserver: the aggregator, the core-like server and the server of cus
 	cmd.SetOut(s.out)
 	cmd.SetErr(s.err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w (see %s --help)", standin.ExplainFlag(err),
+			cmd.CommandPath())}
 	})
-	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
+	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
+		newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }
 

@@ -61,7 +61,8 @@ func completeList(words []string) cobra.CompletionFunc {
 func completeKubectl(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var answer, complaints bytes.Buffer
 	request := append([]string{cobra.ShellCompRequestCmd}, args...)
-	k, err := newRealKubectl(streams{in: strings.NewReader(""), out: &answer, err: &complaints}, append(request, typed))
+	k, err := newSandboxKubectl(streams{in: strings.NewReader(""), out: &answer, err: &complaints},
+		append(request, typed))
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

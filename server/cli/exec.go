@@ -31,7 +31,9 @@ func newExecCmd(s streams) *cobra.Command {
   kinproc exec -- sh -c 'kubectl apply -f crds && go test ./...'
 
 The command finds the control plane by the environment variable KUBECONFIG. USE_EXISTING_CLUSTER is
-true, so that tests with envtest use it too. The exit code is that of the command.`,
+true, so that tests with envtest use it too. KUBEBUILDER_ASSETS is a folder as kinproc
+envtest-assets prints it, for tests that start further control planes. The exit code is that of the
+command.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("exec takes a command (see kinproc exec --help)")}
@@ -80,10 +82,15 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 		if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
 			return err
 		}
+		assets, err := linkedAssets(srv.Dir())
+		if err != nil {
+			return err
+		}
 		cmd := exec.Command(program, args[1:]...)
 		cmd.Args[0] = args[0]
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "USE_EXISTING_CLUSTER=true")
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "USE_EXISTING_CLUSTER=true",
+			assetsVariable+"="+assets)
 		if err := cmd.Start(); err != nil {
 			return fmt.Errorf("run %s: %w", args[0], err)
 		}

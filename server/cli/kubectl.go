@@ -36,22 +36,33 @@ may be for a real cluster, is used only if it is named.`,
 		DisableFlagParsing: true, // they are kubectl's
 		ValidArgsFunction:  completeKubectl,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			k, err := newRealKubectl(s, args)
+			k, err := newSandboxKubectl(s, args)
 			if err != nil {
 				return err
 			}
-			if err := basecli.RunNoErrOutput(k); err != nil {
-				cmdutil.CheckErr(err) // prints the error and ends the process, as kubectl does
-			}
+			runKubectl(k)
 			return nil
 		},
 	}
 }
 
-func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
-	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
-	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50).
-		WithWarningPrinter(io)
+// runKubectl runs kubectl. If it fails, it prints the error and ends the process, as kubectl does.
+func runKubectl(k *cobra.Command) {
+	if err := basecli.RunNoErrOutput(k); err != nil {
+		cmdutil.CheckErr(err)
+	}
+}
+
+func newKubectlConfig(s streams) *genericclioptions.ConfigFlags {
+	return genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
+		WithDiscoveryBurst(300).WithDiscoveryQPS(50).
+		WithWarningPrinter(genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err})
+}
+
+// newSandboxKubectl returns a kubectl that talks to the sandbox unless KUBECONFIG names another
+// server.
+func newSandboxKubectl(s streams, args []string) (*cobra.Command, error) {
+	config := newKubectlConfig(s)
 	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		sandbox, err := sandboxForKubectl(".", args)
 		if err != nil {
@@ -69,6 +80,11 @@ func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
 			return nil, err
 		}
 	}
+	return newRealKubectl(s, config, args), nil
+}
+
+func newRealKubectl(s streams, config *genericclioptions.ConfigFlags, args []string) *cobra.Command {
+	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
 	k := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
 		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
 		Arguments:     append([]string{"kubectl"}, args...),
@@ -81,7 +97,7 @@ func newRealKubectl(s streams, args []string) (*cobra.Command, error) {
 		}
 	}
 	k.SetArgs(args)
-	return k, nil
+	return k
 }
 
 // printKubectlVersion replaces kubectl version, which knows its own version only if the linker sets

@@ -26,11 +26,13 @@ func judge(written *clientcmdv1.Config, read func(path string) ([]byte, error)) 
 	config.CurrentContext = written.CurrentContext
 	for _, c := range written.Clusters {
 		who := fmt.Sprintf("cluster %q", c.Name)
-		j.only(who, c.Cluster, "server", "certificate-authority", "certificate-authority-data", "extensions")
+		j.only(who, c.Cluster, "server", "certificate-authority", "certificate-authority-data",
+			"tls-server-name", "extensions")
 		j.loopback(who, c.Cluster.Server)
 		j.once(who, config.Clusters[c.Name] == nil)
 		config.Clusters[c.Name] = &clientcmdapi.Cluster{
 			Server:                   c.Cluster.Server,
+			TLSServerName:            c.Cluster.TLSServerName,
 			CertificateAuthorityData: j.pem(who, "certificate-authority", c.Cluster.CertificateAuthority, c.Cluster.CertificateAuthorityData),
 		}
 	}

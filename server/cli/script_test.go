@@ -21,11 +21,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/kinproc/kinproc/server/cli"
+	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
 // TestMain makes the test binary act as the program, for scripts and for tests that need it in a
 // separate process.
 func TestMain(m *testing.M) {
+	if standin.Name(os.Args[0]) != "" {
+		os.Exit(cli.Main(os.Args[1:]))
+	}
 	testscript.Main(m, map[string]func(){"kinproc": func() { os.Exit(cli.Main(os.Args[1:])) }})
 }
 
@@ -38,6 +42,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"etcd":         externalEtcd,
 	"eventually":   eventually,
 	"extension":    extension,
+	"freeport":     freePort,
 	"interrupt":    interrupt,
 	"refuses":      refuses,
 	"request":      request,
@@ -232,6 +237,21 @@ func busyPort(ts *testscript.TestScript, neg bool, args []string) {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	ts.Check(err)
 	ts.Setenv("PORT", port)
+}
+
+// freeport NAME... sets environment variables to ports of 127.0.0.1 that are not in use.
+func freePort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: freeport name...")
+	}
+	for _, name := range args {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		defer l.Close() // at the end, so that the ports differ
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		ts.Check(err)
+		ts.Setenv(name, port)
+	}
 }
 
 // damage FILE overwrites the beginning of a file.

@@ -31,6 +31,8 @@ type Authentication struct {
 	TokenFile string
 	// ServiceAccounts verifies service account tokens.
 	ServiceAccounts authenticator.Token
+	// BootstrapTokens verifies bootstrap tokens.
+	BootstrapTokens authenticator.Token
 	// Audiences are the audiences of the API server. A token without audiences is valid for it.
 	Audiences []string
 	// Anonymous accepts requests without credentials as requests of system:anonymous. Its conditions
@@ -83,6 +85,10 @@ func (a Authentication) token() (authenticator.Token, error) {
 	}
 	if a.ServiceAccounts != nil {
 		tokens = append(tokens, a.ServiceAccounts)
+	}
+	if a.BootstrapTokens != nil {
+		tokens = append(tokens,
+			authenticator.WrapAudienceAgnosticToken(a.Audiences, a.BootstrapTokens))
 	}
 	if len(tokens) == 0 {
 		return nil, nil

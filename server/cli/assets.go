@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinproc/kinproc/server/cli/internal/standin"
+)
+
+// assetsVariable is the environment variable by which envtest finds its programs.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+func newAssetsCmd(s streams) *cobra.Command {
+	dir := ""
+	cmd := &cobra.Command{
+		Use:   "envtest-assets",
+		Short: "Print a folder with kube-apiserver, etcd and kubectl, for tests with envtest",
+		Long: `Print a folder with kube-apiserver, etcd and kubectl, which tests with envtest find by an
+environment variable:
+
+  KUBEBUILDER_ASSETS=$(kinproc envtest-assets) go test ./...
+
+All three are this program under other names. The folder is in the user's cache directory, one for
+each build of kinproc. It can be removed at any time.`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			folder, err := fillAssets(dir)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(s.out, folder)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "folder to use instead, which must belong to the caller")
+	_ = cmd.MarkFlagDirname("dir") // the flag exists
+	return cmd
+}
+
+// fillAssets puts the programs into a folder, or into the one in the cache directory, and returns
+// its absolute path.
+func fillAssets(dir string) (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if dir == "" {
+		dir, err = cachedAssets(program)
+	} else {
+		err = makeOwn(dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := standin.Fill(dir, program, os.Link); err != nil {
+		return "", err
+	}
+	return filepath.Abs(dir)
+}
+
+// cachedAssets returns the folder for a program in the user's cache directory. Its name is derived
+// from the content of the program.
+func cachedAssets(program string) (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w; name a folder with --dir", err)
+	}
+	digest, err := standin.Digest(program)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"kinproc", "envtest", hex.EncodeToString(digest[:8])} {
+		dir = filepath.Join(dir, name)
+		if err := makeOwn(dir); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// makeOwn creates a directory, or makes sure that an existing one belongs to the caller and that
+// nobody else can write to it: whoever can do so chooses what the caller's tests run.
+func makeOwn(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("%w; name a folder with --dir", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	private, err := openPrivate(dir, os.Geteuid())
+	if err != nil {
+		return fmt.Errorf("%w; name another folder with --dir", err)
+	}
+	private.close()
+	return nil
+}
+
+// linkedAssets puts the programs into a folder that ends before this process does.
+func linkedAssets(parent string) (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(parent, "envtest")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	link := os.Symlink
+	if runtime.GOOS == "windows" { // where a symbolic link requires a privilege
+		link = os.Link
+	}
+	return dir, standin.Fill(dir, program, link)
+}

@@ -1,0 +1,121 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// ControllersVariable is the environment variable with the control loops of kube-apiserver, in the
+// syntax of --controllers. There are none without it, as in a real kube-apiserver.
+const ControllersVariable = "KINPROC_CONTROLLERS"
+
+const (
+	startTimeout = time.Minute
+	stopTimeout  = 10 * time.Second
+)
+
+// NewAPIServerCommand returns the command of kube-apiserver. It runs until its context ends. The
+// function log returns the logger for a verbosity, at which 0 is nothing.
+func NewAPIServerCommand(controllers string, log func(verbosity int) logr.Logger) *cobra.Command {
+	o := server.Options{
+		SecurePort:         6443,
+		AuthorizationModes: []string{"AlwaysAllow"},
+		DisallowPrivileged: true,
+		Controllers:        []string{"-*"},
+	}
+	cmd := &cobra.Command{
+		Use:   APIServer,
+		Short: "Serve the Kubernetes API",
+		Long: `This is kinproc under the name of kube-apiserver, with the flags and the defaults of that
+program, except that it listens on 127.0.0.1 unless --bind-address says otherwise.
+
+If --etcd-servers leads to kinproc under the name of etcd, everything is kept in memory and is gone
+when the program ends. Otherwise it is kept in that etcd.
+
+No control loops run unless ` + ControllersVariable + ` is set: to '*' for all, or a list as for
+kinproc start --controllers.`,
+		Version:       server.KubernetesVersion,
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	cmd.SetVersionTemplate("Kubernetes {{.Version}}\n")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return ExplainFlag(err) })
+	verbosity := cmd.Flags().IntP("v", "v", 0, "number for the log level verbosity")
+	var sections cliflag.NamedFlagSets
+	o.AddFlags(&sections)
+	for _, set := range sections.FlagSets {
+		set.VisitAll(func(f *pflag.Flag) {
+			// kube-apiserver does not have these flags.
+			if f.Name != "data-dir" && f.Name != "controllers" {
+				cmd.Flags().AddFlag(f)
+			}
+		})
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if controllers != "" {
+			if err := sections.FlagSet("API").Set("controllers", controllers); err != nil {
+				return fmt.Errorf("%s: %w", ControllersVariable, err)
+			}
+		}
+		if cmd.Flags().Changed("v") {
+			o.Log = log(*verbosity + 1)
+		} else {
+			o.Log = log(0)
+		}
+		for _, warning := range o.Warnings() {
+			cmd.PrintErrln("Warning: " + warning)
+		}
+		return serveAPI(cmd.Context(), o)
+	}
+	return cmd
+}
+
+// serveAPI runs a control plane until ctx ends.
+func serveAPI(ctx context.Context, o server.Options) error {
+	if len(o.EtcdServers) == 0 {
+		return errors.New("--etcd-servers must be specified")
+	}
+	if err := errors.Join(o.Validate()...); err != nil {
+		return err
+	}
+	claimed, err := claimEtcd(ctx, o.EtcdServers)
+	if err != nil {
+		return err
+	}
+	if claimed != nil {
+		o.EtcdServers = nil
+	}
+	srv, err := server.New(o)
+	if err == nil {
+		starting, cancel := context.WithTimeout(ctx, startTimeout)
+		err = srv.Start(starting)
+		cancel()
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted before it was ready")
+		}
+		return errors.Join(err, claimed.release(ctx))
+	}
+	select {
+	case <-ctx.Done():
+	case <-srv.Failed():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err = srv.Stop(stopping)
+	if failure := srv.Err(); failure != nil {
+		return failure // the error of the stop only follows from it
+	}
+	return err
+}

@@ -1,0 +1,6 @@
+//go:build !windows
+
+package standin
+
+// suffix is the suffix of executables.
+const suffix = ""

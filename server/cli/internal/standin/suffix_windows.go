@@ -1,0 +1,4 @@
+package standin
+
+// suffix is the suffix of executables.
+const suffix = ".exe"
