@@ -47,16 +47,17 @@ func TestDocumentsCanBePasted(t *testing.T) {
 		}
 	}
 	for _, document := range []string{
-		"README.md", "examples/README.md", "examples/crontab/README.md", "examples/engine/README.md", "examples/plain/README.md",
-		"docs/compatibility.md", "docs/envtest.md", "docs/performance.md", "docs/project-layout.md", "docs/security.md",
-		"docs/testing.md", "docs/troubleshooting.md",
+		"README.md", "examples/README.md", "examples/crontab/README.md", "examples/engine/README.md",
+		"examples/plain/README.md", "docs/compatibility.md", "docs/envtest.md", "docs/performance.md",
+		"docs/project-layout.md", "docs/security.md", "docs/testing.md", "docs/troubleshooting.md",
 	} {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
 		}
 		blocks := block.FindAllSubmatch(text, -1)
-		if begun := strings.Count(string(text), "\n```sh\n") + strings.Count(string(text), "\n```go\n"); begun != len(blocks) {
+		if begun := strings.Count(string(text), "\n```sh\n") +
+			strings.Count(string(text), "\n```go\n"); begun != len(blocks) {
 			t.Errorf("%s: %d blocks begin, but %d were found", document, begun, len(blocks))
 		}
 		for _, b := range blocks {
@@ -81,7 +82,8 @@ func TestDocumentsCanBePasted(t *testing.T) {
 func copyOfRepository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	files, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard").Output()
+	files, err := exec.CommandContext(t.Context(), "git", "ls-files", "-co", "--exclude-standard").
+		Output()
 	if err != nil {
 		t.Fatalf("git ls-files: %v", err)
 	}
@@ -119,7 +121,8 @@ func moduleProxy(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	if err := zip.CreateFromDir(archive, modmodule.Version{Path: module, Version: version}, "."); err != nil {
+	if err := zip.CreateFromDir(archive,
+		modmodule.Version{Path: module, Version: version}, "."); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := os.ReadFile("go.mod")
@@ -127,7 +130,11 @@ func moduleProxy(t *testing.T) string {
 		t.Fatal(err)
 	}
 	info := `{"Version":"` + version + `","Time":"` + time.Now().UTC().Format(time.RFC3339) + `"}`
-	for name, content := range map[string][]byte{version + ".mod": manifest, version + ".info": []byte(info), "list": []byte(version + "\n")} {
+	for name, content := range map[string][]byte{
+		version + ".mod":  manifest,
+		version + ".info": []byte(info),
+		"list":            []byte(version + "\n"),
+	} {
 		if err := os.WriteFile(filepath.Join(at, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +148,10 @@ func moduleProxy(t *testing.T) string {
 			}
 			return err
 		})
-		downloaded, _ := filepath.Glob(filepath.Join(cache, "cache", "download", module, "@v", version+".*"))
-		for _, path := range append(downloaded, extracted, filepath.Join(cache, "cache", "download", module, "@v", "list")) {
+		downloaded, _ := filepath.Glob(filepath.Join(cache, "cache", "download", module,
+			"@v", version+".*"))
+		for _, path := range append(downloaded, extracted,
+			filepath.Join(cache, "cache", "download", module, "@v", "list")) {
 			if err := os.RemoveAll(path); err != nil {
 				t.Error(err)
 			}

@@ -21,7 +21,10 @@ const module = "github.com/kinproc/kinproc"
 // forbidden lists imports that are not allowed, and why. An empty "in" stands for every package. A
 // package path includes the packages below it.
 var forbidden = []struct{ in, imports, because string }{
-	{"", "k8s.io/kubernetes", "no library can require it without replace directives in each of its users' modules"},
+	{
+		"", "k8s.io/kubernetes",
+		"no library can require it without replace directives in each of its users' modules",
+	},
 	{"", "github.com/stretchr/testify", "tests use testing"},
 	{"embed", "k8s.io", "the embedded etcd knows nothing of Kubernetes"},
 	{"embed", "sigs.k8s.io", "the embedded etcd knows nothing of Kubernetes"},
@@ -107,7 +110,8 @@ func goFiles(t *testing.T, f func(path string, file *ast.File)) {
 			return err
 		}
 		if d.IsDir() && path != "." {
-			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil ||
+				strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
 				return filepath.SkipDir
 			}
 		}
@@ -147,7 +151,8 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, rule := range forbidden {
-				if within(dir, rule.in) && within(imported, rule.imports) && !within(imported, module+"/"+rule.in) {
+				if within(dir, rule.in) && within(imported, rule.imports) &&
+					!within(imported, module+"/"+rule.in) {
 					t.Errorf("%s imports %s: %s", path, imported, rule.because)
 				}
 			}

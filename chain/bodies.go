@@ -42,9 +42,12 @@ func (c *Chain) checkBodies(handler http.Handler, limit int64) http.Handler {
 func (c *Chain) bodyCheck(r *http.Request, limit int64) func(body []byte) error {
 	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-	isYAML, isMerge := strings.HasSuffix(mediaType, "yaml"), mediaType == string(types.StrategicMergePatchType)
-	isPatch := isMerge || mediaType == string(types.MergePatchType) || mediaType == string(types.JSONPatchType)
-	isProtobuf := mediaType == runtime.ContentTypeProtobuf && (r.Method == http.MethodPost || r.Method == http.MethodPut)
+	isYAML, isMerge := strings.HasSuffix(mediaType, "yaml"),
+		mediaType == string(types.StrategicMergePatchType)
+	isPatch := isMerge || mediaType == string(types.MergePatchType) ||
+		mediaType == string(types.JSONPatchType)
+	isProtobuf := mediaType == runtime.ContentTypeProtobuf &&
+		(r.Method == http.MethodPost || r.Method == http.MethodPut)
 	if !isYAML && !isPatch && !isProtobuf {
 		return nil
 	}
@@ -101,7 +104,8 @@ func (c *Chain) missing(r *http.Request, info *genericapirequest.RequestInfo) er
 		return nil // the server that handles the patch refuses it
 	}
 	var status metav1.Status
-	if err := json.NewDecoder(response.Body).Decode(&status); err != nil || status.Reason != metav1.StatusReasonNotFound {
+	if err := json.NewDecoder(response.Body).Decode(&status); err != nil ||
+		status.Reason != metav1.StatusReasonNotFound {
 		return nil
 	}
 	return &apierrors.StatusError{ErrStatus: status}
@@ -111,11 +115,14 @@ func (c *Chain) missing(r *http.Request, info *genericapirequest.RequestInfo) er
 // because it has no strict decoder for it. Their scale subresource is a kind with a protobuf form.
 func (c *Chain) custom(info *genericapirequest.RequestInfo) bool {
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-	return info.Subresource != "scale" && gv != apiregistrationv1.SchemeGroupVersion && !slices.Contains(c.LocalGroupVersions(), gv)
+	return info.Subresource != "scale" && gv != apiregistrationv1.SchemeGroupVersion &&
+		!slices.Contains(c.LocalGroupVersions(), gv)
 }
 
 func refuseProtobuf([]byte) error {
-	return negotiation.NewUnsupportedMediaTypeError([]string{runtime.ContentTypeJSON, runtime.ContentTypeYAML})
+	return negotiation.NewUnsupportedMediaTypeError([]string{
+		runtime.ContentTypeJSON, runtime.ContentTypeYAML,
+	})
 }
 
 func checkYAML(body []byte, limit int64) error {
@@ -132,7 +139,8 @@ func checkYAML(body []byte, limit int64) error {
 
 // elsewhere reports whether an extension API server serves the request.
 func (c *Chain) elsewhere(info *genericapirequest.RequestInfo) bool {
-	service, err := c.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister().Get(info.APIVersion + "." + info.APIGroup)
+	service, err := c.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().
+		Lister().Get(info.APIVersion + "." + info.APIGroup)
 	return err == nil && service.Spec.Service != nil
 }
 
@@ -142,9 +150,11 @@ func (c *Chain) patched(info *genericapirequest.RequestInfo) runtime.Object {
 	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
 	switch resource {
 	case apiextensionsv1.Resource("customresourcedefinitions"):
-		return withKind(&apiextensionsv1.CustomResourceDefinition{}, apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		return withKind(&apiextensionsv1.CustomResourceDefinition{},
+			apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	case apiregistrationv1.Resource("apiservices"):
-		return withKind(&apiregistrationv1.APIService{}, apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
+		return withKind(&apiregistrationv1.APIService{},
+			apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
 	}
 	return c.Core.Object(resource.WithVersion(info.APIVersion), info.Subresource)
 }

@@ -94,7 +94,9 @@ func (c *Chain) links(config *Config) []func(next genericapiserver.DelegationTar
 // already passed.
 func behind(generic *genericapiserver.Config) genericapiserver.Config {
 	c := *generic
-	c.BuildHandlerChainFunc = func(handler http.Handler, _ *genericapiserver.Config) http.Handler { return handler }
+	c.BuildHandlerChainFunc = func(handler http.Handler, _ *genericapiserver.Config) http.Handler {
+		return handler
+	}
 	// The aggregator takes over the hooks of its delegates, so here they would be registered twice.
 	c.PostStartHooks = nil
 	// The aggregator has these checks too, and nobody reaches the health endpoints of its delegates.
@@ -164,7 +166,9 @@ type informerFactory interface {
 // waits until their caches have synced. The informers run until runCtx ends. The servers'
 // post-start hooks would do the same, but poll only every 100 ms.
 func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
-	factories := []informerFactory{c.Extensions.Informers, c.Aggregator.APIRegistrationInformers, c.informers}
+	factories := []informerFactory{
+		c.Extensions.Informers, c.Aggregator.APIRegistrationInformers, c.informers,
+	}
 	for _, f := range factories {
 		f.StartWithContext(runCtx)
 	}

@@ -25,7 +25,9 @@ import (
 func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
 	first := traceLink(func() Link { return c.Aggregator }, c.Core, handler)
 	traced := *config
-	traced.Authentication.Authenticator = tracedAuthenticator{config.Authentication.Authenticator, config.Authorization.Authorizer}
+	traced.Authentication.Authenticator = tracedAuthenticator{
+		config.Authentication.Authenticator, config.Authorization.Authorizer,
+	}
 	traced.Authorization.Authorizer = tracedAuthorizer{config.Authorization.Authorizer}
 	if config.FlowControl != nil {
 		traced.FlowControl = tracedFlowControl{config.FlowControl}
@@ -41,7 +43,9 @@ type tracedAuthenticator struct {
 	authorizer authorizer.Authorizer
 }
 
-func (a tracedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticator.Response, bool, error) {
+func (a tracedAuthenticator) AuthenticateRequest(
+	r *http.Request,
+) (*authenticator.Response, bool, error) {
 	if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.Verb != "watch" {
 		growStack()
 	}
@@ -60,7 +64,8 @@ func (a tracedAuthenticator) AuthenticateRequest(r *http.Request) (*authenticato
 	default:
 		end(resp.User.GetName(), strings.Join(resp.User.GetGroups(), ", "))
 		t.ShowIf(func() bool {
-			decision, _, _ := a.authorizer.Authorize(r.Context(), authorizer.AttributesRecord{User: resp.User, Verb: "get", Path: trace.Path})
+			decision, _, _ := a.authorizer.Authorize(r.Context(),
+				authorizer.AttributesRecord{User: resp.User, Verb: "get", Path: trace.Path})
 			return decision == authorizer.DecisionAllow
 		})
 	}
@@ -84,7 +89,9 @@ const requestStack = 14 << 10
 // tracedAuthorizer records in the trace whether a request was allowed, and why.
 type tracedAuthorizer struct{ authorizer.Authorizer }
 
-func (a tracedAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a tracedAuthorizer) Authorize(
+	ctx context.Context, attributes authorizer.Attributes,
+) (authorizer.Decision, string, error) {
 	t := tracer.From(ctx)
 	if t == nil {
 		return a.Authorizer.Authorize(ctx, attributes)
@@ -125,7 +132,9 @@ func (f tracedFlowControl) Handle(
 	}
 	end := t.Begin("flow control")
 	reason, admitted := "", false
-	f.Interface.Handle(ctx, digest, func(schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, flow string) {
+	f.Interface.Handle(ctx, digest, func(
+		schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, flow string,
+	) {
 		reason = fmt.Sprintf("flow schema %s, priority level %s", schema.Name, level.Name)
 		classified(schema, level, flow)
 	}, estimate, queued, func() {

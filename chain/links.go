@@ -30,12 +30,15 @@ type notFound struct {
 }
 
 func newNotFound(generic *genericapiserver.Config) notFound {
-	handler := notfoundhandler.New(generic.Serializer, genericapifilters.NoMuxAndDiscoveryIncompleteKey)
+	handler := notfoundhandler.New(generic.Serializer,
+		genericapifilters.NoMuxAndDiscoveryIncompleteKey)
 	return notFound{genericapiserver.NewEmptyDelegateWithCustomHandler(handler)}
 }
 
-func (n notFound) Name() string                                             { return "not found" }
-func (n notFound) Target() genericapiserver.DelegationTarget                { return n.DelegationTarget }
+func (n notFound) Name() string { return "not found" }
+func (n notFound) Target() genericapiserver.DelegationTarget {
+	return n.DelegationTarget
+}
 func (n notFound) Delegated(*genericapirequest.RequestInfo) (reason string) { return "" }
 func (n notFound) Ended(*genericapirequest.RequestInfo) (decision, reason string) {
 	return "404", "no server serves the path"
@@ -51,7 +54,9 @@ type tracedTarget struct {
 // link.
 func traced(link, next Link) genericapiserver.DelegationTarget {
 	target := link.Target()
-	return tracedTarget{target, traceLink(func() Link { return link }, next, target.UnprotectedHandler())}
+	return tracedTarget{target, traceLink(func() Link {
+		return link
+	}, next, target.UnprotectedHandler())}
 }
 
 func (t tracedTarget) UnprotectedHandler() http.Handler { return t.handler }

@@ -42,16 +42,19 @@ func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer)
 			}
 			gv, resource, name := schema.GroupVersion{Version: "v1"}, "", ""
 			if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
-				gv, resource, name = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, info.Resource, info.Name
+				gv, resource, name = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion},
+					info.Resource, info.Name
 			}
 			// If the handler ran in another goroutine, as all handlers that write do, the reason is followed
 			// by the stack.
 			reason, stack, _ := strings.Cut(fmt.Sprint(p), "\n")
 			err := apierrors.NewInternalError(fmt.Errorf("the request made the server panic: %s", reason))
 			if strings.Contains(stack, applyJSONPatch) || strings.Contains(stack, applyMergePatch) {
-				err = apierrors.NewInvalid(schema.GroupKind{Group: gv.Group, Kind: resource}, name, field.ErrorList{
-					field.Invalid(field.NewPath("patch"), field.OmitValueType{}, "cannot be applied to this object"),
-				})
+				err = apierrors.NewInvalid(schema.GroupKind{Group: gv.Group, Kind: resource}, name,
+					field.ErrorList{
+						field.Invalid(field.NewPath("patch"), field.OmitValueType{},
+							"cannot be applied to this object"),
+					})
 			} else {
 				for _, log := range utilruntime.PanicHandlers {
 					log(r.Context(), p)

@@ -50,7 +50,9 @@ func TestAnswerPanics(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &status); err != nil {
 				t.Fatal(err)
 			}
-			if w.Code != http.StatusInternalServerError || status.Reason != metav1.StatusReasonInternalError || !strings.HasSuffix(status.Message, "panic: oh") {
+			if w.Code != http.StatusInternalServerError ||
+				status.Reason != metav1.StatusReasonInternalError ||
+				!strings.HasSuffix(status.Message, "panic: oh") {
 				t.Errorf("got code %d, status %+v", w.Code, status)
 			}
 		})

@@ -37,7 +37,11 @@ func TestTraceOfOneTooMany(t *testing.T) {
 	ends := func(decision string) func(trace.Step) bool {
 		return func(step trace.Step) bool {
 			return step == trace.Step{
-				At: "flow control", Decision: decision, Reason: "flow schema late, priority level late", Start: step.Start, Took: step.Took,
+				At:       "flow control",
+				Decision: decision,
+				Reason:   "flow schema late, priority level late",
+				Start:    step.Start,
+				Took:     step.Took,
 			}
 		}
 	}
@@ -111,16 +115,17 @@ func until(t *testing.T, condition func() (bool, []trace.Step)) {
 func oneAtATime(t *testing.T, s *server.Server, user string) {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).FlowcontrolV1()
-	_, err := client.PriorityLevelConfigurations().Create(t.Context(), &flowcontrolv1.PriorityLevelConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
-			Type: flowcontrolv1.PriorityLevelEnablementLimited,
-			Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
-				NominalConcurrencyShares: new(int32(0)), BorrowingLimitPercent: new(int32(0)),
-				LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+	_, err := client.PriorityLevelConfigurations().Create(t.Context(),
+		&flowcontrolv1.PriorityLevelConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: user},
+			Spec: flowcontrolv1.PriorityLevelConfigurationSpec{
+				Type: flowcontrolv1.PriorityLevelEnablementLimited,
+				Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+					NominalConcurrencyShares: new(int32(0)), BorrowingLimitPercent: new(int32(0)),
+					LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+				},
 			},
-		},
-	}, metav1.CreateOptions{})
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +135,15 @@ func oneAtATime(t *testing.T, s *server.Server, user string) {
 			MatchingPrecedence:         2,
 			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: user},
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
-				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}}},
+				Subjects: []flowcontrolv1.Subject{
+					{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}},
+				},
 				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{
-					Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, ClusterScope: true,
+					Verbs:        []string{"*"},
+					APIGroups:    []string{"*"},
+					Resources:    []string{"*"},
+					Namespaces:   []string{"*"},
+					ClusterScope: true,
 				}},
 			}},
 		},

@@ -100,7 +100,9 @@ func exceptionOf(d *exchanges.Difference) string {
 const attempts = 4
 
 // replay replays a recording, each time against a new control plane.
-func replay(t *testing.T, r *exchanges.Recording, meant map[string]string) ([]*exchanges.Difference, int) {
+func replay(
+	t *testing.T, r *exchanges.Recording, meant map[string]string,
+) ([]*exchanges.Difference, int) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
 		differences, count, err := r.Replay(t.Context(), start(t))
@@ -111,7 +113,8 @@ func replay(t *testing.T, r *exchanges.Recording, meant map[string]string) ([]*e
 			_, ok := meant[exceptionOf(d)]
 			return ok
 		})
-		if len(unmeant) == 0 || attempt == attempts || slices.ContainsFunc(unmeant, func(d *exchanges.Difference) bool { return !outOfTime(d) }) {
+		if len(unmeant) == 0 || attempt == attempts ||
+			slices.ContainsFunc(unmeant, func(d *exchanges.Difference) bool { return !outOfTime(d) }) {
 			return differences, count
 		}
 		t.Logf("retrying: %v", unmeant)
@@ -122,7 +125,8 @@ func replay(t *testing.T, r *exchanges.Recording, meant map[string]string) ([]*e
 // previous one. Managed fields are sorted by whole seconds, and an apply that changes nothing but
 // their order is still a write. On a slow machine, a case takes longer than a second.
 func outOfTime(d *exchanges.Difference) bool {
-	return len(d.What) == 1 && strings.HasSuffix(d.What[0], `metadata/resourceVersion: want "<rv:same>", got "<rv:new>"`)
+	return len(d.What) == 1 &&
+		strings.HasSuffix(d.What[0], `metadata/resourceVersion: want "<rv:same>", got "<rv:new>"`)
 }
 
 func start(t *testing.T) exchanges.Target {
@@ -131,9 +135,10 @@ func start(t *testing.T) exchanges.Target {
 	if err := os.WriteFile(tokens, []byte(token+",admin,uid1,system:masters\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts, func(o *server.Options) {
-		o.TokenAuthFile = tokens
-	})
+	s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts,
+		func(o *server.Options) {
+			o.TokenAuthFile = tokens
+		})
 	config := rest.AnonymousClientConfig(s.RESTConfig())
 	transport, err := rest.TransportFor(config)
 	if err != nil {

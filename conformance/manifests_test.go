@@ -34,18 +34,26 @@ var projects = []project{
 		workloads:   []string{"examples/standard", "examples/experimental"},
 	},
 	{
-		module: "github.com/cert-manager/cert-manager@v1.21.2", sum: "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
+		module:      "github.com/cert-manager/cert-manager@v1.21.2",
+		sum:         "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
 		definitions: []string{"deploy/crds"},
 	},
 	{
 		module: "sigs.k8s.io/cluster-api@v1.14.2", sum: "h1:o3GFNaeNFAOEEMpDPfhCK+2CjmV6gtQ8yLEcUwCg7bA=",
-		definitions: []string{"core/config/crd/bases", "bootstrap/kubeadm/config/crd/bases", "controlplane/kubeadm/config/crd/bases", "cmd/clusterctl/config/crd/bases"},
+		definitions: []string{
+			"core/config/crd/bases", "bootstrap/kubeadm/config/crd/bases",
+			"controlplane/kubeadm/config/crd/bases", "cmd/clusterctl/config/crd/bases",
+		},
 	},
 	{
-		module: "github.com/prometheus-operator/prometheus-operator@v0.85.0", sum: "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+		module:      "github.com/prometheus-operator/prometheus-operator@v0.85.0",
+		sum:         "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
 		definitions: []string{"example/prometheus-operator-crd-full"},
-		workloads: []string{"bundle.yaml", "example/additional-scrape-configs", "example/admission-webhook", "example/networkpolicies", "example/non-rbac",
-			"example/rbac", "example/shards", "example/storage", "example/thanos", "example/user-guides"},
+		workloads: []string{
+			"bundle.yaml", "example/additional-scrape-configs", "example/admission-webhook",
+			"example/networkpolicies", "example/non-rbac", "example/rbac", "example/shards",
+			"example/storage", "example/thanos", "example/user-guides",
+		},
 		except: map[string]string{
 			"example/additional-scrape-configs/prometheus-additional.yaml":            "is part of a Prometheus configuration",
 			"example/user-guides/alerting/alertmanager.yaml":                          "is an Alertmanager configuration",
@@ -93,7 +101,8 @@ func TestRealManifestsApply(t *testing.T) {
 					}
 				}
 			}
-			if _, err := run("wait", "--for=condition=Established", "customresourcedefinitions", "--all", "--timeout=60s"); err != nil {
+			if _, err := run("wait", "--for=condition=Established", "customresourcedefinitions",
+				"--all", "--timeout=60s"); err != nil {
 				t.Fatal(err)
 			}
 			applied, namespaces := 0, map[string]bool{"default": true, "kube-system": true}
@@ -110,7 +119,8 @@ func TestRealManifestsApply(t *testing.T) {
 						t.Errorf("%s: %v", relative, err)
 					}
 					if err == nil && except {
-						t.Errorf("%s applied although it is listed as an exception: remove it from the list", relative)
+						t.Errorf("%s applied although it is listed as an exception: remove it from the list",
+							relative)
 					}
 					applied += strings.Count(out, "serverside-applied")
 				}
@@ -125,7 +135,8 @@ func manifests(t *testing.T, path string) []string {
 	t.Helper()
 	var files []string
 	err := filepath.WalkDir(path, func(file string, d os.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(file)) && d.Name() != "kustomization.yaml" {
+		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(file)) &&
+			d.Name() != "kustomization.yaml" {
 			files = append(files, file)
 		}
 		return err
@@ -139,7 +150,9 @@ func manifests(t *testing.T, path string) []string {
 var namespaceField = regexp.MustCompile(`(?m)^  namespace: ["']?([a-z0-9-]+)`)
 
 // ensureNamespaces creates the namespaces that a manifest refers to, unless they exist.
-func ensureNamespaces(t *testing.T, run func(...string) (string, error), file string, there map[string]bool) {
+func ensureNamespaces(
+	t *testing.T, run func(...string) (string, error), file string, there map[string]bool,
+) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -29,13 +29,19 @@ func TestMetadataOfUpdates(t *testing.T) {
 	resources := createAll(t, s)
 
 	for _, tt := range []struct{ field, patch, accepted string }{
-		{"metadata.generateName", `{"metadata":{"generateName":"Bad_"}}`, "certificatesigningrequests clusterrolebindings clusterroles " +
-			"cronjobs crontabs csidrivers customresourcedefinitions daemonsets deployments deviceclasses devicetaintrules events horizontalpodautoscalers leases " +
-			"networkpolicies podcertificaterequests poddisruptionbudgets podtemplates priorityclasses replicasets replicationcontrollers resourcequotas resourceslices " +
-			"rolebindings roles servicecidrs services statefulsets"},
-		{"metadata.finalizers[0]", `{"metadata":{"finalizers":["a"]}}`, "apiservices crontabs customresourcedefinitions events leases " +
-			"mutatingadmissionpolicies mutatingadmissionpolicybindings mutatingwebhookconfigurations poddisruptionbudgets runtimeclasses " +
-			"validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations"},
+		{
+			"metadata.generateName", `{"metadata":{"generateName":"Bad_"}}`,
+			"certificatesigningrequests clusterrolebindings clusterroles " +
+				"cronjobs crontabs csidrivers customresourcedefinitions daemonsets deployments deviceclasses devicetaintrules events horizontalpodautoscalers leases " +
+				"networkpolicies podcertificaterequests poddisruptionbudgets podtemplates priorityclasses replicasets replicationcontrollers resourcequotas resourceslices " +
+				"rolebindings roles servicecidrs services statefulsets",
+		},
+		{
+			"metadata.finalizers[0]", `{"metadata":{"finalizers":["a"]}}`,
+			"apiservices crontabs customresourcedefinitions events leases " +
+				"mutatingadmissionpolicies mutatingadmissionpolicybindings mutatingwebhookconfigurations poddisruptionbudgets runtimeclasses " +
+				"validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations",
+		},
 	} {
 		t.Run(tt.field, func(t *testing.T) {
 			t.Parallel()
@@ -45,12 +51,15 @@ func TestMetadataOfUpdates(t *testing.T) {
 				if r.Group == "events.k8s.io" { // validates finalizers, which events in the core group do not
 					continue
 				}
-				_, err := client.Resource(obj.GroupVersionKind().GroupVersion().WithResource(r.Name)).Namespace(obj.GetNamespace()).
-					Patch(t.Context(), obj.GetName(), types.MergePatchType, []byte(tt.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+				_, err := client.Resource(obj.GroupVersionKind().GroupVersion().WithResource(r.Name)).
+					Namespace(obj.GetNamespace()).
+					Patch(t.Context(), obj.GetName(), types.MergePatchType, []byte(tt.patch),
+						metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 				switch {
 				case err == nil:
 					accepted = append(accepted, r.Name)
-				case !apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid) || !strings.Contains(err.Error(), tt.field):
+				case !apierrors.HasStatusCause(err, metav1.CauseTypeFieldValueInvalid) ||
+					!strings.Contains(err.Error(), tt.field):
 					t.Errorf("%s: %v", r.Name, err)
 				}
 			}
@@ -71,11 +80,17 @@ func TestUIDsArePreconditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := client.CoreV1().Pods("default")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "other"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "other"},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "n"},
+	}
 	if err := pods.Bind(t.Context(), binding, metav1.CreateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("bind a pod with another UID: %v, want a conflict", err)
 	}
@@ -89,8 +104,11 @@ func TestUIDsArePreconditions(t *testing.T) {
 	if _, err := replicaSets.Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "default", UID: "other"}}
-	if _, err := replicaSets.UpdateScale(t.Context(), "r", scale, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+	scale := &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "default", UID: "other"},
+	}
+	if _, err := replicaSets.UpdateScale(t.Context(), "r", scale,
+		metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("scale a replica set with another UID: %v, want a conflict", err)
 	}
 }

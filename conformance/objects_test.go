@@ -90,7 +90,13 @@ func createAll(t *testing.T, s *server.Server) map[schema.GroupVersionKind]metav
 		gvk := obj.GroupVersionKind()
 		r, ok := resources[gvk]
 		if !ok && gvk.Group == "simple.extension.io" {
-			r, ok = metav1.APIResource{Group: gvk.Group, Version: gvk.Version, Name: "crontabs", Namespaced: true, Kind: gvk.Kind}, true
+			r, ok = metav1.APIResource{
+				Group:      gvk.Group,
+				Version:    gvk.Version,
+				Name:       "crontabs",
+				Namespaced: true,
+				Kind:       gvk.Kind,
+			}, true
 			resources[gvk] = r
 		}
 		if !ok {
@@ -98,7 +104,8 @@ func createAll(t *testing.T, s *server.Server) map[schema.GroupVersionKind]metav
 			continue
 		}
 		gvr := gvk.GroupVersion().WithResource(r.Name)
-		if err := create(t.Context(), client.Resource(gvr).Namespace(obj.GetNamespace()), obj); err != nil {
+		if err := create(t.Context(),
+			client.Resource(gvr).Namespace(obj.GetNamespace()), obj); err != nil {
 			t.Errorf("%s: %v", gvk, err)
 		}
 	}
@@ -106,7 +113,9 @@ func createAll(t *testing.T, s *server.Server) map[schema.GroupVersionKind]metav
 }
 
 // create creates obj, waiting for its resource to be served if it is a custom resource.
-func create(ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured) error {
+func create(
+	ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -183,9 +192,10 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 	dir := t.TempDir()
 	var resources map[schema.GroupVersionKind]metav1.APIResource
 	t.Run("write", func(t *testing.T) {
-		s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts, func(o *server.Options) {
-			o.DataDir = dir
-		})
+		s := servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts,
+			func(o *server.Options) {
+				o.DataDir = dir
+			})
 		resources = createAll(t, s)
 	})
 	written, _ := readDir(t, filepath.Join(dir, "etcd"))
@@ -202,7 +212,11 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 		}
 	}
 	for gvk, r := range resources {
-		if gvk.Kind == "ComponentStatus" || gvk == (schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "HorizontalPodAutoscaler"}) {
+		if gvk.Kind == "ComponentStatus" || gvk == (schema.GroupVersionKind{
+			Group:   "autoscaling",
+			Version: "v1",
+			Kind:    "HorizontalPodAutoscaler",
+		}) {
 			continue // the first is not stored, the second is stored as v2
 		}
 		directory := r.Name
@@ -220,7 +234,10 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 			want.apiVersion = "v1"
 		case "certificates.k8s.io", "resource.k8s.io", "storagemigration.k8s.io": // a v1 new in 1.37 is stored in a version that 1.36 can read
 			if older, ok := map[string]string{
-				"ClusterTrustBundle": "v1beta1", "PodCertificateRequest": "v1beta1", "DeviceTaintRule": "v1beta2", "StorageVersionMigration": "v1beta1",
+				"ClusterTrustBundle":      "v1beta1",
+				"PodCertificateRequest":   "v1beta1",
+				"DeviceTaintRule":         "v1beta2",
+				"StorageVersionMigration": "v1beta1",
 			}[gvk.Kind]; ok {
 				want.apiVersion = gvk.Group + "/" + older
 			}

@@ -15,11 +15,13 @@ var meantOdd = []struct {
 		"in 1.36, the log of a pod without a node is empty",
 	},
 	{
-		regexp.MustCompile(`status: want \d+, got 422; .*ignoreStoreReadErrorWithClusterBreakingPotential`),
+		regexp.MustCompile(
+			`status: want \d+, got 422; .*ignoreStoreReadErrorWithClusterBreakingPotential`),
 		"1.37 enables the deletion of objects that cannot be read, and therefore validates its option",
 	},
 	{
-		regexp.MustCompile(`validatingadmissionpolicies/.*: status: want (201|422|500), got 404; .*\n.*/status\?`),
+		regexp.MustCompile(
+			`validatingadmissionpolicies/.*: status: want (201|422|500), got 404; .*\n.*/status\?`),
 		"in 1.36, applying the status of a policy that does not exist creates a policy without a spec",
 	},
 	{
@@ -32,7 +34,8 @@ var meantOdd = []struct {
 	},
 	{
 		regexp.MustCompile(`causes: want metadata\.ownerReferences\.\w+ FieldValueInvalid`),
-		"1.37 (k8s.io/apimachinery) includes the index of an owner reference, and reports missing fields as required",
+		"1.37 (k8s.io/apimachinery) includes the index of an owner reference, " +
+			"and reports missing fields as required",
 	},
 	{
 		regexp.MustCompile(`apiextensions.*: body/columnDefinitions`),
@@ -52,7 +55,8 @@ var meantOdd = []struct {
 	},
 	{
 		regexp.MustCompile(`core\.v1\.services/.*causes: want spec.clusterIPs FieldValueInvalid; causes: unwanted metadata.name FieldValueRequired`),
-		"kube-apiserver allocates an address for a service without a name, and reports the address as invalid",
+		"kube-apiserver allocates an address for a service without a name, " +
+			"and reports the address as invalid",
 	},
 }
 

@@ -69,12 +69,14 @@ func (g *generator) make(seed, n uint64, name string) (*oddCase, error) {
 		return nil, err
 	}
 	c := &oddCase{id: name, meant: map[int]bool{}}
-	prefix := strings.ReplaceAll(strings.ReplaceAll(chosen.recording.Name, ".k8s.io", ""), ".", "-") + "-" + recorded.Name
+	prefix := strings.ReplaceAll(strings.ReplaceAll(chosen.recording.Name, ".k8s.io", ""), ".", "-") +
+		"-" + recorded.Name
 	if recorded.Namespace != "" {
 		prefix = recorded.Namespace
 	}
 	data = bytes.ReplaceAll(data, []byte(prefix), []byte(name))
-	if strings.HasPrefix(chosen.recording.Name, "apiextensions") || strings.HasPrefix(chosen.recording.Name, "example.com") {
+	if strings.HasPrefix(chosen.recording.Name, "apiextensions") ||
+		strings.HasPrefix(chosen.recording.Name, "example.com") {
 		data = customGroup.ReplaceAll(data, []byte("$1-"+name+".example.com"))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -85,7 +87,8 @@ func (g *generator) make(seed, n uint64, name string) (*oddCase, error) {
 	c.Name = chosen.recording.Name + "/" + recorded.Name
 	c.odd = make([]string, len(c.Steps))
 	for i := range c.Steps {
-		_, c.meant[i] = g.exceptions[exception{File: chosen.recording.Name, Case: recorded.Name, Step: i}.String()]
+		_, c.meant[i] =
+			g.exceptions[exception{File: chosen.recording.Name, Case: recorded.Name, Step: i}.String()]
 		if random.IntN(2) == 0 {
 			c.odd[i] = (&mutation{random, &c.Steps[i].Request}).apply()
 		}
@@ -142,7 +145,9 @@ func (c *oddCase) owns(r *exchanges.Request) bool {
 	if strings.Contains(path, c.id) {
 		return true
 	}
-	return strings.Count(query, "elector=") == 1 && strings.Contains(query, "labelSelector=case%3D"+c.id) && !strings.Contains(query, "case%3D"+c.id+"%2C")
+	return strings.Count(query, "elector=") == 1 &&
+		strings.Contains(query, "labelSelector=case%3D"+c.id) &&
+		!strings.Contains(query, "case%3D"+c.id+"%2C")
 }
 
 func clone(r exchanges.Request) exchanges.Request {
@@ -277,12 +282,14 @@ func (m *mutation) body() {
 	m.request.BodyFrom, m.request.BodyPad = nil, nil
 	m.request.Body = one(m, oddBodies())
 	if m.IntN(3) > 0 {
-		m.setHeader("Content-Type", one(m, []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}))
+		m.setHeader("Content-Type",
+			one(m, []string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}))
 	}
 }
 
 var patchTypes = []string{
-	"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json", "application/apply-patch+yaml",
+	"application/json-patch+json", "application/merge-patch+json",
+	"application/strategic-merge-patch+json", "application/apply-patch+yaml",
 }
 
 // patch turns a request about an object into a patch.
@@ -306,7 +313,10 @@ func (m *mutation) size() {
 	m.request.BodyPad = &struct {
 		Pointer string `json:"pointer"`
 		Size    int    `json:"size"`
-	}{one(m, []string{"/metadata/annotations/pad", "/metadata/labels/pad", "/metadata/name", "/pad"}), one(m, []int{1000, 300_000, 3_200_000})}
+	}{
+		one(m, []string{"/metadata/annotations/pad", "/metadata/labels/pad", "/metadata/name", "/pad"}),
+		one(m, []int{1000, 300_000, 3_200_000}),
+	}
 }
 
 // field changes a field of the object in the body: one that is set, or one that any object may
@@ -422,7 +432,8 @@ func (m *mutation) change(object map[string]any) {
 		if at.object != nil {
 			v := at.value()
 			delete(at.object, at.key)
-			at.object[one(m, []string{strings.ToUpper(at.key), strings.ToLower(at.key), at.key + "x", "foo", ""})] = v
+			at.object[one(m,
+				[]string{strings.ToUpper(at.key), strings.ToLower(at.key), at.key + "x", "foo", ""})] = v
 			return
 		}
 		at.set(m.value(at.value()))
@@ -452,10 +463,25 @@ func (m *mutation) value(is any) any {
 	case 2:
 		return m.IntN(2) == 0
 	case 3:
-		return one(m, []any{[]any{}, []any{nil}, []any{""}, []any{"a", "a"}, []any{map[string]any{}}, []any{json.Number("1")}, []any{[]any{}}})
+		return one(m, []any{
+			[]any{},
+			[]any{nil},
+			[]any{""},
+			[]any{"a", "a"},
+			[]any{map[string]any{}},
+			[]any{json.Number("1")},
+			[]any{[]any{}},
+		})
 	case 4:
-		return one(m, []any{map[string]any{}, map[string]any{"": ""}, map[string]any{"a": "b"}, map[string]any{"a": nil}, map[string]any{"name": "a"},
-			map[string]any{"matchLabels": map[string]any{"a": "b"}}, map[string]any{"key": "a", "operator": "In"}})
+		return one(m, []any{
+			map[string]any{},
+			map[string]any{"": ""},
+			map[string]any{"a": "b"},
+			map[string]any{"a": nil},
+			map[string]any{"name": "a"},
+			map[string]any{"matchLabels": map[string]any{"a": "b"}},
+			map[string]any{"key": "a", "operator": "In"},
+		})
 	default:
 		return nil
 	}

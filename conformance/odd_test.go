@@ -20,10 +20,12 @@ import (
 )
 
 var (
-	oddSecond = flag.String("second", "", "kubeconfig of the server that TestAnswersOddRequestsAsAnother compares with; if empty, another kinproc")
-	oddRounds = flag.Uint64("rounds", 100, "how many cases of odd requests TestAnswersOddRequestsAsAnother sends")
-	oddSeed   = flag.Uint64("seed", 1, "seed of the odd requests")
-	oddFrom   = flag.Uint64("from", 0, "number of the first case of odd requests")
+	oddSecond = flag.String("second", "",
+		"kubeconfig of the server that TestAnswersOddRequestsAsAnother compares with; if empty, another kinproc")
+	oddRounds = flag.Uint64("rounds", 100,
+		"how many cases of odd requests TestAnswersOddRequestsAsAnother sends")
+	oddSeed = flag.Uint64("seed", 1, "seed of the odd requests")
+	oddFrom = flag.Uint64("from", 0, "number of the first case of odd requests")
 )
 
 // TestAnswersOddRequestsAsAnother sends odd requests, derived from the recorded ones, to a control
@@ -45,7 +47,8 @@ func TestAnswersOddRequestsAsAnother(t *testing.T) {
 	for _, place := range slices.Sorted(maps.Keys(o.places)) {
 		t.Logf("%4d x %s", o.places[place], place)
 	}
-	t.Logf("seed %d, cases %d to %d, against %s: %d requests, %d of them odd; %d differences, %d more intended ones",
+	t.Logf("seed %d, cases %d to %d, against %s: %d requests, %d of them odd; %d differences, "+
+		"%d more intended ones",
 		*oddSeed, *oddFrom, o.next, against, o.requests, o.oddRequests, len(o.findings), o.meant)
 }
 
@@ -125,14 +128,19 @@ func newOddRun(t *testing.T, first, second exchanges.Target) *oddRun {
 		target.Client = &client
 	}
 	for _, target := range []exchanges.Target{first, second} {
-		answers, err := exchanges.NewPair(target, target).Ask(t.Context(), &exchanges.Request{Method: http.MethodGet, Path: "/api/v1/namespaces"})
+		answers, err := exchanges.NewPair(target, target).Ask(t.Context(),
+			&exchanges.Request{Method: http.MethodGet, Path: "/api/v1/namespaces"})
 		if err != nil || answers.First == nil || answers.First.Status != http.StatusOK {
-			t.Fatalf("%s does not let an administrator list namespaces: %v %v", target.URL, err, answers.Broken)
+			t.Fatalf("%s does not let an administrator list namespaces: %v %v",
+				target.URL, err, answers.Broken)
 		}
 	}
 	return &oddRun{
-		first: first, second: second, generator: newGenerator(recordings, exceptions(t)), places: map[string]int{},
-		tag: fmt.Sprintf("o%x", time.Now().UnixMilli()%(1<<28)),
+		first:     first,
+		second:    second,
+		generator: newGenerator(recordings, exceptions(t)),
+		places:    map[string]int{},
+		tag:       fmt.Sprintf("o%x", time.Now().UnixMilli()%(1<<28)),
 	}
 }
 
@@ -184,7 +192,8 @@ type finding struct {
 }
 
 func (f finding) String() string {
-	return fmt.Sprintf("case %d #%d, %s, %s: %s\n\t%s", f.number, f.step, f.name, f.odd, strings.Join(f.what, "; "), f.curl)
+	return fmt.Sprintf("case %d #%d, %s, %s: %s\n\t%s",
+		f.number, f.step, f.name, f.odd, strings.Join(f.what, "; "), f.curl)
 }
 
 var quoted = regexp.MustCompile(`: want .*|"[^"]*"|\d+`)
@@ -192,7 +201,8 @@ var quoted = regexp.MustCompile(`: want .*|"[^"]*"|\d+`)
 // place returns the finding without the details that vary from case to case.
 func (f finding) place() string {
 	recording, _, _ := strings.Cut(f.name, "/")
-	return fmt.Sprintf("%d not %d, %s: %s", f.status[0], f.status[1], recording, quoted.ReplaceAllString(f.what[0], "…"))
+	return fmt.Sprintf("%d not %d, %s: %s", f.status[0], f.status[1], recording,
+		quoted.ReplaceAllString(f.what[0], "…"))
 }
 
 // round sends the requests of a case.
@@ -205,9 +215,10 @@ func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []find
 	}
 	before := exchanges.NewPair(o.first, o.second)
 	if c.Namespace != "" {
-		o.ask(ctx, t, before, &exchanges.Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Body: map[string]any{
-			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.Namespace},
-		}})
+		o.ask(ctx, t, before,
+			&exchanges.Request{Method: http.MethodPost, Path: "/api/v1/namespaces", Body: map[string]any{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": c.Namespace},
+			}})
 	}
 	pair := exchanges.NewPair(o.first, o.second)
 	var findings []finding
@@ -218,7 +229,14 @@ func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []find
 		if c.odd[i] != "" {
 			o.oddRequests++
 		}
-		f := finding{number: number, step: i, name: c.Name, odd: c.odd[i], curl: answers.Curl, what: o.compare(c, i, answers)}
+		f := finding{
+			number: number,
+			step:   i,
+			name:   c.Name,
+			odd:    c.odd[i],
+			curl:   answers.Curl,
+			what:   o.compare(c, i, answers),
+		}
 		if answers.First != nil {
 			f.status[0] = answers.First.Status
 		}
@@ -228,14 +246,16 @@ func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []find
 		} else if o.silent++; o.silent > maxSilent {
 			t.Fatalf("%s no longer responds: %v", o.second.URL, answers.Broken)
 		}
-		if text := message(answers); f.status[0] == 0 || f.status[0] >= http.StatusInternalServerError && !serverErrors.MatchString(text) {
+		if text := message(answers); f.status[0] == 0 ||
+			f.status[0] >= http.StatusInternalServerError && !serverErrors.MatchString(text) {
 			f.fatal, f.what = true, append(f.what, fmt.Sprintf("answer %d: %s", f.status[0], text))
 		}
 		if diverged && !f.fatal {
 			f.what = nil // a consequence of an earlier difference
 		}
 		write := c.Steps[i].Request.Method != http.MethodGet
-		diverged = diverged || write && (f.status[0] < http.StatusBadRequest) != (f.status[1] < http.StatusBadRequest)
+		diverged = diverged ||
+			write && (f.status[0] < http.StatusBadRequest) != (f.status[1] < http.StatusBadRequest)
 		if *oddRounds == 1 {
 			t.Logf("#%d %s: %d and %d: %s", i, c.odd[i], f.status[0], f.status[1], answers.Curl)
 		}
@@ -248,12 +268,15 @@ func (o *oddRun) round(t *testing.T, seed, number uint64, attempt string) []find
 		o.ask(ctx, t, after, &c.Cleanup[i])
 	}
 	if c.Namespace != "" {
-		o.ask(ctx, t, after, &exchanges.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.Namespace})
+		o.ask(ctx, t, after,
+			&exchanges.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.Namespace})
 	}
 	return findings
 }
 
-func (o *oddRun) ask(ctx context.Context, t *testing.T, pair *exchanges.Pair, r *exchanges.Request) exchanges.Answers {
+func (o *oddRun) ask(
+	ctx context.Context, t *testing.T, pair *exchanges.Pair, r *exchanges.Request,
+) exchanges.Answers {
 	t.Helper()
 	answers, err := pair.Ask(ctx, r)
 	if err != nil {

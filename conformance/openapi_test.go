@@ -48,7 +48,8 @@ func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 		}
 	}
 	get := func(path string) any {
-		data, err := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(t.Context())
+		data, err := client.Discovery().RESTClient().Get().AbsPath(path).
+			SetHeader("Accept", "application/json").DoRaw(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,8 +90,10 @@ func (f facts) addDocument(document any) {
 			}
 			names := append(slices.Clone(shared), parameters(document, at(operation, "parameters"))...)
 			slices.Sort(names)
-			f[fmt.Sprintf("%s %s %v %v %s (%s) %s", strings.ToUpper(method), url, at(operation, "operationId"),
-				at(operation, "x-kubernetes-action"), kindOf(at(operation, "x-kubernetes-group-version-kind")), strings.Join(names, " "),
+			f[fmt.Sprintf("%s %s %v %v %s (%s) %s",
+				strings.ToUpper(method), url, at(operation, "operationId"),
+				at(operation, "x-kubernetes-action"), kindOf(at(operation, "x-kubernetes-group-version-kind")),
+				strings.Join(names, " "),
 				strings.Join(slices.Sorted(maps.Keys(fields(at(operation, "responses")))), " "))] = true
 		}
 	}
@@ -155,8 +158,11 @@ func typeOf(schema any) string {
 		schema = merged
 	}
 	var words []string
-	for _, key := range []string{"$ref", "type", "format", "enum", "items", "additionalProperties", "x-kubernetes-list-type",
-		"x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy", "x-kubernetes-unions"} {
+	for _, key := range []string{
+		"$ref", "type", "format", "enum", "items", "additionalProperties", "x-kubernetes-list-type",
+		"x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-patch-merge-key",
+		"x-kubernetes-patch-strategy", "x-kubernetes-unions",
+	} {
 		switch value := at(schema, key); {
 		case value == nil:
 		case key == "$ref":

@@ -85,7 +85,8 @@ func readDir(t *testing.T, dir string) (map[string]entry, int64) {
 func restored(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := embed.Restore(filepath.Join(dir, "etcd"), bytes.NewReader(unzip(t, realCluster+"snapshot.db.gz"))); err != nil {
+	if err := embed.Restore(filepath.Join(dir, "etcd"),
+		bytes.NewReader(unzip(t, realCluster+"snapshot.db.gz"))); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -94,14 +95,18 @@ func restored(t *testing.T) string {
 // opened starts a control plane on dir that writes nothing but what every start ensures.
 func opened(t *testing.T, dir string) *server.Server {
 	t.Helper()
-	return servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts, func(o *server.Options) {
-		o.DataDir = dir
-		o.ServiceClusterIPRange = "10.96.0.0/16"
-	})
+	return servertest.Run(t, servertest.WithoutControllers, withoutServiceAccounts,
+		func(o *server.Options) {
+			o.DataDir = dir
+			o.ServiceClusterIPRange = "10.96.0.0/16"
+		})
 }
 
 // notStored holds the lists whose items have a status that depends on the running process.
-var notStored = map[string]bool{"/api/v1/componentstatuses": true, "/apis/apiregistration.k8s.io/v1/apiservices": true}
+var notStored = map[string]bool{
+	"/api/v1/componentstatuses":                   true,
+	"/apis/apiregistration.k8s.io/v1/apiservices": true,
+}
 
 // A start writes a few objects, so the lists are read at the snapshot's revision, which etcd still
 // has.
@@ -123,7 +128,8 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 			continue // component statuses are computed for each request
 		}
 		data, err := client.RESTClient().Get().AbsPath(path).SetHeader("Accept", runtime.ContentTypeJSON).
-			Param("resourceVersion", fmt.Sprint(revision)).Param("resourceVersionMatch", "Exact").DoRaw(t.Context())
+			Param("resourceVersion", fmt.Sprint(revision)).Param("resourceVersionMatch", "Exact").
+			DoRaw(t.Context())
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -133,8 +139,10 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
-		if got.GetKind() != want.GetKind() || got.GetAPIVersion() != want.GetAPIVersion() || len(got.Items) != len(want.Items) {
-			t.Errorf("%s: got %d items in a %s, want %d in a %s", path, len(got.Items), got.GetKind(), len(want.Items), want.GetKind())
+		if got.GetKind() != want.GetKind() || got.GetAPIVersion() != want.GetAPIVersion() ||
+			len(got.Items) != len(want.Items) {
+			t.Errorf("%s: got %d items in a %s, want %d in a %s", path, len(got.Items), got.GetKind(),
+				len(want.Items), want.GetKind())
 			continue
 		}
 		for i := range want.Items {
@@ -181,12 +189,15 @@ func TestAStartLeavesARealClustersDataAlone(t *testing.T) {
 	t.Run("start", func(t *testing.T) { opened(t, dir) })
 	after, _ := readDir(t, filepath.Join(dir, "etcd"))
 	for key := range before {
-		if _, ok := after[key]; !ok && !strings.HasPrefix(key, "/registry/apiregistration.k8s.io/apiservices/") {
+		if _, ok := after[key]; !ok &&
+			!strings.HasPrefix(key, "/registry/apiregistration.k8s.io/apiservices/") {
 			t.Errorf("%s is gone", key)
 		}
 	}
 	for key, e := range after {
-		own := slices.ContainsFunc(startWrites, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+		own := slices.ContainsFunc(startWrites, func(prefix string) bool {
+			return strings.HasPrefix(key, prefix)
+		})
 		if e.revision > revision && !own {
 			t.Errorf("the start wrote %s", key)
 		}

@@ -39,7 +39,8 @@ func TestKubectlShowsEveryKind(t *testing.T) {
 			out, err := run(append([]string{"get", "--output", output}, args...)...)
 			if err != nil {
 				t.Error(err)
-			} else if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 2 || !strings.Contains(lines[1], printedName(obj, output)) {
+			} else if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != 2 ||
+				!strings.Contains(lines[1], printedName(obj, output)) {
 				t.Errorf("get %s --output=%s prints %q", name, output, out)
 			}
 		}
@@ -90,7 +91,8 @@ func TestAPIResourcesAreThoseOfKubeAPIServer(t *testing.T) {
 			}
 		}
 	}
-	out, err := kubectlFor(t, servertest.Run(t, servertest.WithoutControllers))("api-resources", "--no-headers", "--output", "wide")
+	out, err := kubectlFor(t, servertest.Run(t, servertest.WithoutControllers))("api-resources",
+		"--no-headers", "--output", "wide")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +110,11 @@ func TestAPIResourcesAreThoseOfKubeAPIServer(t *testing.T) {
 		}
 	}
 	for _, line := range got {
-		recorded := slices.ContainsFunc(strings.Fields(line), func(word string) bool { return versions[word] })
-		if recorded && !slices.Contains(want, line) && !strings.HasPrefix(line, "devicetaintrules ") { // new in 1.37
+		recorded := slices.ContainsFunc(strings.Fields(line), func(word string) bool {
+			return versions[word]
+		})
+		// new in 1.37
+		if recorded && !slices.Contains(want, line) && !strings.HasPrefix(line, "devicetaintrules ") {
 			t.Errorf("unexpected: %s", line)
 		}
 	}
@@ -145,8 +150,12 @@ func TestTablesOfSubresources(t *testing.T) {
 	}
 	resources := createAll(t, s)
 	want := map[string]bool{
-		"pods/status": true, "pods/resize": false, "pods/ephemeralcontainers": false, "deployments/status": true,
-		"certificatesigningrequests/approval": false, "resourceclaims/status": false,
+		"pods/status":                         true,
+		"pods/resize":                         false,
+		"pods/ephemeralcontainers":            false,
+		"deployments/status":                  true,
+		"certificatesigningrequests/approval": false,
+		"resourceclaims/status":               false,
 	}
 	for _, obj := range objects(t) {
 		gvk := obj.GroupVersionKind()
@@ -156,14 +165,19 @@ func TestTablesOfSubresources(t *testing.T) {
 				continue
 			}
 			delete(want, subresource)
-			path := []string{"apis", gvk.Group, "v1", "namespaces", obj.GetNamespace(), resource, obj.GetName(), sub}
+			path := []string{
+				"apis", gvk.Group, "v1", "namespaces", obj.GetNamespace(), resource, obj.GetName(), sub,
+			}
 			if gvk.Group == "" {
 				path = slices.Replace(path, 0, 2, "api")
 			}
 			if obj.GetNamespace() == "" {
-				path = slices.DeleteFunc(path, func(part string) bool { return part == "" || part == "namespaces" })
+				path = slices.DeleteFunc(path, func(part string) bool {
+					return part == "" || part == "namespaces"
+				})
 			}
-			err := client.RESTClient().Get().AbsPath(path...).SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Error()
+			err := client.RESTClient().Get().AbsPath(path...).
+				SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(t.Context()).Error()
 			if table != (err == nil) || !table && !apierrors.IsNotAcceptable(err) {
 				t.Errorf("%s: %v, want a table: %t", subresource, err, table)
 			}

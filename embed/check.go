@@ -68,7 +68,8 @@ func check(dir string, lg *zap.Logger) (committed uint64, err error) {
 	}
 	// etcd would mistake new entries for applied ones and drop them.
 	if logged < applied {
-		return 0, fmt.Errorf("%w: the log ends at entry %d, but the database is at entry %d", ErrCorrupt, logged, applied)
+		return 0, fmt.Errorf("%w: the log ends at entry %d, but the database is at entry %d",
+			ErrCorrupt, logged, applied)
 	}
 	// A process was killed before it wrote the first entry. etcd would wait forever for a cluster to
 	// join.
@@ -158,7 +159,8 @@ func checkDatabase(path string) (applied uint64, err error) {
 		if info, err := os.Stat(path); err != nil {
 			return err
 		} else if info.Size() < tx.Size() {
-			return fmt.Errorf("%w: %s is truncated: has %d of %d bytes", ErrCorrupt, filepath.Base(path), info.Size(), tx.Size())
+			return fmt.Errorf("%w: %s is truncated: has %d of %d bytes",
+				ErrCorrupt, filepath.Base(path), info.Size(), tx.Size())
 		}
 		if err := readEverything(tx); err != nil {
 			return err
@@ -234,7 +236,8 @@ func checkVersion(tx *bbolt.Tx) error {
 			return fmt.Errorf("%w: %q is not a version", ErrCorrupt, value)
 		}
 		if wrote.Major > own.Major || wrote.Major == own.Major && wrote.Minor > own.Minor {
-			return fmt.Errorf("%w: %d.%d, this is %d.%d", ErrNewerVersion, wrote.Major, wrote.Minor, own.Major, own.Minor)
+			return fmt.Errorf("%w: %d.%d, this is %d.%d", ErrNewerVersion, wrote.Major, wrote.Minor,
+				own.Major, own.Minor)
 		}
 	}
 	return nil

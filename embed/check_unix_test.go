@@ -25,13 +25,17 @@ func TestRefusesWhatIsNoFile(t *testing.T) {
 	for name, change := range map[string]func(t testing.TB, dir string){
 		"database": func(t testing.TB, dir string) { pipe(t, database(dir)) },
 		"log":      func(t testing.TB, dir string) { pipe(t, firstLog(t, dir)) },
-		"snapshot": func(t testing.TB, dir string) { pipe(t, filepath.Join(dir, "member", "snap", "1-1.snap")) },
+		"snapshot": func(t testing.TB, dir string) {
+			pipe(t, filepath.Join(dir, "member", "snap", "1-1.snap"))
+		},
 		"member": func(t testing.TB, dir string) {
 			must(t, os.RemoveAll(filepath.Join(dir, "member")))
 			pipe(t, filepath.Join(dir, "member"))
 		},
-		"lock":  func(t testing.TB, dir string) { pipe(t, filepath.Join(dir, "lock")) },
-		"touch": func(t testing.TB, dir string) { pipe(t, filepath.Join(dir, "member", "wal", ".touch")) },
+		"lock": func(t testing.TB, dir string) { pipe(t, filepath.Join(dir, "lock")) },
+		"touch": func(t testing.TB, dir string) {
+			pipe(t, filepath.Join(dir, "member", "wal", ".touch"))
+		},
 		"device": func(t testing.TB, dir string) {
 			must(t, os.Remove(database(dir)))
 			must(t, os.Symlink(os.DevNull, database(dir)))

@@ -20,8 +20,12 @@ import (
 // fault, and the goroutine is abandoned.
 func newClient(server *etcdserver.EtcdServer, f *faults) *clientv3.Client {
 	c := v3client.New(server)
-	c.KV = clientv3.NewKVFromKVClient(kvClient{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), f}, c)
-	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server)), f}, c, time.Second)
+	c.KV = clientv3.NewKVFromKVClient(kvClient{
+		adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), f,
+	}, c)
+	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{
+		adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server)), f,
+	}, c, time.Second)
 	return c
 }
 
@@ -30,24 +34,44 @@ type kvClient struct {
 	faults *faults
 }
 
-func (c kvClient) Range(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return untilFault(c.faults, func() (*pb.RangeResponse, error) { return c.KVClient.Range(ctx, r, opts...) })
+func (c kvClient) Range(
+	ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption,
+) (*pb.RangeResponse, error) {
+	return untilFault(c.faults, func() (*pb.RangeResponse, error) {
+		return c.KVClient.Range(ctx, r, opts...)
+	})
 }
 
-func (c kvClient) Put(ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	return untilFault(c.faults, func() (*pb.PutResponse, error) { return c.KVClient.Put(ctx, r, opts...) })
+func (c kvClient) Put(
+	ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption,
+) (*pb.PutResponse, error) {
+	return untilFault(c.faults, func() (*pb.PutResponse, error) {
+		return c.KVClient.Put(ctx, r, opts...)
+	})
 }
 
-func (c kvClient) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	return untilFault(c.faults, func() (*pb.DeleteRangeResponse, error) { return c.KVClient.DeleteRange(ctx, r, opts...) })
+func (c kvClient) DeleteRange(
+	ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption,
+) (*pb.DeleteRangeResponse, error) {
+	return untilFault(c.faults, func() (*pb.DeleteRangeResponse, error) {
+		return c.KVClient.DeleteRange(ctx, r, opts...)
+	})
 }
 
-func (c kvClient) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	return untilFault(c.faults, func() (*pb.TxnResponse, error) { return c.KVClient.Txn(ctx, r, opts...) })
+func (c kvClient) Txn(
+	ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption,
+) (*pb.TxnResponse, error) {
+	return untilFault(c.faults, func() (*pb.TxnResponse, error) {
+		return c.KVClient.Txn(ctx, r, opts...)
+	})
 }
 
-func (c kvClient) Compact(ctx context.Context, r *pb.CompactionRequest, opts ...grpc.CallOption) (*pb.CompactionResponse, error) {
-	return untilFault(c.faults, func() (*pb.CompactionResponse, error) { return c.KVClient.Compact(ctx, r, opts...) })
+func (c kvClient) Compact(
+	ctx context.Context, r *pb.CompactionRequest, opts ...grpc.CallOption,
+) (*pb.CompactionResponse, error) {
+	return untilFault(c.faults, func() (*pb.CompactionResponse, error) {
+		return c.KVClient.Compact(ctx, r, opts...)
+	})
 }
 
 type leaseClient struct {
@@ -55,8 +79,12 @@ type leaseClient struct {
 	faults *faults
 }
 
-func (c leaseClient) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
-	return untilFault(c.faults, func() (*pb.LeaseGrantResponse, error) { return c.LeaseClient.LeaseGrant(ctx, r, opts...) })
+func (c leaseClient) LeaseGrant(
+	ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption,
+) (*pb.LeaseGrantResponse, error) {
+	return untilFault(c.faults, func() (*pb.LeaseGrantResponse, error) {
+		return c.LeaseClient.LeaseGrant(ctx, r, opts...)
+	})
 }
 
 // untilFault returns the result of call, or the fault if one occurs first. A panic in call is a

@@ -58,7 +58,9 @@ func edit(t testing.TB, dir, bucket, key, value string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(value)) }); err != nil {
+	if err := db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(value))
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -76,16 +78,36 @@ func TestRefusesWhatItCannotUse(t *testing.T) {
 		change func(t testing.TB, dir string)
 		want   error
 	}{
-		"database overwritten": {func(t testing.TB, dir string) { overwrite(t, database(dir), 0, 10*pageSize) }, embed.ErrCorrupt},
-		"database empty":       {func(t testing.TB, dir string) { must(t, os.Truncate(database(dir), 0)) }, embed.ErrCorrupt},
-		"database cut off":     {func(t testing.TB, dir string) { must(t, os.Truncate(database(dir), 5*pageSize)) }, embed.ErrCorrupt},
-		"database missing":     {func(t testing.TB, dir string) { must(t, os.Remove(database(dir))) }, embed.ErrCorrupt},
-		"log overwritten":      {func(t testing.TB, dir string) { overwrite(t, firstLog(t, dir), 0, pageSize) }, embed.ErrCorrupt},
-		"log damaged within":   {func(t testing.TB, dir string) { overwrite(t, firstLog(t, dir), 3*pageSize, 64) }, embed.ErrCorrupt},
-		"log cut off":          {func(t testing.TB, dir string) { must(t, os.Truncate(firstLog(t, dir), 2*pageSize)) }, embed.ErrCorrupt},
-		"log empty":            {func(t testing.TB, dir string) { must(t, os.Truncate(firstLog(t, dir), 0)) }, embed.ErrCorrupt},
-		"log missing":          {func(t testing.TB, dir string) { must(t, os.Remove(firstLog(t, dir))) }, embed.ErrCorrupt},
-		"logs missing":         {func(t testing.TB, dir string) { must(t, os.RemoveAll(filepath.Dir(firstLog(t, dir)))) }, embed.ErrCorrupt},
+		"database overwritten": {func(t testing.TB, dir string) {
+			overwrite(t, database(dir), 0, 10*pageSize)
+		}, embed.ErrCorrupt},
+		"database empty": {func(t testing.TB, dir string) {
+			must(t, os.Truncate(database(dir), 0))
+		}, embed.ErrCorrupt},
+		"database cut off": {func(t testing.TB, dir string) {
+			must(t, os.Truncate(database(dir), 5*pageSize))
+		}, embed.ErrCorrupt},
+		"database missing": {func(t testing.TB, dir string) {
+			must(t, os.Remove(database(dir)))
+		}, embed.ErrCorrupt},
+		"log overwritten": {func(t testing.TB, dir string) {
+			overwrite(t, firstLog(t, dir), 0, pageSize)
+		}, embed.ErrCorrupt},
+		"log damaged within": {func(t testing.TB, dir string) {
+			overwrite(t, firstLog(t, dir), 3*pageSize, 64)
+		}, embed.ErrCorrupt},
+		"log cut off": {func(t testing.TB, dir string) {
+			must(t, os.Truncate(firstLog(t, dir), 2*pageSize))
+		}, embed.ErrCorrupt},
+		"log empty": {func(t testing.TB, dir string) {
+			must(t, os.Truncate(firstLog(t, dir), 0))
+		}, embed.ErrCorrupt},
+		"log missing": {func(t testing.TB, dir string) {
+			must(t, os.Remove(firstLog(t, dir)))
+		}, embed.ErrCorrupt},
+		"logs missing": {func(t testing.TB, dir string) {
+			must(t, os.RemoveAll(filepath.Dir(firstLog(t, dir))))
+		}, embed.ErrCorrupt},
 		"log is something else": {func(t testing.TB, dir string) {
 			log := firstLog(t, dir)
 			must(t, os.Rename(log, filepath.Join(filepath.Dir(log), "holiday.jpg")))
@@ -94,11 +116,18 @@ func TestRefusesWhatItCannotUse(t *testing.T) {
 			must(t, os.RemoveAll(filepath.Join(dir, "member")))
 			must(t, os.WriteFile(filepath.Join(dir, "member"), nil, 0o600))
 		}, embed.ErrCorrupt},
-		"newer storage": {func(t testing.TB, dir string) { edit(t, dir, "meta", "storageVersion", "3.99.0") }, embed.ErrNewerVersion},
-		"newer cluster": {func(t testing.TB, dir string) { edit(t, dir, "cluster", "clusterVersion", "4.0.0") }, embed.ErrNewerVersion},
-		"no version":    {func(t testing.TB, dir string) { edit(t, dir, "cluster", "clusterVersion", "pie") }, embed.ErrCorrupt},
+		"newer storage": {func(t testing.TB, dir string) {
+			edit(t, dir, "meta", "storageVersion", "3.99.0")
+		}, embed.ErrNewerVersion},
+		"newer cluster": {func(t testing.TB, dir string) {
+			edit(t, dir, "cluster", "clusterVersion", "4.0.0")
+		}, embed.ErrNewerVersion},
+		"no version": {func(t testing.TB, dir string) {
+			edit(t, dir, "cluster", "clusterVersion", "pie")
+		}, embed.ErrCorrupt},
 		"two members": {func(t testing.TB, dir string) {
-			edit(t, dir, "members", "00000000000000ff", `{"id":255,"peerURLs":["http://other:2380"],"name":"other"}`)
+			edit(t, dir, "members", "00000000000000ff",
+				`{"id":255,"peerURLs":["http://other:2380"],"name":"other"}`)
 		}, embed.ErrCluster},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,7 +146,8 @@ func TestRefusesWhatItCannotUse(t *testing.T) {
 func wantError(t testing.TB, err, want error) {
 	t.Helper()
 	var said *embed.Error
-	if !errors.Is(err, want) || !errors.As(err, &said) || said.Hint == "" || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, want) || !errors.As(err, &said) || said.Hint == "" ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %q, want one line that says %q and has a hint", err, want)
 	}
 }
@@ -141,7 +171,8 @@ func TestNoDamagedPageEndsTheProcess(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Dir(database(damaged)), 0o700))
 			must(t, os.WriteFile(database(damaged), data, 0o600))
 			must(t, os.Mkdir(filepath.Join(damaged, "member", "wal"), 0o700))
-			must(t, os.WriteFile(filepath.Join(damaged, "member", "wal", filepath.Base(firstLog(t, dir))), log, 0o600))
+			must(t, os.WriteFile(filepath.Join(damaged, "member", "wal", filepath.Base(firstLog(t, dir))),
+				log, 0o600))
 			overwrite(t, database(damaged), int64(page*pageSize), n)
 			e, err := embed.Start(t.Context(), embed.Options{Dir: damaged})
 			if err != nil {

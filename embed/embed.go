@@ -68,7 +68,8 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	lg := e.faults.logger(opts.Logger)
 	var committed uint64
 	if !opts.Ephemeral {
-		err := e.faults.call(ctx, func() (err error) { committed, err = check(e.dir, lg); return err }, func() {})
+		err := e.faults.call(ctx,
+			func() (err error) { committed, err = check(e.dir, lg); return err }, func() {})
 		if err != nil {
 			return explain("open "+e.dir, err)
 		}
@@ -134,7 +135,11 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 		if committed > 0 && time.Since(caughtUp) < replayGrace {
 			continue
 		}
-		if err := e.server.Process(ctx, &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &self, To: &self}); err != nil {
+		if err := e.server.Process(ctx, &raftpb.Message{
+			Type: raftpb.MsgTimeoutNow.Enum(),
+			From: &self,
+			To:   &self,
+		}); err != nil {
 			return err
 		}
 	}

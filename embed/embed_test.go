@@ -168,7 +168,8 @@ func TestStartIsBoundedByItsContext(t *testing.T) {
 	parent := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if e, err := embed.Start(ctx, embed.Options{Dir: parent, Ephemeral: true}); !errors.Is(err, context.Canceled) {
+	if e, err := embed.Start(ctx, embed.Options{Dir: parent, Ephemeral: true}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("started %v, %v", e, err)
 	}
 	left, err := os.ReadDir(parent)

@@ -15,7 +15,8 @@ func TestCallIsBoundedByItsContext(t *testing.T) {
 	cancel(why)
 	release, undone := make(chan struct{}), make(chan struct{})
 	defer func() { close(release); <-undone }() // a late success is undone
-	if err := newFaults().call(ctx, func() error { <-release; return nil }, func() { close(undone) }); !errors.Is(err, why) {
+	if err := newFaults().call(ctx, func() error { <-release; return nil },
+		func() { close(undone) }); !errors.Is(err, why) {
 		t.Errorf("a call that hangs returned %v, want %v", err, why)
 	}
 	if err := newFaults().call(ctx, func() error { return nil }, func() {}); err != nil {

@@ -43,7 +43,9 @@ func (e *Etcd) watchFiles() {
 }
 
 func (e *Etcd) missingFile() error {
-	for _, path := range []string{filepath.Join(e.dir, lockName), datadir.ToBackendFileName(e.dir), datadir.ToWALDir(e.dir)} {
+	for _, path := range []string{
+		filepath.Join(e.dir, lockName), datadir.ToBackendFileName(e.dir), datadir.ToWALDir(e.dir),
+	} {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %s no longer exists", errRemoved, path)
 		}

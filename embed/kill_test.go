@@ -102,7 +102,8 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 		}
 		for n := range acknowledged {
 			if have[numberedKey(n)] != strconv.Itoa(n) {
-				t.Errorf("round %d: write %d was acknowledged, but its value is %q", round, n, have[numberedKey(n)])
+				t.Errorf("round %d: write %d was acknowledged, but its value is %q",
+					round, n, have[numberedKey(n)])
 			}
 		}
 		stop(t, e)

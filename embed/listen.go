@@ -24,8 +24,9 @@ const (
 )
 
 type listener struct {
-	path       string
-	removeTemp func() error // not nil if the socket is in a temporary directory because dir's path is too long
+	path string
+	// not nil if the socket is in a temporary directory because dir's path is too long
+	removeTemp func() error
 	server     *grpc.Server
 	done       chan error
 }
@@ -52,7 +53,10 @@ func listen(dir string, server *etcdserver.EtcdServer) (*listener, error) {
 		return nil, errors.Join(err, socket.Close(), l.cleanup())
 	}
 	l.server = v3rpc.Server(server, nil, nil, grpc.WaitForHandlers(true),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}))
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             minPing,
+			PermitWithoutStream: true,
+		}))
 	go func() { l.done <- l.server.Serve(socket) }()
 	return l, nil
 }

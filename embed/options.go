@@ -29,7 +29,11 @@ type Options struct {
 
 func (o Options) validate() error {
 	if o.Dir == "" && !o.Ephemeral {
-		return &Error{Op: "start etcd", Err: errors.New("no data directory"), Hint: "set Dir or Ephemeral"}
+		return &Error{
+			Op:   "start etcd",
+			Err:  errors.New("no data directory"),
+			Hint: "set Dir or Ephemeral",
+		}
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ func TestFailsWithItsDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	e := start(t, embed.Options{Dir: dir})
-	changes := e.Client().Watch(context.Background(), "/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	changes := e.Client().Watch(context.Background(), "/", clientv3.WithPrefix(),
+		clientv3.WithCreatedNotify())
 	<-changes
 	must(t, os.RemoveAll(dir))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -63,7 +63,11 @@ func restore(dir string, r io.Reader) (err error) {
 	defer func() { err = errors.Join(err, lock.release()) }()
 	database := datadir.ToBackendFileName(dir)
 	if wal.Exist(datadir.ToWALDir(dir)) || fileutil.Exist(database) {
-		return &Error{Op: "restore into " + dir, Err: errors.New("the directory already contains etcd data"), Hint: "use a new directory"}
+		return &Error{
+			Op:   "restore into " + dir,
+			Err:  errors.New("the directory already contains etcd data"),
+			Hint: "use a new directory",
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(database), 0o700); err != nil {
 		return err
@@ -126,7 +130,9 @@ func forgetCluster(path string) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{schema.Members.Name(), schema.MembersRemoved.Name(), schema.Cluster.Name()} {
+		for _, name := range [][]byte{
+			schema.Members.Name(), schema.MembersRemoved.Name(), schema.Cluster.Name(),
+		} {
 			if err := tx.DeleteBucket(name); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
 				return err
 			}
@@ -135,7 +141,9 @@ func forgetCluster(path string) (err error) {
 		if err != nil {
 			return err
 		}
-		for _, key := range [][]byte{schema.MetaConsistentIndexKeyName, schema.MetaTermKeyName, schema.MetaConfStateName} {
+		for _, key := range [][]byte{
+			schema.MetaConsistentIndexKeyName, schema.MetaTermKeyName, schema.MetaConfStateName,
+		} {
 			if err := meta.Delete(key); err != nil {
 				return err
 			}

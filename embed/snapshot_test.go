@@ -39,11 +39,13 @@ func TestSnapshotAndRestore(t *testing.T) {
 	restored := start(t, embed.Options{Dir: dir})
 	after, err := restored.Client().Get(t.Context(), "/a")
 	must(t, err)
-	if kv := after.Kvs[0]; string(kv.Value) != "2" || kv.ModRevision != before.Kvs[0].ModRevision || kv.Version != 2 {
+	if kv := after.Kvs[0]; string(kv.Value) != "2" || kv.ModRevision != before.Kvs[0].ModRevision ||
+		kv.Version != 2 {
 		t.Errorf("restored %v, want %v", kv, before.Kvs[0])
 	}
 	put(t, restored, "/b", "new")
-	if ttl, err := restored.Client().TimeToLive(t.Context(), lease.ID, clientv3.WithAttachedKeys()); err != nil || len(ttl.Keys) != 1 {
+	if ttl, err := restored.Client().TimeToLive(t.Context(), lease.ID,
+		clientv3.WithAttachedKeys()); err != nil || len(ttl.Keys) != 1 {
 		t.Errorf("lease after the restore: %v %v", ttl, err)
 	}
 	stop(t, restored)
@@ -101,7 +103,8 @@ func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 func TestSnapshotReportsTheWriter(t *testing.T) {
 	t.Parallel()
 	e := start(t, embed.Options{Ephemeral: true})
-	if err := e.Snapshot(t.Context(), brokenWriter{io.ErrShortWrite}); !errors.Is(err, io.ErrShortWrite) {
+	if err := e.Snapshot(t.Context(), brokenWriter{io.ErrShortWrite}); !errors.Is(err,
+		io.ErrShortWrite) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -88,9 +88,12 @@ func TestSweepLeavesEverythingElse(t *testing.T) {
 	link := filepath.Join(parent, "kinproc-link")
 	must(t, os.Symlink(marked(filepath.Join(elsewhere, "target"), 0o700), link))
 	stay := []string{
-		live, data, making, unmarked, link, filepath.Join(elsewhere, "target", tempLock), marked(filepath.Join(parent, "other"), 0o700),
+		live, data, making, unmarked, link, filepath.Join(elsewhere, "target", tempLock),
+		marked(filepath.Join(parent, "other"), 0o700),
 	}
-	stay = append(stay, ofOthers(t, func(name string, mode os.FileMode) string { return marked(filepath.Join(parent, name), mode) })...)
+	stay = append(stay, ofOthers(t, func(name string, mode os.FileMode) string {
+		return marked(filepath.Join(parent, name), mode)
+	})...)
 
 	embed.SweepTempDirs(parent, nil)
 	for _, path := range stay {

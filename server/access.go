@@ -94,7 +94,8 @@ func newAccess(p *plane) (*access, error) {
 // trust sets up the certificate authorities that are accepted: those for clients, and those for
 // proxies that name users in headers.
 func (a *access) trust(o *Options) (err error) {
-	if a.clientCA, err = dynamiccertificates.NewStaticCAContent("client-ca", a.pki.CA.Cert); err != nil {
+	if a.clientCA, err = dynamiccertificates.NewStaticCAContent("client-ca",
+		a.pki.CA.Cert); err != nil {
 		return err
 	}
 	if o.ClientCAFile != "" {
@@ -106,12 +107,14 @@ func (a *access) trust(o *Options) (err error) {
 	}
 	r := o.RequestHeader
 	if r.ClientCAFile != "" {
-		a.proxyCA, err = dynamiccertificates.NewDynamicCAContentFromFile("requestheader-client-ca-file", r.ClientCAFile)
+		a.proxyCA, err = dynamiccertificates.NewDynamicCAContentFromFile("requestheader-client-ca-file",
+			r.ClientCAFile)
 		if err == nil && len(r.AllowedNames) == 0 {
 			err = a.keepProxiesApart(o)
 		}
 	} else {
-		a.proxyCA, err = dynamiccertificates.NewStaticCAContent("requestheader-client-ca", a.pki.FrontProxyCA.Cert)
+		a.proxyCA, err = dynamiccertificates.NewStaticCAContent("requestheader-client-ca",
+			a.pki.FrontProxyCA.Cert)
 		orDefault(&r.AllowedNames, pki.ProxyUser)
 	}
 	if err != nil {
@@ -138,7 +141,8 @@ func (a *access) identifyProxy(o *Options, dir string) error {
 		a.proxyCertFile, a.proxyKeyFile = o.ProxyClientCertFile, o.ProxyClientKeyFile
 		return nil
 	}
-	a.proxyCertFile, a.proxyKeyFile = filepath.Join(dir, "front-proxy-client.crt"), filepath.Join(dir, "front-proxy-client.key")
+	a.proxyCertFile, a.proxyKeyFile = filepath.Join(dir, "front-proxy-client.crt"), filepath.Join(dir,
+		"front-proxy-client.key")
 	if o.DataDir != "" {
 		return nil
 	}
@@ -173,8 +177,10 @@ func (a *access) judge(p *plane) error {
 		return err
 	}
 	a.authorizer, err = auth.Authorization{
-		Modes:  o.AuthorizationModes,
-		Roles:  rbacauthorizer.Lazily(func() rbacauthorizer.Source { return watchRoles(p.tasks, client) }),
+		Modes: o.AuthorizationModes,
+		Roles: rbacauthorizer.Lazily(func() rbacauthorizer.Source {
+			return watchRoles(p.tasks, client)
+		}),
 		Client: client,
 	}.New()
 	return err
@@ -190,8 +196,12 @@ func bootstrapTokens(o *Options, client kubernetes.Interface) authenticator.Toke
 
 func (a *access) newTokens(o *Options) (*serviceaccount.Tokens, error) {
 	options := serviceaccount.Options{
-		Issuers: o.ServiceAccountIssuer, Audiences: o.APIAudiences, Key: a.pki.ServiceAccountKey, MaxLifetime: o.ServiceAccountMaxTokenExpiration,
-		Extend: true, KeysURI: o.ServiceAccountJWKSURI,
+		Issuers:     o.ServiceAccountIssuer,
+		Audiences:   o.APIAudiences,
+		Key:         a.pki.ServiceAccountKey,
+		MaxLifetime: o.ServiceAccountMaxTokenExpiration,
+		Extend:      true,
+		KeysURI:     o.ServiceAccountJWKSURI,
 	}
 	var err error
 	if o.ServiceAccountSigningKeyFile != "" {
@@ -245,7 +255,8 @@ func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Lis
 // watchRoles keeps the roles and bindings in memory until the tasks end.
 func watchRoles(t *tasks, client kubernetes.Interface) rbacauthorizer.Source {
 	factory := informers.NewSharedInformerFactory(client, 0)
-	source := rbacauthorizer.FromInformers(factory.Rbac().V1(), rbacauthorizer.FromClient(client.RbacV1()))
+	source := rbacauthorizer.FromInformers(factory.Rbac().V1(),
+		rbacauthorizer.FromClient(client.RbacV1()))
 	factory.StartWithContext(t.ctx)
 	t.run(func() {
 		<-t.ctx.Done()

@@ -36,7 +36,8 @@ func answer(s *server.Server, method func(*server.Server) error) (complaint stri
 func complainsOfStart(t *testing.T, s *server.Server) {
 	t.Helper()
 	for name, method := range methods {
-		if got, want := answer(s, method), "server: "+name+" called before Start"; !strings.HasPrefix(got, want) {
+		if got, want := answer(s, method), "server: "+name+" called before Start"; !strings.HasPrefix(got,
+			want) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}

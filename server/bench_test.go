@@ -79,13 +79,18 @@ func BenchmarkFirstCustomResource(b *testing.B) {
 		group := fmt.Sprintf("g%d.example.com", len(took))
 		crd := widgets(group)
 		began := time.Now()
-		if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(b.Context(), crd, metav1.CreateOptions{}); err != nil {
+		if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(b.Context(), crd,
+			metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		widget := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": group + "/v1", "kind": "Widget", "metadata": map[string]any{"name": "first"},
 		}}
-		resource := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}).Namespace(metav1.NamespaceDefault)
+		resource := client.Resource(schema.GroupVersionResource{
+			Group:    group,
+			Version:  "v1",
+			Resource: "widgets",
+		}).Namespace(metav1.NamespaceDefault)
 		// Creation fails until the definition is established.
 		for _, err = resource.Create(b.Context(), widget, metav1.CreateOptions{}); err != nil; {
 			if b.Context().Err() != nil {
@@ -107,7 +112,9 @@ func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
 			Scope: apiextensionsv1.NamespaceScoped,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
+				},
 			}},
 		},
 	}
@@ -119,7 +126,10 @@ type transport struct {
 	config func(s *server.Server, user string, groups ...string) (*rest.Config, error)
 }
 
-var transports = []transport{{"tls", (*server.Server).User}, {"in-process", (*server.Server).InProcessConfig}}
+var transports = []transport{
+	{"tls", (*server.Server).User},
+	{"in-process", (*server.Server).InProcessConfig},
+}
 
 // clients returns n clients that do not share connections, because each has its own certificate.
 func (t transport) clients(b *testing.B, s *server.Server, n int) []kubernetes.Interface {
@@ -141,7 +151,10 @@ func (t transport) clients(b *testing.B, s *server.Server, n int) []kubernetes.I
 
 // inParallel calls do with 1 and with 16 concurrent clients and reports the number of calls per
 // second.
-func inParallel(b *testing.B, t transport, s *server.Server, do func(ctx context.Context, client kubernetes.Interface, n string) error) {
+func inParallel(
+	b *testing.B, t transport, s *server.Server,
+	do func(ctx context.Context, client kubernetes.Interface, n string) error,
+) {
 	for _, count := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", count), func(b *testing.B) {
 			var running sync.WaitGroup
@@ -168,14 +181,18 @@ func inParallel(b *testing.B, t transport, s *server.Server, do func(ctx context
 }
 
 func named(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"color": "green"}}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string]string{"color": "green"},
+	}
 }
 
 // BenchmarkCreate creates small objects in an ephemeral control plane and in one that waits for the
 // disk.
 func BenchmarkCreate(b *testing.B) {
 	create := func(ctx context.Context, client kubernetes.Interface, n string) error {
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, named(n), metav1.CreateOptions{})
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, named(n),
+			metav1.CreateOptions{})
 		return err
 	}
 	b.Run("ephemeral", func(b *testing.B) {
@@ -196,14 +213,15 @@ func BenchmarkCreatePod(b *testing.B) {
 		o.Admission = server.NewAdmissionOptions()
 		o.Admission.DisablePlugins = []string{"ServiceAccount"}
 	})
-	inParallel(b, transports[0], s, func(ctx context.Context, client kubernetes.Interface, n string) error {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: n},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}},
-		}
-		_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
-		return err
-	})
+	inParallel(b, transports[0], s,
+		func(ctx context.Context, client kubernetes.Interface, n string) error {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: n},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}},
+			}
+			_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		})
 }
 
 // BenchmarkGet reads one small object.
@@ -216,7 +234,8 @@ func BenchmarkGet(b *testing.B) {
 	for _, t := range transports {
 		b.Run(t.name, func(b *testing.B) {
 			inParallel(b, t, s, func(ctx context.Context, client kubernetes.Interface, _ string) error {
-				_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "shown", metav1.GetOptions{})
+				_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "shown",
+					metav1.GetOptions{})
 				return err
 			})
 		})
@@ -240,9 +259,10 @@ func updateToWatch(b *testing.B, pair []kubernetes.Interface) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	watch, err := pair[1].CoreV1().ConfigMaps(metav1.NamespaceDefault).Watch(b.Context(), metav1.ListOptions{
-		FieldSelector: "metadata.name=" + object.Name, ResourceVersion: object.ResourceVersion,
-	})
+	watch, err := pair[1].CoreV1().ConfigMaps(metav1.NamespaceDefault).Watch(b.Context(),
+		metav1.ListOptions{
+			FieldSelector: "metadata.name=" + object.Name, ResourceVersion: object.ResourceVersion,
+		})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -255,7 +275,8 @@ func updateToWatch(b *testing.B, pair []kubernetes.Interface) {
 			b.Fatal(err)
 		}
 		for event := range watch.ResultChan() {
-			if shown, ok := event.Object.(*corev1.ConfigMap); !ok || shown.ResourceVersion == object.ResourceVersion {
+			if shown, ok := event.Object.(*corev1.ConfigMap); !ok ||
+				shown.ResourceVersion == object.ResourceVersion {
 				break
 			}
 		}

@@ -27,16 +27,28 @@ import (
 func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 	client, namespaces := p.self.client, p.informers.Core().V1().Namespaces().Lister()
 	hooks := map[string]func(context.Context) error{
-		"start-system-namespaces-controller": func(ctx context.Context) error { return p.keepNamespaces(ctx, client, namespaces) },
+		"start-system-namespaces-controller": func(ctx context.Context) error {
+			return p.keepNamespaces(ctx, client, namespaces)
+		},
 		"scheduling/bootstrap-system-priority-classes": p.unlessFresh(func(ctx context.Context) error {
 			return admission.EnsureSystemPriorityClasses(ctx, client)
 		}),
-		"bootstrap-controller":                         func(ctx context.Context) error { return p.keepKubernetesService(ctx, client) },
-		"start-cluster-authentication-info-controller": func(ctx context.Context) error { return p.keepTrust(ctx, client) },
-		"priority-and-fairness-config-producer":        func(ctx context.Context) error { return p.keepFlowControl(ctx, client) },
-		"rbac/bootstrap-roles":                         p.unlessFresh(func(ctx context.Context) error { return p.ensureRoles(ctx, client) }),
-		"start-kubernetes-service-cidr-controller":     p.services.allocator.EnsureServiceCIDR,
-		"start-service-ip-repair-controllers":          func(ctx context.Context) error { return waitFor(ctx, p.services.repaired) },
+		"bootstrap-controller": func(ctx context.Context) error {
+			return p.keepKubernetesService(ctx, client)
+		},
+		"start-cluster-authentication-info-controller": func(ctx context.Context) error {
+			return p.keepTrust(ctx, client)
+		},
+		"priority-and-fairness-config-producer": func(ctx context.Context) error {
+			return p.keepFlowControl(ctx, client)
+		},
+		"rbac/bootstrap-roles": p.unlessFresh(func(ctx context.Context) error {
+			return p.ensureRoles(ctx, client)
+		}),
+		"start-kubernetes-service-cidr-controller": p.services.allocator.EnsureServiceCIDR,
+		"start-service-ip-repair-controllers": func(ctx context.Context) error {
+			return waitFor(ctx, p.services.repaired)
+		},
 		"start-legacy-token-tracking-controller": p.unlessFresh(func(ctx context.Context) error {
 			return tokentracking.Ensure(ctx, client)
 		}),
@@ -80,7 +92,8 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 	switch {
 	case err == nil:
 	case refused(err) && !p.damaged():
-		utilruntime.HandleErrorWithContext(ctx, err, "The server's own write was refused and will be retried", "hook", name)
+		utilruntime.HandleErrorWithContext(ctx, err,
+			"The server's own write was refused and will be retried", "hook", name)
 		p.tasks.run(func() { retryRefused(ctx, hook) })
 	default:
 		p.tasks.fail(fmt.Errorf("%s: %w", name, err))
@@ -127,13 +140,15 @@ func (p *plane) storageReady(ctx context.Context) error {
 const refusedInterval = 10 * time.Second
 
 func retryRefused(ctx context.Context, hook func(context.Context) error) {
-	_ = wait.PollUntilContextCancel(ctx, refusedInterval, false, func(ctx context.Context) (bool, error) {
-		err := hook(ctx)
-		if err != nil && ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "The server's own write was refused and will be retried")
-		}
-		return err == nil, nil
-	})
+	_ = wait.PollUntilContextCancel(ctx, refusedInterval, false,
+		func(ctx context.Context) (bool, error) {
+			err := hook(ctx)
+			if err != nil && ctx.Err() == nil {
+				utilruntime.HandleErrorWithContext(ctx, err,
+					"The server's own write was refused and will be retried")
+			}
+			return err == nil, nil
+		})
 }
 
 // keepTrust publishes the authorities that extension API servers must trust, once and then in the
@@ -152,7 +167,10 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 }
 
 func (p *plane) trust() clusterauthenticationtrust.Trust {
-	return clusterauthenticationtrust.Trust{ClientCA: p.access.clientCA, RequestHeader: p.access.requestHeader}
+	return clusterauthenticationtrust.Trust{
+		ClientCA:      p.access.clientCA,
+		RequestHeader: p.access.requestHeader,
+	}
 }
 
 // keepFlowControl ensures the objects of API Priority and Fairness, once and then in the

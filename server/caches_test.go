@@ -35,19 +35,23 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 		return names
 	}
 	before := cached()
-	for _, unused := range []string{"pods", "secrets", "nodes", "deployments.apps", "jobs.batch", "resourceclaims.resource.k8s.io"} {
+	for _, unused := range []string{
+		"pods", "secrets", "nodes", "deployments.apps", "jobs.batch", "resourceclaims.resource.k8s.io",
+	} {
 		if slices.Contains(before, unused) {
 			t.Errorf("%s has a watch cache from the start", unused)
 		}
 	}
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	if _, err := client.AppsV1().Deployments(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := client.AppsV1().Deployments(metav1.NamespaceDefault).List(t.Context(),
+		metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if after := cached(); !slices.Equal(after, before) {
 		t.Errorf("cached after a list: %v, before: %v", after, before)
 	}
-	w, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{})
+	w, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Watch(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +62,8 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 
 	// Events never have a watch cache, as in kube-apiserver. This shows in the response to an invalid
 	// resource version.
-	events, err := client.CoreV1().Events(metav1.NamespaceDefault).Watch(t.Context(), metav1.ListOptions{})
+	events, err := client.CoreV1().Events(metav1.NamespaceDefault).Watch(t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +71,8 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	if after := cached(); slices.Contains(after, "events") {
 		t.Error("events have a watch cache")
 	}
-	_, err = client.CoreV1().Events(metav1.NamespaceDefault).Get(t.Context(), "e", metav1.GetOptions{ResourceVersion: "v"})
+	_, err = client.CoreV1().Events(metav1.NamespaceDefault).Get(t.Context(), "e",
+		metav1.GetOptions{ResourceVersion: "v"})
 	if !apierrors.IsBadRequest(err) {
 		t.Errorf("an event at version v: %v", err)
 	}

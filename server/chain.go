@@ -85,7 +85,8 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		}
 	}
 	// Versions that were removed from Kubernetes are no error, because client-go still knows them.
-	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources, p.options.switches(), clientscheme.Scheme); err != nil {
+	if generic.MergedResourceConfig, err = resourceconfig.MergeAPIResourceConfigs(resources,
+		p.options.switches(), clientscheme.Scheme); err != nil {
 		return nil, err
 	}
 	if err := p.options.applyAudit(generic); err != nil {
@@ -98,12 +99,17 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	if err != nil {
 		return nil, err
 	}
-	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, p.ownWebhookConfig(), generic.TracerProvider)
+	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, p.ownWebhookConfig(),
+		generic.TracerProvider)
 	late := &admission.Deferred{}
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
-	tolerations := admission.TolerationSeconds{NotReady: *p.options.DefaultNotReadyTolerationSeconds, Unreachable: *p.options.DefaultUnreachableTolerationSeconds}
-	if err := p.options.Admission.ApplyTo(generic, shared, client, dynamicClient, utilfeature.DefaultFeatureGate, generic.EffectiveVersion,
-		webhooks, core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
+	tolerations := admission.TolerationSeconds{
+		NotReady:    *p.options.DefaultNotReadyTolerationSeconds,
+		Unreachable: *p.options.DefaultUnreachableTolerationSeconds,
+	}
+	if err := p.options.Admission.ApplyTo(generic, shared, client, dynamicClient,
+		utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks, core.AdmissionInitializer(),
+		initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
 		plugin.StorageInitializer{Storage: p.storage}, late); err != nil {
 		return nil, fmt.Errorf("admission: %w", err)
 	}
@@ -139,7 +145,9 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 // authenticated anyway; this makes token reviews recognize it too.
 func (p *plane) ownAuthenticator() authenticator.Request {
 	own := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
-	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{p.self.config.BearerToken: own}, p.access.tokens.Audiences())
+	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{
+		p.self.config.BearerToken: own,
+	}, p.access.tokens.Audiences())
 }
 
 // ownWebhookConfig is the client configuration for webhooks at the service default/kubernetes. They

@@ -54,7 +54,8 @@ func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, e
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
-	return &rest.Config{Host: p.url(), Transport: p.requests.transport.As(certificates[0]), QPS: -1}, nil
+	return &rest.Config{Host: p.url(), Transport: p.requests.transport.As(certificates[0]), QPS: -1},
+		nil
 }
 
 func (p *plane) restConfig(user pki.Pair) *rest.Config {

@@ -12,8 +12,15 @@ import (
 
 // unused holds the group versions that the server itself neither reads nor writes.
 var unused = map[string]string{
-	"apps/v1": "false", "autoscaling/v1": "false", "autoscaling/v2": "false", "batch/v1": "false", "certificates.k8s.io/v1": "false",
-	"node.k8s.io/v1": "false", "policy/v1": "false", "resource.k8s.io/v1": "false", "events.k8s.io/v1": "false",
+	"apps/v1":                "false",
+	"autoscaling/v1":         "false",
+	"autoscaling/v2":         "false",
+	"batch/v1":               "false",
+	"certificates.k8s.io/v1": "false",
+	"node.k8s.io/v1":         "false",
+	"policy/v1":              "false",
+	"resource.k8s.io/v1":     "false",
+	"events.k8s.io/v1":       "false",
 }
 
 // awaitCollection waits until the server has been garbage-collected, when its cleanup closes gone.
@@ -35,7 +42,11 @@ func awaitCollection(gone <-chan struct{}) {
 // the number of goroutines without the unused group versions, with the group versions that are
 // served by default, and with all of them.
 func BenchmarkKinds(b *testing.B) {
-	for name, config := range map[string]map[string]string{"few": unused, "default": nil, "all": {"api/all": "true"}} {
+	for name, config := range map[string]map[string]string{
+		"few":     unused,
+		"default": nil,
+		"all":     {"api/all": "true"},
+	} {
 		b.Run(name, func(b *testing.B) {
 			var ready []time.Duration
 			var heap, goroutines []float64

@@ -69,7 +69,8 @@ func (p *plane) nameDamage(ctx context.Context, err error) error {
 		reason, _, _ := strings.Cut(d.Err.Error(), "\n")
 		keys = append(keys, fmt.Sprintf("%s (%s)", d.Key, reason))
 	}
-	named := fmt.Errorf("%w: %s; restore a copy of the data, or delete these keys with etcdctl", errDamage, strings.Join(keys, ", "))
+	named := fmt.Errorf("%w: %s; restore a copy of the data, or delete these keys with etcdctl",
+		errDamage, strings.Join(keys, ", "))
 	if errors.Is(err, errDamage) {
 		return named // err adds nothing but where the object was read first
 	}

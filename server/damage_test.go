@@ -83,17 +83,20 @@ func TestStartNamesWhatCannotBeDecoded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "shoes.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "shoes", Kind: "Shoe"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	_, err = client.CustomResourceDefinitions().Create(t.Context(),
+		&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: "shoes.example.com"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "example.com", Scope: apiextensionsv1.ClusterScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "shoes", Kind: "Shoe"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{
+						OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
+					},
+				}},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +109,8 @@ func TestStartNamesWhatCannotBeDecoded(t *testing.T) {
 		"/registry/clusterroles/admin",
 		"/registry/roles/kube-system/extension-apiserver-authentication-reader",
 		"/registry/services/specs/default/kubernetes",
-		"/registry/servicecidrs/kubernetes", // read only by a control loop, but /readyz waits for its informer
+		// read only by a control loop, but /readyz waits for its informer
+		"/registry/servicecidrs/kubernetes",
 	} {
 		was := change(t, dir, key, flip)
 		s, err := server.New(server.Options{DataDir: dir})
@@ -123,7 +127,8 @@ func TestStartNamesWhatCannotBeDecoded(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: the server started", key)
 		}
-		if says := err.Error(); !strings.Contains(says, key+" (") || !strings.Contains(says, "restore a copy") || strings.Contains(says, "\n") {
+		if says := err.Error(); !strings.Contains(says, key+" (") ||
+			!strings.Contains(says, "restore a copy") || strings.Contains(says, "\n") {
 			t.Errorf("%s: got %q, want one line that names the key", key, err)
 		}
 		change(t, dir, key, func(value []byte) { copy(value, was) })
@@ -140,8 +145,12 @@ func TestStartsDespiteDamage(t *testing.T) {
 	s, stop := startIn(t, dir)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
 	for _, name := range []string{"broken", "sound"} {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"of": []byte(name)}}
-		if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Data:       map[string][]byte{"of": []byte(name)},
+		}
+		if _, err := client.CoreV1().Secrets("default").Create(t.Context(), secret,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,13 +159,16 @@ func TestStartsDespiteDamage(t *testing.T) {
 	s, stop = startIn(t, dir)
 	defer stop()
 	client = kubernetes.NewForConfigOrDie(s.RESTConfig())
-	if list, err := client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); err == nil {
+	if list, err := client.CoreV1().Secrets("default").List(t.Context(),
+		metav1.ListOptions{}); err == nil {
 		t.Errorf("listed %d secrets, want an error", len(list.Items))
 	}
-	if _, err := client.CoreV1().Secrets("default").Get(t.Context(), "broken", metav1.GetOptions{}); err == nil {
+	if _, err := client.CoreV1().Secrets("default").Get(t.Context(), "broken",
+		metav1.GetOptions{}); err == nil {
 		t.Error("read a secret that cannot be decoded")
 	}
-	if sound, err := client.CoreV1().Secrets("default").Get(t.Context(), "sound", metav1.GetOptions{}); err != nil || string(sound.Data["of"]) != "sound" {
+	if sound, err := client.CoreV1().Secrets("default").Get(t.Context(), "sound",
+		metav1.GetOptions{}); err != nil || string(sound.Data["of"]) != "sound" {
 		t.Errorf("read the undamaged secret: %v, %v", sound, err)
 	}
 }

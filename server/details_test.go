@@ -30,10 +30,22 @@ func TestPatchOfMissingObject(t *testing.T) {
 		want                    metav1.StatusReason
 		kind, name              string
 	}{
-		{"/api/v1/namespaces/missing", "application/merge-patch+json", "", metav1.StatusReasonNotFound, "namespaces", "missing"},
-		{"/api/v1/namespaces/missing/status", "application/json-patch+json", "x", metav1.StatusReasonNotFound, "namespaces", "missing"},
-		{"/api/v1/namespaces/missing", "application/strategic-merge-patch+json", "", metav1.StatusReasonNotFound, "namespaces", "missing"},
-		{"/api/v1/namespaces/default", "application/merge-patch+json", "", metav1.StatusReasonBadRequest, "", ""},
+		{
+			"/api/v1/namespaces/missing", "application/merge-patch+json", "", metav1.StatusReasonNotFound,
+			"namespaces", "missing",
+		},
+		{
+			"/api/v1/namespaces/missing/status", "application/json-patch+json", "x",
+			metav1.StatusReasonNotFound, "namespaces", "missing",
+		},
+		{
+			"/api/v1/namespaces/missing", "application/strategic-merge-patch+json", "",
+			metav1.StatusReasonNotFound, "namespaces", "missing",
+		},
+		{
+			"/api/v1/namespaces/default", "application/merge-patch+json", "", metav1.StatusReasonBadRequest,
+			"", "",
+		},
 	} {
 		status, _ := sendBody(t, client, http.MethodPatch, s.URL()+c.path, c.contentType, c.body)
 		var kind, name string
@@ -41,7 +53,8 @@ func TestPatchOfMissingObject(t *testing.T) {
 			kind, name = status.Details.Kind, status.Details.Name
 		}
 		if status.Reason != c.want || kind != c.kind || name != c.name {
-			t.Errorf("%s: %q about %s %q, want %q about %s %q", c.path, status.Reason, kind, name, c.want, c.kind, c.name)
+			t.Errorf("%s: %q about %s %q, want %q about %s %q", c.path, status.Reason, kind, name,
+				c.want, c.kind, c.name)
 		}
 	}
 }
@@ -53,9 +66,10 @@ func TestBindingOfMissingRole(t *testing.T) {
 	ctx := t.Context()
 	admin := kubernetes.NewForConfigOrDie(s.RESTConfig()).RbacV1()
 	name := metav1.ObjectMeta{Name: "binder"}
-	_, err := admin.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"*"}, Verbs: []string{"create"}},
-	}}, metav1.CreateOptions{})
+	_, err := admin.ClusterRoles().Create(ctx,
+		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"*"}, Verbs: []string{"create"}},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,21 +89,25 @@ func TestBindingOfMissingRole(t *testing.T) {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "missing"}
 	for kind, create := range map[string]func() error{
 		"rolebindings": func() error {
-			_, err := jane.RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: name, RoleRef: ref}, metav1.CreateOptions{})
+			_, err := jane.RoleBindings("default").Create(ctx,
+				&rbacv1.RoleBinding{ObjectMeta: name, RoleRef: ref}, metav1.CreateOptions{})
 			return err
 		},
 		"clusterrolebindings": func() error {
-			_, err := jane.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: ref}, metav1.CreateOptions{})
+			_, err := jane.ClusterRoleBindings().Create(ctx,
+				&rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: ref}, metav1.CreateOptions{})
 			return err
 		},
 	} {
 		var err error
-		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-			err = create() // forbidden until the authorizer has seen the binding
-			return !apierrors.IsForbidden(err), nil
-		})
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true,
+			func(context.Context) (bool, error) {
+				err = create() // forbidden until the authorizer has seen the binding
+				return !apierrors.IsForbidden(err), nil
+			})
 		status, ok := err.(apierrors.APIStatus)
-		if !ok || status.Status().Reason != metav1.StatusReasonNotFound || status.Status().Details.Kind != kind || status.Status().Details.Name != "missing" {
+		if !ok || status.Status().Reason != metav1.StatusReasonNotFound ||
+			status.Status().Details.Kind != kind || status.Status().Details.Name != "missing" {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

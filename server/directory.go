@@ -47,10 +47,13 @@ func ownDir(dir string) error {
 		return err
 	}
 	ours := func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }
-	known := func(e fs.DirEntry) bool { return e.Name() == ownership.IgnoreFile || e.Name() == ephemeralDir }
+	known := func(e fs.DirEntry) bool {
+		return e.Name() == ownership.IgnoreFile || e.Name() == ephemeralDir
+	}
 	foreign := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !known(e) })
 	if foreign >= 0 && !slices.ContainsFunc(entries, ours) {
-		return fmt.Errorf("%s was not made by kinproc: it holds %q; name an empty or a new directory", dir, entries[foreign].Name())
+		return fmt.Errorf("%s was not made by kinproc: it holds %q; name an empty or a new directory",
+			dir, entries[foreign].Name())
 	}
 	if err := ownership.Claim(dir); err != nil {
 		return fmt.Errorf("%w, or name another directory", err)

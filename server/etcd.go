@@ -30,11 +30,17 @@ const diagnosisTimeout = 500 * time.Millisecond
 
 // startEtcd starts the embedded etcd in dir, or connects to the external one. It calls fail if the
 // embedded etcd fails while it runs.
-func startEtcd(ctx context.Context, options *Options, dir string, fail func(error), u *undo) (*etcd, error) {
+func startEtcd(
+	ctx context.Context, options *Options, dir string, fail func(error), u *undo,
+) (*etcd, error) {
 	if len(options.EtcdServers) > 0 {
 		return dialEtcd(ctx, options, u)
 	}
-	o := embed.Options{Dir: filepath.Join(dir, etcdDir), Ephemeral: options.DataDir == "", Logger: etcdLogger(options.Log)}
+	o := embed.Options{
+		Dir:       filepath.Join(dir, etcdDir),
+		Ephemeral: options.DataDir == "",
+		Logger:    etcdLogger(options.Log),
+	}
 	if o.Ephemeral {
 		o.Dir = dir
 	}
@@ -57,9 +63,17 @@ func startEtcd(ctx context.Context, options *Options, dir string, fail func(erro
 }
 
 func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
-	config := clientv3.Config{Endpoints: o.EtcdServers, DialTimeout: externalTimeout, Logger: etcdLogger(o.Log)}
+	config := clientv3.Config{
+		Endpoints:   o.EtcdServers,
+		DialTimeout: externalTimeout,
+		Logger:      etcdLogger(o.Log),
+	}
 	if o.EtcdCAFile != "" || o.EtcdCertFile != "" {
-		tlsConfig, err := transport.TLSInfo{TrustedCAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile}.ClientConfig()
+		tlsConfig, err := transport.TLSInfo{
+			TrustedCAFile: o.EtcdCAFile,
+			CertFile:      o.EtcdCertFile,
+			KeyFile:       o.EtcdKeyFile,
+		}.ClientConfig()
 		if err != nil {
 			return nil, fmt.Errorf("read the TLS files of etcd: %w", err)
 		}
@@ -73,8 +87,8 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 		return nil, errors.Join(context.Cause(ctx), client.Close())
 	} else if err != nil {
 		err = o.wrong("EtcdServers", "etcd-servers",
-			"etcd at %s does not answer: %w; check that it is running and that the certificates for it are right",
-			strings.Join(o.EtcdServers, ", "), err)
+			"etcd at %s does not answer: %w; check that it is running and that the certificates for it "+
+				"are right", strings.Join(o.EtcdServers, ", "), err)
 		return nil, errors.Join(err, client.Close())
 	}
 	u.push("the client of etcd", client.Close)

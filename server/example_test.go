@@ -58,7 +58,8 @@ func ExampleOptions() {
 			log.Fatal(err)
 		}
 		maps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default")
-		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "colors"}}, metav1.CreateOptions{})
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "colors"}},
+			metav1.CreateOptions{})
 		fmt.Println("already exists:", apierrors.IsAlreadyExists(err))
 		if err := s.Stop(ctx); err != nil {
 			log.Fatal(err)
@@ -85,7 +86,8 @@ func ExampleServer_User() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
+	_, err = kubernetes.NewForConfigOrDie(config).CoreV1().Secrets("default").List(ctx,
+		metav1.ListOptions{})
 	fmt.Println("forbidden:", apierrors.IsForbidden(err))
 	// Output: forbidden: true
 }

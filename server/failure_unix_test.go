@@ -32,7 +32,8 @@ func TestFailsWithItsDirectory(t *testing.T) {
 	case <-time.After(stopBound):
 		t.Fatal("the control plane did not fail")
 	}
-	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err == nil {
+	if _, err := client.CoreV1().Namespaces().Get(t.Context(), "default",
+		metav1.GetOptions{}); err == nil {
 		t.Error("the control plane still serves requests")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), stopBound)

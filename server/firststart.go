@@ -73,7 +73,8 @@ func (p *plane) firstObjects() ([]firstObject, error) {
 	for _, o := range slices.Concat(bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas) {
 		all = append(all, firstObject{o.DeepCopy(), flowcontrolbootstrap.FieldManager})
 	}
-	for _, o := range slices.Concat(bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations) {
+	for _, o := range slices.Concat(bootstrap.MandatoryPriorityLevelConfigurations,
+		bootstrap.SuggestedPriorityLevelConfigurations) {
 		all = append(all, firstObject{o.DeepCopy(), flowcontrolbootstrap.FieldManager})
 	}
 	return all, nil
@@ -81,7 +82,9 @@ func (p *plane) firstObjects() ([]firstObject, error) {
 
 // prepareFirstObject returns a function that encodes an object as a create request would leave it
 // in etcd.
-func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (key string, value []byte, err error), error) {
+func (p *plane) prepareFirstObject() (func(
+	ctx context.Context, o firstObject,
+) (key string, value []byte, err error), error) {
 	scheme, err := core.Scheme()
 	if err != nil {
 		return nil, err
@@ -92,15 +95,16 @@ func (p *plane) prepareFirstObject() (func(ctx context.Context, o firstObject) (
 	}
 	builtIn := kind.NewPreparer(scheme, options, core.Groups(core.Dependencies{})...)
 	// The aggregator serves APIServices. To prepare new ones, the engine needs no more than this.
-	apiServices := kind.NewPreparer(aggregatorscheme.Scheme, aggregator.RESTOptions(p.storage), kind.Group{
-		Name: apiregistrationv1.GroupName,
-		Kinds: []kind.Declaration{&kind.Kind[*apiregistrationv1.APIService]{
-			Plural:        "apiservices",
-			ClusterScoped: true,
-			Name:          path.ValidatePathSegmentName,
-			ResetFields:   []string{"status"}, // the aggregator sets it
-		}},
-	})
+	apiServices := kind.NewPreparer(aggregatorscheme.Scheme, aggregator.RESTOptions(p.storage),
+		kind.Group{
+			Name: apiregistrationv1.GroupName,
+			Kinds: []kind.Declaration{&kind.Kind[*apiregistrationv1.APIService]{
+				Plural:        "apiservices",
+				ClusterScoped: true,
+				Name:          path.ValidatePathSegmentName,
+				ResetFields:   []string{"status"}, // the aggregator sets it
+			}},
+		})
 	return func(ctx context.Context, o firstObject) (string, []byte, error) {
 		switch object := o.object.(type) {
 		case *apiregistrationv1.APIService:

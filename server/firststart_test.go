@@ -98,10 +98,11 @@ func TestFirstFlowSchemasHaveTheirStatus(t *testing.T) {
 	if made, err = schemas.Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		made, err = schemas.Get(ctx, made.Name, metav1.GetOptions{})
-		return err == nil && len(made.Status.Conditions) > 0, err
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			made, err = schemas.Get(ctx, made.Name, metav1.GetOptions{})
+			return err == nil && len(made.Status.Conditions) > 0, err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,8 @@ func resourceOf(t *testing.T, obj runtime.Object) schema.GroupVersionResource {
 // only valid with the original name.
 func copyName(resource, name string) (string, bool) {
 	switch {
-	case resource == "apiservices", resource == "priorityclasses", resource != "clusterroles" && name == "exempt":
+	case resource == "apiservices", resource == "priorityclasses",
+		resource != "clusterroles" && name == "exempt":
 		return "", false
 	}
 	return name + "-copy", true
@@ -144,7 +146,9 @@ func copyName(resource, name string) (string, bool) {
 // withoutServerFields returns the object as a client would have sent it.
 func withoutServerFields(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	obj = obj.DeepCopy()
-	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"} {
+	for _, field := range []string{
+		"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation",
+	} {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(obj.Object, "status")
@@ -163,16 +167,20 @@ func owned(t *testing.T, obj *unstructured.Unstructured, manager string) string 
 	var fields []string
 	for _, entry := range obj.GetManagedFields() {
 		if entry.Manager == manager && entry.Subresource == "" {
-			fields = append(fields, entry.APIVersion+" "+string(entry.Operation)+" "+entry.FieldsV1.GetRawString())
+			fields = append(fields, entry.APIVersion+" "+string(entry.Operation)+" "+
+				entry.FieldsV1.GetRawString())
 		}
 	}
-	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "name"} {
+	for _, field := range []string{
+		"uid", "resourceVersion", "creationTimestamp", "managedFields", "name",
+	} {
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
 	}
 	if obj.GetKind() != "Namespace" {
 		unstructured.RemoveNestedField(obj.Object, "status")
 	}
-	unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "kubernetes.io/metadata.name") // repeats the name
+	// repeats the name
+	unstructured.RemoveNestedField(obj.Object, "metadata", "labels", "kubernetes.io/metadata.name")
 	data, err := json.MarshalIndent(obj.Object, "", " ")
 	if err != nil {
 		t.Fatal(err)

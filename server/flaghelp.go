@@ -14,7 +14,8 @@ import (
 // describeControllers returns the usage of --controllers, with a line for each control loop.
 func describeControllers() string {
 	var b strings.Builder
-	b.WriteString("control loops to run: '*' for all, which is the default, 'name' for one, '-name' for all but one, '-*' for none. Available:")
+	b.WriteString("control loops to run: '*' for all, which is the default, 'name' for one, " +
+		"'-name' for all but one, '-*' for none. Available:")
 	for _, c := range controllers.All() {
 		fmt.Fprintf(&b, "\n  %s: %s", c.Name, c.Purpose)
 	}
@@ -32,8 +33,10 @@ func describePlugins(f *pflag.FlagSet, o *genericoptions.AdmissionOptions) {
 			on = append(on, name)
 		}
 	}
-	f.Lookup("enable-admission-plugins").Usage = "admission plugins to switch on, in any order. Off by default are:" + list(off)
-	f.Lookup("disable-admission-plugins").Usage = "admission plugins to switch off, in any order. On by default are:" + list(on)
+	f.Lookup("enable-admission-plugins").Usage =
+		"admission plugins to switch on, in any order. Off by default are:" + list(off)
+	f.Lookup("disable-admission-plugins").Usage =
+		"admission plugins to switch off, in any order. On by default are:" + list(on)
 }
 
 // listWidth leaves room for flag names and types on the left.

@@ -42,14 +42,17 @@ func TestGroupOffByDefault(t *testing.T) {
 		for _, g := range groups.Groups {
 			listed = listed || g.Name == lifecyclev1alpha1.GroupName
 		}
-		_, err = client.LifecycleV1alpha1().EvictionRequests("default").Create(t.Context(), &lifecyclev1alpha1.EvictionRequest{
-			ObjectMeta: metav1.ObjectMeta{Name: "r"},
-			Spec: lifecyclev1alpha1.EvictionRequestSpec{
-				Target:    lifecyclev1alpha1.EvictionRequestTarget{Pod: &lifecyclev1alpha1.EvictionRequestPodReference{Name: "p", UID: uuid.NewUUID()}},
-				Requester: "example.com/test",
-				Intent:    lifecyclev1alpha1.EvictionRequestIntentEviction,
-			},
-		}, metav1.CreateOptions{})
+		_, err = client.LifecycleV1alpha1().EvictionRequests("default").Create(t.Context(),
+			&lifecyclev1alpha1.EvictionRequest{
+				ObjectMeta: metav1.ObjectMeta{Name: "r"},
+				Spec: lifecyclev1alpha1.EvictionRequestSpec{
+					Target: lifecyclev1alpha1.EvictionRequestTarget{
+						Pod: &lifecyclev1alpha1.EvictionRequestPodReference{Name: "p", UID: uuid.NewUUID()},
+					},
+					Requester: "example.com/test",
+					Intent:    lifecyclev1alpha1.EvictionRequestIntentEviction,
+				},
+			}, metav1.CreateOptions{})
 		if on && err != nil || !on && !apierrors.IsNotFound(err) || listed != on {
 			t.Errorf("enabled: %t, listed: %t, create: %v", on, listed, err)
 		}
@@ -64,11 +67,13 @@ func TestSystemObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.SchedulingV1().PriorityClasses().Delete(ctx, "system-node-critical", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+	if err := client.SchedulingV1().PriorityClasses().Delete(ctx, "system-node-critical",
+		metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("delete a system priority class: got %v, want Forbidden", err)
 	}
 	schemas := client.FlowcontrolV1().RESTClient().Get().Resource("flowschemas")
-	data, err := schemas.SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
+	data, err := schemas.SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
+		Do(ctx).Raw()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +83,8 @@ func TestSystemObjects(t *testing.T) {
 	}
 	first, last := table.Rows[0].Cells[0], table.Rows[len(table.Rows)-1].Cells[0]
 	if first != "exempt" || last != "catch-all" {
-		t.Errorf("flow schemas are listed from %v to %v, want them sorted by matching precedence", first, last)
+		t.Errorf("flow schemas are listed from %v to %v, want them sorted by matching precedence",
+			first, last)
 	}
 }
 
@@ -99,11 +105,17 @@ func TestParamAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{admissionv1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"known"}, Verbs: []string{"get"}},
-	}}, metav1.CreateOptions{})
+	_, err = admin.RbacV1().ClusterRoles().Create(ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{admissionv1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}},
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list"}},
+			{
+				APIGroups:     []string{""},
+				Resources:     []string{"secrets"},
+				ResourceNames: []string{"known"},
+				Verbs:         []string{"get"},
+			},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,35 +128,50 @@ func TestParamAccess(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy := func(client kubernetes.Interface, name, kind string) error {
-		_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, &admissionv1.ValidatingAdmissionPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				ParamKind: &admissionv1.ParamKind{APIVersion: "v1", Kind: kind},
-				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{"example.com"}, APIVersions: []string{"v1"}, Resources: []string{"widgets"}},
-				}}}},
-				Validations: []admissionv1.Validation{{Expression: "true"}},
-			},
-		}, metav1.CreateOptions{})
+		_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx,
+			&admissionv1.ValidatingAdmissionPolicy{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: admissionv1.ValidatingAdmissionPolicySpec{
+					ParamKind: &admissionv1.ParamKind{APIVersion: "v1", Kind: kind},
+					MatchConstraints: &admissionv1.MatchResources{
+						ResourceRules: []admissionv1.NamedRuleWithOperations{{
+							RuleWithOperations: admissionv1.RuleWithOperations{
+								Operations: []admissionv1.OperationType{admissionv1.Create},
+								Rule: admissionv1.Rule{
+									APIGroups:   []string{"example.com"},
+									APIVersions: []string{"v1"},
+									Resources:   []string{"widgets"},
+								},
+							},
+						}},
+					},
+					Validations: []admissionv1.Validation{{Expression: "true"}},
+				},
+			}, metav1.CreateOptions{})
 		return err
 	}
 	binding := func(name, policy, param string) error {
-		_, err := writer.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: policy, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-				ParamRef: &admissionv1.ParamRef{Name: param, Namespace: "default", ParameterNotFoundAction: new(admissionv1.DenyAction)},
-			},
-		}, metav1.CreateOptions{})
+		_, err := writer.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx,
+			&admissionv1.ValidatingAdmissionPolicyBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+					PolicyName: policy, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+					ParamRef: &admissionv1.ParamRef{
+						Name:                    param,
+						Namespace:               "default",
+						ParameterNotFoundAction: new(admissionv1.DenyAction),
+					},
+				},
+			}, metav1.CreateOptions{})
 		return err
 	}
 	// The authorizer learns about the role through a watch.
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		last = policy(writer, "configmaps", "ConfigMap")
-		return last == nil, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) {
+			last = policy(writer, "configmaps", "ConfigMap")
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Fatalf("create a policy with readable parameters: %v", last)
 	}
@@ -162,7 +189,8 @@ func TestParamAccess(t *testing.T) {
 		"binding to unreadable object": {binding("c", "secrets", "other"), "spec.paramRef"},
 		"binding without policy":       {binding("d", "nothing", "any"), "spec.paramRef"},
 	} {
-		if c.refused == "" && c.err != nil || c.refused != "" && (c.err == nil || !strings.Contains(c.err.Error(), c.refused)) {
+		if c.refused == "" && c.err != nil ||
+			c.refused != "" && (c.err == nil || !strings.Contains(c.err.Error(), c.refused)) {
 			t.Errorf("%s: got error %v, want one that contains %q", name, c.err, c.refused)
 		}
 	}

@@ -39,7 +39,8 @@ func TestInProcessIdentity(t *testing.T) {
 	whoami := func(config *rest.Config) authenticationv1.UserInfo {
 		t.Helper()
 		reviews := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews()
-		review, err := reviews.Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := reviews.Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,8 @@ func TestInProcessIdentity(t *testing.T) {
 	if diff := cmp.Diff(whoami(remote), whoami(local), ids); diff != "" {
 		t.Errorf("over TLS (-), in process (+):\n%s", diff)
 	}
-	_, err = kubernetes.NewForConfigOrDie(local).CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{})
+	_, err = kubernetes.NewForConfigOrDie(local).CoreV1().Secrets("default").List(t.Context(),
+		metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("list of secrets by a user without a role: %v, want it forbidden", err)
 	}
@@ -75,17 +77,21 @@ func TestInProcessClients(t *testing.T) {
 	s := servertest.Run(t)
 	config := inProcess(t, s, "admin", "system:masters")
 	typed := kubernetes.NewForConfigOrDie(config)
-	if _, err := typed.CoreV1().ConfigMaps("default").Create(ctx, named("shown"), metav1.CreateOptions{}); err != nil {
+	if _, err := typed.CoreV1().ConfigMaps("default").Create(ctx, named("shown"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
-	if _, err := dynamic.NewForConfigOrDie(config).Resource(gvr).Namespace("default").Get(ctx, "shown", metav1.GetOptions{}); err != nil {
+	if _, err := dynamic.NewForConfigOrDie(config).Resource(gvr).Namespace("default").Get(ctx, "shown",
+		metav1.GetOptions{}); err != nil {
 		t.Errorf("dynamic: %v", err)
 	}
-	if _, err := metadata.NewForConfigOrDie(config).Resource(gvr).Namespace("default").Get(ctx, "shown", metav1.GetOptions{}); err != nil {
+	if _, err := metadata.NewForConfigOrDie(config).Resource(gvr).Namespace("default").Get(ctx,
+		"shown", metav1.GetOptions{}); err != nil {
 		t.Errorf("metadata: %v", err)
 	}
-	if _, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources(); err != nil || len(lists) == 0 {
+	if _, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).
+		ServerGroupsAndResources(); err != nil || len(lists) == 0 {
 		t.Errorf("discovery: %d lists, %v", len(lists), err)
 	}
 	factory := informers.NewSharedInformerFactory(typed, 0)
@@ -105,7 +111,8 @@ func TestInProcessClients(t *testing.T) {
 func TestInProcessWatch(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
-	maps := kubernetes.NewForConfigOrDie(inProcess(t, s, "admin", "system:masters")).CoreV1().ConfigMaps("default")
+	maps := kubernetes.NewForConfigOrDie(inProcess(t, s, "admin", "system:masters")).CoreV1().
+		ConfigMaps("default")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	watch, err := maps.Watch(ctx, metav1.ListOptions{LabelSelector: "size=large"})
@@ -115,8 +122,11 @@ func TestInProcessWatch(t *testing.T) {
 	const objects = 20 // of 200 KiB each, more than the transport buffers
 	for range objects {
 		large := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "large-", Labels: map[string]string{"size": "large"}},
-			Data:       map[string]string{"text": strings.Repeat("x", 200<<10)},
+			ObjectMeta: metav1.ObjectMeta{
+				GenerateName: "large-",
+				Labels:       map[string]string{"size": "large"},
+			},
+			Data: map[string]string{"text": strings.Repeat("x", 200<<10)},
 		}
 		if _, err := maps.Create(t.Context(), large, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -143,7 +153,8 @@ func TestInProcessAfterStop(t *testing.T) {
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	maps := kubernetes.NewForConfigOrDie(inProcess(t, s, "admin", "system:masters")).CoreV1().ConfigMaps("default")
+	maps := kubernetes.NewForConfigOrDie(inProcess(t, s, "admin", "system:masters")).CoreV1().
+		ConfigMaps("default")
 	watch, err := maps.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +166,8 @@ func TestInProcessAfterStop(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), stopBound)
 	defer cancel()
-	if _, err := maps.List(ctx, metav1.ListOptions{}); err == nil || errors.Is(err, context.DeadlineExceeded) {
+	if _, err := maps.List(ctx, metav1.ListOptions{}); err == nil ||
+		errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("list after the stop: %v, want an error at once", err)
 	}
 }

@@ -32,7 +32,10 @@ func anonymously(t testing.TB, s *Server, path string) {
 		t.Fatal(err)
 	}
 	// A non-nil map disables HTTP/2.
-	transport := &http.Transport{TLSClientConfig: config, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+	transport := &http.Transport{
+		TLSClientConfig: config,
+		TLSNextProto:    map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+path, nil)
 	if err != nil {
@@ -51,9 +54,10 @@ func anonymously(t testing.TB, s *Server, path string) {
 		t.Fatalf("%s %s: %s", answer.Proto, answer.Status, body)
 	}
 	bindings := schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"}
-	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return slices.Contains(s.plane.storage.Cached(), bindings), nil
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) {
+			return slices.Contains(s.plane.storage.Cached(), bindings), nil
+		})
 	if err != nil {
 		t.Fatalf("wait for the watch of %s: %v", bindings, err)
 	}
@@ -80,7 +84,8 @@ func startIdle(t testing.TB) *Server {
 	}
 	defer older.Stop()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-	if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), config,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	younger, err := client.CoreV1().ReplicationControllers("").Watch(t.Context(), metav1.ListOptions{})

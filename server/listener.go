@@ -17,7 +17,8 @@ func listen(o *Options, u *undo) (*listener, error) {
 			if op := new(net.OpError); errors.As(err, &op) {
 				err = op.Err // without the address, which the message has already
 			}
-			return nil, o.wrong("SecurePort", "secure-port", "listen on %s: %w; name another port, or 0 for any free one", address, err)
+			return nil, o.wrong("SecurePort", "secure-port",
+				"listen on %s: %w; name another port, or 0 for any free one", address, err)
 		}
 	}
 	tracked := &listener{Listener: l, open: map[net.Conn]struct{}{}}

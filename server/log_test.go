@@ -47,7 +47,9 @@ func (r *record) Write(p []byte) (int, error) {
 }
 
 func (r *record) logger(verbosity int) logr.Logger {
-	return funcr.New(func(prefix, args string) { r.add(prefix + ": " + args) }, funcr.Options{Verbosity: verbosity})
+	return funcr.New(func(prefix, args string) {
+		r.add(prefix + ": " + args)
+	}, funcr.Options{Verbosity: verbosity})
 }
 
 func startAndStop(t *testing.T, options Options) {

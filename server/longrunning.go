@@ -18,6 +18,7 @@ func longRunning() genericapirequest.LongRunningRequestCheck {
 	basic := genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	return func(r *http.Request, info *genericapirequest.RequestInfo) bool {
-		return basic(r, info) || info.IsResourceRequest && info.Subresource != "" && httpstream.IsUpgradeRequest(r)
+		return basic(r, info) ||
+			info.IsResourceRequest && info.Subresource != "" && httpstream.IsUpgradeRequest(r)
 	}
 }

@@ -11,7 +11,10 @@ import (
 
 func TestLongRunning(t *testing.T) {
 	t.Parallel()
-	resolver := &genericapirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	resolver := &genericapirequest.RequestInfoFactory{
+		APIPrefixes:          sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api"),
+	}
 	check := longRunning()
 	for _, test := range []struct {
 		method, path, upgrade string
@@ -41,7 +44,8 @@ func TestLongRunning(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := check(r, info); got != test.want {
-			t.Errorf("%s %s with Upgrade: %q: got long-running %t", test.method, test.path, test.upgrade, got)
+			t.Errorf("%s %s with Upgrade: %q: got long-running %t",
+				test.method, test.path, test.upgrade, got)
 		}
 	}
 }

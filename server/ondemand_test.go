@@ -19,9 +19,10 @@ func TestFirstRequestsOfGroups(t *testing.T) {
 	s := servertest.Run(t, servertest.WithoutControllers)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).RESTClient()
 	paths := []string{
-		"/", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1/deployments", "/apis/batch/v1/",
-		"/apis/batch/v1/namespaces/default/jobs", "/apis/policy/v1/poddisruptionbudgets", "/api/v1/pods",
-		"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/autoscaling/v2",
+		"/", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1/deployments",
+		"/apis/batch/v1/", "/apis/batch/v1/namespaces/default/jobs",
+		"/apis/policy/v1/poddisruptionbudgets", "/api/v1/pods", "/openapi/v2", "/openapi/v3",
+		"/openapi/v3/apis/autoscaling/v2",
 	}
 	var all sync.WaitGroup
 	for range 4 {

@@ -217,7 +217,9 @@ func (o *Options) complete() {
 	if o.Admission == nil {
 		o.Admission = admission.NewOptions()
 	}
-	for _, seconds := range []**int64{&o.DefaultNotReadyTolerationSeconds, &o.DefaultUnreachableTolerationSeconds} {
+	for _, seconds := range []**int64{
+		&o.DefaultNotReadyTolerationSeconds, &o.DefaultUnreachableTolerationSeconds,
+	} {
 		if *seconds == nil {
 			*seconds = new(int64(admission.DefaultTolerationSeconds))
 		}
@@ -257,61 +259,93 @@ func (o *Options) addServingFlags(f *pflag.FlagSet) {
 }
 
 func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.EtcdServers, "etcd-servers", o.EtcdServers, "URLs of an external etcd cluster, used instead of the embedded one")
-	f.StringVar(&o.EtcdCAFile, "etcd-cafile", o.EtcdCAFile, "certificate authorities of the external etcd")
-	f.StringVar(&o.EtcdCertFile, "etcd-certfile", o.EtcdCertFile, "client certificate for the external etcd")
-	f.StringVar(&o.EtcdKeyFile, "etcd-keyfile", o.EtcdKeyFile, "key of the client certificate for the external etcd")
-	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix, "prefix of all keys in etcd; /registry if empty")
+	f.StringSliceVar(&o.EtcdServers, "etcd-servers", o.EtcdServers,
+		"URLs of an external etcd cluster, used instead of the embedded one")
+	f.StringVar(&o.EtcdCAFile, "etcd-cafile", o.EtcdCAFile,
+		"certificate authorities of the external etcd")
+	f.StringVar(&o.EtcdCertFile, "etcd-certfile", o.EtcdCertFile,
+		"client certificate for the external etcd")
+	f.StringVar(&o.EtcdKeyFile, "etcd-keyfile", o.EtcdKeyFile,
+		"key of the client certificate for the external etcd")
+	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix,
+		"prefix of all keys in etcd; /registry if empty")
 }
 
 func (o *Options) addAuthFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "additional certificate authorities whose client certificates are accepted")
-	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile, `CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
+	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
+		"additional certificate authorities whose client certificates are accepted")
+	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile,
+		`CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
 	f.BoolVar(&o.EnableBootstrapTokenAuth, "enable-bootstrap-token-auth",
 		o.EnableBootstrapTokenAuth,
 		"accept tokens from secrets of the type bootstrap.kubernetes.io/token in kube-system")
 	addNegated(f, &o.DisableAnonymous, "anonymous-auth",
 		"treat requests without credentials as coming from system:anonymous; never with "+
 			"AlwaysAllow")
-	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes, "authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
+	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes,
+		"authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
 	r := &o.RequestHeader
-	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile, "certificate authorities of proxies that may name users in headers")
-	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names of such proxies; any if empty, which requires authorities that sign no client certificates")
-	f.StringSliceVar(&r.UsernameHeaders, "requestheader-username-headers", r.UsernameHeaders, "headers with the user's name")
-	f.StringSliceVar(&r.UIDHeaders, "requestheader-uid-headers", r.UIDHeaders, "headers with the user's UID")
-	f.StringSliceVar(&r.GroupHeaders, "requestheader-group-headers", r.GroupHeaders, "headers with the user's groups")
-	f.StringSliceVar(&r.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", r.ExtraHeaderPrefixes, "prefixes of the headers with the user's extra attributes")
-	f.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile, "certificate that identifies the aggregator to extension API servers")
-	f.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile, "key of that certificate")
+	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile,
+		"certificate authorities of proxies that may name users in headers")
+	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names "+
+		"of such proxies; any if empty, which requires authorities that sign no client certificates")
+	f.StringSliceVar(&r.UsernameHeaders, "requestheader-username-headers", r.UsernameHeaders,
+		"headers with the user's name")
+	f.StringSliceVar(&r.UIDHeaders, "requestheader-uid-headers", r.UIDHeaders,
+		"headers with the user's UID")
+	f.StringSliceVar(&r.GroupHeaders, "requestheader-group-headers", r.GroupHeaders,
+		"headers with the user's groups")
+	f.StringSliceVar(&r.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix",
+		r.ExtraHeaderPrefixes, "prefixes of the headers with the user's extra attributes")
+	f.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
+		"certificate that identifies the aggregator to extension API servers")
+	f.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile,
+		"key of that certificate")
 }
 
 func (o *Options) addServiceAccountFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.APIAudiences, "api-audiences", o.APIAudiences, "audiences of tokens for this server; the service account issuer if empty")
-	f.StringSliceVar(&o.ServiceAccountIssuer, "service-account-issuer", o.ServiceAccountIssuer, "issuer of the tokens that are signed here, followed by other accepted issuers")
-	f.StringVar(&o.ServiceAccountSigningKeyFile, "service-account-signing-key-file", o.ServiceAccountSigningKeyFile, "key that signs tokens; a key in the data directory if empty")
-	f.StringSliceVar(&o.ServiceAccountKeyFiles, "service-account-key-file", o.ServiceAccountKeyFiles, "additional keys that verify tokens")
-	f.DurationVar(&o.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration", o.ServiceAccountMaxTokenExpiration, "maximum lifetime of a token; unlimited if 0")
-	f.StringVar(&o.ServiceAccountJWKSURI, "service-account-jwks-uri", o.ServiceAccountJWKSURI, "URI of the key set in the OpenID configuration")
+	f.StringSliceVar(&o.APIAudiences, "api-audiences", o.APIAudiences,
+		"audiences of tokens for this server; the service account issuer if empty")
+	f.StringSliceVar(&o.ServiceAccountIssuer, "service-account-issuer", o.ServiceAccountIssuer,
+		"issuer of the tokens that are signed here, followed by other accepted issuers")
+	f.StringVar(&o.ServiceAccountSigningKeyFile, "service-account-signing-key-file",
+		o.ServiceAccountSigningKeyFile, "key that signs tokens; a key in the data directory if empty")
+	f.StringSliceVar(&o.ServiceAccountKeyFiles, "service-account-key-file", o.ServiceAccountKeyFiles,
+		"additional keys that verify tokens")
+	f.DurationVar(&o.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration",
+		o.ServiceAccountMaxTokenExpiration, "maximum lifetime of a token; unlimited if 0")
+	f.StringVar(&o.ServiceAccountJWKSURI, "service-account-jwks-uri", o.ServiceAccountJWKSURI,
+		"URI of the key set in the OpenID configuration")
 }
 
 func (o *Options) addAPIFlags(f *pflag.FlagSet) {
-	f.Var(&o.RuntimeConfig, "runtime-config", "group versions and resources to enable or disable, such as api/beta=true or batch/v1/jobs=false")
-	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features to enable or disable, such as A=true,B=false")
-	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange, "range of cluster IPs: a CIDR, or one of each IP family")
-	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range", o.ServiceNodePortRange, "range of node ports")
+	f.Var(&o.RuntimeConfig, "runtime-config",
+		"group versions and resources to enable or disable, such as api/beta=true or batch/v1/jobs=false")
+	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
+		"features to enable or disable, such as A=true,B=false")
+	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange,
+		"range of cluster IPs: a CIDR, or one of each IP family")
+	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range",
+		o.ServiceNodePortRange, "range of node ports")
 	addNegated(f, &o.DisallowPrivileged, "allow-privileged", "allow privileged containers")
-	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting, "send requests for extension API servers and webhooks to endpoints, never to cluster IPs")
-	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses, "let the proxies to services, pods and nodes reach loopback and link-local addresses, such as the ports of this machine")
+	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting,
+		"send requests for extension API servers and webhooks to endpoints, never to cluster IPs")
+	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses,
+		"let the proxies to services, pods and nodes reach loopback and link-local addresses, "+
+			"such as the ports of this machine")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, describeControllers())
-	f.Lookup("controllers").DefValue = "[]" // the usage names the default; otherwise it would be appended to the list
+	// the usage names the default; otherwise it would be appended to the list
+	f.Lookup("controllers").DefValue = "[]"
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
 	o.Admission.AddFlags(f)
 	describePlugins(f, o.Admission)
 	notReady, unreachable := o.DefaultNotReadyTolerationSeconds, o.DefaultUnreachableTolerationSeconds
-	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady, "seconds that pods stay on nodes that are not ready, unless a pod specifies otherwise")
-	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable, "seconds that pods stay on nodes that cannot be reached, unless a pod specifies otherwise")
+	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady,
+		"seconds that pods stay on nodes that are not ready, unless a pod specifies otherwise")
+	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable,
+		"seconds that pods stay on nodes that cannot be reached, unless a pod specifies otherwise")
 }
 
 // addNegated adds a boolean flag that is true when the option is false.
@@ -401,7 +435,8 @@ func (o *Options) validate() []error {
 		switch mode {
 		case auth.ModeRBAC, auth.ModeNode, auth.ModeAlwaysAllow, auth.ModeAlwaysDeny:
 		default:
-			wrong("AuthorizationModes", "authorization-mode", "%q is not one of RBAC, Node, AlwaysAllow, AlwaysDeny", mode)
+			wrong("AuthorizationModes", "authorization-mode",
+				"%q is not one of RBAC, Node, AlwaysAllow, AlwaysDeny", mode)
 		}
 	}
 	if err := checkRanges(o.ServiceClusterIPRange, ""); err != nil {
@@ -419,7 +454,8 @@ func (o *Options) validate() []error {
 	if _, err := controllers.Enabled(o.Controllers); err != nil {
 		wrong("Controllers", "controllers", "%w", err)
 	}
-	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()), o.libraryErrors("Audit", o.Audit.Validate()))
+	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
+		o.libraryErrors("Audit", o.Audit.Validate()))
 }
 
 // libraryErrors adds the field's name to errors about options of the Kubernetes libraries. These
@@ -473,22 +509,29 @@ func (o *Options) validateRuntimeConfig() []error {
 		switch {
 		case isCoreVersion(key):
 			if on, err := strconv.ParseBool(o.RuntimeConfig[key]); err == nil && !on {
-				errs = append(errs, fmt.Errorf("%q: the server itself needs the core API group, which cannot be switched off", key))
+				errs = append(errs, fmt.Errorf(
+					"%q: the server itself needs the core API group, which cannot be switched off", key))
 			}
 		case len(parts) != 2 && len(parts) != 3:
 			errs = append(errs, fmt.Errorf("%q: must look like batch/v1, batch/v1/jobs or api/all", key))
 		case parts[0] == "api":
 			if !slices.Contains([]string{"all", "ga", "beta", "alpha"}, parts[1]) || len(parts) == 3 {
-				errs = append(errs, fmt.Errorf("%q: must be one of api/all, api/ga, api/beta, api/alpha, api/v1", key))
+				errs = append(errs,
+					fmt.Errorf("%q: must be one of api/all, api/ga, api/beta, api/alpha, api/v1", key))
 			}
 		case parts[0] == apiextensions.GroupName || parts[0] == apiregistration.GroupName:
 			if parts[1] != "v1" && parts[1] != "v1beta1" {
-				errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q", key, parts[0], parts[1]))
+				errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q",
+					key, parts[0], parts[1]))
 			}
 		case !clientscheme.Scheme.IsGroupRegistered(parts[0]):
 			errs = append(errs, fmt.Errorf("%q: there is no API group %q", key, parts[0]))
-		case !clientscheme.Scheme.IsVersionRegistered(schema.GroupVersion{Group: parts[0], Version: parts[1]}):
-			errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q", key, parts[0], parts[1]))
+		case !clientscheme.Scheme.IsVersionRegistered(schema.GroupVersion{
+			Group:   parts[0],
+			Version: parts[1],
+		}):
+			errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q",
+				key, parts[0], parts[1]))
 		}
 		if value := o.RuntimeConfig[key]; value != "" {
 			if _, err := strconv.ParseBool(value); err != nil {

@@ -43,15 +43,29 @@ func TestErrorsNameOptions(t *testing.T) {
 			func(o *server.Options) { o.MaxRequestsInFlight = -1 }},
 		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight",
 			func(o *server.Options) { o.MaxMutatingRequestsInFlight = -1 }},
-		{"ProxyClientCertFile", "proxy-client-cert-file", func(o *server.Options) { o.ProxyClientKeyFile = "k" }},
-		{"ProxyClientKeyFile", "proxy-client-key-file", func(o *server.Options) { o.ProxyClientCertFile = "c" }},
+		{"ProxyClientCertFile", "proxy-client-cert-file", func(o *server.Options) {
+			o.ProxyClientKeyFile = "k"
+		}},
+		{"ProxyClientKeyFile", "proxy-client-key-file", func(o *server.Options) {
+			o.ProxyClientCertFile = "c"
+		}},
 		{"EtcdCertFile", "etcd-certfile", func(o *server.Options) { o.EtcdKeyFile = "k" }},
 		{"EtcdKeyFile", "etcd-keyfile", func(o *server.Options) { o.EtcdCertFile = "c" }},
-		{"AuthorizationModes", "authorization-mode", func(o *server.Options) { o.AuthorizationModes = []string{"Nope"} }},
-		{"ServiceClusterIPRange", "service-cluster-ip-range", func(o *server.Options) { o.ServiceClusterIPRange = "nope" }},
-		{"ServiceNodePortRange", "service-node-port-range", func(o *server.Options) { o.ServiceNodePortRange = "nope" }},
-		{"RuntimeConfig", "runtime-config", func(o *server.Options) { o.RuntimeConfig = map[string]string{"nope/v1": "true"} }},
-		{"FeatureGates", "feature-gates", func(o *server.Options) { o.FeatureGates = map[string]bool{"Nope": true} }},
+		{"AuthorizationModes", "authorization-mode", func(o *server.Options) {
+			o.AuthorizationModes = []string{"Nope"}
+		}},
+		{"ServiceClusterIPRange", "service-cluster-ip-range", func(o *server.Options) {
+			o.ServiceClusterIPRange = "nope"
+		}},
+		{"ServiceNodePortRange", "service-node-port-range", func(o *server.Options) {
+			o.ServiceNodePortRange = "nope"
+		}},
+		{"RuntimeConfig", "runtime-config", func(o *server.Options) {
+			o.RuntimeConfig = map[string]string{"nope/v1": "true"}
+		}},
+		{"FeatureGates", "feature-gates", func(o *server.Options) {
+			o.FeatureGates = map[string]bool{"Nope": true}
+		}},
 		{"Controllers", "controllers", func(o *server.Options) { o.Controllers = []string{"nope"} }},
 		{"Admission", "enable-admission-plugins", func(o *server.Options) {
 			o.Admission = server.NewAdmissionOptions()
@@ -63,7 +77,8 @@ func TestErrorsNameOptions(t *testing.T) {
 			var o server.Options
 			test.mistake(&o)
 			wantOne(t, o.Validate(), "Options."+test.field+": ")
-			if _, err := server.New(o); err == nil || !strings.Contains(err.Error(), "Options."+test.field+": ") {
+			if _, err := server.New(o); err == nil ||
+				!strings.Contains(err.Error(), "Options."+test.field+": ") {
 				t.Errorf("New: %v", err)
 			}
 
@@ -87,7 +102,8 @@ func TestErrorsNameOptions(t *testing.T) {
 func wantOne(t *testing.T, errs []error, name string) {
 	t.Helper()
 	// The Kubernetes libraries write flags without dashes.
-	if len(errs) != 1 || !strings.HasPrefix(strings.TrimLeft(errs[0].Error(), "-"), strings.TrimLeft(name, "-")) {
+	if len(errs) != 1 ||
+		!strings.HasPrefix(strings.TrimLeft(errs[0].Error(), "-"), strings.TrimLeft(name, "-")) {
 		t.Errorf("got %q, want one error that begins with %q", errs, name)
 	}
 }
@@ -101,9 +117,11 @@ func TestStartNamesOptions(t *testing.T) {
 	}
 	defer busy.Close()
 	for want, o := range map[string]server.Options{
-		"Options.SecurePort: listen on " + busy.Addr().String(): {SecurePort: busy.Addr().(*net.TCPAddr).Port},
-		"Options.ClientCAFile: ":                                {ClientCAFile: "nope"},
-		"Options.EtcdServers: ":                                 {EtcdServers: []string{"http://127.0.0.1:1"}},
+		"Options.SecurePort: listen on " + busy.Addr().String(): {
+			SecurePort: busy.Addr().(*net.TCPAddr).Port,
+		},
+		"Options.ClientCAFile: ": {ClientCAFile: "nope"},
+		"Options.EtcdServers: ":  {EtcdServers: []string{"http://127.0.0.1:1"}},
 	} {
 		s, err := server.New(o)
 		if err == nil {

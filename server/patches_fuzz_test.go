@@ -39,20 +39,31 @@ func FuzzPatch(f *testing.F) {
 	var objects []string
 	for _, o := range []struct{ path, name, spec string }{
 		{"/api/v1/nodes", "a", `,"status":{"addresses":[{"type":"Hostname","address":"x"}],"conditions":[{"type":"Ready","status":"True"}]}`},
-		{"/api/v1/namespaces/default/services", "a", `,"spec":{"ports":[{"port":80}],"selector":{"a":"b"}}`},
+		{
+			"/api/v1/namespaces/default/services", "a",
+			`,"spec":{"ports":[{"port":80}],"selector":{"a":"b"}}`,
+		},
 		{"/api/v1/namespaces/default/configmaps", "a", `,"data":{"a":"b"}`},
 		{"/apis/apps/v1/namespaces/default/deployments", "a", `,"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i","env":[{"name":"E","value":"v"}],"ports":[{"containerPort":1}]}],"volumes":[{"name":"v","emptyDir":{}}]}}}`},
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "as.fuzz.example", `,"spec":{"group":"fuzz.example","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"}}}},"s":{"type":"string"}}}}}]}`},
-		{"/apis/fuzz.example/v1/namespaces/default/as", "a", `,"apiVersion":"fuzz.example/v1","kind":"A","l":[{"k":"a"}],"s":"x"`},
+		{
+			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "as.fuzz.example",
+			`,"spec":{"group":"fuzz.example","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","required":["k"],"properties":{"k":{"type":"string"}}}},"s":{"type":"string"}}}}}]}`,
+		},
+		{
+			"/apis/fuzz.example/v1/namespaces/default/as", "a",
+			`,"apiVersion":"fuzz.example/v1","kind":"A","l":[{"k":"a"}],"s":"x"`,
+		},
 	} {
 		body := "{" + strings.Replace(meta, `"a"`, `"`+o.name+`"`, 1) + o.spec + "}"
-		if answer, err := do(http.MethodPost, o.path, "application/json", body); err != nil || strings.Contains(answer, `"Failure"`) {
+		if answer, err := do(http.MethodPost, o.path, "application/json", body); err != nil ||
+			strings.Contains(answer, `"Failure"`) {
 			f.Fatal(o.path, answer, err)
 		}
 		objects = append(objects, o.path+"/"+o.name)
 	}
 	types := []string{
-		"application/strategic-merge-patch+json", "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml",
+		"application/strategic-merge-patch+json", "application/merge-patch+json",
+		"application/json-patch+json", "application/apply-patch+yaml",
 	}
 	for _, patch := range []string{
 		`{"status":{"addresses":[{"type":{},"address":"x"}]}}`,
@@ -75,7 +86,8 @@ func FuzzPatch(f *testing.F) {
 		object, as := objects[int(which)%len(objects)], types[int(which)/len(objects)%len(types)]
 		for _, subresource := range []string{"", "/status"} {
 			path := fmt.Sprintf("%s%s?dryRun=All&fieldManager=f", object, subresource)
-			if answer, err := do(http.MethodPatch, path, as, patch); err != nil || strings.Contains(answer, "server panic") {
+			if answer, err := do(http.MethodPatch, path, as, patch); err != nil ||
+				strings.Contains(answer, "server panic") {
 				t.Errorf("PATCH %s with %s %q: %s, %v", path, as, patch, answer, err)
 			}
 		}

@@ -41,16 +41,20 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		objects  = "/apis/protobuf.example/v1/namespaces/default/things"
 	)
 	for _, made := range [][2]string{
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{"metadata":{"name":"things.protobuf.example"},"spec":{"group":"protobuf.example",
+		{
+			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+			`{"metadata":{"name":"things.protobuf.example"},"spec":{"group":"protobuf.example",
 			"scope":"Namespaced","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
-			"schema":{"openAPIV3Schema":{"type":"object"}},"subresources":{"status":{}}}]}}`},
+			"schema":{"openAPIV3Schema":{"type":"object"}},"subresources":{"status":{}}}]}}`,
+		},
 		{objects, `{"apiVersion":"protobuf.example/v1","kind":"Thing","metadata":{"name":"a"}}`},
 	} {
 		code := 0
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-			code = send(http.MethodPost, made[0], "application/json", made[1])
-			return code == http.StatusCreated, nil // it takes a moment until a definition is served
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+			func(context.Context) (bool, error) {
+				code = send(http.MethodPost, made[0], "application/json", made[1])
+				return code == http.StatusCreated, nil // it takes a moment until a definition is served
+			})
 		if err != nil {
 			t.Fatalf("%s: %d", made[0], code)
 		}
@@ -62,7 +66,10 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		{http.MethodPost, objects, "k8s\x00", http.StatusUnsupportedMediaType},
 		{http.MethodPost, objects, `{"metadata":{"name":"b"}}`, http.StatusUnsupportedMediaType},
 		{http.MethodPut, objects + "/a", `{"metadata":{"name":"a"}}`, http.StatusUnsupportedMediaType},
-		{http.MethodPut, objects + "/a/status?fieldValidation=Strict", "", http.StatusUnsupportedMediaType},
+		{
+			http.MethodPut, objects + "/a/status?fieldValidation=Strict", "",
+			http.StatusUnsupportedMediaType,
+		},
 		{http.MethodPost, "/apis/nowhere.example/v1/things", "k8s\x00", http.StatusNotFound},
 		{http.MethodPost, "/api/v1/namespaces", "k8s\x00", http.StatusBadRequest},
 		{http.MethodDelete, objects + "/a", "", http.StatusOK},

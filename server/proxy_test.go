@@ -31,7 +31,9 @@ func TestServiceProxyAndLocalAddresses(t *testing.T) {
 	})
 
 	for _, allowed := range []bool{false, true} {
-		s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.ProxyAllowLocalAddresses = allowed })
+		s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+			o.ProxyAllowLocalAddresses = allowed
+		})
 		typed, err := kubernetes.NewForConfig(s.RESTConfig())
 		if err != nil {
 			t.Fatal(err)
@@ -54,12 +56,14 @@ func TestServiceProxyAndLocalAddresses(t *testing.T) {
 			serveAt(t, typed, name, endpoint.kind, endpoint.address, port)
 			for _, verb := range []string{http.MethodGet, http.MethodPost, http.MethodPatch} {
 				requests.Store(0)
-				status, _ := sendBody(t, client, verb, s.URL()+"/api/v1/namespaces/default/services/"+name+":80/proxy/", "text/plain", "")
+				status, _ := sendBody(t, client, verb,
+					s.URL()+"/api/v1/namespaces/default/services/"+name+":80/proxy/", "text/plain", "")
 				reached := allowed && endpoint.reached
 				switch isName := endpoint.kind == discoveryv1.AddressTypeFQDN; {
 				case requests.Load() > 0 != reached, reached && status.Message != "local "+verb,
 					isName && !strings.Contains(status.Message, "no endpoint"),
-					!isName && !allowed && (status.Code != http.StatusBadRequest || !strings.Contains(status.Message, "--proxy-allow-local-addresses")):
+					!isName && !allowed && (status.Code != http.StatusBadRequest ||
+						!strings.Contains(status.Message, "--proxy-allow-local-addresses")):
 					t.Errorf("%s %s, allowed: %t: %d: %s", verb, name, allowed, status.Code, status.Message)
 				}
 			}
@@ -79,7 +83,10 @@ func listenLocally(t *testing.T, handler http.HandlerFunc) (port int32) {
 }
 
 // serveAt creates a Service and an EndpointSlice with one endpoint.
-func serveAt(t *testing.T, client kubernetes.Interface, name string, kind discoveryv1.AddressType, address string, port int32) {
+func serveAt(
+	t *testing.T, client kubernetes.Interface, name string, kind discoveryv1.AddressType,
+	address string, port int32,
+) {
 	t.Helper()
 	_, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -88,12 +95,18 @@ func serveAt(t *testing.T, client kubernetes.Interface, name string, kind discov
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-		AddressType: kind,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: new(""), Port: &port, Protocol: new(corev1.ProtocolTCP)}},
-	}, metav1.CreateOptions{})
+	_, err = client.DiscoveryV1().EndpointSlices("default").Create(t.Context(),
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   name,
+				Labels: map[string]string{discoveryv1.LabelServiceName: name},
+			},
+			AddressType: kind,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
+			Ports: []discoveryv1.EndpointPort{
+				{Name: new(""), Port: &port, Protocol: new(corev1.ProtocolTCP)},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +121,8 @@ func refusesUpgrade(t *testing.T, config *rest.Config, requests *atomic.Int32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api/v1/namespaces/default/services/ipv4:80/proxy/", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		config.Host+"/api/v1/namespaces/default/services/ipv4:80/proxy/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +135,8 @@ func refusesUpgrade(t *testing.T, config *rest.Config, requests *atomic.Int32) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if response.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "address not allowed") || requests.Load() > 0 {
+	if response.StatusCode != http.StatusBadRequest ||
+		!strings.Contains(string(body), "address not allowed") || requests.Load() > 0 {
 		t.Errorf("upgrade: %s: %s", response.Status, errors.Join(errors.New(string(body)), err))
 	}
 }

@@ -31,9 +31,11 @@ func (a *access) keepProxiesApart(o *Options) error {
 		for _, client := range clients {
 			for _, proxy := range proxies {
 				if vouchesFor(proxy, client) {
-					return fmt.Errorf("it vouches for the client certificates of %s (authority %q), so each of them could name any user in a "+
-						"request header; list the proxies' common names in %s, or use a separate authority for the proxies",
-						source.name, client.Subject, o.name("RequestHeader.AllowedNames", "requestheader-allowed-names"))
+					return fmt.Errorf("it vouches for the client certificates of %s (authority %q), "+
+						"so each of them could name any user in a "+
+						"request header; list the proxies' common names in %s, "+
+						"or use a separate authority for the proxies", source.name, client.Subject,
+						o.name("RequestHeader.AllowedNames", "requestheader-allowed-names"))
 				}
 			}
 		}
@@ -45,5 +47,6 @@ func (a *access) keepProxiesApart(o *Options) error {
 // trusted. That is so if both have the same key, as after a renewal, or if trusted signed
 // authority.
 func vouchesFor(trusted, authority *x509.Certificate) bool {
-	return bytes.Equal(trusted.RawSubjectPublicKeyInfo, authority.RawSubjectPublicKeyInfo) || authority.CheckSignatureFrom(trusted) == nil
+	return bytes.Equal(trusted.RawSubjectPublicKeyInfo, authority.RawSubjectPublicKeyInfo) ||
+		authority.CheckSignatureFrom(trusted) == nil
 }

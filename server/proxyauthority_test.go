@@ -28,7 +28,9 @@ type testAuthority struct {
 
 // newTestAuthority returns an authority that is signed by signer, or by itself if signer is nil. If
 // key is nil, it generates a key.
-func newTestAuthority(t *testing.T, name string, key crypto.Signer, signer *testAuthority) *testAuthority {
+func newTestAuthority(
+	t *testing.T, name string, key crypto.Signer, signer *testAuthority,
+) *testAuthority {
 	t.Helper()
 	var err error
 	if key == nil {
@@ -105,21 +107,48 @@ func TestProxiesAreNoClients(t *testing.T) {
 		names                 []string
 		refusal               string // part of the error, or empty if it starts
 	}{
-		"the same file":                 {clients: bundle(t, people), proxies: bundle(t, people), refusal: `Options.ClientCAFile (authority "CN=people")`},
-		"one among others":              {clients: bundle(t, others, people), proxies: bundle(t, namesake, people), refusal: `"CN=people"`},
-		"the same key":                  {clients: bundle(t, people), proxies: bundle(t, renewed), refusal: `"CN=people"`},
-		"the one that signed the other": {clients: bundle(t, below), proxies: bundle(t, people), refusal: `"CN=below"`},
-		"kinproc's own":                 {proxies: ownCA, dir: dir, refusal: `kinproc itself (authority "CN=kinproc-ca")`},
-		"the same with names":           {clients: bundle(t, people), proxies: bundle(t, people), names: []string{"proxy"}},
-		"one below the clients'":        {clients: bundle(t, people), proxies: bundle(t, below)},
-		"a namesake":                    {clients: bundle(t, people), proxies: bundle(t, namesake)},
-		"kinproc's own, elsewhere":      {proxies: ownCA},
+		"the same file": {
+			clients: bundle(t, people),
+			proxies: bundle(t, people),
+			refusal: `Options.ClientCAFile (authority "CN=people")`,
+		},
+		"one among others": {
+			clients: bundle(t, others, people),
+			proxies: bundle(t, namesake, people),
+			refusal: `"CN=people"`,
+		},
+		"the same key": {
+			clients: bundle(t, people),
+			proxies: bundle(t, renewed),
+			refusal: `"CN=people"`,
+		},
+		"the one that signed the other": {
+			clients: bundle(t, below),
+			proxies: bundle(t, people),
+			refusal: `"CN=below"`,
+		},
+		"kinproc's own": {
+			proxies: ownCA,
+			dir:     dir,
+			refusal: `kinproc itself (authority "CN=kinproc-ca")`,
+		},
+		"the same with names": {
+			clients: bundle(t, people),
+			proxies: bundle(t, people),
+			names:   []string{"proxy"},
+		},
+		"one below the clients'":   {clients: bundle(t, people), proxies: bundle(t, below)},
+		"a namesake":               {clients: bundle(t, people), proxies: bundle(t, namesake)},
+		"kinproc's own, elsewhere": {proxies: ownCA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := start(t, server.Options{
 				DataDir: test.dir, ClientCAFile: test.clients,
-				RequestHeader: server.RequestHeaderOptions{ClientCAFile: test.proxies, AllowedNames: test.names},
+				RequestHeader: server.RequestHeaderOptions{
+					ClientCAFile: test.proxies,
+					AllowedNames: test.names,
+				},
 			})
 			if test.refusal == "" {
 				if err != nil {
@@ -130,7 +159,9 @@ func TestProxiesAreNoClients(t *testing.T) {
 			if err == nil {
 				t.Fatal("start succeeded, want an error")
 			}
-			for _, part := range []string{test.refusal, "Options.RequestHeader.ClientCAFile", "Options.RequestHeader.AllowedNames"} {
+			for _, part := range []string{
+				test.refusal, "Options.RequestHeader.ClientCAFile", "Options.RequestHeader.AllowedNames",
+			} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("got error %q, want it to contain %q", err, part)
 				}
@@ -156,8 +187,11 @@ func TestAlwaysAllowIsWarnedOf(t *testing.T) {
 	} {
 		o := server.Options{AuthorizationModes: test.modes, DisableAnonymous: test.disableAnonymous}
 		warnings := o.Warnings()
-		if warned := slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, "Options.AuthorizationModes") }); warned != test.warned {
-			t.Errorf("modes %v, anonymous requests disabled: %t: got warnings %q", test.modes, test.disableAnonymous, warnings)
+		if warned := slices.ContainsFunc(warnings, func(w string) bool {
+			return strings.Contains(w, "Options.AuthorizationModes")
+		}); warned != test.warned {
+			t.Errorf("modes %v, anonymous requests disabled: %t: got warnings %q",
+				test.modes, test.disableAnonymous, warnings)
 		}
 	}
 }

@@ -24,12 +24,21 @@ func TestRefused(t *testing.T) {
 		want bool
 	}{
 		{"quota", apierrors.NewForbidden(pods, "p", errors.New("exceeded quota")), true},
-		{"policy that says Invalid", apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil), true},
+		{
+			"policy that says Invalid",
+			apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil), true,
+		},
 		{"policy that says Unauthorized", apierrors.NewUnauthorized("not you"), true},
-		{"policy that says RequestEntityTooLarge", apierrors.NewRequestEntityTooLargeError("too long"), true},
+		{
+			"policy that says RequestEntityTooLarge", apierrors.NewRequestEntityTooLargeError("too long"),
+			true,
+		},
 		{"webhook with a status of its own", webhookerrors.ToStatusErr("w", teapot), true},
 		{"webhook without a status", webhookerrors.ToStatusErr("w", nil), true},
-		{"webhook that fails", apierrors.NewInternalError(&webhookutil.ErrCallingWebhook{WebhookName: "w", Reason: errors.New("refused")}), true},
+		{"webhook that fails", apierrors.NewInternalError(&webhookutil.ErrCallingWebhook{
+			WebhookName: "w",
+			Reason:      errors.New("refused"),
+		}), true},
 		{"wrapped", fmt.Errorf("namespace a: %w", apierrors.NewForbidden(pods, "p", nil)), true},
 
 		{"none", nil, false},

@@ -45,35 +45,51 @@ func TestStartUnderRefusals(t *testing.T) {
 	api, ctx := client.AdmissionregistrationV1(), t.Context()
 	everything := admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
-		Rule:       admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups:   []string{"*"},
+			APIVersions: []string{"*"},
+			Resources:   []string{"*/*"},
+		},
 	}
-	_, err := api.ValidatingWebhookConfigurations().Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "dead"},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "dead.example.com", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
-			Rules: []admissionregistrationv1.RuleWithOperations{everything}, AdmissionReviewVersions: []string{"v1"},
-			SideEffects: new(admissionregistrationv1.SideEffectClassNone),
-		}},
-	}, metav1.CreateOptions{})
+	_, err := api.ValidatingWebhookConfigurations().Create(ctx,
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "dead"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "dead.example.com",
+				ClientConfig: admissionregistrationv1.WebhookClientConfig{
+					URL: new("https://127.0.0.1:1/"),
+				},
+				Rules:                   []admissionregistrationv1.RuleWithOperations{everything},
+				AdmissionReviewVersions: []string{"v1"},
+				SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			}},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = api.ValidatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: everything}}},
-			Validations:      []admissionregistrationv1.Validation{{Expression: "false"}},
-		},
-	}, metav1.CreateOptions{})
+	_, err = api.ValidatingAdmissionPolicies().Create(ctx,
+		&admissionregistrationv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+						RuleWithOperations: everything,
+					}},
+				},
+				Validations: []admissionregistrationv1.Validation{{Expression: "false"}},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "nothing", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}, metav1.CreateOptions{})
+	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx,
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "nothing"},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        "nothing",
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,16 +99,19 @@ func TestStartUnderRefusals(t *testing.T) {
 	client, stop = start()
 	defer stop()
 	api = client.AdmissionregistrationV1()
-	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing", metav1.DeleteOptions{}); err != nil {
+	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing",
+		metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 	// The deletions take effect with a short delay.
 	var deleted, refused error
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		deleted = api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})
-		_, refused = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
-		return refused == nil, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			deleted = api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})
+			_, refused = client.CoreV1().ConfigMaps("default").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+			return refused == nil, nil
+		})
 	if err != nil {
 		t.Fatal(deleted, refused)
 	}

@@ -64,7 +64,9 @@ func TestRuntimeConfigSwitchesVersionsOn(t *testing.T) {
 func TestRuntimeConfigSwitches(t *testing.T) {
 	t.Parallel()
 	list := func(suffix string) []string {
-		return slices.DeleteFunc(slices.Clone(offByDefault), func(gv string) bool { return !strings.Contains(gv, suffix) })
+		return slices.DeleteFunc(slices.Clone(offByDefault), func(gv string) bool {
+			return !strings.Contains(gv, suffix)
+		})
 	}
 	without := func(gvs []string, gv string) []string {
 		return slices.DeleteFunc(slices.Clone(gvs), func(g string) bool { return g == gv })
@@ -74,15 +76,29 @@ func TestRuntimeConfigSwitches(t *testing.T) {
 		switches map[string]string
 		on, off  []string
 	}{
-		"beta":                 {map[string]string{"api/beta": "true"}, list("beta"), nil},
-		"alpha":                {map[string]string{"api/alpha": "true"}, list("alpha"), nil},
-		"all but one":          {map[string]string{"api/all": "true", "lifecycle.k8s.io/v1alpha1": "false"}, without(offByDefault, "lifecycle.k8s.io/v1alpha1"), nil},
-		"all but alpha":        {map[string]string{"api/all": "true", "api/alpha": "false"}, list("beta"), nil},
-		"one":                  {map[string]string{"scheduling.k8s.io/v1beta1": ""}, []string{"scheduling.k8s.io/v1beta1"}, nil},
-		"a resource":           {map[string]string{"scheduling.k8s.io/v1beta1/workloads": "true"}, []string{"scheduling.k8s.io/v1beta1"}, nil},
-		"a version off":        {map[string]string{"storagemigration.k8s.io/v1": "false"}, nil, []string{"storagemigration.k8s.io/v1"}},
-		"the core version on":  {map[string]string{"api/v1": "true", "api/v1/pods": ""}, nil, nil},
-		"only resource off":    {map[string]string{"policy/v1/poddisruptionbudgets": "false"}, nil, []string{"policy/v1"}},
+		"beta":  {map[string]string{"api/beta": "true"}, list("beta"), nil},
+		"alpha": {map[string]string{"api/alpha": "true"}, list("alpha"), nil},
+		"all but one": {
+			map[string]string{"api/all": "true", "lifecycle.k8s.io/v1alpha1": "false"},
+			without(offByDefault, "lifecycle.k8s.io/v1alpha1"), nil,
+		},
+		"all but alpha": {
+			map[string]string{"api/all": "true", "api/alpha": "false"}, list("beta"), nil,
+		},
+		"one": {
+			map[string]string{"scheduling.k8s.io/v1beta1": ""}, []string{"scheduling.k8s.io/v1beta1"}, nil,
+		},
+		"a resource": {
+			map[string]string{"scheduling.k8s.io/v1beta1/workloads": "true"},
+			[]string{"scheduling.k8s.io/v1beta1"}, nil,
+		},
+		"a version off": {map[string]string{"storagemigration.k8s.io/v1": "false"}, nil, []string{
+			"storagemigration.k8s.io/v1",
+		}},
+		"the core version on": {map[string]string{"api/v1": "true", "api/v1/pods": ""}, nil, nil},
+		"only resource off": {
+			map[string]string{"policy/v1/poddisruptionbudgets": "false"}, nil, []string{"policy/v1"},
+		},
 		"unknown resource":     {map[string]string{"policy/v1/nothing": "true"}, nil, nil},
 		"version that is gone": {map[string]string{"policy/v1beta1": "true"}, nil, nil},
 	} {
@@ -101,7 +117,9 @@ func TestRuntimeConfigSwitches(t *testing.T) {
 // served returns the sorted group versions of a server.
 func served(t *testing.T, switches map[string]string) []string {
 	t.Helper()
-	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.RuntimeConfig = switches })
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+		o.RuntimeConfig = switches
+	})
 	client, err := discovery.NewDiscoveryClientForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +137,10 @@ func served(t *testing.T, switches map[string]string) []string {
 func TestRuntimeConfigSwitchesOneResource(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
-		o.RuntimeConfig = map[string]string{"scheduling.k8s.io/v1beta1/podgroups": "true", "apps/v1/replicasets": "false"}
+		o.RuntimeConfig = map[string]string{
+			"scheduling.k8s.io/v1beta1/podgroups": "true",
+			"apps/v1/replicasets":                 "false",
+		}
 	})
 	client, err := discovery.NewDiscoveryClientForConfig(s.RESTConfig())
 	if err != nil {
@@ -128,8 +149,10 @@ func TestRuntimeConfigSwitchesOneResource(t *testing.T) {
 	for gv, want := range map[string][]string{
 		"scheduling.k8s.io/v1beta1": {"podgroups", "podgroups/status"},
 		"scheduling.k8s.io/v1":      {"priorityclasses"},
-		"apps/v1": {"controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
-			"statefulsets", "statefulsets/scale", "statefulsets/status"},
+		"apps/v1": {
+			"controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale",
+			"deployments/status", "statefulsets", "statefulsets/scale", "statefulsets/status",
+		},
 	} {
 		list, err := client.ServerResourcesForGroupVersion(gv)
 		if err != nil {
@@ -150,18 +173,24 @@ func TestRuntimeConfigSwitchesOneResource(t *testing.T) {
 func TestRuntimeConfigRefusesWhatNeverWas(t *testing.T) {
 	t.Parallel()
 	for key, refused := range map[string]bool{
-		"apps/v1": false, "policy/v1beta1": false, "/v1": false, "v1": false, "api/v1": false, "api/v1/pods": false, "api/ga": false, "apiregistration.k8s.io/v1": false, "batch/v1/nothing": false,
-		"nope/v1": true, "apps/v7": true, "apps": true, "api/gamma": true, "apiregistration.k8s.io/v7": true, "batch/v1/jobs/status": true,
+		"apps/v1": false, "policy/v1beta1": false, "/v1": false, "v1": false,
+		"api/v1": false, "api/v1/pods": false, "api/ga": false, "apiregistration.k8s.io/v1": false,
+		"batch/v1/nothing": false,
+		"nope/v1":          true, "apps/v7": true, "apps": true, "api/gamma": true,
+		"apiregistration.k8s.io/v7": true, "batch/v1/jobs/status": true,
 	} {
 		o := server.Options{RuntimeConfig: map[string]string{key: "true"}}
 		errs := o.Validate()
-		if slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), "Options.RuntimeConfig") }) != refused {
+		if slices.ContainsFunc(errs, func(err error) bool {
+			return strings.Contains(err.Error(), "Options.RuntimeConfig")
+		}) != refused {
 			t.Errorf("%s: %v", key, errs)
 		}
 	}
 	for _, key := range []string{"v1", "api/v1", "api/v1/pods"} {
 		o := server.Options{RuntimeConfig: map[string]string{key: "false"}}
-		if errs := o.Validate(); len(errs) != 1 || !strings.Contains(errs[0].Error(), "cannot be switched off") {
+		if errs := o.Validate(); len(errs) != 1 ||
+			!strings.Contains(errs[0].Error(), "cannot be switched off") {
 			t.Errorf("%s=false: %v", key, errs)
 		}
 	}
@@ -182,7 +211,8 @@ func everyResourceLists(t *testing.T, s *server.Server, lists []*metav1.APIResou
 			if strings.Contains(r.Name, "/") || !slices.Contains(r.Verbs, "list") {
 				continue
 			}
-			if _, err := client.Resource(gv.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{}); err != nil {
+			if _, err := client.Resource(gv.WithResource(r.Name)).List(t.Context(),
+				metav1.ListOptions{}); err != nil {
 				t.Errorf("list %s of %s: %v", r.Name, gv, err)
 			}
 		}
@@ -208,29 +238,44 @@ func writeOldReadNew(t *testing.T, s *server.Server) {
 			map[string]any{"devices": map[string]any{"requests": []any{device}}},
 			[]string{"exactly", "allocationMode"}, "ExactCount"},
 		{"resource.k8s.io", "resourceclaims", "ResourceClaim", "default", "v1beta2", "v1beta1",
-			map[string]any{"devices": map[string]any{"requests": []any{map[string]any{"name": "d", "exactly": map[string]any{"deviceClassName": "gpu.example.com"}}}}},
+			map[string]any{"devices": map[string]any{"requests": []any{map[string]any{
+				"name":    "d",
+				"exactly": map[string]any{"deviceClassName": "gpu.example.com"},
+			}}}},
 			[]string{"allocationMode"}, "ExactCount"},
 		{"coordination.k8s.io", "leasecandidates", "LeaseCandidate", "default", "v1alpha2", "v1beta1",
-			map[string]any{"leaseName": "l", "binaryVersion": "1.2.3", "emulationVersion": "1.2.3", "strategy": "OldestEmulationVersion"},
+			map[string]any{
+				"leaseName":        "l",
+				"binaryVersion":    "1.2.3",
+				"emulationVersion": "1.2.3",
+				"strategy":         "OldestEmulationVersion",
+			},
 			[]string{"leaseName"}, "l"},
 		{"scheduling.k8s.io", "podgroups", "PodGroup", "default", "v1alpha3", "v1beta1",
 			map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(3)}}},
 			[]string{"schedulingPolicy", "gang", "minCount"}, int64(3)},
-		{"storagemigration.k8s.io", "storageversionmigrations", "StorageVersionMigration", "", "v1beta1", "v1",
-			map[string]any{"resource": map[string]any{"resource": "secrets"}},
-			[]string{"resource", "resource"}, "secrets"},
+		{
+			"storagemigration.k8s.io", "storageversionmigrations", "StorageVersionMigration", "", "v1beta1",
+			"v1", map[string]any{"resource": map[string]any{"resource": "secrets"}},
+			[]string{"resource", "resource"}, "secrets",
+		},
 	} {
 		gv := schema.GroupVersion{Group: c.group, Version: c.from}
 		obj := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": gv.String(), "kind": c.kind, "metadata": map[string]any{"name": "from-" + c.from}, "spec": c.spec,
+			"apiVersion": gv.String(),
+			"kind":       c.kind,
+			"metadata":   map[string]any{"name": "from-" + c.from},
+			"spec":       c.spec,
 		}}
 		options := metav1.ApplyOptions{FieldManager: "test"}
-		if _, err := client.Resource(gv.WithResource(c.resource)).Namespace(c.namespace).Apply(t.Context(), obj.GetName(), obj, options); err != nil {
+		if _, err := client.Resource(gv.WithResource(c.resource)).Namespace(c.namespace).
+			Apply(t.Context(), obj.GetName(), obj, options); err != nil {
 			t.Errorf("%s %s: %v", gv, c.kind, err)
 			continue
 		}
 		gv.Version = c.to
-		got, err := client.Resource(gv.WithResource(c.resource)).Namespace(c.namespace).Get(t.Context(), obj.GetName(), metav1.GetOptions{})
+		got, err := client.Resource(gv.WithResource(c.resource)).Namespace(c.namespace).Get(t.Context(),
+			obj.GetName(), metav1.GetOptions{})
 		if err != nil {
 			t.Errorf("%s %s: %v", gv, c.kind, err)
 			continue
@@ -239,7 +284,8 @@ func writeOldReadNew(t *testing.T, s *server.Server) {
 		if requests, ok, _ := unstructured.NestedSlice(in, "devices", "requests"); ok {
 			in = requests[0].(map[string]any)
 		}
-		if value, _, _ := unstructured.NestedFieldNoCopy(in, c.path...); value != c.want || got.GetAPIVersion() != gv.String() {
+		if value, _, _ := unstructured.NestedFieldNoCopy(in, c.path...); value != c.want ||
+			got.GetAPIVersion() != gv.String() {
 			t.Errorf("%s: want %v at %v, got %v", gv, c.want, c.path, got.Object)
 		}
 	}

@@ -49,11 +49,12 @@ type self struct {
 
 func newSelf(transport *loopback.Transport, address net.Addr) (*self, error) {
 	config := &rest.Config{
-		Host:          "https://" + address.String(),
-		Transport:     transport,
-		BearerToken:   uuid.NewString(),
-		QPS:           -1,
-		UserAgent:     "kube-apiserver/" + KubernetesVersion + " (kinproc)", // becomes the field manager of the server's own writes
+		Host:        "https://" + address.String(),
+		Transport:   transport,
+		BearerToken: uuid.NewString(),
+		QPS:         -1,
+		// becomes the field manager of the server's own writes
+		UserAgent:     "kube-apiserver/" + KubernetesVersion + " (kinproc)",
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
 		// Warnings are for clients, not for the server itself.
 		WarningHandler: rest.NoWarnings{},

@@ -16,8 +16,9 @@ type Server struct {
 	failure  *failure
 	stopping stopping
 
-	mu        sync.Mutex
-	started   chan struct{}           // closed when the start has ended, successfully or not; nil before it begins
+	mu sync.Mutex
+	// closed when the start has ended, successfully or not; nil before it begins
+	started   chan struct{}
 	interrupt context.CancelCauseFunc // cancels the start
 	plane     *plane                  // nil until the start has succeeded
 }
@@ -32,7 +33,11 @@ func New(options Options) (*Server, error) {
 	if err := setFeatureGates(options.FeatureGates); err != nil {
 		return nil, options.wrong("FeatureGates", "feature-gates", "%w", err)
 	}
-	return &Server{options: options, failure: newFailure(), stopping: stopping{ended: make(chan struct{})}}, nil
+	return &Server{
+		options:  options,
+		failure:  newFailure(),
+		stopping: stopping{ended: make(chan struct{})},
+	}, nil
 }
 
 // up returns the plane that Start created. It panics, naming the calling method, if Start has not

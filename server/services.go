@@ -30,7 +30,8 @@ type services struct {
 
 // newServices creates the allocator and repairs its stored allocations.
 func newServices(ctx context.Context, p *plane) (*services, error) {
-	options, err := allocation.ParseOptions(p.options.ServiceClusterIPRange, p.options.ServiceNodePortRange)
+	options, err := allocation.ParseOptions(p.options.ServiceClusterIPRange,
+		p.options.ServiceNodePortRange)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +66,8 @@ func newServices(ctx context.Context, p *plane) (*services, error) {
 func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Interface) error {
 	address, ok := p.listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return fmt.Errorf("a listener on %s has no port for the service default/kubernetes", p.listener.Addr())
+		return fmt.Errorf("a listener on %s has no port for the service default/kubernetes",
+			p.listener.Addr())
 	}
 	advertised, err := netip.ParseAddr(p.options.AdvertiseAddress)
 	if err != nil { // the option is not set

@@ -180,7 +180,9 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 const lateness = 10 * time.Second
 
 // outlive returns a context that ends some time after its parent, or when the control plane fails.
-func (p *plane) outlive(parent context.Context, by time.Duration, f *failure) (context.Context, context.CancelFunc) {
+func (p *plane) outlive(
+	parent context.Context, by time.Duration, f *failure,
+) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
 		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })

@@ -14,7 +14,10 @@ import (
 )
 
 func systemNamespaces() []string {
-	return []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+	return []string{
+		metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic,
+		corev1.NamespaceNodeLease,
+	}
 }
 
 // namespacesInterval is how often the server checks that the system namespaces exist.
@@ -23,7 +26,9 @@ func systemNamespaces() []string {
 const namespacesInterval = 5 * time.Second
 
 // keepNamespaces ensures the system namespaces, once and then in the background.
-func (p *plane) keepNamespaces(ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister) error {
+func (p *plane) keepNamespaces(
+	ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister,
+) error {
 	ensure := func(ctx context.Context) error { return ensureNamespaces(ctx, client) }
 	if err := p.unlessFresh(ensure)(ctx); err != nil {
 		return err
@@ -56,19 +61,23 @@ func ensureNamespaces(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-func createMissing(ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister) {
+func createMissing(
+	ctx context.Context, client kubernetes.Interface, namespaces corelisters.NamespaceLister,
+) {
 	for _, name := range systemNamespaces() {
 		if _, err := namespaces.Get(name); !apierrors.IsNotFound(err) {
 			continue
 		}
 		if err := createNamespace(ctx, client, name); err != nil && ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Failed to create a missing system namespace", "namespace", name)
+			utilruntime.HandleErrorWithContext(ctx, err,
+				"Failed to create a missing system namespace", "namespace", name)
 		}
 	}
 }
 
 func createNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
-	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -78,12 +78,17 @@ func TestServicesAfterTheServiceCIDRWent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := servertest.Run(t, configure)
-			cidr, objects := systemObject{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"}, dynamic.NewForConfigOrDie(s.RESTConfig())
+			cidr, objects := systemObject{"networking.k8s.io", "v1", "servicecidrs", "", "kubernetes"},
+				dynamic.NewForConfigOrDie(s.RESTConfig())
 			uid, _ := cidr.identity(t, objects)
 			cidr.deleteAndAwait(t, objects, uid)
-			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+			service := &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Name: "s"},
+				Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+			}
 			client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-			service, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service, metav1.CreateOptions{})
+			service, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), service,
+				metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,8 +104,11 @@ func TestNamespacesOfTheSystemStay(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic} {
-		if err := client.CoreV1().Namespaces().Delete(t.Context(), name, metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+	for _, name := range []string{
+		metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic,
+	} {
+		if err := client.CoreV1().Namespaces().Delete(t.Context(), name,
+			metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("delete namespace %s: got %v, want Forbidden", name, err)
 		}
 	}
@@ -109,7 +117,11 @@ func TestNamespacesOfTheSystemStay(t *testing.T) {
 type systemObject struct{ group, version, resource, namespace, name string }
 
 func (o systemObject) client(client dynamic.Interface) dynamic.ResourceInterface {
-	return client.Resource(schema.GroupVersionResource{Group: o.group, Version: o.version, Resource: o.resource}).Namespace(o.namespace)
+	return client.Resource(schema.GroupVersionResource{
+		Group:    o.group,
+		Version:  o.version,
+		Resource: o.resource,
+	}).Namespace(o.namespace)
 }
 
 // identity returns the object's UID. Endpoints exist only on a host with an address that other
@@ -131,7 +143,8 @@ func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid
 	t.Helper()
 	objects := o.client(client)
 	began := time.Now()
-	if err := objects.Delete(t.Context(), o.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := objects.Delete(t.Context(), o.name, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), systemObjectBack, errors.New("timed out"))
@@ -146,7 +159,8 @@ func (o systemObject) deleteAndAwait(t *testing.T, client dynamic.Interface, uid
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s %s was not recreated: %v; %s", o.resource, o.name, context.Cause(ctx), describe(after, err))
+			t.Fatalf("%s %s was not recreated: %v; %s", o.resource, o.name, context.Cause(ctx),
+				describe(after, err))
 		case <-tick.C:
 		}
 	}

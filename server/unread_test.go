@@ -51,8 +51,13 @@ func TestRefusalsComeBeforeBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener := &countingListener{Listener: inner}
-	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.Listener = listener })
-	config := &rest.Config{Host: s.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: s.RESTConfig().CAData}}
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+		o.Listener = listener
+	})
+	config := &rest.Config{
+		Host:            s.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.RESTConfig().CAData},
+	}
 	trusted, err := rest.TLSConfigFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +78,8 @@ func TestRefusalsComeBeforeBodies(t *testing.T) {
 			"a long one that does": "Content-Length: 1000000000\r\n",
 		} {
 			before := listener.read.Load()
-			code := refuse(t, trusted, inner.Addr().String(), refused.header+header, strings.HasSuffix(how, "goes on") || strings.HasSuffix(how, "does"))
+			code := refuse(t, trusted, inner.Addr().String(), refused.header+header,
+				strings.HasSuffix(how, "goes on") || strings.HasSuffix(how, "does"))
 			if code != refused.code {
 				t.Errorf("%s with %s: %d", who, how, code)
 			}
@@ -120,7 +126,9 @@ func refuse(t *testing.T, config *tls.Config, address, header string, goesOn boo
 	}
 	config.ServerName = "127.0.0.1"
 	conn := tls.Client(raw, config)
-	if _, err := fmt.Fprintf(conn, "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n", asYAML, header); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s\r\n",
+		asYAML, header); err != nil {
 		t.Fatal(err)
 	}
 	sent := make(chan struct{})

@@ -41,7 +41,8 @@ type effectiveVersion struct {
 const emulationFloor = "1.34"
 
 func newEffectiveVersion() effectiveVersion {
-	return effectiveVersion{basecompatibility.NewEffectiveVersionFromString(KubernetesVersion, emulationFloor, emulationFloor)}
+	return effectiveVersion{basecompatibility.NewEffectiveVersionFromString(KubernetesVersion,
+		emulationFloor, emulationFloor)}
 }
 
 func (v effectiveVersion) Info() *version.Info {

@@ -24,6 +24,7 @@ func (o *Options) Warnings() []string {
 	if o.DisableAnonymous || o.anonymous() {
 		return warnings
 	}
-	return append(warnings, o.name("AuthorizationModes", "authorization-mode")+" has AlwaysAllow, so requests without credentials are refused: "+
+	return append(warnings, o.name("AuthorizationModes", "authorization-mode")+
+		" has AlwaysAllow, so requests without credentials are refused: "+
 		"otherwise anyone who can reach the port would be an administrator")
 }

@@ -30,7 +30,8 @@ func TestWatchBeginsThoughNothingChanges(t *testing.T) {
 	defer first.Stop()
 	// The cache of limit ranges does not see this change.
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-	if _, err := core.ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+	if _, err := core.ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), config,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// The cache of replication controllers is started after the change.
@@ -42,7 +43,9 @@ func TestWatchBeginsThoughNothingChanges(t *testing.T) {
 
 	yes := true
 	list, err := core.LimitRanges("").Watch(t.Context(), metav1.ListOptions{
-		SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
+		SendInitialEvents:    &yes,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		AllowWatchBookmarks:  true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -48,15 +48,21 @@ type Server struct {
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
-func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
+func New(
+	generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget,
+) (*Server, error) {
 	generic.RESTOptionsGetter = RESTOptions(config.Backend)
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme, aggregatoropenapi.GetOpenAPIDefinitions, aggregatoropenapi.GetOpenAPIDefinitions)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme,
+		aggregatoropenapi.GetOpenAPIDefinitions, aggregatoropenapi.GetOpenAPIDefinitions)
 	// The aggregator serves the merged specs of all servers instead.
 	generic.SkipOpenAPIInstallation = true
 	generic.Serializer = aggregatorscheme.Codecs
 
 	c := aggregatorapiserver.Config{
-		GenericConfig: &genericapiserver.RecommendedConfig{Config: generic, SharedInformerFactory: config.Informers},
+		GenericConfig: &genericapiserver.RecommendedConfig{
+			Config:                generic,
+			SharedInformerFactory: config.Informers,
+		},
 		ExtraConfig: aggregatorapiserver.ExtraConfig{
 			ProxyClientCertFile:       config.ProxyClientCertFile,
 			ProxyClientKeyFile:        config.ProxyClientKeyFile,

@@ -75,20 +75,25 @@ func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) erro
 		queue:       workqueue.NewTypedDelayingQueue[string](),
 		retries:     workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 	}
-	if err := a.watch(apiServices.Informer(), func(obj metav1.Object) { a.queue.Add(obj.GetName()) }); err != nil {
+	if err := a.watch(apiServices.Informer(), func(obj metav1.Object) {
+		a.queue.Add(obj.GetName())
+	}); err != nil {
 		return err
 	}
 	if err := a.watchServices(config.Informers); err != nil {
 		return err
 	}
-	return s.GenericAPIServer.AddPostStartHook("apiservice-status-remote-available-controller", func(hook genericapiserver.PostStartHookContext) error {
-		go a.run(hook)
-		return nil
-	})
+	return s.GenericAPIServer.AddPostStartHook("apiservice-status-remote-available-controller",
+		func(hook genericapiserver.PostStartHookContext) error {
+			go a.run(hook)
+			return nil
+		})
 }
 
 func (a *availability) watchServices(shared informers.SharedInformerFactory) error {
-	err := a.watch(shared.Core().V1().Services().Informer(), func(obj metav1.Object) { a.enqueueFor(obj.GetNamespace(), obj.GetName()) })
+	err := a.watch(shared.Core().V1().Services().Informer(), func(obj metav1.Object) {
+		a.enqueueFor(obj.GetNamespace(), obj.GetName())
+	})
 	if err != nil {
 		return err
 	}
@@ -97,7 +102,9 @@ func (a *availability) watchServices(shared informers.SharedInformerFactory) err
 	})
 }
 
-func (a *availability) watch(informer cache.SharedIndexInformer, changed func(metav1.Object)) error {
+func (a *availability) watch(
+	informer cache.SharedIndexInformer, changed func(metav1.Object),
+) error {
 	f := func(obj any) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
@@ -106,7 +113,11 @@ func (a *availability) watch(informer cache.SharedIndexInformer, changed func(me
 			changed(o)
 		}
 	}
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: f, UpdateFunc: func(_, obj any) { f(obj) }, DeleteFunc: f})
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    f,
+		UpdateFunc: func(_, obj any) { f(obj) },
+		DeleteFunc: f,
+	})
 	if err != nil {
 		return err
 	}
@@ -156,8 +167,10 @@ func (a *availability) next(ctx context.Context) bool {
 		return true
 	}
 	condition := a.check(ctx, service)
-	if err := a.publish(ctx, service, condition); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		utilruntime.HandleErrorWithContext(ctx, err, "Failed to report the availability of an APIService", "name", name)
+	if err := a.publish(ctx, service, condition); err != nil && ctx.Err() == nil &&
+		!apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		utilruntime.HandleErrorWithContext(ctx, err,
+			"Failed to report the availability of an APIService", "name", name)
 	} else if err == nil && condition.Status == apiregistrationv1.ConditionTrue {
 		a.retries.Forget(name)
 		a.queue.AddAfter(name, recheck)
@@ -167,20 +180,30 @@ func (a *availability) next(ctx context.Context) bool {
 	return true
 }
 
-func (a *availability) publish(ctx context.Context, service *apiregistrationv1.APIService, condition apiregistrationv1.APIServiceCondition) error {
+func (a *availability) publish(
+	ctx context.Context, service *apiregistrationv1.APIService,
+	condition apiregistrationv1.APIServiceCondition,
+) error {
 	updated := service.DeepCopy()
 	apihelper.SetAPIServiceCondition(updated, condition)
 	if equality.Semantic.DeepEqual(service.Status, updated.Status) {
 		return nil
 	}
-	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(ctx, updated,
+		metav1.UpdateOptions{})
 	return err
 }
 
 // check returns the condition Available of an APIService. The reasons are the same as in
 // kube-aggregator.
-func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIService) apiregistrationv1.APIServiceCondition {
-	condition := apiregistrationv1.APIServiceCondition{Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionFalse, LastTransitionTime: metav1.Now()}
+func (a *availability) check(
+	ctx context.Context, s *apiregistrationv1.APIService,
+) apiregistrationv1.APIServiceCondition {
+	condition := apiregistrationv1.APIServiceCondition{
+		Type:               apiregistrationv1.Available,
+		Status:             apiregistrationv1.ConditionFalse,
+		LastTransitionTime: metav1.Now(),
+	}
 	if condition.Reason, condition.Message = a.checkService(s.Spec.Service); condition.Reason != "" {
 		return condition
 	}
@@ -188,12 +211,15 @@ func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIServic
 		condition.Reason, condition.Message = "FailedDiscoveryCheck", err.Error()
 		return condition
 	}
-	condition.Status, condition.Reason, condition.Message = apiregistrationv1.ConditionTrue, "Passed", "the server responds"
+	condition.Status, condition.Reason, condition.Message = apiregistrationv1.ConditionTrue,
+		"Passed", "the server responds"
 	return condition
 }
 
 // checkService returns what is wrong with a service. The reason is empty if nothing is.
-func (a *availability) checkService(r *apiregistrationv1.ServiceReference) (reason, message string) {
+func (a *availability) checkService(
+	r *apiregistrationv1.ServiceReference,
+) (reason, message string) {
 	service, err := a.services.Services(r.Namespace).Get(r.Name)
 	if err != nil {
 		// Scripts look for this message of kube-aggregator.
@@ -202,24 +228,35 @@ func (a *availability) checkService(r *apiregistrationv1.ServiceReference) (reas
 	if service.Spec.Type != corev1.ServiceTypeClusterIP {
 		return "", ""
 	}
-	port := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *r.Port })
+	port := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == *r.Port
+	})
 	if port < 0 {
-		return "ServicePortError", fmt.Sprintf("service %s/%s has no port %d", r.Namespace, r.Name, *r.Port)
+		return "ServicePortError",
+			fmt.Sprintf("service %s/%s has no port %d", r.Namespace, r.Name, *r.Port)
 	}
-	found, err := a.slices.EndpointSlices(r.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: r.Name}))
+	found, err := a.slices.EndpointSlices(r.Namespace).List(labels.SelectorFromSet(labels.Set{
+		discoveryv1.LabelServiceName: r.Name,
+	}))
 	if err != nil || len(found) == 0 {
-		return "EndpointsNotFound", fmt.Sprintf("service %s/%s has no endpoint slices", r.Namespace, r.Name)
+		return "EndpointsNotFound", fmt.Sprintf("service %s/%s has no endpoint slices",
+			r.Namespace, r.Name)
 	}
 	name := service.Spec.Ports[port].Name
-	if !slices.ContainsFunc(found, func(s *discoveryv1.EndpointSlice) bool { return isReady(s, name) }) {
-		return "MissingEndpoints", fmt.Sprintf("service %s/%s has no ready endpoint with the port %q", r.Namespace, r.Name, name)
+	if !slices.ContainsFunc(found,
+		func(s *discoveryv1.EndpointSlice) bool { return isReady(s, name) }) {
+		return "MissingEndpoints", fmt.Sprintf("service %s/%s has no ready endpoint with the port %q",
+			r.Namespace, r.Name, name)
 	}
 	return "", ""
 }
 
 func isReady(s *discoveryv1.EndpointSlice, port string) bool {
-	return slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool { return p.Name != nil && *p.Name == port && p.Port != nil }) &&
-		slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready })
+	return slices.ContainsFunc(s.Ports, func(p discoveryv1.EndpointPort) bool {
+		return p.Name != nil && *p.Name == port && p.Port != nil
+	}) && slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool {
+		return e.Conditions.Ready == nil || *e.Conditions.Ready
+	})
 }
 
 // ask requests the discovery document that the extension API server has to serve.
@@ -237,12 +274,17 @@ func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	document := url.URL{Scheme: address.Scheme, Host: address.Host, Path: "/apis/" + s.Spec.Group + "/" + s.Spec.Version}
+	document := url.URL{
+		Scheme: address.Scheme,
+		Host:   address.Host,
+		Path:   "/apis/" + s.Spec.Group + "/" + s.Spec.Version,
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, document.String(), nil)
 	if err != nil {
 		return err
 	}
-	transport.SetAuthProxyHeaders(request, "system:kube-aggregator", "", []string{"system:masters"}, nil)
+	transport.SetAuthProxyHeaders(request, "system:kube-aggregator", "",
+		[]string{"system:masters"}, nil)
 	response, err := roundTripper.RoundTrip(request)
 	if err != nil {
 		return fmt.Errorf("get %s: %w", &document, err)

@@ -20,7 +20,8 @@ func TestAvailability(t *testing.T) {
 	e, gone := startExtension(t, "127.0.0.1", "echo"), startExtension(t, "127.0.0.1", "echo")
 	gone.Close()
 	c := newCluster(t, servertest.Run(t))
-	services, slices := c.CoreV1().Services(metav1.NamespaceDefault), c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
+	services, slices := c.CoreV1().Services(metav1.NamespaceDefault),
+		c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	name := c.register("echo", 443, trusting(e))
 
 	setPort := func(port int32) {
@@ -84,12 +85,15 @@ func TestTrust(t *testing.T) {
 		{"wrong", trusting(other), "FailedDiscoveryCheck"},
 		{"nobody", func(*apiregistrationv1.APIServiceSpec) {}, "FailedDiscoveryCheck"},
 		{"misnamed", trusting(e), "FailedDiscoveryCheck"},
-		{"careless", func(s *apiregistrationv1.APIServiceSpec) { s.InsecureSkipTLSVerify = true }, "Passed"},
+		{"careless", func(s *apiregistrationv1.APIServiceSpec) {
+			s.InsecureSkipTLSVerify = true
+		}, "Passed"},
 	} {
 		t.Run(test.service, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, c.server)
-			c.service(test.service, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
+			c.service(test.service,
+				corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 			condition := c.await(c.register(test.service, e.port, test.change), test.want)
 			code := http.StatusOK
 			if test.want != "Passed" {
@@ -109,19 +113,22 @@ func TestServerGoesDown(t *testing.T) {
 	e, other := startExtension(t, "127.0.0.1", "down"), startExtension(t, "127.0.0.1", "up")
 	c := newCluster(t, servertest.Run(t))
 	for service, e := range map[string]*extension{"down": e, "up": other} {
-		c.service(service, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
+		c.service(service,
+			corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 		name := c.register(service, e.port, trusting(e))
 		c.await(name, "Passed")
 		c.awaitStatus("/apis/"+service+".example.com/v1/echoes/one", http.StatusOK)
 	}
 
 	e.Close()
-	if response, body := c.get("/apis/down.example.com/v1/echoes/one"); response.StatusCode != http.StatusServiceUnavailable {
+	if response, body := c.get("/apis/down.example.com/v1/echoes/one"); response.StatusCode !=
+		http.StatusServiceUnavailable {
 		t.Errorf("%s %s", response.Status, body)
 	}
 	// A changed APIService is checked at once, a changed server only at the next recheck.
-	_, err := c.aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), "v1.down.example.com", types.MergePatchType,
-		[]byte(`{"metadata": {"annotations": {"example.com/look": "now"}}}`), metav1.PatchOptions{})
+	_, err := c.aggregator.ApiregistrationV1().APIServices().Patch(t.Context(), "v1.down.example.com",
+		types.MergePatchType, []byte(`{"metadata": {"annotations": {"example.com/look": "now"}}}`),
+		metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,8 @@ func TestClusterIP(t *testing.T) {
 			c := newCluster(t, servertest.Run(t, func(o *server.Options) {
 				o.ServiceClusterIPRange, o.EnableAggregatorRouting = "127.20.0.0/24", test.routing
 			}))
-			c.service("routed", behind(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: ip}, e.port))
+			c.service("routed",
+				behind(corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: ip}, e.port))
 			c.await(c.register("routed", e.port, trusting(e)), test.want)
 			c.awaitStatus("/apis/routed.example.com/v1/echoes/one", test.code)
 		})

@@ -21,7 +21,8 @@ type completion struct {
 }
 
 func newCompletion(
-	services apiregistrationinformers.APIServiceInformer, wanted map[string]*apiregistrationv1.APIService, synced <-chan struct{},
+	services apiregistrationinformers.APIServiceInformer,
+	wanted map[string]*apiregistrationv1.APIService, synced <-chan struct{},
 ) healthz.HealthChecker {
 	c := &completion{services: services, wanted: wanted, synced: synced}
 	return healthz.NamedCheck("autoregister-completion", c.check)

@@ -26,7 +26,8 @@ type deletedServices struct {
 }
 
 func newDeletedServices(
-	services apiregistrationinformers.APIServiceInformer, client apiregistrationclient.APIServiceInterface,
+	services apiregistrationinformers.APIServiceInformer,
+	client apiregistrationclient.APIServiceInterface,
 	wanted map[string]*apiregistrationv1.APIService,
 ) (*deletedServices, error) {
 	d := &deletedServices{
@@ -72,7 +73,8 @@ func (d *deletedServices) create(ctx context.Context, name string) {
 	case err == nil, apierrors.IsAlreadyExists(err): // another client was faster
 		d.queue.Forget(name)
 	case ctx.Err() == nil:
-		utilruntime.HandleErrorWithContext(ctx, err, "Failed to recreate the APIService of a local version", "apiservice", name)
+		utilruntime.HandleErrorWithContext(ctx, err,
+			"Failed to recreate the APIService of a local version", "apiservice", name)
 		d.queue.AddRateLimited(name)
 	}
 }

@@ -58,7 +58,9 @@ func startExtension(t *testing.T, ip string, services ...string) *extension {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /apis/{group}/v1", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/v1","resources":[]}`, r.PathValue("group"))
+		fmt.Fprintf(w,
+			`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/v1","resources":[]}`,
+			r.PathValue("group"))
 	})
 	mux.HandleFunc("GET /apis/{group}/v1/echoes/{name}", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"user":%q}`, r.Header.Get("X-Remote-User"))
@@ -120,7 +122,10 @@ func newCluster(t *testing.T, s *server.Server) cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cluster{t, s, kubernetes.NewForConfigOrDie(s.RESTConfig()), aggregatorclientset.NewForConfigOrDie(s.RESTConfig()), client}
+	return cluster{
+		t, s, kubernetes.NewForConfigOrDie(s.RESTConfig()),
+		aggregatorclientset.NewForConfigOrDie(s.RESTConfig()), client,
+	}
 }
 
 // get sends a GET and returns the response and its body.
@@ -143,17 +148,24 @@ func (c cluster) get(path string) (*http.Response, string) {
 }
 
 // register creates the APIService v1 of group <service>.example.com.
-func (c cluster) register(service string, port int32, change func(*apiregistrationv1.APIServiceSpec)) (name string) {
+func (c cluster) register(
+	service string, port int32, change func(*apiregistrationv1.APIServiceSpec),
+) (name string) {
 	c.Helper()
 	s := &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1." + service + ".example.com"},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: service + ".example.com", Version: "v1", GroupPriorityMinimum: 1000, VersionPriority: 10,
-			Service: &apiregistrationv1.ServiceReference{Namespace: metav1.NamespaceDefault, Name: service, Port: &port},
+			Service: &apiregistrationv1.ServiceReference{
+				Namespace: metav1.NamespaceDefault,
+				Name:      service,
+				Port:      &port,
+			},
 		},
 	}
 	change(&s.Spec)
-	if _, err := c.aggregator.ApiregistrationV1().APIServices().Create(c.Context(), s, metav1.CreateOptions{}); err != nil {
+	if _, err := c.aggregator.ApiregistrationV1().APIServices().Create(c.Context(), s,
+		metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	return s.Name
@@ -167,7 +179,8 @@ func trusting(e *extension) func(*apiregistrationv1.APIServiceSpec) {
 func (c cluster) service(name string, spec corev1.ServiceSpec) {
 	c.Helper()
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-	if _, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(c.Context(), s, metav1.CreateOptions{}); err != nil {
+	if _, err := c.CoreV1().Services(metav1.NamespaceDefault).Create(c.Context(), s,
+		metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -183,7 +196,10 @@ func (c cluster) slice(service string, port int32, endpoints ...discoveryv1.Endp
 	c.Helper()
 	slices := c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	s := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   service,
+			Labels: map[string]string{discoveryv1.LabelServiceName: service},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new("https"), Port: &port}},
 		Endpoints:   endpoints,
@@ -198,7 +214,10 @@ func (c cluster) slice(service string, port int32, endpoints ...discoveryv1.Endp
 }
 
 func endpoint(ready bool, address string) discoveryv1.Endpoint {
-	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}
+	return discoveryv1.Endpoint{
+		Addresses:  []string{address},
+		Conditions: discoveryv1.EndpointConditions{Ready: &ready},
+	}
 }
 
 // await waits until the condition Available of an APIService has the given reason.
@@ -224,7 +243,8 @@ func (c cluster) await(name, reason string) apiregistrationv1.APIServiceConditio
 			}
 		}
 	}
-	c.Fatalf("APIService %s: timed out waiting for the reason %s, last conditions: %v", name, reason, last)
+	c.Fatalf("APIService %s: timed out waiting for the reason %s, last conditions: %v",
+		name, reason, last)
 	panic("unreachable")
 }
 

@@ -59,5 +59,6 @@ func proxied(s *apiregistrationv1.APIService) (decision, reason string) {
 	case available.Status != apiregistrationv1.ConditionTrue:
 		return "503", fmt.Sprintf("APIService %s is not available: %s", s.Name, available.Reason)
 	}
-	return fmt.Sprintf("proxied to service %s/%s", s.Spec.Service.Namespace, s.Spec.Service.Name), "APIService " + s.Name
+	return fmt.Sprintf("proxied to service %s/%s", s.Spec.Service.Namespace, s.Spec.Service.Name),
+		"APIService " + s.Name
 }

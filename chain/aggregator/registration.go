@@ -28,7 +28,9 @@ const (
 // AutoRegister maintains an APIService for every version that the process itself serves: the local
 // versions, which are known from the start, and the versions that custom resource definitions
 // declare.
-func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.CustomResourceDefinitionInformer) error {
+func AutoRegister(
+	s *Server, local []schema.GroupVersion, crds crdinformers.CustomResourceDefinitionInformer,
+) error {
 	client, err := aggregatorclientset.NewForConfig(s.GenericAPIServer.LoopbackClientConfig)
 	if err != nil {
 		return fmt.Errorf("auto-registration of APIServices: %w", err)
@@ -51,22 +53,24 @@ func AutoRegister(s *Server, local []schema.GroupVersion, crds crdinformers.Cust
 	if err != nil {
 		return err
 	}
-	if err := s.GenericAPIServer.AddBootSequenceHealthChecks(newCompletion(services, wanted, definitions.synced)); err != nil {
+	if err := s.GenericAPIServer.AddBootSequenceHealthChecks(newCompletion(services,
+		wanted, definitions.synced)); err != nil {
 		return err
 	}
-	return s.GenericAPIServer.AddPostStartHook("kube-apiserver-autoregistration", func(hook genericapiserver.PostStartHookContext) error {
-		go definitions.run(hook)
-		go deleted.run(hook)
-		go func() {
-			// The versions of existing definitions are part of the first sync.
-			select {
-			case <-definitions.synced:
-			case <-hook.Done():
-			}
-			registry.Run(5, hook.Done()) // also shuts down its queue
-		}()
-		return nil
-	})
+	return s.GenericAPIServer.AddPostStartHook("kube-apiserver-autoregistration",
+		func(hook genericapiserver.PostStartHookContext) error {
+			go definitions.run(hook)
+			go deleted.run(hook)
+			go func() {
+				// The versions of existing definitions are part of the first sync.
+				select {
+				case <-definitions.synced:
+				case <-hook.Done():
+				}
+				registry.Run(5, hook.Done()) // also shuts down its queue
+			}()
+			return nil
+		})
 }
 
 // managedOnStart is the label value of an APIService that is updated only when the server starts.
@@ -92,7 +96,8 @@ func LocalAPIServices(local []schema.GroupVersion) []*apiregistrationv1.APIServi
 		group, version := priorities(gv)
 		service := newAPIService(gv, group, version)
 		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
-		apiregistrationv1helper.SetAPIServiceCondition(service, apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
+		apiregistrationv1helper.SetAPIServiceCondition(service,
+			apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
 		services = append(services, service)
 	}
 	return services
@@ -106,12 +111,16 @@ type definitionWatcher struct {
 	synced   chan struct{}
 }
 
-func newDefinitionWatcher(crds crdinformers.CustomResourceDefinitionInformer, registry autoregister.AutoAPIServiceRegistration) (*definitionWatcher, error) {
+func newDefinitionWatcher(
+	crds crdinformers.CustomResourceDefinitionInformer,
+	registry autoregister.AutoAPIServiceRegistration,
+) (*definitionWatcher, error) {
 	w := &definitionWatcher{
 		crds:     crds,
 		registry: registry,
-		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[schema.GroupVersion]()),
-		synced:   make(chan struct{}),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.DefaultTypedControllerRateLimiter[schema.GroupVersion]()),
+		synced: make(chan struct{}),
 	}
 	enqueue := func(obj any) {
 		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {

@@ -29,9 +29,15 @@ func TestResolution(t *testing.T) {
 			}{
 				"external":   {external, nil},
 				"cluster-ip": {corev1.ServiceSpec{}, []discoveryv1.Endpoint{here}},
-				"node-port":  {corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}, []discoveryv1.Endpoint{here}},
-				"headless":   {corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}, []discoveryv1.Endpoint{here}},
-				"one-ready":  {corev1.ServiceSpec{}, []discoveryv1.Endpoint{endpoint(false, "192.0.2.1"), here}},
+				"node-port": {
+					corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort},
+					[]discoveryv1.Endpoint{here},
+				},
+				"headless": {
+					corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone},
+					[]discoveryv1.Endpoint{here},
+				},
+				"one-ready": {corev1.ServiceSpec{}, []discoveryv1.Endpoint{endpoint(false, "192.0.2.1"), here}},
 			} {
 				t.Run(service, func(t *testing.T) {
 					t.Parallel()
@@ -45,7 +51,8 @@ func TestResolution(t *testing.T) {
 					c.service(service, test.spec)
 					c.await(c.register(service, port, trusting(e)), "Passed")
 					c.awaitStatus("/apis/"+service+".example.com/v1/echoes/one", http.StatusOK)
-					if _, body := c.get("/apis/" + service + ".example.com/v1/echoes/one"); !strings.Contains(body, "kubernetes-super-admin") {
+					if _, body := c.get("/apis/" + service + ".example.com/v1/echoes/one"); !strings.Contains(body,
+						"kubernetes-super-admin") {
 						t.Errorf("the response does not name the user: %s", body)
 					}
 				})
@@ -60,9 +67,13 @@ func TestWebhookBehindAggregator(t *testing.T) {
 	t.Parallel()
 	e := startExtension(t, "127.0.0.1", "reviewer")
 	c := newCluster(t, servertest.Run(t))
-	c.service("reviewer", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
+	c.service("reviewer",
+		corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 	c.await(c.register("reviewer", e.port, trusting(e)), "Passed")
-	for name, bundle := range map[string][]byte{"without-bundle": nil, "with-bundle": c.server.RESTConfig().CAData} {
+	for name, bundle := range map[string][]byte{
+		"without-bundle": nil,
+		"with-bundle":    c.server.RESTConfig().CAData,
+	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, c.server)
 			config := &admissionregistrationv1.ValidatingWebhookConfiguration{
@@ -72,24 +83,36 @@ func TestWebhookBehindAggregator(t *testing.T) {
 					ClientConfig: admissionregistrationv1.WebhookClientConfig{
 						CABundle: bundle,
 						Service: &admissionregistrationv1.ServiceReference{
-							Namespace: metav1.NamespaceDefault, Name: "kubernetes", Path: new("/apis/reviewer.example.com/v1/reviews"),
+							Namespace: metav1.NamespaceDefault,
+							Name:      "kubernetes",
+							Path:      new("/apis/reviewer.example.com/v1/reviews"),
 						},
 					},
 					Rules: []admissionregistrationv1.RuleWithOperations{{
 						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-						Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+						Rule: admissionregistrationv1.Rule{
+							APIGroups:   []string{""},
+							APIVersions: []string{"v1"},
+							Resources:   []string{"configmaps"},
+						},
 					}},
-					ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"reviewed": name}},
+					ObjectSelector: &metav1.LabelSelector{
+						MatchLabels: map[string]string{"reviewed": name},
+					},
 					SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 					AdmissionReviewVersions: []string{"v1"},
 				}},
 			}
-			if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), config, metav1.CreateOptions{}); err != nil {
+			if _, err := c.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(),
+				config, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"reviewed": name}}}
+			object := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"reviewed": name}},
+			}
 			c.until(func() (bool, string) { // the configuration takes effect with a delay
-				_, err := c.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				_, err := c.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(), object,
+					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 				if err == nil {
 					return false, "the webhook was not called"
 				}

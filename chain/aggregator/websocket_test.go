@@ -25,7 +25,8 @@ func TestWebsocket(t *testing.T) {
 	e := startExtension(t, "127.0.0.1", "talk")
 	s := servertest.Run(t, func(o *server.Options) { o.AuthorizationModes = []string{"AlwaysAllow"} })
 	c := newCluster(t, s)
-	c.service("talk", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
+	c.service("talk",
+		corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"})
 	c.await(c.register("talk", e.port, trusting(e)), "Passed")
 	c.awaitStatus("/apis/talk.example.com/v1/echoes/one", http.StatusOK)
 
@@ -49,7 +50,8 @@ func TestWebsocket(t *testing.T) {
 	})
 
 	dialer := websocket.Dialer{TLSClientConfig: tls}
-	conn, response, err := dialer.DialContext(t.Context(), strings.Replace(s.URL(), "https", "wss", 1)+"/apis/talk.example.com/v1/echoes/one/talk", nil)
+	conn, response, err := dialer.DialContext(t.Context(),
+		strings.Replace(s.URL(), "https", "wss", 1)+"/apis/talk.example.com/v1/echoes/one/talk", nil)
 	if err != nil {
 		t.Fatalf("%v (%v)", err, response)
 	}
@@ -91,7 +93,8 @@ func oneAtATime(t *testing.T, c cluster, user string) string {
 		NominalConcurrencyShares: new(int32(0)), BorrowingLimitPercent: new(int32(0)),
 		LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
 	}
-	if _, err := c.FlowcontrolV1().PriorityLevelConfigurations().Create(t.Context(), level, metav1.CreateOptions{}); err != nil {
+	if _, err := c.FlowcontrolV1().PriorityLevelConfigurations().Create(t.Context(), level,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	all := []string{"*"}
@@ -99,8 +102,12 @@ func oneAtATime(t *testing.T, c cluster, user string) string {
 	schema.Spec.MatchingPrecedence = 2
 	schema.Spec.PriorityLevelConfiguration.Name = user
 	schema.Spec.Rules = []flowcontrolv1.PolicyRulesWithSubjects{{
-		Subjects:         []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}}},
-		ResourceRules:    []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
+		Subjects: []flowcontrolv1.Subject{
+			{Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: user}},
+		},
+		ResourceRules: []flowcontrolv1.ResourcePolicyRule{
+			{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true},
+		},
 		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
 	}}
 	schema, err := c.FlowcontrolV1().FlowSchemas().Create(t.Context(), schema, metav1.CreateOptions{})

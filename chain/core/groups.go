@@ -124,7 +124,9 @@ func readNewest(client kubernetes.Interface) func(context.Context) error {
 
 // paramAccess looks up parameter kinds through the API server itself, once for each policy or
 // binding that names parameters. A custom resource is therefore known as soon as it is served.
-func paramAccess(client kubernetes.Interface, authorizer authorizer.UnconditionalAuthorizer) admissionregistration.ParamAccess {
+func paramAccess(
+	client kubernetes.Interface, authorizer authorizer.UnconditionalAuthorizer,
+) admissionregistration.ParamAccess {
 	return admissionregistration.ParamAccess{
 		Authorizer: authorizer,
 		Resource: func(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
@@ -137,17 +139,20 @@ func paramAccess(client kubernetes.Interface, authorizer authorizer.Unconditiona
 					return kind.GroupVersion().WithResource(r.Name), nil
 				}
 			}
-			return schema.GroupVersionResource{}, &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
+			return schema.GroupVersionResource{},
+				&meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
 		},
 		ValidatingParamKind: func(ctx context.Context, name string) (*admissionv1.ParamKind, error) {
-			policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+			policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name,
+				metav1.GetOptions{})
 			if err != nil {
 				return nil, err
 			}
 			return policy.Spec.ParamKind, nil
 		},
 		MutatingParamKind: func(ctx context.Context, name string) (*admissionv1.ParamKind, error) {
-			policy, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+			policy, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, name,
+				metav1.GetOptions{})
 			if err != nil {
 				return nil, err
 			}

@@ -30,16 +30,20 @@ type installer struct {
 	types    *lazyTypes // the types below the root (/api or /apis) of the group being installed
 }
 
-func install(server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config, groups []*genericapiserver.APIGroupInfo) *onDemand {
+func install(
+	server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config,
+	groups []*genericapiserver.APIGroupInfo,
+) *onDemand {
 	versions := newOnDemand(server)
 	// As in kube-apiserver, the groups below /api and those below /apis each have a type converter,
 	// and a write drops managedFields entries of versions that its converter does not know. So a write
 	// to an event through one of its groups drops the entries made through the other.
 	types := map[bool]*lazyTypes{}
 	for _, legacy := range []bool{true, false} {
-		types[legacy] = newLazyTypes(generic.OpenAPIV3Config, func() (map[schema.GroupVersionKind]string, error) {
-			return typeNames(groups, legacy)
-		})
+		types[legacy] = newLazyTypes(generic.OpenAPIV3Config,
+			func() (map[schema.GroupVersionKind]string, error) {
+				return typeNames(groups, legacy)
+			})
 	}
 	for _, g := range groups {
 		i := &installer{server: server, generic: generic, versions: versions, types: types[isLegacy(g)]}
@@ -62,7 +66,8 @@ func (i *installer) install(g *genericapiserver.APIGroupInfo) {
 	root, manager := genericapiserver.APIGroupPrefix, i.server.AggregatedDiscoveryGroupManager
 	name := g.PrioritizedVersions[0].Group
 	if isLegacy(g) {
-		root, manager = genericapiserver.DefaultLegacyAPIPrefix, i.server.AggregatedLegacyDiscoveryGroupManager
+		root, manager = genericapiserver.DefaultLegacyAPIPrefix,
+			i.server.AggregatedLegacyDiscoveryGroupManager
 	}
 	group := metav1.APIGroup{Name: name}
 	for _, gv := range g.PrioritizedVersions {
@@ -75,29 +80,37 @@ func (i *installer) install(g *genericapiserver.APIGroupInfo) {
 		}
 		describe(nil) // so that the aggregator can set the version's priority
 		version := i.version(g, gv, root)
-		i.versions.add(path.Join(root, gv.String()), slices.Sorted(maps.Keys(version.Storage)), func() error {
-			resources, _, err := version.InstallREST(i.server.Handler.GoRestfulContainer)
-			if err != nil {
-				return fmt.Errorf("install %s: %w", gv, err)
-			}
-			describe(resources)
-			return nil
+		i.versions.add(path.Join(root, gv.String()), slices.Sorted(maps.Keys(version.Storage)),
+			func() error {
+				resources, _, err := version.InstallREST(i.server.Handler.GoRestfulContainer)
+				if err != nil {
+					return fmt.Errorf("install %s: %w", gv, err)
+				}
+				describe(resources)
+				return nil
+			})
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{
+			GroupVersion: gv.String(),
+			Version:      gv.Version,
 		})
-		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 	}
 	if isLegacy(g) {
 		complete := discoveryManager{manager, i.versions}
-		handler := discovery.NewLegacyRootAPIHandler(i.generic.DiscoveryAddresses, i.server.Serializer, root)
+		handler := discovery.NewLegacyRootAPIHandler(i.generic.DiscoveryAddresses,
+			i.server.Serializer, root)
 		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(handler, complete, complete)
 		i.server.Handler.GoRestfulContainer.Add(wrapped.GenerateWebService(root, metav1.APIVersions{}))
 		return
 	}
 	group.PreferredVersion = group.Versions[0]
 	i.server.DiscoveryGroupManager.AddGroup(group)
-	i.server.Handler.GoRestfulContainer.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
+	i.server.Handler.GoRestfulContainer.Add(
+		discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
 }
 
-func (i *installer) version(g *genericapiserver.APIGroupInfo, gv schema.GroupVersion, root string) *genericapi.APIGroupVersion {
+func (i *installer) version(
+	g *genericapiserver.APIGroupInfo, gv schema.GroupVersion, root string,
+) *genericapi.APIGroupVersion {
 	served := map[string][]string{}
 	for _, v := range g.PrioritizedVersions {
 		for resource := range g.VersionedResourcesStorageMap[v.Version] {
@@ -131,7 +144,9 @@ func (i *installer) version(g *genericapiserver.APIGroupInfo, gv schema.GroupVer
 
 // typeNames returns the OpenAPI names of the types of all resources of the legacy group, or of all
 // resources of the other groups.
-func typeNames(groups []*genericapiserver.APIGroupInfo, legacy bool) (map[schema.GroupVersionKind]string, error) {
+func typeNames(
+	groups []*genericapiserver.APIGroupInfo, legacy bool,
+) (map[schema.GroupVersionKind]string, error) {
 	names := map[schema.GroupVersionKind]string{}
 	for _, g := range groups {
 		if isLegacy(g) != legacy {

@@ -107,7 +107,10 @@ func storeOf(s rest.Storage) *genericregistry.Store {
 }
 
 // eachKind calls f for every stored kind, in its storage version.
-func (b *builtins) eachKind(t *testing.T, f func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, main rest.Storage)) {
+func (b *builtins) eachKind(
+	t *testing.T,
+	f func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, main rest.Storage),
+) {
 	kinds := 0
 	for gv, resources := range b.resources {
 		for path, s := range resources {
@@ -149,7 +152,8 @@ func (b *builtins) hub(t *testing.T, obj runtime.Object) schema.GroupVersionKind
 
 // filler returns a filler that sets fields to random values, some of them plausible.
 func (b *builtins) filler(seed int64) *randfill.Filler {
-	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, likely), rand.NewSource(seed), b.codecs)
+	return fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, likely),
+		rand.NewSource(seed), b.codecs)
 }
 
 // likely returns fuzzer functions that mostly choose plausible values for types of which random
@@ -169,23 +173,33 @@ func likely(serializer.CodecFactory) []any {
 			*s = corev1.RestartPolicy(one(c, c.String(0), "Always", "OnFailure", "Never", ""))
 		},
 		func(s *corev1.ServiceType, c randfill.Continue) {
-			*s = corev1.ServiceType(one(c, c.String(0), "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", ""))
+			*s = corev1.ServiceType(one(c, c.String(0), "ClusterIP", "NodePort",
+				"LoadBalancer", "ExternalName", ""))
 		},
 		func(s *corev1.IPFamily, c randfill.Continue) {
 			*s = corev1.IPFamily(one(c, c.String(0), "IPv4", "IPv6", ""))
 		},
 		func(s *corev1.ResourceName, c randfill.Continue) {
-			*s = corev1.ResourceName(one(c, c.String(0), "cpu", "memory", "pods", "hugepages-2Mi", "example.com/gpu"))
+			*s = corev1.ResourceName(one(c, c.String(0), "cpu", "memory", "pods",
+				"hugepages-2Mi", "example.com/gpu"))
 		},
 	}
 }
 
 // requestContext returns the context of an administrator's request for the resource.
-func requestContext(ctx context.Context, gvr schema.GroupVersionResource, namespace, verb string) context.Context {
+func requestContext(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace, verb string,
+) context.Context {
 	ctx = request.WithNamespace(ctx, namespace)
-	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
+	ctx = request.WithUser(ctx,
+		&user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
 	return request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, Verb: verb, APIGroup: gvr.Group, APIVersion: gvr.Version, Resource: gvr.Resource, Namespace: namespace,
+		IsResourceRequest: true,
+		Verb:              verb,
+		APIGroup:          gvr.Group,
+		APIVersion:        gvr.Version,
+		Resource:          gvr.Resource,
+		Namespace:         namespace,
 	})
 }
 
@@ -198,21 +212,22 @@ const fills = 100
 func TestDefaultsAreAFixedPoint(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
-	b.eachKind(t, func(t *testing.T, s *genericregistry.Store, _ schema.GroupVersionResource, _ rest.Storage) {
-		filler := b.filler(1)
-		for i := range fills {
-			obj := s.New()
-			if i > 0 {
-				filler.Fill(obj)
+	b.eachKind(t,
+		func(t *testing.T, s *genericregistry.Store, _ schema.GroupVersionResource, _ rest.Storage) {
+			filler := b.filler(1)
+			for i := range fills {
+				obj := s.New()
+				if i > 0 {
+					filler.Fill(obj)
+				}
+				b.scheme.Default(obj)
+				again := obj.DeepCopyObject()
+				b.scheme.Default(again)
+				if !equality.Semantic.DeepEqual(obj, again) {
+					t.Fatalf("defaulting twice differs from defaulting once:\n%s", diff.Diff(obj, again))
+				}
 			}
-			b.scheme.Default(obj)
-			again := obj.DeepCopyObject()
-			b.scheme.Default(again)
-			if !equality.Semantic.DeepEqual(obj, again) {
-				t.Fatalf("defaulting twice differs from defaulting once:\n%s", diff.Diff(obj, again))
-			}
-		}
-	})
+		})
 }
 
 // TestRulesTakeAnyObject calls everything that a request would call, with objects that no client
@@ -220,94 +235,100 @@ func TestDefaultsAreAFixedPoint(t *testing.T) {
 func TestRulesTakeAnyObject(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
-	b.eachKind(t, func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, _ rest.Storage) {
-		filler := b.filler(2)
-		old := s.New()
-		create := requestContext(t.Context(), gvr, "one", "create")
-		update := requestContext(t.Context(), gvr, "one", "update")
-		for i := range fills {
-			obj := s.New()
-			if i > 0 {
-				filler.Fill(obj)
-			}
-			b.scheme.Default(obj)
-			fresh := obj.DeepCopyObject()
-			s.CreateStrategy.PrepareForCreate(create, fresh)
-			if errs := s.CreateStrategy.Validate(create, fresh); len(errs) == 0 {
-				s.CreateStrategy.WarningsOnCreate(create, fresh)
-			} else {
-				_ = errs.ToAggregate().Error()
-			}
-			s.CreateStrategy.Canonicalize(fresh)
-			for _, before := range []runtime.Object{old, obj, fresh} {
-				changed := obj.DeepCopyObject()
-				s.UpdateStrategy.PrepareForUpdate(update, changed, before)
-				if errs := s.UpdateStrategy.ValidateUpdate(update, changed, before); len(errs) == 0 {
-					s.UpdateStrategy.WarningsOnUpdate(update, changed, before)
+	b.eachKind(t,
+		func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, _ rest.Storage) {
+			filler := b.filler(2)
+			old := s.New()
+			create := requestContext(t.Context(), gvr, "one", "create")
+			update := requestContext(t.Context(), gvr, "one", "update")
+			for i := range fills {
+				obj := s.New()
+				if i > 0 {
+					filler.Fill(obj)
+				}
+				b.scheme.Default(obj)
+				fresh := obj.DeepCopyObject()
+				s.CreateStrategy.PrepareForCreate(create, fresh)
+				if errs := s.CreateStrategy.Validate(create, fresh); len(errs) == 0 {
+					s.CreateStrategy.WarningsOnCreate(create, fresh)
 				} else {
 					_ = errs.ToAggregate().Error()
 				}
-				s.UpdateStrategy.Canonicalize(changed)
+				s.CreateStrategy.Canonicalize(fresh)
+				for _, before := range []runtime.Object{old, obj, fresh} {
+					changed := obj.DeepCopyObject()
+					s.UpdateStrategy.PrepareForUpdate(update, changed, before)
+					if errs := s.UpdateStrategy.ValidateUpdate(update, changed, before); len(errs) == 0 {
+						s.UpdateStrategy.WarningsOnUpdate(update, changed, before)
+					} else {
+						_ = errs.ToAggregate().Error()
+					}
+					s.UpdateStrategy.Canonicalize(changed)
+				}
+				if graceful, ok := s.DeleteStrategy.(rest.RESTGracefulDeleteStrategy); ok {
+					graceful.CheckGracefulDelete(update, obj.DeepCopyObject(), &metav1.DeleteOptions{})
+				}
+				if _, _, err := s.PredicateFunc(labels.Everything(), fields.Everything()).
+					GetAttrs(obj); err != nil {
+					t.Error(err)
+				}
+				old = obj
 			}
-			if graceful, ok := s.DeleteStrategy.(rest.RESTGracefulDeleteStrategy); ok {
-				graceful.CheckGracefulDelete(update, obj.DeepCopyObject(), &metav1.DeleteOptions{})
-			}
-			if _, _, err := s.PredicateFunc(labels.Everything(), fields.Everything()).GetAttrs(obj); err != nil {
-				t.Error(err)
-			}
-			old = obj
-		}
-	})
+		})
 }
 
 // TestTablesPrintAnyObject prints zero and random objects of every kind, singly and in a list.
 func TestTablesPrintAnyObject(t *testing.T) {
 	t.Parallel()
 	b := newBuiltins(t)
-	b.eachKind(t, func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, main rest.Storage) {
-		filler := b.filler(3)
-		ctx := requestContext(t.Context(), gvr, "one", "get")
-		var objs []runtime.Object
-		for i := range fills {
-			obj := s.New()
-			if i > 0 {
-				filler.Fill(obj)
+	b.eachKind(t,
+		func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, main rest.Storage) {
+			filler := b.filler(3)
+			ctx := requestContext(t.Context(), gvr, "one", "get")
+			var objs []runtime.Object
+			for i := range fills {
+				obj := s.New()
+				if i > 0 {
+					filler.Fill(obj)
+				}
+				b.scheme.Default(obj)
+				objs = append(objs, obj)
 			}
-			b.scheme.Default(obj)
-			objs = append(objs, obj)
-		}
-		list := s.NewList()
-		if err := meta.SetList(list, objs); err != nil {
-			t.Fatal(err)
-		}
-		table, err := main.(rest.TableConvertor).ConvertToTable(ctx, list, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(table.Rows) != fills {
-			t.Errorf("%d objects were printed as %d rows", fills, len(table.Rows))
-		}
-		checkTable(t, gvr.Resource, table)
-		if table, err = main.(rest.TableConvertor).ConvertToTable(ctx, objs[1], nil); err != nil {
-			t.Fatal(err)
-		}
-		checkTable(t, gvr.Resource, table)
-	})
+			list := s.NewList()
+			if err := meta.SetList(list, objs); err != nil {
+				t.Fatal(err)
+			}
+			table, err := main.(rest.TableConvertor).ConvertToTable(ctx, list, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(table.Rows) != fills {
+				t.Errorf("%d objects were printed as %d rows", fills, len(table.Rows))
+			}
+			checkTable(t, gvr.Resource, table)
+			if table, err = main.(rest.TableConvertor).ConvertToTable(ctx, objs[1], nil); err != nil {
+				t.Fatal(err)
+			}
+			checkTable(t, gvr.Resource, table)
+		})
 }
 
 func checkTable(t *testing.T, resource string, table *metav1.Table) {
 	t.Helper()
 	names := map[string]bool{}
 	for _, c := range table.ColumnDefinitions {
-		if names[c.Name] || c.Name == "" || c.Description == "" || !slices.Contains([]string{"string", "integer", "number", "boolean", "date"}, c.Type) {
+		if names[c.Name] || c.Name == "" || c.Description == "" ||
+			!slices.Contains([]string{"string", "integer", "number", "boolean", "date"}, c.Type) {
 			t.Errorf("bad column %+v", c)
 		}
 		names[c.Name] = true
 	}
 	for _, row := range table.Rows {
 		// An IPAddress's age cell has no column in kube-apiserver either.
-		if n := len(row.Cells); n != len(table.ColumnDefinitions) && !(resource == "ipaddresses" && n == 3) {
-			t.Fatalf("row has %d cells for %d columns: %v", len(row.Cells), len(table.ColumnDefinitions), row.Cells)
+		if n := len(row.Cells); n != len(table.ColumnDefinitions) &&
+			!(resource == "ipaddresses" && n == 3) {
+			t.Fatalf("row has %d cells for %d columns: %v",
+				len(row.Cells), len(table.ColumnDefinitions), row.Cells)
 		}
 		for _, cell := range row.Cells {
 			switch cell.(type) {
@@ -371,10 +392,11 @@ func TestStorageVersions(t *testing.T) {
 	b := newBuiltins(t)
 	version := basecompatibility.NewEffectiveVersionFromString("1.37", "1.34", "1.34")
 	encoding := serverstorage.NewDefaultResourceEncodingConfigForEffectiveVersion(b.scheme, version)
-	b.eachKind(t, func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, _ rest.Storage) {
-		want, err := encoding.BackwardCompatibileStorageEncodingFor(gvr.GroupResource(), s.New())
-		if err != nil || want != gvr.GroupVersion() {
-			t.Errorf("storage version is %s, want %s, error %v", gvr.GroupVersion(), want, err)
-		}
-	})
+	b.eachKind(t,
+		func(t *testing.T, s *genericregistry.Store, gvr schema.GroupVersionResource, _ rest.Storage) {
+			want, err := encoding.BackwardCompatibileStorageEncodingFor(gvr.GroupResource(), s.New())
+			if err != nil || want != gvr.GroupVersion() {
+				t.Errorf("storage version is %s, want %s, error %v", gvr.GroupVersion(), want, err)
+			}
+		})
 }

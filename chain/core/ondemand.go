@@ -116,6 +116,9 @@ func (m discoveryManager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.ResourceManager.ServeHTTP(w, r)
 }
 
-func refuse(w http.ResponseWriter, r *http.Request, s *genericapiserver.GenericAPIServer, err error) {
-	responsewriters.ErrorNegotiated(apierrors.NewInternalError(err), s.Serializer, schema.GroupVersion{}, w, r)
+func refuse(
+	w http.ResponseWriter, r *http.Request, s *genericapiserver.GenericAPIServer, err error,
+) {
+	responsewriters.ErrorNegotiated(apierrors.NewInternalError(err), s.Serializer,
+		schema.GroupVersion{}, w, r)
 }

@@ -29,7 +29,8 @@ import (
 // set.
 func testData(t *testing.T) string {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +116,14 @@ func TestFilledObjectsSurvive(t *testing.T) {
 
 // survives encodes and decodes obj, a defaulted object, in every media type for clients of version
 // gv, and stores it in etcd and reads it back.
-func survives(t *testing.T, codecs serializer.CodecFactory, store *genericregistry.Store, gv schema.GroupVersion, obj runtime.Object) {
+func survives(
+	t *testing.T, codecs serializer.CodecFactory, store *genericregistry.Store, gv schema.GroupVersion,
+	obj runtime.Object,
+) {
 	t.Helper()
 	first := withoutKindAndVersion(t, obj)
-	obj, err := runtime.Decode(codecs.UniversalDecoder(), []byte(runtime.EncodeOrDie(codecs.LegacyCodec(gv), obj.DeepCopyObject())))
+	obj, err := runtime.Decode(codecs.UniversalDecoder(),
+		[]byte(runtime.EncodeOrDie(codecs.LegacyCodec(gv), obj.DeepCopyObject())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,16 +131,19 @@ func survives(t *testing.T, codecs serializer.CodecFactory, store *genericregist
 	// These versions cannot express everything that other versions can. What they cannot express is
 	// lost in the first conversion.
 	_, lossy := obj.(*certificatesv1beta1.PodCertificateRequest)
-	lossy = lossy && gv == certificatesv1.SchemeGroupVersion || gv == autoscalingv1.SchemeGroupVersion || gv == resourcev1beta1.SchemeGroupVersion
+	lossy = lossy && gv == certificatesv1.SchemeGroupVersion ||
+		gv == autoscalingv1.SchemeGroupVersion || gv == resourcev1beta1.SchemeGroupVersion
 	if !lossy {
 		same(t, "first", first, obj)
 	}
 	for _, info := range codecs.SupportedMediaTypes() {
-		encoded, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, gv), obj.DeepCopyObject())
+		encoded, err := runtime.Encode(codecs.EncoderForVersion(info.Serializer, gv),
+			obj.DeepCopyObject())
 		if err != nil {
 			t.Fatalf("%s: %v", info.MediaType, err)
 		}
-		decoded, err := runtime.Decode(codecs.DecoderToVersion(info.Serializer, runtime.InternalGroupVersioner), encoded)
+		decoded, err := runtime.Decode(
+			codecs.DecoderToVersion(info.Serializer, runtime.InternalGroupVersioner), encoded)
 		if err != nil {
 			t.Fatalf("%s: %v", info.MediaType, err)
 		}
@@ -156,7 +164,8 @@ func survives(t *testing.T, codecs serializer.CodecFactory, store *genericregist
 		t.Fatal(err)
 	}
 	same(t, "etcd", obj, withoutKindAndVersion(t, got))
-	if err := store.Storage.Storage.Delete(ctx, key, store.New(), nil, apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
+	if err := store.Storage.Storage.Delete(ctx, key, store.New(), nil,
+		apistorage.ValidateAllObjectFunc, nil, apistorage.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -19,14 +19,18 @@ import (
 
 // AdmissionInitializer returns an initializer that tells the policy and webhook plugins which
 // resources are exempt from them, and how to load policies and webhooks from files (KEP-5793).
-func AdmissionInitializer() admission.PluginInitializer { return admissionregistration.Initializer{} }
+func AdmissionInitializer() admission.PluginInitializer {
+	return admissionregistration.Initializer{}
+}
 
 // SystemPriorityClasses returns the priority classes that exist in every cluster.
 func SystemPriorityClasses() []*schedulingv1.PriorityClass { return scheduling.SystemClasses() }
 
 // MayUseSigner reports whether a user has permission for a verb, such as "sign" or "approve", on a
 // certificate signer or on all signers of its domain.
-func MayUseSigner(ctx context.Context, a authorizer.UnconditionalAuthorizer, u user.Info, verb, signer string) bool {
+func MayUseSigner(
+	ctx context.Context, a authorizer.UnconditionalAuthorizer, u user.Info, verb, signer string,
+) bool {
 	return certificates.MayUseSigner(ctx, a, u, verb, signer)
 }
 
@@ -35,7 +39,9 @@ func IsNativeResource(name corev1.ResourceName) bool { return quantities.IsNativ
 
 // IsExtendedResource reports whether the resource is an extended resource, which nodes advertise
 // and Kubernetes does not interpret.
-func IsExtendedResource(name corev1.ResourceName) bool { return quantities.IsExtendedResource(name) }
+func IsExtendedResource(name corev1.ResourceName) bool {
+	return quantities.IsExtendedResource(name)
+}
 
 // IsHugePages reports whether the resource is huge pages of any size.
 func IsHugePages(name corev1.ResourceName) bool { return quantities.IsHugePages(name) }

@@ -112,13 +112,16 @@ func (s *Server) StorageReady() error {
 
 // New creates the server, with next as its delegate. generic is the server's own copy of the shared
 // configuration.
-func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
+func New(
+	generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget,
+) (*Server, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	codecs := serializer.NewCodecFactory(scheme)
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme, definitions.GetOpenAPIDefinitions, sharedDefinitions)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme,
+		definitions.GetOpenAPIDefinitions, sharedDefinitions)
 	generic.SkipOpenAPIInstallation = true // InstallOpenAPI installs the documents
 	generic.Serializer = codecs
 	generic.RESTOptionsGetter = restOptions(config.Backend, scheme, codecs)
@@ -127,7 +130,8 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	infos, err := kind.APIGroups(scheme, generic.RESTOptionsGetter, generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
+	infos, err := kind.APIGroups(scheme, generic.RESTOptionsGetter,
+		generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
@@ -146,7 +150,9 @@ func New(generic genericapiserver.Config, config Config, next genericapiserver.D
 // changed.
 func Scheme() (*runtime.Scheme, error) { return scheme() }
 
-var scheme = sync.OnceValues(func() (*runtime.Scheme, error) { return kind.NewScheme(Groups(Dependencies{})...) })
+var scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
+	return kind.NewScheme(Groups(Dependencies{})...)
+})
 
 // RESTOptions returns storage options that keep the built-in kinds where kube-apiserver keeps them,
 // as protobuf of the hub version.
@@ -158,7 +164,9 @@ func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {
 	return restOptions(backend, scheme, serializer.NewCodecFactory(scheme)), nil
 }
 
-func restOptions(backend *etcdstore.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory) *etcdstore.Resources {
+func restOptions(
+	backend *etcdstore.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory,
+) *etcdstore.Resources {
 	return &etcdstore.Resources{
 		Backend: backend,
 		CodecOf: func(resource schema.GroupResource, example runtime.Object) (etcdstore.Codec, error) {
@@ -197,7 +205,9 @@ func PathOf(r schema.GroupResource) string { return r.Resource }
 // their kinds.
 type withoutKind struct{ runtime.Codec }
 
-func (c withoutKind) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (c withoutKind) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := c.Codec.Decode(data, defaults, into)
 	if err == nil {
 		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})

@@ -39,7 +39,10 @@ type groupSpec struct {
 	handler func() http.Handler
 }
 
-func newSpecs(container *restful.Container, versions *onDemand, v2 *openapicommon.Config, v3 *openapicommon.OpenAPIV3Config) (*specs, error) {
+func newSpecs(
+	container *restful.Container, versions *onDemand, v2 *openapicommon.Config,
+	v3 *openapicommon.OpenAPIV3Config,
+) (*specs, error) {
 	s := &specs{
 		v2: sync.OnceValue(func() http.Handler {
 			if err := versions.installAll(); err != nil {
@@ -78,7 +81,9 @@ func newSpecs(container *restful.Container, versions *onDemand, v2 *openapicommo
 					return failed(err)
 				}
 				services := container.RegisteredWebServices()
-				i := slices.IndexFunc(services, func(ws *restful.WebService) bool { return ws.RootPath() == root })
+				i := slices.IndexFunc(services, func(ws *restful.WebService) bool {
+					return ws.RootPath() == root
+				})
 				return document(services[i])
 			}),
 		}
@@ -105,7 +110,9 @@ func failed(err error) http.Handler {
 
 // install serves the documents at the paths that kube-apiserver uses.
 func (s *specs) install(m *mux.PathRecorderMux) {
-	m.Handle("/openapi/v2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.v2().ServeHTTP(w, r) }))
+	m.Handle("/openapi/v2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.v2().ServeHTTP(w, r)
+	}))
 	m.Handle("/openapi/v3", http.HandlerFunc(s.serveIndex))
 	m.HandlePrefix("/openapi/v3/", http.HandlerFunc(s.serveGroup))
 }

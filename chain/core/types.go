@@ -27,7 +27,9 @@ var models struct {
 }
 
 // sharedDefinitions returns the definitions for OpenAPI v3 documents.
-func sharedDefinitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+func sharedDefinitions(
+	ref openapicommon.ReferenceCallback,
+) map[string]openapicommon.OpenAPIDefinition {
 	models.once.Do(func() { models.definitions = definitions.GetOpenAPIDefinitions(ref) })
 	return models.definitions
 }
@@ -38,14 +40,23 @@ func sharedDefinitions(ref openapicommon.ReferenceCallback) map[string]openapico
 type lazyTypes struct {
 	config *openapicommon.OpenAPIV3Config
 	names  func() (map[schema.GroupVersionKind]string, error) // OpenAPI names of the types
-	values managedfields.TypeConverter                        // for conversion from typed values, which needs no schema
+	// for conversion from typed values, which needs no schema
+	values managedfields.TypeConverter
 }
 
-func newLazyTypes(config *openapicommon.OpenAPIV3Config, names func() (map[schema.GroupVersionKind]string, error)) *lazyTypes {
-	return &lazyTypes{config: config, names: sync.OnceValues(names), values: managedfields.NewDeducedTypeConverter()}
+func newLazyTypes(
+	config *openapicommon.OpenAPIV3Config, names func() (map[schema.GroupVersionKind]string, error),
+) *lazyTypes {
+	return &lazyTypes{
+		config: config,
+		names:  sync.OnceValues(names),
+		values: managedfields.NewDeducedTypeConverter(),
+	}
 }
 
-func (l *lazyTypes) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+func (l *lazyTypes) ObjectToTyped(
+	obj runtime.Object, options ...typed.ValidationOptions,
+) (*typed.TypedValue, error) {
 	c, err := l.converter(obj.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return nil, err
@@ -64,19 +75,21 @@ func (l *lazyTypes) converter(gvk schema.GroupVersionKind) (managedfields.TypeCo
 	}
 	name, ok := names[gvk]
 	if !ok {
-		return managedfields.NewTypeConverter(nil, false) // its error makes the field manager drop managedFields entries of this version
+		// its error makes the field manager drop managedFields entries of this version
+		return managedfields.NewTypeConverter(nil, false)
 	}
 	make, ok := models.converters.Load(name)
 	if !ok {
-		make, _ = models.converters.LoadOrStore(name, sync.OnceValues(func() (managedfields.TypeConverter, error) {
-			models.building.Lock()
-			defer models.building.Unlock()
-			definitions, err := builder3.BuildOpenAPIDefinitionsForResources(l.config, name)
-			if err != nil {
-				return nil, err
-			}
-			return managedfields.NewTypeConverter(definitions, false)
-		}))
+		make, _ = models.converters.LoadOrStore(name,
+			sync.OnceValues(func() (managedfields.TypeConverter, error) {
+				models.building.Lock()
+				defer models.building.Unlock()
+				definitions, err := builder3.BuildOpenAPIDefinitionsForResources(l.config, name)
+				if err != nil {
+					return nil, err
+				}
+				return managedfields.NewTypeConverter(definitions, false)
+			}))
 	}
 	return make.(func() (managedfields.TypeConverter, error))()
 }

@@ -21,7 +21,9 @@ func (definitions) Handles(operation admission.Operation) bool {
 	return operation == admission.Create || operation == admission.Update
 }
 
-func (definitions) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (definitions) Admit(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	definition, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)
 	if !ok {
 		return nil
@@ -36,13 +38,18 @@ func (definitions) Admit(_ context.Context, a admission.Attributes, _ admission.
 // looks them up.
 func checkSelectableFields(spec *apiextensions.CustomResourceDefinitionSpec) field.ErrorList {
 	var errs field.ErrorList
-	check := func(fields []apiextensions.SelectableField, validation *apiextensions.CustomResourceValidation, path *field.Path) {
-		if len(fields) == 0 || validation == nil { // the validation itself refuses fields without a schema
+	check := func(
+		fields []apiextensions.SelectableField, validation *apiextensions.CustomResourceValidation,
+		path *field.Path,
+	) {
+		// the validation itself refuses fields without a schema
+		if len(fields) == 0 || validation == nil {
 			return
 		}
 		path = path.Child("schema", "openAPIV3Schema")
 		if validation.OpenAPIV3Schema == nil {
-			errs = append(errs, field.Required(path, "required with selectableFields, which must be fields of the schema"))
+			errs = append(errs, field.Required(path,
+				"required with selectableFields, which must be fields of the schema"))
 		} else if _, err := structuralschema.NewStructural(validation.OpenAPIV3Schema); err != nil {
 			errs = append(errs, field.Invalid(path, "", err.Error()))
 		}

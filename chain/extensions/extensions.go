@@ -47,22 +47,29 @@ type Server struct {
 // apiextensions-apiserver takes a definition's age from the informer, and delays the first create
 // for a young definition so that other API servers can learn of it. Here there are no other servers
 // that a client could reach at the same address.
-func New(generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget) (*Server, error) {
+func New(
+	generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget,
+) (*Server, error) {
 	generic.RESTOptionsGetter = &etcdstore.Resources{
 		Backend: config.Backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
 			// As in kube-apiserver: large definitions are shorter in v1beta1.
-			codec := apiextensionsapiserver.Codecs.LegacyCodec(apiextensionsv1beta1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion)
+			codec := apiextensionsapiserver.Codecs.LegacyCodec(apiextensionsv1beta1.SchemeGroupVersion,
+				apiextensionsv1.SchemeGroupVersion)
 			return etcdstore.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
 		},
 		PathOf: pathOf,
 	}
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme, apiextensionsopenapi.GetOpenAPIDefinitions, apiextensionsopenapi.GetOpenAPIDefinitions)
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme,
+		apiextensionsopenapi.GetOpenAPIDefinitions, apiextensionsopenapi.GetOpenAPIDefinitions)
 	generic.Serializer = apiextensionsapiserver.Codecs
 	generic.AdmissionControl = admission.NewChainHandler(definitions{}, generic.AdmissionControl)
 
 	c := apiextensionsapiserver.Config{
-		GenericConfig: &genericapiserver.RecommendedConfig{Config: generic, SharedInformerFactory: config.Informers},
+		GenericConfig: &genericapiserver.RecommendedConfig{
+			Config:                generic,
+			SharedInformerFactory: config.Informers,
+		},
 		ExtraConfig: apiextensionsapiserver.ExtraConfig{
 			CRDRESTOptionsGetter: &etcdstore.Resources{
 				Backend: config.Backend,

@@ -30,7 +30,8 @@ func FuzzCustomResourceDefinition(f *testing.F) {
 		const start = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.b.example"},
 			"spec":{"group":"b.example","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,`
 		f.Add([]byte(start + version + `}]}}`))
-		f.Add([]byte(start + version + `},{"name":"v2","served":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`))
+		f.Add([]byte(start + version +
+			`},{"name":"v2","served":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`))
 	}
 	decoder := apiextensionsapiserver.Codecs.UniversalDecoder()
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -45,7 +46,8 @@ func FuzzCustomResourceDefinition(f *testing.F) {
 		}
 		if errs := validation.ValidateCustomResourceDefinition(t.Context(), definition); len(errs) == 0 {
 			definition.ResourceVersion = "1"
-			for _, err := range validation.ValidateCustomResourceDefinitionUpdate(t.Context(), definition, definition.DeepCopy()) {
+			for _, err := range validation.ValidateCustomResourceDefinitionUpdate(t.Context(), definition,
+				definition.DeepCopy()) {
 				t.Errorf("valid on create, but not on an unchanged update: %v", err)
 			}
 		}

@@ -22,7 +22,8 @@ func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) 
 	if err != nil {
 		return fmt.Sprintf("no CustomResourceDefinition %s", name)
 	}
-	return fmt.Sprintf("CustomResourceDefinition %s does not serve version %s", crd.Name, info.APIVersion)
+	return fmt.Sprintf("CustomResourceDefinition %s does not serve version %s",
+		crd.Name, info.APIVersion)
 }
 
 // Ended implements chain.Link.

@@ -40,7 +40,9 @@ func (a *Act[T]) NamespaceScoped() bool { return a.Namespaced }
 func (a *Act[T]) GetSingularName() string { return a.Singular }
 
 // Create implements rest.Creater.
-func (a *Act[T]) Create(ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (a *Act[T]) Create(
+	ctx context.Context, obj runtime.Object, admit rest.ValidateObjectFunc, _ *metav1.CreateOptions,
+) (runtime.Object, error) {
 	t := obj.(T)
 	if a.Check != nil {
 		if err := a.Check(ctx, t); err != nil {

@@ -37,14 +37,16 @@ func checkGroup(scheme *runtime.Scheme, g Group) error {
 
 func (v *Virtual) check(scheme *runtime.Scheme) (name, plural string, errs field.ErrorList) {
 	if v.New == nil {
-		return v.Plural, v.Plural, append(checkName(v.Plural, field.NewPath("Plural")), field.Required(field.NewPath("New"), ""))
+		return v.Plural, v.Plural,
+			append(checkName(v.Plural, field.NewPath("Plural")), field.Required(field.NewPath("New"), ""))
 	}
 	return kindName(scheme, v.New().New()), v.Plural, checkName(v.Plural, field.NewPath("Plural"))
 }
 
 func (k *Kind[T]) check(scheme *runtime.Scheme) (name, plural string, errs field.ErrorList) {
 	if t := reflect.TypeFor[T](); t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return t.String(), k.Plural, field.ErrorList{field.Invalid(field.NewPath("T"), t.String(), "must be a pointer to a struct")}
+		return t.String(), k.Plural,
+			field.ErrorList{field.Invalid(field.NewPath("T"), t.String(), "must be a pointer to a struct")}
 	}
 	errs = slices.Concat(
 		checkName(k.Plural, field.NewPath("Plural")),
@@ -58,7 +60,8 @@ func (k *Kind[T]) check(scheme *runtime.Scheme) (name, plural string, errs field
 		k.checkResourceVersions(scheme),
 	)
 	if k.Generation && k.SameGeneration == nil && !hasField[T]("Spec") {
-		errs = append(errs, field.Forbidden(field.NewPath("Generation"), "the type has no field Spec: set SameGeneration"))
+		errs = append(errs, field.Forbidden(field.NewPath("Generation"),
+			"the type has no field Spec: set SameGeneration"))
 	}
 	return kindName(scheme, newObject[T]()), k.Plural, errs
 }
@@ -93,7 +96,8 @@ func (k *Kind[T]) checkVersions() field.ErrorList {
 		}
 		typ := reflect.TypeOf(v.example)
 		if v.hub != reflect.TypeFor[T]() {
-			errs = append(errs, field.Invalid(at, typ.String(), fmt.Sprintf("converts to %s, not to %s", v.hub, reflect.TypeFor[T]())))
+			errs = append(errs, field.Invalid(at, typ.String(),
+				fmt.Sprintf("converts to %s, not to %s", v.hub, reflect.TypeFor[T]())))
 		}
 		if seen.Has(typ) {
 			errs = append(errs, field.Duplicate(at, typ.String()))
@@ -217,7 +221,8 @@ func (k *Kind[T]) checkFields() field.ErrorList {
 		}
 	}
 	if _, ok := k.Fields[k.IndexedField]; !ok && k.IndexedField != "" {
-		errs = append(errs, field.Invalid(field.NewPath("IndexedField"), k.IndexedField, "is not one of Fields"))
+		errs = append(errs, field.Invalid(field.NewPath("IndexedField"),
+			k.IndexedField, "is not one of Fields"))
 	}
 	return errs
 }
@@ -235,7 +240,9 @@ func (k *Kind[T]) checkResourceVersions(scheme *runtime.Scheme) field.ErrorList 
 		return nil
 	}
 	if !k.RequireResourceVersion {
-		return field.ErrorList{field.Forbidden(at, "RequireResourceVersion is not set, so all versions are unconditional")}
+		return field.ErrorList{
+			field.Forbidden(at, "RequireResourceVersion is not set, so all versions are unconditional"),
+		}
 	}
 	gvs, _, err := k.servedVersions(scheme)
 	if err != nil {

@@ -45,13 +45,21 @@ func TestRefusedDeclarations(t *testing.T) {
 		"no plural":           {&node{}, []string{"Plural: Required"}},
 		"plural with a slash": {&node{Plural: "nodes/status"}, []string{"Plural: Invalid"}},
 
-		"no version": {&node{Plural: "nodes", Versions: []kind.Version{{}}}, []string{"Versions[0]: Required"}},
+		"no version": {
+			&node{Plural: "nodes", Versions: []kind.Version{{}}},
+			[]string{"Versions[0]: Required"},
+		},
 		"version of another kind": {
-			&node{Plural: "nodes", Versions: []kind.Version{kind.ServedAsSame[*corev1.Pod, *corev1.ConfigMap]()}},
+			&node{
+				Plural:   "nodes",
+				Versions: []kind.Version{kind.ServedAsSame[*corev1.Pod, *corev1.ConfigMap]()},
+			},
 			[]string{"Versions[0]: Invalid"},
 		},
 		"version twice": {
-			&node{Plural: "nodes", Versions: []kind.Version{kind.ServedAs(toNode, fromNode, nil), kind.ServedAs(toNode, fromNode, nil)}},
+			&node{Plural: "nodes", Versions: []kind.Version{
+				kind.ServedAs(toNode, fromNode, nil), kind.ServedAs(toNode, fromNode, nil),
+			}},
 			[]string{"Versions[1]: Duplicate"},
 		},
 		"version that converts one way": {
@@ -59,49 +67,129 @@ func TestRefusedDeclarations(t *testing.T) {
 			[]string{"Versions[0]: Required"},
 		},
 		"version with unknown field": {
-			&node{Plural: "nodes", Versions: []kind.Version{kind.ServedAs(toNode, fromNode, nil).WithFields(map[string]string{"a": "b"})}},
+			&node{Plural: "nodes", Versions: []kind.Version{
+				kind.ServedAs(toNode, fromNode, nil).WithFields(map[string]string{"a": "b"}),
+			}},
 			[]string{"Versions[0].WithFields: Invalid"},
 		},
 
-		"columns without rows": {&node{Plural: "nodes", Table: kind.Table[*corev1.Node]{Columns: []kind.Column{kind.NameColumn()}}}, []string{"Table.Row: Required"}},
-		"rows without columns": {&node{Plural: "nodes", Table: kind.Table[*corev1.Node]{Row: row}}, []string{"Table.Columns: Required"}},
+		"columns without rows": {&node{
+			Plural: "nodes",
+			Table:  kind.Table[*corev1.Node]{Columns: []kind.Column{kind.NameColumn()}},
+		}, []string{"Table.Row: Required"}},
+		"rows without columns": {
+			&node{Plural: "nodes", Table: kind.Table[*corev1.Node]{Row: row}},
+			[]string{"Table.Columns: Required"},
+		},
 		"conditions of no row": {
-			&node{Plural: "nodes", Table: kind.Table[*corev1.Node]{Conditions: func(*corev1.Node) []metav1.TableRowCondition { return nil }}},
+			&node{
+				Plural: "nodes",
+				Table: kind.Table[*corev1.Node]{Conditions: func(*corev1.Node) []metav1.TableRowCondition {
+					return nil
+				}},
+			},
 			[]string{"Table.Row: Required"},
 		},
-		"annotations hidden in no row": {&node{Plural: "nodes", Quirks: kind.Quirks{HiddenAnnotations: []string{"a"}}}, []string{"Table.Row: Required"}},
+		"annotations hidden in no row": {
+			&node{Plural: "nodes", Quirks: kind.Quirks{HiddenAnnotations: []string{"a"}}},
+			[]string{"Table.Row: Required"},
+		},
 
-		"status of a type without": {&configMap{Plural: "configmaps", Status: &kind.Status[*corev1.ConfigMap]{}}, []string{"Status: Forbidden"}},
+		"status of a type without": {
+			&configMap{Plural: "configmaps", Status: &kind.Status[*corev1.ConfigMap]{}},
+			[]string{"Status: Forbidden"},
+		},
 		"quirks of no status": {
-			&node{Plural: "nodes", Quirks: kind.Quirks{StatusOnCreate: true, StatusNameOnUpdate: true, StatusAnyFinalizers: true, NoStatusTable: true}},
-			[]string{"Quirks.NoStatusTable: Forbidden", "Quirks.StatusAnyFinalizers: Forbidden", "Quirks.StatusNameOnUpdate: Forbidden", "Quirks.StatusOnCreate: Forbidden"},
+			&node{Plural: "nodes", Quirks: kind.Quirks{
+				StatusOnCreate:      true,
+				StatusNameOnUpdate:  true,
+				StatusAnyFinalizers: true,
+				NoStatusTable:       true,
+			}},
+			[]string{
+				"Quirks.NoStatusTable: Forbidden", "Quirks.StatusAnyFinalizers: Forbidden",
+				"Quirks.StatusNameOnUpdate: Forbidden", "Quirks.StatusOnCreate: Forbidden",
+			},
 		},
 		"incomplete scale": {
-			&node{Plural: "nodes", Scale: &kind.Scale[*corev1.Node]{Replicas: func(*corev1.Node) int32 { return 0 }}},
-			[]string{"Scale.Selector: Required", "Scale.SetReplicas: Required", "Scale.StatusReplicas: Required"},
+			&node{
+				Plural: "nodes",
+				Scale:  &kind.Scale[*corev1.Node]{Replicas: func(*corev1.Node) int32 { return 0 }},
+			},
+			[]string{
+				"Scale.Selector: Required", "Scale.SetReplicas: Required", "Scale.StatusReplicas: Required",
+			},
 		},
 
-		"subresource without a name":  {subresources(kind.Subresource[*corev1.Node]{New: makeStorage}), []string{"Subresources[0].Name: Required"}},
-		"subresource twice":           {subresources(kind.Subresource[*corev1.Node]{Name: "a", New: makeStorage}, kind.Subresource[*corev1.Node]{Name: "a", New: makeStorage}), []string{"Subresources[1].Name: Duplicate"}},
-		"subresource without rules":   {subresources(kind.Subresource[*corev1.Node]{Name: "a"}), []string{"Subresources[0].Prepare: Required"}},
-		"subresource with idle rules": {subresources(kind.Subresource[*corev1.Node]{Name: "a", New: makeStorage, Prepare: prepare, UpdateOnly: true, ResetFields: []string{"spec"}}), []string{"Subresources[0].Prepare: Forbidden", "Subresources[0].ResetFields: Forbidden", "Subresources[0].UpdateOnly: Forbidden"}},
+		"subresource without a name": {
+			subresources(kind.Subresource[*corev1.Node]{New: makeStorage}),
+			[]string{"Subresources[0].Name: Required"},
+		},
+		"subresource twice": {
+			subresources(kind.Subresource[*corev1.Node]{Name: "a", New: makeStorage},
+				kind.Subresource[*corev1.Node]{Name: "a", New: makeStorage}),
+			[]string{"Subresources[1].Name: Duplicate"},
+		},
+		"subresource without rules": {subresources(kind.Subresource[*corev1.Node]{Name: "a"}), []string{
+			"Subresources[0].Prepare: Required",
+		}},
+		"subresource with idle rules": {subresources(kind.Subresource[*corev1.Node]{
+			Name:        "a",
+			New:         makeStorage,
+			Prepare:     prepare,
+			UpdateOnly:  true,
+			ResetFields: []string{"spec"},
+		}), []string{
+			"Subresources[0].Prepare: Forbidden", "Subresources[0].ResetFields: Forbidden",
+			"Subresources[0].UpdateOnly: Forbidden",
+		}},
 		"second status": {
-			&node{Plural: "nodes", Status: &kind.Status[*corev1.Node]{}, Subresources: []kind.Subresource[*corev1.Node]{{Name: "status", New: makeStorage}}},
+			&node{
+				Plural:       "nodes",
+				Status:       &kind.Status[*corev1.Node]{},
+				Subresources: []kind.Subresource[*corev1.Node]{{Name: "status", New: makeStorage}},
+			},
 			[]string{"Subresources[0].Name: Duplicate"},
 		},
 
 		"reset fields that do not exist": {
-			&node{Plural: "nodes", ResetFields: []string{"Status", "spec..a", "metadata.labels"}, Status: &kind.Status[*corev1.Node]{ResetFields: []string{"specs"}}},
+			&node{
+				Plural:      "nodes",
+				ResetFields: []string{"Status", "spec..a", "metadata.labels"},
+				Status:      &kind.Status[*corev1.Node]{ResetFields: []string{"specs"}},
+			},
 			[]string{"ResetFields[0]: Invalid", "ResetFields[1]: Invalid", "Status.ResetFields[0]: Invalid"},
 		},
-		"generation of no spec":   {&configMap{Plural: "configmaps", Generation: true}, []string{"Generation: Forbidden"}},
-		"field without a value":   {&node{Plural: "nodes", Fields: map[string]func(*corev1.Node) string{"a": nil}}, []string{"Fields[a]: Required"}},
-		"field that is the name":  {&node{Plural: "nodes", Fields: map[string]func(*corev1.Node) string{"metadata.name": (*corev1.Node).GetName}}, []string{"Fields[metadata.name]: Forbidden"}},
-		"index of no field":       {&node{Plural: "nodes", IndexedField: "spec.a"}, []string{"IndexedField: Invalid"}},
-		"idle exception":          {&node{Plural: "nodes", Quirks: kind.Quirks{UnconditionalVersions: []string{"v1"}}}, []string{"Quirks.UnconditionalVersions: Forbidden"}},
-		"exception of no version": {&node{Plural: "nodes", RequireResourceVersion: true, Quirks: kind.Quirks{UnconditionalVersions: []string{"v1beta1"}}}, []string{"Quirks.UnconditionalVersions[0]: Unsupported"}},
+		"generation of no spec": {
+			&configMap{Plural: "configmaps", Generation: true},
+			[]string{"Generation: Forbidden"},
+		},
+		"field without a value": {
+			&node{Plural: "nodes", Fields: map[string]func(*corev1.Node) string{"a": nil}},
+			[]string{"Fields[a]: Required"},
+		},
+		"field that is the name": {&node{
+			Plural: "nodes",
+			Fields: map[string]func(*corev1.Node) string{"metadata.name": (*corev1.Node).GetName},
+		}, []string{"Fields[metadata.name]: Forbidden"}},
+		"index of no field": {
+			&node{Plural: "nodes", IndexedField: "spec.a"},
+			[]string{"IndexedField: Invalid"},
+		},
+		"idle exception": {
+			&node{Plural: "nodes", Quirks: kind.Quirks{UnconditionalVersions: []string{"v1"}}},
+			[]string{"Quirks.UnconditionalVersions: Forbidden"},
+		},
+		"exception of no version": {&node{
+			Plural:                 "nodes",
+			RequireResourceVersion: true,
+			Quirks:                 kind.Quirks{UnconditionalVersions: []string{"v1beta1"}},
+		}, []string{"Quirks.UnconditionalVersions[0]: Unsupported"}},
 
-		"several": {&node{Generation: true, IndexedField: "a"}, []string{"IndexedField: Invalid", "Plural: Required"}},
+		"several": {
+			&node{Generation: true, IndexedField: "a"},
+			[]string{"IndexedField: Invalid", "Plural: Required"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -137,10 +225,18 @@ func TestRefusedGroups(t *testing.T) {
 		group kind.Group
 		want  string
 	}{
-		"no kind":       {groupOf(nil), `group "": Kinds[0] is nil`},
-		"plural twice":  {groupOf(&node{Plural: "nodes"}, &configMap{Plural: "nodes"}), `group "": kind ConfigMap: Plural: Duplicate value: "nodes"`},
-		"not a pointer": {groupOf(&kind.Kind[kind.Object]{Plural: "objects"}), `group "": kind kind.Object: T: Invalid value: "kind.Object": must be a pointer to a struct`},
-		"not an act":    {groupOf(&kind.Virtual{Plural: "acts"}), `group "": kind acts: New: Required value`},
+		"no kind": {groupOf(nil), `group "": Kinds[0] is nil`},
+		"plural twice": {
+			groupOf(&node{Plural: "nodes"}, &configMap{Plural: "nodes"}),
+			`group "": kind ConfigMap: Plural: Duplicate value: "nodes"`,
+		},
+		"not a pointer": {
+			groupOf(&kind.Kind[kind.Object]{Plural: "objects"}),
+			`group "": kind kind.Object: T: Invalid value: "kind.Object": must be a pointer to a struct`,
+		},
+		"not an act": {
+			groupOf(&kind.Virtual{Plural: "acts"}), `group "": kind acts: New: Required value`,
+		},
 		"type of another group": {
 			groupOf(&kind.Kind[*rbacv1.Role]{Plural: "roles"}),
 			`register group "": no version's AddToScheme registers *v1.Role`,

@@ -72,7 +72,9 @@ func Recipes() *kind.Kind[*Recipe] {
 		},
 		Validate: func(_ context.Context, r *Recipe) field.ErrorList {
 			if r.Spec.Minutes < 0 {
-				return field.ErrorList{field.Invalid(field.NewPath("spec", "minutes"), r.Spec.Minutes, "must not be negative")}
+				return field.ErrorList{
+					field.Invalid(field.NewPath("spec", "minutes"), r.Spec.Minutes, "must not be negative"),
+				}
 			}
 			return nil
 		},
@@ -102,12 +104,18 @@ func kitchenGroup(kinds ...kind.Declaration) kind.Group {
 // examples/engine, in files.
 type nowhere struct{ codec runtime.Codec }
 
-func (n nowhere) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+func (n nowhere) GetRESTOptions(
+	resource schema.GroupResource, _ runtime.Object,
+) (generic.RESTOptions, error) {
 	return generic.RESTOptions{
 		StorageConfig:  storagebackend.NewDefaultConfig("/registry", n.codec).ForResource(resource),
 		ResourcePrefix: resource.Resource,
-		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
-			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+		Decorator: func(*storagebackend.ConfigForResource, string, func(
+			runtime.Object,
+		) (string, error), func() runtime.Object,
+			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (
+			storage.Interface, factory.DestroyFunc, error,
+		) {
 			return nil, func() {}, nil
 		},
 	}, nil
@@ -134,9 +142,13 @@ func Example() {
 	}
 
 	// kubectl get prints the declared columns.
-	soup := &Recipe{ObjectMeta: metav1.ObjectMeta{Name: "soup", Namespace: "home"}, Spec: RecipeSpec{Dish: "Soup"}}
+	soup := &Recipe{
+		ObjectMeta: metav1.ObjectMeta{Name: "soup", Namespace: "home"},
+		Spec:       RecipeSpec{Dish: "Soup"},
+	}
 	scheme.Default(soup)
-	table, err := resources[kitchen]["recipes"].(rest.TableConvertor).ConvertToTable(context.Background(), soup, nil)
+	table, err := resources[kitchen]["recipes"].(rest.TableConvertor).ConvertToTable(
+		context.Background(), soup, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -156,7 +168,10 @@ func Example() {
 	fmt.Println(key, "generation", soup.Generation, err)
 
 	// An object that a request would not create is refused.
-	tea := &Recipe{ObjectMeta: metav1.ObjectMeta{Name: "tea", Namespace: "home"}, Spec: RecipeSpec{Minutes: -3}}
+	tea := &Recipe{
+		ObjectMeta: metav1.ObjectMeta{Name: "tea", Namespace: "home"},
+		Spec:       RecipeSpec{Minutes: -3},
+	}
 	_, _, err = preparer.Prepare(context.Background(), tea, "cook")
 	fmt.Println(err)
 

@@ -24,10 +24,12 @@ func ValidateFinalizers(obj metav1.Object) field.ErrorList {
 	for i, name := range obj.GetFinalizers() {
 		switch {
 		case strings.Contains(name, "/"):
-		case name == "kubernetes" || name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents:
+		case name == "kubernetes" || name == metav1.FinalizerOrphanDependents ||
+			name == metav1.FinalizerDeleteDependents:
 		default:
 			path := field.NewPath("metadata", "finalizers").Index(i)
-			errs = append(errs, field.Invalid(path, name, "must be qualified with a domain: only Kubernetes' own finalizers have none"))
+			errs = append(errs, field.Invalid(path, name,
+				"must be qualified with a domain: only Kubernetes' own finalizers have none"))
 		}
 	}
 	return errs

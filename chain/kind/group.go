@@ -45,7 +45,9 @@ type Version struct {
 // ServedAs declares that the kind of type H is also served as type V, of the same group or of
 // another. The functions convert between the two. Their output may share memory with their input,
 // which they must not change. Defaults, unless nil, fills in what V defaults on its own.
-func ServedAs[V, H Object](toHub func(in V, out H) error, fromHub func(in H, out V) error, defaults func(V)) Version {
+func ServedAs[V, H Object](
+	toHub func(in V, out H) error, fromHub func(in H, out V) error, defaults func(V),
+) Version {
 	return newVersion(toHub, fromHub, defaults)
 }
 

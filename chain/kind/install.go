@@ -15,7 +15,10 @@ import (
 // APIGroups returns what GenericAPIServer.InstallAPIGroups takes for groups. The scheme must come
 // from [NewScheme]. Enabled decides which resources are served; if it is nil, those whose version
 // is not [GroupVersion.OffByDefault] are.
-func APIGroups(scheme *runtime.Scheme, options generic.RESTOptionsGetter, enabled func(schema.GroupVersionResource) bool, groups ...Group) ([]*genericapiserver.APIGroupInfo, error) {
+func APIGroups(
+	scheme *runtime.Scheme, options generic.RESTOptionsGetter,
+	enabled func(schema.GroupVersionResource) bool, groups ...Group,
+) ([]*genericapiserver.APIGroupInfo, error) {
 	resources, err := NewResources(scheme, options, groups...)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,9 @@ import (
 )
 
 // newManagedFields returns the entry in metadata.managedFields of the manager that creates obj.
-func newManagedFields(obj Object, manager, version string, reset *fieldpath.Set) (metav1.ManagedFieldsEntry, error) {
+func newManagedFields(
+	obj Object, manager, version string, reset *fieldpath.Set,
+) (metav1.ManagedFieldsEntry, error) {
 	set, err := ownedFields(obj, reset)
 	if err != nil {
 		return metav1.ManagedFieldsEntry{}, err
@@ -82,7 +84,8 @@ func (f *fieldFinder) addStruct(at fieldpath.Path, v reflect.Value, added bool) 
 			continue
 		}
 		if value.Kind() == reflect.Slice && strings.Contains(typ.Tag.Get("patchStrategy"), "merge") {
-			return fmt.Errorf("%s.%s is a list that is merged by key: its managed fields are not known", v.Type(), typ.Name)
+			return fmt.Errorf("%s.%s is a list that is merged by key: its managed fields are not known",
+				v.Type(), typ.Name)
 		}
 		if err := f.addValue(path, value, added); err != nil {
 			return err
@@ -103,7 +106,9 @@ func (f *fieldFinder) addValue(at fieldpath.Path, v reflect.Value, added bool) e
 		f.owned.Insert(at)
 		for key, value := range v.Seq2() {
 			name := key.String()
-			if err := f.addValue(append(at.Copy(), fieldpath.PathElement{FieldName: &name}), value, true); err != nil {
+			if err := f.addValue(append(at.Copy(), fieldpath.PathElement{
+				FieldName: &name,
+			}), value, true); err != nil {
 				return err
 			}
 		}

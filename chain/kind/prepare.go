@@ -26,7 +26,9 @@ type Preparer struct {
 
 // NewPreparer returns a Preparer for objects of the kinds of groups. The scheme must know their
 // types. Options provide the codec, the prefix and the path of each resource.
-func NewPreparer(scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group) *Preparer {
+func NewPreparer(
+	scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group,
+) *Preparer {
 	return &Preparer{scheme, options, groups}
 }
 
@@ -37,7 +39,9 @@ func NewPreparer(scheme *runtime.Scheme, options generic.RESTOptionsGetter, grou
 //
 // The managed fields are computed without the OpenAPI definitions, which suffices for kinds whose
 // lists are atomic. A list that is merged by key is an error.
-func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) (key string, value []byte, err error) {
+func (p *Preparer) Prepare(
+	ctx context.Context, obj Object, manager string,
+) (key string, value []byte, err error) {
 	c, err := p.creation(obj)
 	if err == nil {
 		err = p.prepare(ctx, obj, manager, c)
@@ -59,14 +63,18 @@ func (p *Preparer) Encode(obj Object) (key string, value []byte, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
 	}
-	options, err := storagePath{p.options, c.path}.GetRESTOptions(schema.GroupResource{Group: gvk.Group, Resource: c.resource}, obj)
+	options, err := storagePath{p.options, c.path}.GetRESTOptions(schema.GroupResource{
+		Group:    gvk.Group,
+		Resource: c.resource,
+	}, obj)
 	if err != nil {
 		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
 	}
 	if value, err = runtime.Encode(options.StorageConfig.Codec, obj); err != nil {
 		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
 	}
-	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix, obj.GetNamespace(), obj.GetName()), value, nil
+	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix,
+		obj.GetNamespace(), obj.GetName()), value, nil
 }
 
 // creation returns how objects of obj's kind are created.
@@ -97,10 +105,14 @@ func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
 		return nil
 	}
 	return &creation{
-		RESTCreateStrategy: strategy[T]{ObjectTyper: scheme, NameGenerator: names.SimpleNameGenerator, k: k},
-		resource:           k.Plural,
-		path:               k.Quirks.StoragePath,
-		resetFields:        k.mainResetFields(),
+		RESTCreateStrategy: strategy[T]{
+			ObjectTyper:   scheme,
+			NameGenerator: names.SimpleNameGenerator,
+			k:             k,
+		},
+		resource:    k.Plural,
+		path:        k.Quirks.StoragePath,
+		resetFields: k.mainResetFields(),
 		refuse: func(ctx context.Context, obj Object) error {
 			if k.Refuse == nil {
 				return nil
@@ -113,7 +125,9 @@ func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
 // creation returns nil, because a virtual resource has no objects.
 func (v *Virtual) creation(*runtime.Scheme, Object) *creation { return nil }
 
-func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *creation) (err error) {
+func (p *Preparer) prepare(
+	ctx context.Context, obj Object, manager string, c *creation,
+) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s %q: %w", c.resource, obj.GetName(), err)
@@ -134,7 +148,8 @@ func (p *Preparer) prepare(ctx context.Context, obj Object, manager string, c *c
 	p.scheme.Default(obj)
 	rest.FillObjectMetaSystemFields(obj)
 	version := gvk.GroupVersion().String()
-	entry, err := newManagedFields(obj, manager, version, resetFields(c.resetFields, []string{version})[fieldpath.APIVersion(version)])
+	entry, err := newManagedFields(obj, manager, version,
+		resetFields(c.resetFields, []string{version})[fieldpath.APIVersion(version)])
 	if err != nil {
 		return err
 	}

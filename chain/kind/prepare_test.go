@@ -65,32 +65,44 @@ func TestPrepare(t *testing.T) {
 	if err := runtime.DecodeInto(codec, value, got); err != nil {
 		t.Fatal(err)
 	}
-	if got.UID == "" || got.CreationTimestamp.IsZero() || got.Generation != 1 || got.Status.Phase != "" {
+	if got.UID == "" || got.CreationTimestamp.IsZero() || got.Generation != 1 ||
+		got.Status.Phase != "" {
 		t.Errorf("the system's fields are %+v, the status is %+v", got.ObjectMeta, got.Status)
 	}
-	if got.Labels["default"] == "" || got.Spec.ProviderID != "prepared" || got.Spec.PodCIDR != "10.0.0.0/24" {
+	if got.Labels["default"] == "" || got.Spec.ProviderID != "prepared" ||
+		got.Spec.PodCIDR != "10.0.0.0/24" {
 		t.Errorf("the kind's functions set labels %v and spec %+v", got.Labels, got.Spec)
 	}
 	const owned = `{"f:metadata":{"f:labels":{".":{},"f:default":{}}},"f:spec":{"f:podCIDR":{}}}`
-	if m := got.ManagedFields; len(m) != 1 || m[0].Manager != "me" || m[0].APIVersion != "v1" || m[0].FieldsV1.GetRawString() != owned {
+	if m := got.ManagedFields; len(m) != 1 || m[0].Manager != "me" || m[0].APIVersion != "v1" ||
+		m[0].FieldsV1.GetRawString() != owned {
 		t.Errorf("the managed fields are %v", m)
 	}
 
-	key, _, err = p.Prepare(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}, "me")
+	key, _, err = p.Prepare(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}, "me")
 	if want := "/registry/configmaps/b/a"; err != nil || key != want {
 		t.Errorf("got %s, %v, want %s", key, err, want)
 	}
 
-	if _, _, err := p.Prepare(t.Context(), newNode(""), "me"); !apierrors.IsInvalid(errors.Unwrap(err)) {
+	if _, _, err := p.Prepare(t.Context(),
+		newNode(""), "me"); !apierrors.IsInvalid(errors.Unwrap(err)) {
 		t.Errorf("an invalid object: got %v", err)
 	}
 	for want, obj := range map[string]kind.Object{
-		`prepare nodes "a": refused`:                                         newNode("refused"),
-		`prepare configmaps "a": `:                                           &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
-		`prepare "a": no kind is declared for *v1.Secret`:                    &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
-		`prepare configmaps "b": v1.ObjectMeta.Finalizers is a list that is`: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: []string{"a/b"}}},
+		`prepare nodes "a": refused`: newNode("refused"),
+		`prepare configmaps "a": `: &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		},
+		`prepare "a": no kind is declared for *v1.Secret`: &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		},
+		`prepare configmaps "b": v1.ObjectMeta.Finalizers is a list that is`: &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: []string{"a/b"}},
+		},
 	} {
-		if _, _, err := p.Prepare(t.Context(), obj, "me"); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, _, err := p.Prepare(t.Context(), obj, "me"); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

@@ -16,16 +16,21 @@ import (
 // or, if the object is the result of a patch, the patch.
 func Malformed(ctx context.Context, err error) error {
 	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.Verb == "patch" {
-		return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), field.OmitValueType{}, err.Error())})
+		return apierrors.NewInvalid(schema.GroupKind{}, "",
+			field.ErrorList{field.Invalid(field.NewPath("patch"), field.OmitValueType{}, err.Error())})
 	}
 	return apierrors.NewBadRequest(err.Error())
 }
 
-func (k *Kind[T]) refuseCreate(ctx context.Context, obj runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+func (k *Kind[T]) refuseCreate(
+	ctx context.Context, obj runtime.Object, _ *metav1.CreateOptions,
+) (genericregistry.FinishFunc, error) {
 	return nothingToFinish, k.Refuse(ctx, obj.(T))
 }
 
-func (k *Kind[T]) refuseUpdate(ctx context.Context, obj, _ runtime.Object, _ *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+func (k *Kind[T]) refuseUpdate(
+	ctx context.Context, obj, _ runtime.Object, _ *metav1.UpdateOptions,
+) (genericregistry.FinishFunc, error) {
 	return nothingToFinish, k.Refuse(ctx, obj.(T))
 }
 

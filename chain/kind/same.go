@@ -16,7 +16,8 @@ func ServedAsSame[V, H Object]() Version {
 	v := newVersion(copySame[V, H], copySame[H, V], nil)
 	install := v.install
 	v.install = func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error {
-		if err := sameLayout(reflect.TypeFor[V]().Elem(), reflect.TypeFor[H]().Elem(), map[reflect.Type]bool{}); err != nil {
+		if err := sameLayout(reflect.TypeFor[V]().Elem(), reflect.TypeFor[H]().Elem(),
+			map[reflect.Type]bool{}); err != nil {
 			return fmt.Errorf("serve %s as %s: %w", reflect.TypeFor[H](), reflect.TypeFor[V](), err)
 		}
 		scheme.AddTypeDefaultingFunc(newObject[V](), func(obj any) {

@@ -25,7 +25,9 @@ type scaleREST[T Object] struct {
 	mappings managedfields.ResourcePathMappings
 }
 
-func newScaleREST[T Object](store *genericregistry.Store, scale *Scale[T], versions []string) *scaleREST[T] {
+func newScaleREST[T Object](
+	store *genericregistry.Store, scale *Scale[T], versions []string,
+) *scaleREST[T] {
 	mappings := managedfields.ResourcePathMappings{}
 	for _, v := range versions {
 		mappings[v] = fieldpath.MakePathOrDie("spec", "replicas")
@@ -43,7 +45,9 @@ func (r *scaleREST[T]) GroupVersionKind(schema.GroupVersion) schema.GroupVersion
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
 
-func (r *scaleREST[T]) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (r *scaleREST[T]) ConvertToTable(
+	ctx context.Context, obj, options runtime.Object,
+) (*metav1.Table, error) {
 	convertor := tableConvertor[*autoscalingv1.Scale]{
 		columns: []Column{
 			{Name: "Name", Type: "string", Description: "Name of the scaled object."},
@@ -58,7 +62,9 @@ func (r *scaleREST[T]) ConvertToTable(ctx context.Context, obj, options runtime.
 	return convertor.ConvertToTable(ctx, obj, options)
 }
 
-func (r *scaleREST[T]) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (r *scaleREST[T]) Get(
+	ctx context.Context, name string, options *metav1.GetOptions,
+) (runtime.Object, error) {
 	obj, err := r.store.Get(ctx, name, options)
 	if err != nil {
 		return nil, err
@@ -69,7 +75,8 @@ func (r *scaleREST[T]) Get(ctx context.Context, name string, options *metav1.Get
 func (r *scaleREST[T]) toScale(obj T) (*autoscalingv1.Scale, error) {
 	selector, err := r.scale.Selector(obj)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("selector of %s %q: %v", r.store.DefaultQualifiedResource, obj.GetName(), err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("selector of %s %q: %v",
+			r.store.DefaultQualifiedResource, obj.GetName(), err))
 	}
 	return &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{
@@ -84,7 +91,11 @@ func (r *scaleREST[T]) toScale(obj T) (*autoscalingv1.Scale, error) {
 	}, nil
 }
 
-func (r *scaleREST[T]) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (r *scaleREST[T]) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool,
+	options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
 	obj, _, err := r.store.Update(ctx, name, &scaleUpdate[T]{scaleREST: r, name: name, scale: info},
 		r.validateScale(createValidation), r.validateScaleUpdate(updateValidation), false, options)
 	if err != nil {
@@ -105,7 +116,9 @@ func (r *scaleREST[T]) validateScale(f rest.ValidateObjectFunc) rest.ValidateObj
 	}
 }
 
-func (r *scaleREST[T]) validateScaleUpdate(f rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpdateFunc {
+func (r *scaleREST[T]) validateScaleUpdate(
+	f rest.ValidateObjectUpdateFunc,
+) rest.ValidateObjectUpdateFunc {
 	return func(ctx context.Context, obj, old runtime.Object) error {
 		scale, err := r.toScale(obj.(T))
 		if err != nil {
@@ -128,7 +141,9 @@ type scaleUpdate[T Object] struct {
 
 func (u *scaleUpdate[T]) Preconditions() *metav1.Preconditions { return u.scale.Preconditions() }
 
-func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
+func (u *scaleUpdate[T]) UpdatedObject(
+	ctx context.Context, old runtime.Object,
+) (runtime.Object, error) {
 	if old.(T).GetResourceVersion() == "" {
 		return nil, apierrors.NewNotFound(u.store.DefaultQualifiedResource, u.name)
 	}
@@ -155,12 +170,17 @@ func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) 
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object must be a Scale, not %T", updated))
 	}
 	if errs := validateScale(scale); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), u.name, errs)
+		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(),
+			u.name, errs)
 	}
 	if scale.UID != "" && scale.UID != obj.GetUID() {
-		err := fmt.Errorf("uid mismatch: the Scale has uid %s, the object has %s", scale.UID, obj.GetUID())
+		err := fmt.Errorf("uid mismatch: the Scale has uid %s, the object has %s",
+			scale.UID, obj.GetUID())
 		scaled := u.store.DefaultQualifiedResource
-		return nil, apierrors.NewConflict(schema.GroupResource{Group: scaled.Group, Resource: scaled.Resource + "/scale"}, u.name, err)
+		return nil, apierrors.NewConflict(schema.GroupResource{
+			Group:    scaled.Group,
+			Resource: scaled.Resource + "/scale",
+		}, u.name, err)
 	}
 	obj.SetResourceVersion(scale.ResourceVersion)
 	u.scaleREST.scale.SetReplicas(obj, scale.Spec.Replicas)
@@ -173,16 +193,19 @@ func (u *scaleUpdate[T]) UpdatedObject(ctx context.Context, old runtime.Object) 
 }
 
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&scale.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMeta(&scale.ObjectMeta, true, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
 	errs = append(errs, ValidateFinalizers(scale)...)
-	return append(errs, apivalidation.ValidateNonnegativeField(int64(scale.Spec.Replicas), field.NewPath("spec", "replicas"))...)
+	return append(errs, apivalidation.ValidateNonnegativeField(int64(scale.Spec.Replicas),
+		field.NewPath("spec", "replicas"))...)
 }
 
 // requestVersion returns the version of the parent resource in the request's path.
 func requestVersion(ctx context.Context) (schema.GroupVersion, error) {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
 	if !ok {
-		return schema.GroupVersion{}, apierrors.NewInternalError(fmt.Errorf("no RequestInfo in the request's context"))
+		return schema.GroupVersion{},
+			apierrors.NewInternalError(fmt.Errorf("no RequestInfo in the request's context"))
 	}
 	return schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, nil
 }

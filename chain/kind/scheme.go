@@ -33,7 +33,8 @@ func NewScheme(groups ...Group) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	v1 := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(scheme, v1)
-	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	scheme.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{},
+		&metav1.APIGroup{}, &metav1.APIResourceList{})
 
 	for _, g := range groups {
 		var versions []schema.GroupVersion
@@ -51,7 +52,10 @@ func NewScheme(groups ...Group) (*runtime.Scheme, error) {
 	if !scheme.IsVersionRegistered(autoscalingv1.SchemeGroupVersion) {
 		utilruntime.Must(autoscalingv1.AddToScheme(scheme))
 	}
-	scheme.AddKnownTypes(schema.GroupVersion{Group: autoscalingv1.GroupName, Version: runtime.APIVersionInternal}, &autoscalingv1.Scale{})
+	scheme.AddKnownTypes(schema.GroupVersion{
+		Group:   autoscalingv1.GroupName,
+		Version: runtime.APIVersionInternal,
+	}, &autoscalingv1.Scale{})
 
 	var errs []error
 	for _, g := range groups {
@@ -94,12 +98,13 @@ func (k *Kind[T]) register(scheme *runtime.Scheme) error {
 			return err
 		}
 		if v.fields != nil {
-			err = scheme.AddFieldLabelConversionFunc(served, func(label, value string) (string, string, error) {
-				if hub, ok := v.fields[label]; ok {
-					return hub, value, nil
-				}
-				return "", "", fmt.Errorf("field label not supported: %s", label)
-			})
+			err = scheme.AddFieldLabelConversionFunc(served,
+				func(label, value string) (string, string, error) {
+					if hub, ok := v.fields[label]; ok {
+						return hub, value, nil
+					}
+					return "", "", fmt.Errorf("field label not supported: %s", label)
+				})
 		} else {
 			err = k.registerFieldLabels(scheme, served)
 		}
@@ -115,7 +120,8 @@ func (k *Kind[T]) register(scheme *runtime.Scheme) error {
 func (k *Kind[T]) registerFieldLabels(scheme *runtime.Scheme, gvk schema.GroupVersionKind) error {
 	namespace := !k.ClusterScoped || len(k.Fields) == 0
 	return scheme.AddFieldLabelConversionFunc(gvk, func(label, value string) (string, string, error) {
-		if _, ok := k.Fields[label]; ok || label == "metadata.name" || (label == "metadata.namespace" && namespace) {
+		if _, ok := k.Fields[label]; ok || label == "metadata.name" ||
+			(label == "metadata.namespace" && namespace) {
 			return label, value, nil
 		}
 		return "", "", fmt.Errorf("field label not supported: %s", label)
@@ -148,7 +154,8 @@ func registerHub(scheme *runtime.Scheme, gvk schema.GroupVersionKind, group stri
 func externalKind(scheme *runtime.Scheme, obj runtime.Object) (schema.GroupVersionKind, error) {
 	kinds, _, err := scheme.ObjectKinds(obj)
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("no version's AddToScheme registers %T: %w", obj, err)
+		return schema.GroupVersionKind{},
+			fmt.Errorf("no version's AddToScheme registers %T: %w", obj, err)
 	}
 	for _, gvk := range kinds {
 		if gvk.Version != runtime.APIVersionInternal {
@@ -158,17 +165,23 @@ func externalKind(scheme *runtime.Scheme, obj runtime.Object) (schema.GroupVersi
 	return schema.GroupVersionKind{}, fmt.Errorf("%T is registered as an internal version only", obj)
 }
 
-func newVersion[V, H Object](toHub func(V, H) error, fromHub func(H, V) error, defaults func(V)) Version {
+func newVersion[V, H Object](
+	toHub func(V, H) error, fromHub func(H, V) error, defaults func(V),
+) Version {
 	return Version{
 		example:  newObject[V](),
 		hub:      reflect.TypeFor[H](),
 		converts: toHub != nil && fromHub != nil,
 		install: func(scheme *runtime.Scheme, hub schema.GroupVersionKind) error {
 			v, h := newObject[V](), newObject[H]()
-			if err := scheme.AddConversionFunc(v, h, func(in, out any, _ conversion.Scope) error { return toHub(in.(V), out.(H)) }); err != nil {
+			if err := scheme.AddConversionFunc(v, h, func(in, out any, _ conversion.Scope) error {
+				return toHub(in.(V), out.(H))
+			}); err != nil {
 				return err
 			}
-			if err := scheme.AddConversionFunc(h, v, func(in, out any, _ conversion.Scope) error { return fromHub(in.(H), out.(V)) }); err != nil {
+			if err := scheme.AddConversionFunc(h, v, func(in, out any, _ conversion.Scope) error {
+				return fromHub(in.(H), out.(V))
+			}); err != nil {
 				return err
 			}
 			if defaults != nil {
@@ -215,7 +228,8 @@ func convertList(in, out any, scope conversion.Scope) error {
 	}
 	toItems.Set(reflect.MakeSlice(toItems.Type(), fromItems.Len(), fromItems.Len()))
 	for i := range fromItems.Len() {
-		if err := scope.Convert(fromItems.Index(i).Addr().Interface(), toItems.Index(i).Addr().Interface()); err != nil {
+		if err := scope.Convert(fromItems.Index(i).Addr().Interface(),
+			toItems.Index(i).Addr().Interface()); err != nil {
 			return err
 		}
 	}

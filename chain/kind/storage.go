@@ -21,7 +21,9 @@ type Resources map[schema.GroupVersion]map[string]rest.Storage
 
 // NewResources returns the storage of all kinds of groups. The scheme must come from [NewScheme].
 // Options decide where the objects of a resource are stored.
-func NewResources(scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group) (Resources, error) {
+func NewResources(
+	scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group,
+) (Resources, error) {
 	b := &builder{scheme: scheme, options: options, resources: Resources{}}
 	for _, g := range groups {
 		for _, k := range g.Kinds {
@@ -70,7 +72,9 @@ func (s *Storage) ShortNames() []string { return s.shortNames }
 func (s *Storage) Categories() []string { return s.categories }
 
 // servedVersions returns the group versions in which the kind is served, the hub version first.
-func (k *Kind[T]) servedVersions(scheme *runtime.Scheme) ([]schema.GroupVersion, schema.GroupVersionKind, error) {
+func (k *Kind[T]) servedVersions(
+	scheme *runtime.Scheme,
+) ([]schema.GroupVersion, schema.GroupVersionKind, error) {
 	gvk, err := k.gvk(scheme)
 	if err != nil {
 		return nil, gvk, err
@@ -123,7 +127,9 @@ func (k *Kind[T]) resources(b *builder) error {
 	return nil
 }
 
-func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []string) (*genericregistry.Store, error) {
+func (k *Kind[T]) newStore(
+	b *builder, gvk schema.GroupVersionKind, versions []string,
+) (*genericregistry.Store, error) {
 	resource := schema.GroupResource{Group: gvk.Group, Resource: k.Plural}
 	singular := k.Singular
 	if singular == "" {
@@ -152,8 +158,13 @@ func (k *Kind[T]) newStore(b *builder, gvk schema.GroupVersionKind, versions []s
 	if k.GracePeriod != nil {
 		store.DeleteStrategy = gracefulStrategy[T]{s}
 	}
-	options := &generic.StoreOptions{RESTOptions: storagePath{b.options, k.Quirks.StoragePath}, AttrFunc: k.attributes}
-	store.PredicateFunc = func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+	options := &generic.StoreOptions{
+		RESTOptions: storagePath{b.options, k.Quirks.StoragePath},
+		AttrFunc:    k.attributes,
+	}
+	store.PredicateFunc = func(
+		label labels.Selector, field fields.Selector,
+	) storage.SelectionPredicate {
 		p := storage.SelectionPredicate{Label: label, Field: field, GetAttrs: k.attributes}
 		if k.IndexedField != "" {
 			p.IndexFields = []string{k.IndexedField}
@@ -205,7 +216,9 @@ type storagePath struct {
 	path string
 }
 
-func (p storagePath) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+func (p storagePath) GetRESTOptions(
+	resource schema.GroupResource, example runtime.Object,
+) (generic.RESTOptions, error) {
 	options, err := p.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if p.path != "" {
 		options.ResourcePrefix = p.path

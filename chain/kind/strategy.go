@@ -68,7 +68,8 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 	t := obj.(T)
 	var errs field.ErrorList
 	if !s.k.Quirks.LooseMetadata {
-		errs = apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName, field.NewPath("metadata"))
+		errs = apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName,
+			field.NewPath("metadata"))
 		errs = append(errs, s.k.validateFinalizers(t)...)
 	}
 	if s.k.Validate != nil {
@@ -135,7 +136,9 @@ func (s strategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Obje
 	return s.k.Warnings(ctx, obj.(T), old.(T))
 }
 
-func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.GarbageCollectionPolicy {
+func (s strategy[T]) DefaultGarbageCollectionPolicy(
+	ctx context.Context,
+) rest.GarbageCollectionPolicy {
 	if s.k.Quirks.DefaultDeletion == nil {
 		return rest.DeleteDependents
 	}
@@ -146,7 +149,9 @@ func (s strategy[T]) DefaultGarbageCollectionPolicy(ctx context.Context) rest.Ga
 // by its interface.
 type gracefulStrategy[T Object] struct{ strategy[T] }
 
-func (s gracefulStrategy[T]) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+func (s gracefulStrategy[T]) CheckGracefulDelete(
+	ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions,
+) bool {
 	return s.k.GracePeriod(ctx, obj.(T), options)
 }
 
@@ -159,7 +164,8 @@ func (k *Kind[T]) countGeneration(obj, old T) {
 	same := k.SameGeneration
 	if same == nil {
 		same = func(obj, old T) bool {
-			return equality.Semantic.DeepEqual(partOf(obj, "Spec").Interface(), partOf(old, "Spec").Interface())
+			return equality.Semantic.DeepEqual(partOf(obj, "Spec").Interface(),
+				partOf(old, "Spec").Interface())
 		}
 	}
 	if !same(obj, old) {

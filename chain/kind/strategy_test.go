@@ -9,7 +9,10 @@ import (
 
 func TestUnconditionalVersions(t *testing.T) {
 	t.Parallel()
-	k := &Kind[*corev1.ConfigMap]{RequireResourceVersion: true, Quirks: Quirks{UnconditionalVersions: []string{"v1beta1"}}}
+	k := &Kind[*corev1.ConfigMap]{
+		RequireResourceVersion: true,
+		Quirks:                 Quirks{UnconditionalVersions: []string{"v1beta1"}},
+	}
 	for version, want := range map[string]bool{"v1": false, "v1beta1": true} {
 		ctx := request.WithRequestInfo(t.Context(), &request.RequestInfo{APIVersion: version})
 		if got := (strategy[*corev1.ConfigMap]{k: k}).AllowUnconditionalUpdate(ctx); got != want {

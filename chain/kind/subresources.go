@@ -36,7 +36,9 @@ func (k *Kind[T]) newStatus(store *genericregistry.Store, versions []string) res
 	return &tableREST{viewREST{view}}
 }
 
-func (k *Kind[T]) newSubresource(store *genericregistry.Store, sub Subresource[T], versions []string) rest.Storage {
+func (k *Kind[T]) newSubresource(
+	store *genericregistry.Store, sub Subresource[T], versions []string,
+) rest.Storage {
 	if sub.New != nil {
 		return sub.New(store)
 	}
@@ -50,7 +52,10 @@ func (k *Kind[T]) newSubresource(store *genericregistry.Store, sub Subresource[T
 }
 
 // newView makes a view of the objects in store that is updated by the strategy s.
-func (k *Kind[T]) newView(store *genericregistry.Store, reset map[fieldpath.APIVersion]*fieldpath.Set, s subresourceStrategy[T]) updateREST {
+func (k *Kind[T]) newView(
+	store *genericregistry.Store, reset map[fieldpath.APIVersion]*fieldpath.Set,
+	s subresourceStrategy[T],
+) updateREST {
 	view := *store
 	// Only requests to the main resource reserve anything (see Kind.Adjust).
 	view.BeginCreate, view.BeginUpdate = nil, nil
@@ -77,7 +82,9 @@ func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old r
 	s.prepare(ctx, obj.(T), old.(T))
 }
 
-func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+func (s subresourceStrategy[T]) ValidateUpdate(
+	ctx context.Context, obj, old runtime.Object,
+) field.ErrorList {
 	var errs field.ErrorList
 	if !s.anyFinalizers {
 		errs = s.k.validateFinalizers(obj.(T))
@@ -91,7 +98,9 @@ func (s subresourceStrategy[T]) ValidateUpdate(ctx context.Context, obj, old run
 	return errs
 }
 
-func (s subresourceStrategy[T]) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+func (s subresourceStrategy[T]) WarningsOnUpdate(
+	ctx context.Context, obj, old runtime.Object,
+) []string {
 	if s.warnings == nil {
 		return nil
 	}
@@ -118,7 +127,11 @@ func (r *updateREST) New() runtime.Object { return r.store.New() }
 // Destroy leaves the store to the main resource.
 func (r *updateREST) Destroy() {}
 
-func (r *updateREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (r *updateREST) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool,
+	options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
 	// A subresource never creates its object.
 	return r.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
 }
@@ -130,13 +143,17 @@ func (r *updateREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 // viewREST also supports GET, and therefore PATCH.
 type viewREST struct{ updateREST }
 
-func (r *viewREST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (r *viewREST) Get(
+	ctx context.Context, name string, options *metav1.GetOptions,
+) (runtime.Object, error) {
 	return r.store.Get(ctx, name, options)
 }
 
 // tableREST also supports tables.
 type tableREST struct{ viewREST }
 
-func (r *tableREST) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (r *tableREST) ConvertToTable(
+	ctx context.Context, obj, options runtime.Object,
+) (*metav1.Table, error) {
 	return r.store.ConvertToTable(ctx, obj, options)
 }

@@ -18,7 +18,12 @@ import (
 
 // NameColumn is the first column of nearly every table.
 func NameColumn() Column {
-	return Column{Name: "Name", Type: "string", Format: "name", Description: "Name of the object, unique among the objects of its kind in its namespace."}
+	return Column{
+		Name:        "Name",
+		Type:        "string",
+		Format:      "name",
+		Description: "Name of the object, unique among the objects of its kind in its namespace.",
+	}
 }
 
 // AgeColumn is the column of [Age].
@@ -51,7 +56,12 @@ func (k *Kind[T]) tableConvertor(resource schema.GroupResource) rest.TableConver
 		}
 		columns[i] = c
 	}
-	return tableConvertor[T]{columns: columns, row: k.Table.Row, conditions: k.Table.Conditions, hidden: k.Quirks.HiddenAnnotations}
+	return tableConvertor[T]{
+		columns:    columns,
+		row:        k.Table.Row,
+		conditions: k.Table.Conditions,
+		hidden:     k.Quirks.HiddenAnnotations,
+	}
 }
 
 type tableConvertor[T Object] struct {
@@ -63,7 +73,9 @@ type tableConvertor[T Object] struct {
 	hidden []string
 }
 
-func (c tableConvertor[T]) ConvertToTable(_ context.Context, obj runtime.Object, options runtime.Object) (*metav1.Table, error) {
+func (c tableConvertor[T]) ConvertToTable(
+	_ context.Context, obj runtime.Object, options runtime.Object,
+) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	o, ok := options.(*metav1.TableOptions)
 	if !ok || !o.NoHeaders {
@@ -77,9 +89,10 @@ func (c tableConvertor[T]) ConvertToTable(_ context.Context, obj runtime.Object,
 		table.ResourceVersion = common.GetResourceVersion()
 	}
 	var err error
-	table.Rows, err = metatable.MetaToTableRow(obj, func(o runtime.Object, _ metav1.Object, _, _ string) ([]any, error) {
-		return c.row(o.(T)), nil
-	})
+	table.Rows, err = metatable.MetaToTableRow(obj,
+		func(o runtime.Object, _ metav1.Object, _, _ string) ([]any, error) {
+			return c.row(o.(T)), nil
+		})
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		if c.conditions != nil {

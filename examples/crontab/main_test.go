@@ -33,7 +33,8 @@ func TestCrontab(t *testing.T) {
 	k.Run("apply", "-f", "manifests/crontab.yaml")
 	k.Run("wait", "--for=jsonpath={.status.replicas}=1", "crontab/my-crontab", "--timeout=60s")
 	const summary = "jsonpath={.spec.schedule} {.spec.jobTemplate.spec.parallelism} {.spec.jobTemplate.spec.template.spec.containers[0].image}"
-	if got := k.Run("get", "cronjob", "my-crontab", "-o", summary); got != "*/5 * * * * 1 my-cron-image:1" {
+	if got := k.Run("get", "cronjob", "my-crontab", "-o", summary); got !=
+		"*/5 * * * * 1 my-cron-image:1" {
 		t.Errorf("CronJob: %s", got)
 	}
 	out := k.Run("get", "ct")
@@ -45,17 +46,20 @@ func TestCrontab(t *testing.T) {
 
 	// The operator reacts to changes of the CronTab and of the CronJob.
 	k.Run("scale", "crontab/my-crontab", "--replicas=3")
-	k.Run("wait", "--for=jsonpath={.spec.jobTemplate.spec.parallelism}=3", "cronjob/my-crontab", "--timeout=60s")
+	k.Run("wait", "--for=jsonpath={.spec.jobTemplate.spec.parallelism}=3",
+		"cronjob/my-crontab", "--timeout=60s")
 	k.Run("patch", "cronjob", "my-crontab", "--type=merge", "-p", `{"spec":{"schedule":"0 0 * * *"}}`)
 	k.Run("wait", "--for=jsonpath={.spec.schedule}=*/5 * * * *", "cronjob/my-crontab", "--timeout=60s")
 	k.Run("delete", "cronjob", "my-crontab")
 	k.Run("wait", "--for=create", "cronjob/my-crontab", "--timeout=60s")
 
-	if out, err := k.Try("patch", "crontab", "my-crontab", "--type=merge", "-p", `{"spec":{"replicas":11}}`); err == nil {
+	if out, err := k.Try("patch", "crontab", "my-crontab", "--type=merge", "-p",
+		`{"spec":{"replicas":11}}`); err == nil {
 		t.Errorf("too many replicas: %s", out)
 	}
 	k.Run("delete", "crd", "crontabs.simple.extension.io")
-	if _, err := k.Try("get", "crontabs"); err == nil || !strings.Contains(err.Error(), "could not find the requested resource") {
+	if _, err := k.Try("get", "crontabs"); err == nil ||
+		!strings.Contains(err.Error(), "could not find the requested resource") {
 		t.Errorf("without the definition: %v", err)
 	}
 }

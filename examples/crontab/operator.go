@@ -25,7 +25,11 @@ import (
 )
 
 var (
-	crontabs    = schema.GroupVersionResource{Group: "simple.extension.io", Version: "v1", Resource: "crontabs"}
+	crontabs = schema.GroupVersionResource{
+		Group:    "simple.extension.io",
+		Version:  "v1",
+		Resource: "crontabs",
+	}
 	crontabKind = schema.GroupVersionKind{Group: "simple.extension.io", Version: "v1", Kind: "CronTab"}
 )
 
@@ -73,7 +77,8 @@ func newOperator(config *rest.Config) (*operator, error) {
 		dynamic: dynamicClient,
 		typed:   informers.NewSharedInformerFactory(client, 0),
 		untyped: dynamicinformer.NewDynamicSharedInformerFactory(dynamicClient, 0),
-		queue:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.DefaultTypedControllerRateLimiter[string]()),
 	}
 	tabs, jobs := o.untyped.ForResource(crontabs), o.typed.Batch().V1().CronJobs()
 	o.crontabs, o.cronJobs = tabs.Lister(), jobs.Lister()
@@ -84,7 +89,11 @@ func newOperator(config *rest.Config) (*operator, error) {
 			o.queue.Add(key)
 		}
 	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+		DeleteFunc: enqueue,
+	}
 	for _, informer := range []cache.SharedIndexInformer{tabs.Informer(), jobs.Informer()} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return nil, err
@@ -135,13 +144,18 @@ func (o *operator) sync(ctx context.Context, key string) error {
 	if err := o.ensureCronJob(ctx, tab); err != nil {
 		return err
 	}
-	status := cronTabStatus{ObservedGeneration: tab.Generation, Replicas: tab.Spec.Replicas, CronJob: tab.Name}
+	status := cronTabStatus{
+		ObservedGeneration: tab.Generation,
+		Replicas:           tab.Spec.Replicas,
+		CronJob:            tab.Name,
+	}
 	if tab.Status == status {
 		return nil
 	}
 	patch := fmt.Appendf(nil, `{"status":{"observedGeneration":%d,"replicas":%d,"cronJob":%q}}`,
 		status.ObservedGeneration, status.Replicas, status.CronJob)
-	_, err = o.dynamic.Resource(crontabs).Namespace(tab.Namespace).Patch(ctx, tab.Name, "application/merge-patch+json", patch, metav1.PatchOptions{}, "status")
+	_, err = o.dynamic.Resource(crontabs).Namespace(tab.Namespace).Patch(ctx, tab.Name,
+		"application/merge-patch+json", patch, metav1.PatchOptions{}, "status")
 	return err
 }
 
@@ -151,7 +165,8 @@ func (o *operator) get(key string) (*cronTab, error) {
 		return nil, err
 	}
 	tab := &cronTab{}
-	return tab, runtime.DefaultUnstructuredConverter.FromUnstructured(obj.(*unstructured.Unstructured).Object, tab)
+	return tab, runtime.DefaultUnstructuredConverter.FromUnstructured(
+		obj.(*unstructured.Unstructured).Object, tab)
 }
 
 func (o *operator) ensureCronJob(ctx context.Context, tab *cronTab) error {

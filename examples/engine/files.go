@@ -79,13 +79,16 @@ func openFiles(dir string, codec runtime.Codec) (*files, error) {
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (f *files) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+func (f *files) GetRESTOptions(
+	resource schema.GroupResource, _ runtime.Object,
+) (generic.RESTOptions, error) {
 	config := storagebackend.Config{Codec: f.codec}
 	return generic.RESTOptions{
 		StorageConfig:  config.ForResource(resource),
 		ResourcePrefix: "/" + resource.Group + "/" + resource.Resource,
 		Decorator: func(
-			_ *storagebackend.ConfigForResource, _ string, _ func(runtime.Object) (string, error), newObject, _ func() runtime.Object,
+			_ *storagebackend.ConfigForResource, _ string, _ func(runtime.Object) (string, error),
+			newObject, _ func() runtime.Object,
 			_ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
 		) (storage.Interface, factory.DestroyFunc, error) {
 			return &resourceFiles{files: f, newObject: newObject}, func() {}, nil
@@ -137,7 +140,8 @@ func (f *resourceFiles) decode(r record, out runtime.Object) error {
 	if _, _, err := f.codec.Decode(r.data, nil, out); err != nil {
 		return err
 	}
-	out.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // objects from storage have none
+	// objects from storage have none
+	out.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return f.Versioner().UpdateObject(out, r.version)
 }
 
@@ -149,7 +153,9 @@ func (f *resourceFiles) encode(obj runtime.Object) ([]byte, error) {
 }
 
 // Create implements storage.Interface.
-func (f *resourceFiles) Create(_ context.Context, key string, obj, out runtime.Object, _ uint64) error {
+func (f *resourceFiles) Create(
+	_ context.Context, key string, obj, out runtime.Object, _ uint64,
+) error {
 	data, err := f.encode(obj.DeepCopyObject())
 	if err != nil {
 		return err
@@ -166,7 +172,9 @@ func (f *resourceFiles) Create(_ context.Context, key string, obj, out runtime.O
 }
 
 // Get implements storage.Interface.
-func (f *resourceFiles) Get(_ context.Context, key string, options storage.GetOptions, out runtime.Object) error {
+func (f *resourceFiles) Get(
+	_ context.Context, key string, options storage.GetOptions, out runtime.Object,
+) error {
 	f.mu.Lock()
 	r, exists := f.objects[key]
 	f.mu.Unlock()
@@ -181,7 +189,9 @@ func (f *resourceFiles) Get(_ context.Context, key string, options storage.GetOp
 }
 
 // GetList implements storage.Interface. It ignores the limit, which servers are allowed to do.
-func (f *resourceFiles) GetList(_ context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+func (f *resourceFiles) GetList(
+	_ context.Context, key string, options storage.ListOptions, list runtime.Object,
+) error {
 	found, version := f.find(key, options.Recursive)
 	var items []runtime.Object
 	for _, r := range found {
@@ -229,12 +239,15 @@ func within(key, wanted string, below bool) bool {
 
 // GuaranteedUpdate implements storage.Interface. It retries if the object was changed concurrently.
 func (f *resourceFiles) GuaranteedUpdate(
-	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions,
 	try storage.UpdateFunc, _ runtime.Object,
 ) error {
 	for ctx.Err() == nil {
 		current := f.newObject()
-		if err := f.Get(ctx, key, storage.GetOptions{IgnoreNotFound: ignoreNotFound}, current); err != nil {
+		if err := f.Get(ctx, key, storage.GetOptions{
+			IgnoreNotFound: ignoreNotFound,
+		}, current); err != nil {
 			return err
 		}
 		version, err := f.Versioner().ObjectResourceVersion(current)
@@ -261,7 +274,9 @@ func (f *resourceFiles) GuaranteedUpdate(
 
 // replace stores data under key if the object still has the given version, and reports whether it
 // does.
-func (f *resourceFiles) replace(key string, version uint64, data []byte, out runtime.Object) (bool, error) {
+func (f *resourceFiles) replace(
+	key string, version uint64, data []byte, out runtime.Object,
+) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.objects[key].version != version {

@@ -34,7 +34,8 @@ var registration string
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8444", "address to listen on")
-	kubeconfig := flag.String("kubeconfig", ".kinproc/kubeconfig", "kubeconfig of the API server that authenticates and authorizes")
+	kubeconfig := flag.String("kubeconfig", ".kinproc/kubeconfig",
+		"kubeconfig of the API server that authenticates and authorizes")
 	dir := flag.String("data-dir", "rooms", "directory for the objects")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -54,7 +55,9 @@ func main() {
 }
 
 // newServer returns the server and the manifests that register it with kinproc.
-func newServer(l net.Listener, kubeconfig, dir string) (*genericapiserver.GenericAPIServer, string, error) {
+func newServer(
+	l net.Listener, kubeconfig, dir string,
+) (*genericapiserver.GenericAPIServer, string, error) {
 	scheme, err := kind.NewScheme(chat())
 	if err != nil {
 		return nil, "", err
@@ -75,14 +78,16 @@ func newServer(l net.Listener, kubeconfig, dir string) (*genericapiserver.Generi
 	options.Authorization.RemoteKubeConfigFile = kubeconfig
 	options.SecureServing.Listener = l
 	options.SecureServing.ServerCert.CertDirectory = "" // generate a new certificate at every start
-	if err := options.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost", []string{"chat.default.svc"}, nil); err != nil {
+	if err := options.SecureServing.MaybeDefaultWithSelfSignedCerts("localhost",
+		[]string{"chat.default.svc"}, nil); err != nil {
 		return nil, "", err
 	}
 
 	config := genericapiserver.NewRecommendedConfig(codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.RESTOptionsGetter = objects
-	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString("talk"))
+	config.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"),
+		sets.NewString("talk"))
 	namer := openapinamer.NewDefinitionNamer(scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
@@ -105,5 +110,6 @@ func newServer(l net.Listener, kubeconfig, dir string) (*genericapiserver.Generi
 	if err != nil {
 		return nil, "", err
 	}
-	return s, strings.NewReplacer("PORT", port, "CA_BUNDLE", base64.StdEncoding.EncodeToString(cert)).Replace(registration), nil
+	return s, strings.NewReplacer("PORT", port, "CA_BUNDLE", base64.StdEncoding.EncodeToString(cert)).
+		Replace(registration), nil
 }

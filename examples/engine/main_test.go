@@ -67,14 +67,17 @@ func TestEngine(t *testing.T) {
 		{"patch room lobby --type=merge -p {\"spec\":{\"seats\":2}}", "patched"},
 		{"get room lobby -o jsonpath={.metadata.generation}", "2"},
 	} {
-		if got := k.Run(strings.Fields(test.command)...); !strings.Contains(got, test.want) || test.want == "" && got != "" {
+		if got := k.Run(strings.Fields(test.command)...); !strings.Contains(got, test.want) ||
+			test.want == "" && got != "" {
 			t.Errorf("kubectl %s prints %q, want %q", test.command, got, test.want)
 		}
 	}
-	if _, err := k.Try("patch", "room", "lobby", "--type=merge", "-p", `{"spec":{"seats":-1}}`); err == nil || !strings.Contains(err.Error(), "spec.seats") {
+	if _, err := k.Try("patch", "room", "lobby", "--type=merge", "-p",
+		`{"spec":{"seats":-1}}`); err == nil || !strings.Contains(err.Error(), "spec.seats") {
 		t.Errorf("negative seats: %v", err)
 	}
-	if data, err := os.ReadFile(filepath.Join(dir, "chat.example.com", "rooms", "default", "lobby.json")); err != nil || !strings.Contains(string(data), "the weather") {
+	if data, err := os.ReadFile(filepath.Join(dir, "chat.example.com", "rooms",
+		"default", "lobby.json")); err != nil || !strings.Contains(string(data), "the weather") {
 		t.Errorf("file: %s, %v", data, err)
 	}
 	talkTogether(t, s)
@@ -105,7 +108,8 @@ func talkTogether(t *testing.T, s *server.Server) {
 			t.Fatal(err)
 		}
 		dialer := websocket.Dialer{TLSClientConfig: tls}
-		url := strings.Replace(s.URL(), "https", "wss", 1) + "/apis/chat.example.com/v1/namespaces/default/rooms/lobby/talk"
+		url := strings.Replace(s.URL(), "https", "wss", 1) +
+			"/apis/chat.example.com/v1/namespaces/default/rooms/lobby/talk"
 		conn, response, err := dialer.DialContext(t.Context(), url, nil)
 		if err != nil {
 			t.Fatalf("enter: %v (%v)", err, response)

@@ -26,13 +26,19 @@ func chat() kind.Group {
 			},
 			Validate: func(_ context.Context, r *Room) field.ErrorList {
 				if r.Spec.Seats < 0 {
-					return field.ErrorList{field.Invalid(field.NewPath("spec", "seats"), r.Spec.Seats, "must not be negative")}
+					return field.ErrorList{
+						field.Invalid(field.NewPath("spec", "seats"), r.Spec.Seats, "must not be negative"),
+					}
 				}
 				return nil
 			},
 			Table: kind.Table[*Room]{
-				Columns: []kind.Column{kind.NameColumn(), {Name: "Topic"}, {Name: "Seats", Type: "integer"}, kind.AgeColumn()},
-				Row:     func(r *Room) []any { return []any{r.Name, r.Spec.Topic, int64(r.Spec.Seats), kind.Age(r)} },
+				Columns: []kind.Column{
+					kind.NameColumn(), {Name: "Topic"}, {Name: "Seats", Type: "integer"}, kind.AgeColumn(),
+				},
+				Row: func(r *Room) []any {
+					return []any{r.Name, r.Spec.Topic, int64(r.Spec.Seats), kind.Age(r)}
+				},
 			},
 			Warnings: func(_ context.Context, r, _ *Room) []string {
 				if r.Spec.Topic == "" {
@@ -46,7 +52,9 @@ func chat() kind.Group {
 				}},
 			},
 			Generation: true,
-			Fields:     map[string]func(*Room) string{"spec.topic": func(r *Room) string { return r.Spec.Topic }},
+			Fields: map[string]func(*Room) string{"spec.topic": func(r *Room) string {
+				return r.Spec.Topic
+			}},
 		}},
 	}
 }

@@ -52,7 +52,9 @@ func (t *talk) NewConnectOptions() (runtime.Object, bool, string) { return nil, 
 
 // Connect implements rest.Connecter. At this point the request is authenticated and authorized,
 // whether or not it came through the aggregator.
-func (t *talk) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (t *talk) Connect(
+	ctx context.Context, name string, _ runtime.Object, responder rest.Responder,
+) (http.Handler, error) {
 	obj, err := t.rooms.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return nil, err
@@ -63,9 +65,11 @@ func (t *talk) Connect(ctx context.Context, name string, _ runtime.Object, respo
 		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		upgrader := websocket.Upgrader{Error: func(_ http.ResponseWriter, _ *http.Request, _ int, reason error) {
-			responder.Error(apierrors.NewBadRequest(reason.Error()))
-		}}
+		upgrader := websocket.Upgrader{
+			Error: func(_ http.ResponseWriter, _ *http.Request, _ int, reason error) {
+				responder.Error(apierrors.NewBadRequest(reason.Error()))
+			},
+		}
 		conn, err := upgrader.Upgrade(w, r, nil)
 		if err != nil {
 			return // the upgrader has already responded

@@ -79,8 +79,14 @@ func (RoomList) OpenAPIModelName() string { return roomListModel }
 // apply use.
 func definitions(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
 	all := maps.Clone(apiextensionsopenapi.GetOpenAPIDefinitions(ref))
-	object := func(description string, properties map[string]spec.Schema, needs ...string) openapicommon.OpenAPIDefinition {
-		schema := spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Description: description, Properties: properties}}
+	object := func(
+		description string, properties map[string]spec.Schema, needs ...string,
+	) openapicommon.OpenAPIDefinition {
+		schema := spec.Schema{SchemaProps: spec.SchemaProps{
+			Type:        []string{"object"},
+			Description: description,
+			Properties:  properties,
+		}}
 		return openapicommon.OpenAPIDefinition{Schema: schema, Dependencies: needs}
 	}
 	of := func(model string) spec.Schema {

@@ -11,7 +11,9 @@ import (
 )
 
 // Watch implements storage.Interface.
-func (f *resourceFiles) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
+func (f *resourceFiles) Watch(
+	ctx context.Context, key string, options storage.ListOptions,
+) (watch.Interface, error) {
 	since, err := f.Versioner().ParseResourceVersion(options.ResourceVersion)
 	if err != nil {
 		return nil, err
@@ -29,7 +31,8 @@ func (f *resourceFiles) Watch(ctx context.Context, key string, options storage.L
 		existing = nil
 	}
 	if w.last < f.first {
-		return nil, apierrors.NewResourceExpired(fmt.Sprintf("changes since resource version %d are no longer available", since))
+		return nil, apierrors.NewResourceExpired(
+			fmt.Sprintf("changes since resource version %d are no longer available", since))
 	}
 	proxy := watch.NewProxyWatcher(w.events)
 	go func() {
@@ -78,7 +81,8 @@ func (w *watcher) run(ctx context.Context, existing []record) error {
 			w.send(ctx, watch.Event{Type: watch.Added, Object: obj})
 		}
 	}
-	if w.options.SendInitialEvents != nil && *w.options.SendInitialEvents && w.options.Predicate.AllowWatchBookmarks {
+	if w.options.SendInitialEvents != nil && *w.options.SendInitialEvents &&
+		w.options.Predicate.AllowWatchBookmarks {
 		bookmark := w.files.newObject()
 		if err := w.files.Versioner().UpdateObject(bookmark, w.last); err != nil {
 			return err

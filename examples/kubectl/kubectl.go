@@ -81,11 +81,14 @@ func (k *Kubectl) Try(args ...string) (out string, err error) {
 			out, err = stdout.String(), errors.New(strings.TrimSpace(e.message+"\n"+stderr.String()))
 		}
 	}()
-	args = append([]string{"--kubeconfig", k.Kubeconfig, "--cache-dir", filepath.Join(filepath.Dir(k.Kubeconfig), "cache")}, args...)
+	args = append([]string{
+		"--kubeconfig", k.Kubeconfig, "--cache-dir", filepath.Join(filepath.Dir(k.Kubeconfig), "cache"),
+	}, args...)
 	cmd := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
-		Arguments:   append([]string{"kubectl"}, args...),
-		ConfigFlags: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithWarningPrinter(streams),
-		IOStreams:   streams,
+		Arguments: append([]string{"kubectl"}, args...),
+		ConfigFlags: genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
+			WithWarningPrinter(streams),
+		IOStreams: streams,
 	})
 	cmd.SetArgs(args)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true

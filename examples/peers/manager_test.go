@@ -33,7 +33,9 @@ func newPond() *unstructured.Unstructured {
 	return u
 }
 
-func (r *pondReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (r *pondReconciler) Reconcile(
+	ctx context.Context, request reconcile.Request,
+) (reconcile.Result, error) {
 	pond := newPond()
 	if err := r.Get(ctx, request.NamespacedName, pond); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -42,7 +44,9 @@ func (r *pondReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: pond.GetNamespace(), Name: pond.GetName()}}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pond.GetNamespace(), Name: pond.GetName()},
+	}
 	_, err = controllerutil.CreateOrUpdate(ctx, r.Client, deployment, func() error {
 		labels := map[string]string{"pond": pond.GetName()}
 		deployment.Spec.Replicas = new(int32(ducks))
@@ -54,7 +58,8 @@ func (r *pondReconciler) Reconcile(ctx context.Context, request reconcile.Reques
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := unstructured.SetNestedField(pond.Object, int64(*deployment.Spec.Replicas), "status", "ducks"); err != nil {
+	if err := unstructured.SetNestedField(pond.Object, int64(*deployment.Spec.Replicas),
+		"status", "ducks"); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{}, r.Status().Update(ctx, pond)
@@ -78,7 +83,8 @@ func TestControllerRuntimeManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = ctrl.NewControllerManagedBy(manager).For(newPond()).Owns(&appsv1.Deployment{}).Complete(&pondReconciler{manager.GetClient()})
+	err = ctrl.NewControllerManagedBy(manager).For(newPond()).Owns(&appsv1.Deployment{}).
+		Complete(&pondReconciler{manager.GetClient()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +100,8 @@ func TestControllerRuntimeManager(t *testing.T) {
 
 	k.Apply("apiVersion: example.com/v1\nkind: Pond\nmetadata: {name: park}\nspec: {ducks: 3}")
 	k.Run("wait", "--for=jsonpath={.status.ducks}=3", "pond/park", "--timeout=60s")
-	if got := k.Run("get", "deployment", "park", "-o", "jsonpath={.spec.replicas} {.metadata.ownerReferences[0].kind}"); got != "3 Pond" {
+	if got := k.Run("get", "deployment", "park", "-o",
+		"jsonpath={.spec.replicas} {.metadata.ownerReferences[0].kind}"); got != "3 Pond" {
 		t.Errorf("deployment: %s", got)
 	}
 	k.Run("patch", "pond", "park", "--type=merge", "-p", `{"spec":{"ducks":5}}`)
@@ -104,14 +111,16 @@ func TestControllerRuntimeManager(t *testing.T) {
 	k.Run("delete", "deployment", "park")
 	eventually(t, func() error {
 		var d appsv1.Deployment
-		err := manager.GetAPIReader().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "park"}, &d)
+		err := manager.GetAPIReader().Get(t.Context(),
+			client.ObjectKey{Namespace: "default", Name: "park"}, &d)
 		if apierrors.IsNotFound(err) || err == nil {
 			return err
 		}
 		t.Fatal(err)
 		return nil
 	})
-	if holder := k.Run("get", "lease", "ponds.example.com", "-o", "jsonpath={.spec.holderIdentity}"); holder == "" {
+	if holder := k.Run("get", "lease", "ponds.example.com", "-o",
+		"jsonpath={.spec.holderIdentity}"); holder == "" {
 		t.Error("the lease has no holder")
 	}
 }

@@ -62,9 +62,15 @@ func newWardle(t *testing.T, s *server.Server, k *kubectl.Kubectl) *wardle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wardle{t: t, kubeconfig: servertest.Kubeconfig(t, config), certFile: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key")}
+	w := &wardle{
+		t:          t,
+		kubeconfig: servertest.Kubeconfig(t, config),
+		certFile:   filepath.Join(dir, "tls.crt"),
+		keyFile:    filepath.Join(dir, "tls.key"),
+	}
 	var key []byte
-	if w.CABundle, key, err = cert.GenerateSelfSignedCertKey("api.wardle.svc", nil, []string{"localhost"}); err != nil {
+	if w.CABundle, key, err = cert.GenerateSelfSignedCertKey("api.wardle.svc", nil,
+		[]string{"localhost"}); err != nil {
 		t.Fatal(err)
 	}
 	for file, data := range map[string][]byte{w.certFile: w.CABundle, w.keyFile: key} {
@@ -108,8 +114,8 @@ func (w *wardle) start() {
 	cmd := wardleserver.NewCommandStartWardleServer(ctx, options, true)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetArgs([]string{
-		"--etcd-servers=" + w.etcd,
-		"--kubeconfig=" + w.kubeconfig, "--authentication-kubeconfig=" + w.kubeconfig, "--authorization-kubeconfig=" + w.kubeconfig,
+		"--etcd-servers=" + w.etcd, "--kubeconfig=" + w.kubeconfig,
+		"--authentication-kubeconfig=" + w.kubeconfig, "--authorization-kubeconfig=" + w.kubeconfig,
 		"--tls-cert-file=" + w.certFile, "--tls-private-key-file=" + w.keyFile,
 	})
 	w.cancel, w.ended = cancel, make(chan error, 1)
@@ -138,7 +144,9 @@ func (w *wardle) registration() string {
 
 // awaitAvailable waits until the Available condition of an APIService has the given status, and
 // returns the condition.
-func awaitAvailable(t *testing.T, s *server.Server, name string, status apiregistrationv1.ConditionStatus) apiregistrationv1.APIServiceCondition {
+func awaitAvailable(
+	t *testing.T, s *server.Server, name string, status apiregistrationv1.ConditionStatus,
+) apiregistrationv1.APIServiceCondition {
 	t.Helper()
 	client, err := aggregatorclientset.NewForConfig(s.RESTConfig())
 	if err != nil {
@@ -146,7 +154,8 @@ func awaitAvailable(t *testing.T, s *server.Server, name string, status apiregis
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	w, err := client.ApiregistrationV1().APIServices().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	w, err := client.ApiregistrationV1().APIServices().Watch(ctx,
+		metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,13 +193,16 @@ func TestSampleAPIServer(t *testing.T) {
 	// Stop the server. Only its own API becomes unavailable. Then start it again.
 	w.stop()
 	flunders := dynamic.NewForConfigOrDie(s.RESTConfig()).Resource(flunders).Namespace("default")
-	if _, err := flunders.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+	if _, err := flunders.List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("list from a server that is down: %v, want 503", err)
 	}
-	if c := awaitAvailable(t, s, wardleService, apiregistrationv1.ConditionFalse); c.Reason != "FailedDiscoveryCheck" {
+	if c := awaitAvailable(t, s, wardleService, apiregistrationv1.ConditionFalse); c.Reason !=
+		"FailedDiscoveryCheck" {
 		t.Errorf("not available with reason %s: %s, want FailedDiscoveryCheck", c.Reason, c.Message)
 	}
-	if _, err := flunders.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
+	if _, err := flunders.List(t.Context(),
+		metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("list from a server that is known to be down: %v, want 503", err)
 	}
 	k.Run("get", "namespaces")
@@ -208,7 +220,11 @@ func TestSampleAPIServer(t *testing.T) {
 
 const wardleService = "v1alpha1.wardle.example.com"
 
-var flunders = schema.GroupVersionResource{Group: "wardle.example.com", Version: "v1alpha1", Resource: "flunders"}
+var flunders = schema.GroupVersionResource{
+	Group:    "wardle.example.com",
+	Version:  "v1alpha1",
+	Resource: "flunders",
+}
 
 func flunder(name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -223,10 +239,11 @@ func testWardleClients(t *testing.T, s *server.Server) {
 	client := dynamic.NewForConfigOrDie(s.RESTConfig())
 	added, gone := make(chan string, 10), make(chan string, 10)
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
-	if _, err := factory.ForResource(flunders).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { added <- o.(*unstructured.Unstructured).GetName() },
-		DeleteFunc: func(o any) { gone <- o.(*unstructured.Unstructured).GetName() },
-	}); err != nil {
+	if _, err := factory.ForResource(flunders).Informer().
+		AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { added <- o.(*unstructured.Unstructured).GetName() },
+			DeleteFunc: func(o any) { gone <- o.(*unstructured.Unstructured).GetName() },
+		}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -241,7 +258,8 @@ func testWardleClients(t *testing.T, s *server.Server) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kind, _, _ := unstructured.NestedString(made.Object, "spec", "referenceType"); kind != "Flunder" {
+		if kind, _, _ := unstructured.NestedString(made.Object,
+			"spec", "referenceType"); kind != "Flunder" {
 			t.Errorf("%s: the default of spec.referenceType is %q", name, kind)
 		}
 		await(t, added, name)
@@ -275,7 +293,10 @@ func testWardleKubectl(t *testing.T, k *kubectl.Kubectl) {
 	}{
 		{[]string{"get", "flunders"}, []string{"NAME", "first"}},
 		{[]string{"get", "flunder", "first", "-o", "jsonpath={.spec.reference}"}, []string{"other"}},
-		{[]string{"explain", "flunder.spec"}, []string{"wardle.example.com", "referenceType", "<string>"}},
+		{
+			[]string{"explain", "flunder.spec"},
+			[]string{"wardle.example.com", "referenceType", "<string>"},
+		},
 		{[]string{"explain", "fischer", "--output=plaintext-openapiv2"}, []string{"disallowedFlunders"}},
 		{[]string{"api-resources", "--api-group=wardle.example.com"}, []string{"flunders", "fischers"}},
 		{[]string{"api-versions"}, []string{"wardle.example.com/v1alpha1", "apps/v1"}},
@@ -310,24 +331,26 @@ func testWardleDocuments(t *testing.T, s *server.Server) {
 		{"/openapi/v3/apis/wardle.example.com/v1alpha1", "application/json", "FlunderSpec"},
 	} {
 		var body []byte
-		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+test.path, nil)
-			if err != nil {
-				return false, err
-			}
-			request.Header.Set("Accept", test.accept)
-			response, err := client.Do(request)
-			if err != nil {
-				return false, err
-			}
-			defer response.Body.Close()
-			if body, err = io.ReadAll(response.Body); err != nil {
-				return false, err
-			}
-			return bytes.Contains(body, []byte(test.want)), nil
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true,
+			func(ctx context.Context) (bool, error) {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+test.path, nil)
+				if err != nil {
+					return false, err
+				}
+				request.Header.Set("Accept", test.accept)
+				response, err := client.Do(request)
+				if err != nil {
+					return false, err
+				}
+				defer response.Body.Close()
+				if body, err = io.ReadAll(response.Body); err != nil {
+					return false, err
+				}
+				return bytes.Contains(body, []byte(test.want)), nil
+			})
 		if err != nil {
-			t.Errorf("%s as %s: %v, %s is missing from %.3000s", test.path, test.accept, err, test.want, body)
+			t.Errorf("%s as %s: %v, %s is missing from %.3000s",
+				test.path, test.accept, err, test.want, body)
 		}
 	}
 }
@@ -336,8 +359,10 @@ func testWardleDocuments(t *testing.T, s *server.Server) {
 // directly to the extension API server, which has to ask kinproc.
 func testWardleUsers(t *testing.T, s *server.Server, w *wardle) {
 	k := kubectl.New(t, s)
-	k.Run("create", "clusterrole", "flunder-reader", "--verb=list", "--resource=flunders.wardle.example.com")
-	k.Run("create", "clusterrolebinding", "flunder-reader", "--clusterrole=flunder-reader", "--user=reader", "--serviceaccount=default:reader")
+	k.Run("create", "clusterrole", "flunder-reader", "--verb=list",
+		"--resource=flunders.wardle.example.com")
+	k.Run("create", "clusterrolebinding", "flunder-reader", "--clusterrole=flunder-reader",
+		"--user=reader", "--serviceaccount=default:reader")
 	k.Run("create", "serviceaccount", "reader")
 	token := strings.TrimSpace(k.Run("create", "token", "reader"))
 	user := func(name string) *rest.Config {
@@ -351,7 +376,11 @@ func testWardleUsers(t *testing.T, s *server.Server, w *wardle) {
 		c.Host, c.CAData, c.ServerName = "https://"+w.addr, w.CABundle, "api.wardle.svc"
 		return c
 	}
-	bearer := &rest.Config{Host: s.URL(), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: s.RESTConfig().CAData}}
+	bearer := &rest.Config{
+		Host:            s.URL(),
+		BearerToken:     token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: s.RESTConfig().CAData},
+	}
 	for _, test := range []struct {
 		name   string
 		config *rest.Config
@@ -365,7 +394,8 @@ func testWardleUsers(t *testing.T, s *server.Server, w *wardle) {
 		{"service account, direct", direct(rest.CopyConfig(bearer)), isNil},
 		{"wrong token, direct", direct(&rest.Config{BearerToken: "wrong"}), apierrors.IsUnauthorized},
 	} {
-		_, err := dynamic.NewForConfigOrDie(test.config).Resource(flunders).Namespace("default").List(t.Context(), metav1.ListOptions{})
+		_, err := dynamic.NewForConfigOrDie(test.config).Resource(flunders).Namespace("default").
+			List(t.Context(), metav1.ListOptions{})
 		if !test.want(err) {
 			t.Errorf("%s: %v", test.name, err)
 		}

@@ -48,7 +48,8 @@ func startHooks(t *testing.T) hooks {
 		r.Warnings = []string{"seen by the webhook"}
 	}))
 	mux.HandleFunc("/convert", convert)
-	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("hooks.default.svc", nil, []string{"localhost"})
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("hooks.default.svc", nil,
+		[]string{"localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,11 @@ func startHooks(t *testing.T) hooks {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hooks{port: port, url: "https://localhost:" + port, caBundle: base64.StdEncoding.EncodeToString(certPEM)}
+	return hooks{
+		port:     port,
+		url:      "https://localhost:" + port,
+		caBundle: base64.StdEncoding.EncodeToString(certPEM),
+	}
 }
 
 // review returns a handler for admission reviews. decide modifies the response, which allows the
@@ -95,7 +100,10 @@ func convert(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	review.Response = &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	review.Response = &apiextensionsv1.ConversionResponse{
+		UID:    review.Request.UID,
+		Result: metav1.Status{Status: metav1.StatusSuccess},
+	}
 	for _, raw := range review.Request.Objects {
 		u := &unstructured.Unstructured{}
 		if err := u.UnmarshalJSON(raw.Raw); err != nil {
@@ -112,7 +120,8 @@ func convert(w http.ResponseWriter, r *http.Request) {
 			spec["length"] = metres
 		}
 		u.SetAPIVersion(review.Request.DesiredAPIVersion)
-		review.Response.ConvertedObjects = append(review.Response.ConvertedObjects, runtime.RawExtension{Object: u})
+		review.Response.ConvertedObjects = append(review.Response.ConvertedObjects,
+			runtime.RawExtension{Object: u})
 	}
 	_ = json.NewEncoder(w).Encode(review)
 }
@@ -129,22 +138,26 @@ func TestAdmissionWebhooks(t *testing.T) {
 			s := servertest.Run(t)
 			k := kubectl.New(t, s)
 			k.Apply(hooksService)
-			k.Apply(fmt.Sprintf(webhookConfigurations, h.caBundle, fmt.Sprintf(reference, "mutate"), h.caBundle, fmt.Sprintf(reference, "validate")))
+			k.Apply(fmt.Sprintf(webhookConfigurations, h.caBundle, fmt.Sprintf(reference, "mutate"),
+				h.caBundle, fmt.Sprintf(reference, "validate")))
 			k.Apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: hooked, labels: {hooks: please}}")
 
 			// Webhook configurations take effect with a short delay.
 			eventually(t, func() error {
-				_, err := k.Try("create", "configmap", "red", "-n", "hooked", "--from-literal=color=red", "--dry-run=server")
+				_, err := k.Try("create", "configmap", "red", "-n", "hooked",
+					"--from-literal=color=red", "--dry-run=server")
 				if err == nil || !strings.Contains(err.Error(), "no red, please") {
 					return fmt.Errorf("a red config map: %v", err)
 				}
 				return nil
 			})
 			k.Run("create", "configmap", "blue", "-n", "hooked", "--from-literal=color=blue")
-			if got := k.Run("get", "configmap", "blue", "-n", "hooked", "-o", "jsonpath={.data.mutated}"); got != "yes" {
+			if got := k.Run("get", "configmap", "blue", "-n", "hooked", "-o",
+				"jsonpath={.data.mutated}"); got != "yes" {
 				t.Errorf("mutated: %q", got)
 			}
-			k.Run("create", "configmap", "red", "--from-literal=color=red") // in a namespace without webhooks
+			// in a namespace without webhooks
+			k.Run("create", "configmap", "red", "--from-literal=color=red")
 		})
 	}
 }
@@ -164,12 +177,14 @@ func TestConversionWebhook(t *testing.T) {
 			k.Run("wait", "--for=condition=Established", "crd/hoses.example.com", "--timeout=60s")
 			k.Apply("apiVersion: example.com/v1\nkind: Hose\nmetadata: {name: garden}\nspec: {length: 30}")
 			for version, want := range map[string]string{"v1": "30", "v2": "30m"} {
-				if got := k.Run("get", "hoses."+version+".example.com", "garden", "-o", "jsonpath={.spec.length}"); got != want {
+				if got := k.Run("get", "hoses."+version+".example.com", "garden", "-o",
+					"jsonpath={.spec.length}"); got != want {
 					t.Errorf("%s: length %q, want %q", version, got, want)
 				}
 			}
 			k.Apply("apiVersion: example.com/v2\nkind: Hose\nmetadata: {name: garden}\nspec: {length: 31m}")
-			if got := k.Run("get", "hoses.v1.example.com", "-o", "jsonpath={.items[*].spec.length}"); got != "31" {
+			if got := k.Run("get", "hoses.v1.example.com", "-o",
+				"jsonpath={.items[*].spec.length}"); got != "31" {
 				t.Errorf("as v1: %q", got)
 			}
 		})

@@ -53,8 +53,15 @@ func newAPI() http.Handler {
 	mux := http.NewServeMux()
 	// Discovery tells clients which groups, versions and resources the server has.
 	versions := []object{{"groupVersion": groupVersion, "version": version}}
-	apiGroup := object{"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions, "preferredVersion": versions[0]}
-	mux.HandleFunc("GET /apis", serve(object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{apiGroup}}))
+	apiGroup := object{
+		"kind":             "APIGroup",
+		"apiVersion":       "v1",
+		"name":             group,
+		"versions":         versions,
+		"preferredVersion": versions[0],
+	}
+	mux.HandleFunc("GET /apis",
+		serve(object{"kind": "APIGroupList", "apiVersion": "v1", "groups": []object{apiGroup}}))
 	mux.HandleFunc("GET /apis/"+group, serve(apiGroup))
 	mux.HandleFunc("GET /apis/"+groupVersion, serve(object{
 		"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": groupVersion,
@@ -88,15 +95,20 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	name, byName := strings.CutPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	items := []greeting{}
 	for _, g := range a.objects {
-		if (namespace == "" || g.Metadata.Namespace == namespace) && (!byName || g.Metadata.Name == name) {
+		if (namespace == "" || g.Metadata.Namespace == namespace) &&
+			(!byName || g.Metadata.Name == name) {
 			items = append(items, g)
 		}
 	}
 	slices.SortFunc(items, func(x, y greeting) int {
-		return cmp.Or(cmp.Compare(x.Metadata.Namespace, y.Metadata.Namespace), cmp.Compare(x.Metadata.Name, y.Metadata.Name))
+		return cmp.Or(cmp.Compare(x.Metadata.Namespace, y.Metadata.Namespace),
+			cmp.Compare(x.Metadata.Name, y.Metadata.Name))
 	})
 	write(w, http.StatusOK, object{
-		"kind": kind + "List", "apiVersion": groupVersion, "metadata": object{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
+		"kind":       kind + "List",
+		"apiVersion": groupVersion,
+		"metadata":   object{"resourceVersion": strconv.Itoa(a.version)},
+		"items":      items,
 	})
 }
 
@@ -108,7 +120,8 @@ func (a *api) create(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, exists := a.objects[g.key()]; exists {
-		writeStatus(w, http.StatusConflict, "AlreadyExists", fmt.Sprintf("%s %q already exists", resource, g.Metadata.Name))
+		writeStatus(w, http.StatusConflict, "AlreadyExists",
+			fmt.Sprintf("%s %q already exists", resource, g.Metadata.Name))
 		return
 	}
 	g.Metadata.UID, g.Metadata.CreationTimestamp = rand.Text(), time.Now().UTC().Format(time.RFC3339)
@@ -134,8 +147,10 @@ func (a *api) update(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if v := g.Metadata.ResourceVersion; g.key() != old.key() || v != "" && v != old.Metadata.ResourceVersion {
-		writeStatus(w, http.StatusConflict, "Conflict", fmt.Sprintf("%s %q has been modified", resource, old.Metadata.Name))
+	if v := g.Metadata.ResourceVersion; g.key() != old.key() ||
+		v != "" && v != old.Metadata.ResourceVersion {
+		writeStatus(w, http.StatusConflict, "Conflict",
+			fmt.Sprintf("%s %q has been modified", resource, old.Metadata.Name))
 		return
 	}
 	g.Metadata.UID, g.Metadata.CreationTimestamp = old.Metadata.UID, old.Metadata.CreationTimestamp
@@ -167,7 +182,8 @@ func (a *api) store(g greeting) greeting {
 func (a *api) find(w http.ResponseWriter, r *http.Request) (greeting, bool) {
 	g, ok := a.objects[r.PathValue("namespace")+"/"+r.PathValue("name")]
 	if !ok {
-		writeStatus(w, http.StatusNotFound, "NotFound", fmt.Sprintf("%s %q not found", resource, r.PathValue("name")))
+		writeStatus(w, http.StatusNotFound, "NotFound",
+			fmt.Sprintf("%s %q not found", resource, r.PathValue("name")))
 	}
 	return g, ok
 }
@@ -180,7 +196,8 @@ func read(w http.ResponseWriter, r *http.Request) (greeting, bool) {
 	case err != nil:
 		writeStatus(w, http.StatusBadRequest, "BadRequest", err.Error())
 	case g.APIVersion != groupVersion || g.Kind != kind || g.Metadata.Name == "":
-		writeStatus(w, http.StatusUnprocessableEntity, "Invalid", "the body must be a "+kind+" of "+groupVersion+" with a name")
+		writeStatus(w, http.StatusUnprocessableEntity, "Invalid",
+			"the body must be a "+kind+" of "+groupVersion+" with a name")
 		err = http.ErrNotSupported
 	}
 	g.Metadata.Namespace = r.PathValue("namespace")
@@ -189,7 +206,14 @@ func read(w http.ResponseWriter, r *http.Request) (greeting, bool) {
 
 // writeStatus writes an error as a Status object, as Kubernetes clients expect it.
 func writeStatus(w http.ResponseWriter, code int, reason, message string) {
-	write(w, code, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
+	write(w, code, object{
+		"kind":       "Status",
+		"apiVersion": "v1",
+		"status":     "Failure",
+		"code":       code,
+		"reason":     reason,
+		"message":    message,
+	})
 }
 
 func write(w http.ResponseWriter, code int, body any) {

@@ -35,5 +35,6 @@ func newCertificate(name string) ([]byte, tls.Certificate, error) {
 	if err != nil {
 		return nil, tls.Certificate{}, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

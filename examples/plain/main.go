@@ -27,7 +27,8 @@ var registration string
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8443", "address to listen on")
-	proxyCA := flag.String("requestheader-client-ca-file", "", "certificate authority of the aggregator's client certificate")
+	proxyCA := flag.String("requestheader-client-ca-file", "",
+		"certificate authority of the aggregator's client certificate")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -68,14 +69,19 @@ func newServer(proxyCA string) (*server, error) {
 	}
 	s := &server{cert: cert}
 	s.Handler = onlyProxy("front-proxy-client", newAPI())
-	s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool}
+	s.TLSConfig = &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		ClientAuth:   tls.VerifyClientCertIfGiven,
+		ClientCAs:    pool,
+	}
 	return s, nil
 }
 
 // registration returns the manifests that register the server with kinproc.
 func (s *server) registration(addr net.Addr) string {
 	_, port, _ := net.SplitHostPort(addr.String()) // a listener's address always has a port
-	return strings.NewReplacer("PORT", port, "CA_BUNDLE", base64.StdEncoding.EncodeToString(s.cert)).Replace(registration)
+	return strings.NewReplacer("PORT", port, "CA_BUNDLE", base64.StdEncoding.EncodeToString(s.cert)).
+		Replace(registration)
 }
 
 // serve serves requests until ctx is done.
@@ -95,7 +101,8 @@ func (s *server) serve(ctx context.Context, l net.Listener) error {
 func onlyProxy(name string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.VerifiedChains) == 0 || r.TLS.PeerCertificates[0].Subject.CommonName != name {
-			writeStatus(w, http.StatusUnauthorized, "Unauthorized", "requests must come through the aggregator")
+			writeStatus(w, http.StatusUnauthorized, "Unauthorized",
+				"requests must come through the aggregator")
 			return
 		}
 		log.Printf("%s %s by %s", r.Method, r.URL, r.Header.Get("X-Remote-User"))

@@ -60,7 +60,8 @@ func TestPlain(t *testing.T) {
 	}
 	write("Hello")
 	k.Run("create", "-f", file)
-	if _, err := k.Try("create", "-f", file); err == nil || !strings.Contains(err.Error(), "already exists") {
+	if _, err := k.Try("create", "-f", file); err == nil ||
+		!strings.Contains(err.Error(), "already exists") {
 		t.Errorf("create again: %v", err)
 	}
 	write("Ahoy")
@@ -68,7 +69,8 @@ func TestPlain(t *testing.T) {
 	if got := k.Run("get", "greetings", "-o", "jsonpath={.items[*].spec.text}"); got != "Ahoy" {
 		t.Errorf("greeting: %q", got)
 	}
-	if got := k.Run("get", "greeting", "hello"); !strings.HasPrefix(got, "NAME") || !strings.Contains(got, "hello") {
+	if got := k.Run("get", "greeting", "hello"); !strings.HasPrefix(got, "NAME") ||
+		!strings.Contains(got, "hello") {
 		t.Errorf("kubectl get prints %q", got)
 	}
 	k.Run("delete", "greeting", "hello")
@@ -77,9 +79,12 @@ func TestPlain(t *testing.T) {
 	}
 
 	// A request that bypasses the aggregator is rejected.
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+l.Addr().String()+"/apis", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"https://"+l.Addr().String()+"/apis", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,8 @@ const settling = 6 * time.Second
 func BenchmarkProgram(b *testing.B) {
 	// Measure a separate executable: the test binary would share its pages with the test.
 	dir := b.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "github.com/kinproc/kinproc").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", dir, "github.com/kinproc/kinproc").
+		CombinedOutput(); err != nil {
 		b.Fatalf("go build: %v\n%s", err, out)
 	}
 	b.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -42,7 +43,12 @@ func BenchmarkProgram(b *testing.B) {
 		<-p.ended
 		stop = append(stop, float64(time.Since(began).Milliseconds()))
 	}
-	for unit, values := range map[string][]float64{"ready-ms": ready, "ready-MiB": mapped, "idle-MiB": resident, "stop-ms": stop} {
+	for unit, values := range map[string][]float64{
+		"ready-ms":  ready,
+		"ready-MiB": mapped,
+		"idle-MiB":  resident,
+		"stop-ms":   stop,
+	} {
 		slices.Sort(values)
 		b.ReportMetric(values[len(values)/2], unit)
 	}

@@ -102,7 +102,8 @@ as in kube-apiserver: the aggregator, the core-like server and the server of cus
 		},
 		// The number of wrong letters up to which a command counts as a typo.
 		SuggestionsMinimumDistance: 2,
-		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true}, // ours explains what is wrong with its arguments
+		// ours explains what is wrong with its arguments
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	cmd.SetVersionTemplate("{{.Version}}\n")
 	cmd.SetArgs(args)

@@ -19,7 +19,9 @@ func newCompletionCmd(s streams) *cobra.Command {
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return usageError{fmt.Errorf("completion requires the name of a shell: %s", strings.Join(shells, ", "))}
+				return usageError{
+					fmt.Errorf("completion requires the name of a shell: %s", strings.Join(shells, ", ")),
+				}
 			}
 			return nil
 		},

@@ -31,7 +31,9 @@ func completeServerFlags(cmd *cobra.Command) {
 		"controllers":               loops,
 		"enable-admission-plugins":  plugins,
 		"disable-admission-plugins": plugins,
-		"authorization-mode":        {auth.ModeRBAC, auth.ModeNode, auth.ModeAlwaysAllow, auth.ModeAlwaysDeny},
+		"authorization-mode": {
+			auth.ModeRBAC, auth.ModeNode, auth.ModeAlwaysAllow, auth.ModeAlwaysDeny,
+		},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, completeList(words)) // the flags exist
 	}
@@ -58,7 +60,9 @@ func completeList(words []string) cobra.CompletionFunc {
 }
 
 // completeKubectl asks kubectl for completions, which include object names.
-func completeKubectl(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func completeKubectl(
+	_ *cobra.Command, args []string, typed string,
+) ([]string, cobra.ShellCompDirective) {
 	var answer, complaints bytes.Buffer
 	request := append([]string{cobra.ShellCompRequestCmd}, args...)
 	k, err := newSandboxKubectl(streams{in: strings.NewReader(""), out: &answer, err: &complaints},

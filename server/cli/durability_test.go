@@ -23,7 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-var killRounds = flag.Int("rounds", 5, "how often TestAcknowledgedWritesSurviveKill kills the program")
+var killRounds = flag.Int("rounds", 5,
+	"how often TestAcknowledgedWritesSurviveKill kills the program")
 
 const (
 	killWriters = 4
@@ -74,7 +75,9 @@ func TestAcknowledgedWritesSurviveKill(t *testing.T) {
 
 // write creates objects and increments a counter in another object until enough writes are
 // acknowledged, then kills the server in the middle of it.
-func (a *acknowledged) write(ctx context.Context, client kubernetes.Interface, round, enough int, kill func()) {
+func (a *acknowledged) write(
+	ctx context.Context, client kubernetes.Interface, round, enough int, kill func(),
+) {
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
 	var writers sync.WaitGroup
 	reached := make(chan struct{})
@@ -161,7 +164,8 @@ func (a *acknowledged) check(t *testing.T, client kubernetes.Interface, rounds .
 	if a.counter == 0 {
 		return
 	}
-	counter, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), counterName, metav1.GetOptions{})
+	counter, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(t.Context(), counterName,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +187,12 @@ type program struct {
 // startProgram starts kinproc on a data directory without waiting for it to be ready.
 func startProgram(t testing.TB, dir string, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, output: &strings.Builder{}, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), ended: make(chan struct{})}
+	p := &program{
+		t:          t,
+		output:     &strings.Builder{},
+		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
+		ended:      make(chan struct{}),
+	}
 	p.cmd = exec.Command("kinproc", append([]string{
 		"start", "--secure-port=0", "--data-dir=" + dir, "--kubeconfig=" + p.kubeconfig,
 	}, args...)...)

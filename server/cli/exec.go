@@ -44,7 +44,8 @@ command.`,
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	var sections cliflag.NamedFlagSets
-	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0, "how much to log to standard error; 0 is nothing")
+	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0,
+		"how much to log to standard error; 0 is nothing")
 	o.server.AddFlags(&sections)
 	_ = sections.FlagSet("serving").MarkHidden("data-dir") // the flag exists
 	for _, set := range sections.FlagSets {

@@ -128,7 +128,10 @@ func holdEphemeral(state, name string, chosen bool) (*folder, string, error) {
 		case !errors.Is(err, fileutil.ErrLocked):
 			return nil, "", err
 		case chosen:
-			return nil, "", usageError{fmt.Errorf("--name: an ephemeral sandbox %q is already running in this directory; choose another name", name)}
+			return nil, "", usageError{
+				fmt.Errorf("--name: an ephemeral sandbox %q is already running in this directory; "+
+					"choose another name", name),
+			}
 		}
 	}
 }
@@ -177,7 +180,8 @@ func removeEphemeral(state, path string) error {
 		return err
 	}
 	_ = os.Remove(filepath.Dir(path)) // fails if it has other folders
-	if entries, err := os.ReadDir(state); err == nil && len(entries) == 1 && entries[0].Name() == ownership.IgnoreFile {
+	if entries, err := os.ReadDir(state); err == nil && len(entries) == 1 &&
+		entries[0].Name() == ownership.IgnoreFile {
 		return os.RemoveAll(state)
 	}
 	return nil

@@ -53,13 +53,14 @@ func (e entries) check(path string, config *clientcmdapi.Config) error {
 	for kind, extensions := range e.extensions(config) {
 		m, ok := readMark(extensions)
 		if !ok {
-			return fmt.Errorf("--kubeconfig: %s has a %s %q that kinproc did not write; name another file, or this sandbox with --name",
-				path, kind, e.name)
+			return fmt.Errorf("--kubeconfig: %s has a %s %q that kinproc did not write; name another file, "+
+				"or this sandbox with --name", path, kind, e.name)
 		}
 		if m.Directory == "" || m.Directory == e.directory || abandoned(m.Directory) {
 			continue
 		}
-		return fmt.Errorf("--kubeconfig: %s has a %s %q of the sandbox in %s; give this one another name with --name",
+		return fmt.Errorf(
+			"--kubeconfig: %s has a %s %q of the sandbox in %s; give this one another name with --name",
 			path, kind, e.name, m.Directory)
 	}
 	return nil
@@ -97,13 +98,20 @@ func (e entries) add(config, from *clientcmdapi.Config) error {
 	if err != nil {
 		return err
 	}
-	marked := map[string]runtime.Object{kubeconfigMark: &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON}}
+	marked := map[string]runtime.Object{
+		kubeconfigMark: &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON},
+	}
 	current := from.Contexts[from.CurrentContext]
-	cluster, user := from.Clusters[current.Cluster].DeepCopy(), from.AuthInfos[current.AuthInfo].DeepCopy()
+	cluster, user := from.Clusters[current.Cluster].DeepCopy(),
+		from.AuthInfos[current.AuthInfo].DeepCopy()
 	cluster.Extensions, user.Extensions = marked, marked
 	config.Clusters[e.name] = cluster
 	config.AuthInfos[e.name] = user
-	config.Contexts[e.name] = &clientcmdapi.Context{Cluster: e.name, AuthInfo: e.name, Extensions: marked}
+	config.Contexts[e.name] = &clientcmdapi.Context{
+		Cluster:    e.name,
+		AuthInfo:   e.name,
+		Extensions: marked,
+	}
 	config.CurrentContext = e.name
 	return nil
 }
@@ -116,14 +124,17 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 		return clientcmdapi.NewConfig(), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: read %s: %w; name a kubeconfig to add to, or a file that does not exist", path, err)
+		return nil, fmt.Errorf("--kubeconfig: read %s: %w; name a kubeconfig to add to, "+
+			"or a file that does not exist", path, err)
 	}
 	return config, nil
 }
 
 // addToFile adds the entries to the kubeconfig at path. Other content of the file stays, and a
 // symbolic link stays a link. The returned function removes the entries.
-func (e entries) addToFile(path string, from *clientcmdapi.Config) (remove func() error, err error) {
+func (e entries) addToFile(
+	path string, from *clientcmdapi.Config,
+) (remove func() error, err error) {
 	before := ""
 	err = changeKubeconfig(path, func(config *clientcmdapi.Config) error {
 		if err := e.check(path, config); err != nil {
@@ -168,7 +179,8 @@ func changeKubeconfig(path string, change func(*clientcmdapi.Config) error) erro
 	}
 	unlock, err := lockKubeconfig(target)
 	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w; name a file in a directory that exists and can be written to", err)
+		return fmt.Errorf(
+			"--kubeconfig: %w; name a file in a directory that exists and can be written to", err)
 	}
 	defer unlock()
 	config, err := loadKubeconfig(path)
@@ -179,7 +191,8 @@ func changeKubeconfig(path string, change func(*clientcmdapi.Config) error) erro
 		return err
 	}
 	if err := pki.WriteKubeconfig(target, config); err != nil {
-		return fmt.Errorf("--kubeconfig: %w; name a file in a directory that exists and can be written to", err)
+		return fmt.Errorf(
+			"--kubeconfig: %w; name a file in a directory that exists and can be written to", err)
 	}
 	return nil
 }
@@ -204,7 +217,8 @@ func lockKubeconfig(path string) (unlock func(), err error) {
 			return nil, fmt.Errorf("write %s: %w", path, err)
 		}
 		if time.Now().After(giveUp) {
-			return nil, fmt.Errorf("another program is changing %s; if that is not so, remove %s", path, lock)
+			return nil, fmt.Errorf("another program is changing %s; if that is not so, remove %s",
+				path, lock)
 		}
 	}
 }

@@ -72,7 +72,9 @@ func newSandboxKubectl(s streams, args []string) (*cobra.Command, error) {
 		sandbox.explain(config)
 		// kubectl fails if a named file does not exist, so do not name one if the caller chooses the
 		// server with a flag.
-		if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s") }) {
+		if !slices.ContainsFunc(args, func(arg string) bool {
+			return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s")
+		}) {
 			*config.KubeConfig = sandbox.kubeconfig
 		}
 		// kubectl config and plugins use only this variable.
@@ -83,7 +85,9 @@ func newSandboxKubectl(s streams, args []string) (*cobra.Command, error) {
 	return newRealKubectl(s, config, args), nil
 }
 
-func newRealKubectl(s streams, config *genericclioptions.ConfigFlags, args []string) *cobra.Command {
+func newRealKubectl(
+	s streams, config *genericclioptions.ConfigFlags, args []string,
+) *cobra.Command {
 	io := genericiooptions.IOStreams{In: s.in, Out: s.out, ErrOut: s.err}
 	k := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
 		PluginHandler: kubectl.NewDefaultPluginHandler(plugin.ValidPluginFilenamePrefixes),
@@ -102,11 +106,17 @@ func newRealKubectl(s streams, config *genericclioptions.ConfigFlags, args []str
 
 // printKubectlVersion replaces kubectl version, which knows its own version only if the linker sets
 // it.
-func printKubectlVersion(cmd *cobra.Command, config *genericclioptions.ConfigFlags, io genericiooptions.IOStreams) error {
+func printKubectlVersion(
+	cmd *cobra.Command, config *genericclioptions.ConfigFlags, io genericiooptions.IOStreams,
+) error {
 	number := strings.Split(strings.TrimPrefix(server.KubernetesVersion, "v"), ".")
 	info := kubectlversion.Version{ClientVersion: &version.Info{
-		Major: number[0], Minor: number[1], GitVersion: server.KubernetesVersion, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
-		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Major:      number[0],
+		Minor:      number[1],
+		GitVersion: server.KubernetesVersion,
+		GoVersion:  runtime.Version(),
+		Compiler:   runtime.Compiler,
+		Platform:   runtime.GOOS + "/" + runtime.GOARCH,
 	}}
 	info.KustomizeVersion, _ = kubectlversion.GetKustomizeModVersion()
 	var serverErr error
@@ -121,7 +131,8 @@ func printKubectlVersion(cmd *cobra.Command, config *genericclioptions.ConfigFla
 	data, err := []byte(nil), error(nil)
 	switch output := cmdutil.GetFlagString(cmd, "output"); output {
 	case "":
-		data = fmt.Appendf(data, "Client Version: %s\nKustomize Version: %s", info.ClientVersion.GitVersion, info.KustomizeVersion)
+		data = fmt.Appendf(data, "Client Version: %s\nKustomize Version: %s",
+			info.ClientVersion.GitVersion, info.KustomizeVersion)
 		if info.ServerVersion != nil {
 			data = fmt.Appendf(data, "\nServer Version: %s", info.ServerVersion.GitVersion)
 		}

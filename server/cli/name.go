@@ -12,7 +12,10 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func checkName(name string) error {
 	if !validName.MatchString(name) {
-		return usageError{errors.New("--name: must be at most 63 letters, digits, dots, dashes or underscores, and begin with a letter or digit")}
+		return usageError{
+			errors.New("--name: must be at most 63 letters, digits, dots, dashes or underscores, " +
+				"and begin with a letter or digit"),
+		}
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ func TestEndsWhenItCannotWrite(t *testing.T) {
 				if n != 10 {
 					return
 				}
-				if err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: c.limit, Max: unix.RLIM_INFINITY}, nil); err != nil {
+				if err := unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_FSIZE,
+					&unix.Rlimit{Cur: c.limit, Max: unix.RLIM_INFINITY}, nil); err != nil {
 					t.Error(err)
 				}
 			})

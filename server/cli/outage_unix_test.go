@@ -32,15 +32,19 @@ func (p *program) fails(reason string) {
 	}
 	printed := p.output.String()
 	_, line, _ := strings.Cut(printed, "\nkinproc: ")
-	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(line, reason) || strings.Count(line, "\n") != 1 {
-		p.t.Errorf("it ended with code %d, want 1, and printed %s\nwant one last line that contains %q", code, printed, reason)
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(line, reason) ||
+		strings.Count(line, "\n") != 1 {
+		p.t.Errorf("it ended with code %d, want 1, and printed %s\nwant one last line that contains %q",
+			code, printed, reason)
 	}
 }
 
 // load writes config maps of the given size until a write fails, while others read and watch, and
 // returns the names of the acknowledged ones. After each write it calls written with the number of
 // config maps so far.
-func load(ctx context.Context, t *testing.T, client kubernetes.Interface, size int, written func(n int)) (acked []string) {
+func load(
+	ctx context.Context, t *testing.T, client kubernetes.Interface, size int, written func(n int),
+) (acked []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
@@ -84,7 +88,8 @@ func readUntilError(ctx context.Context, client kubernetes.Interface) <-chan err
 	failed := make(chan error, 1)
 	go func() {
 		for {
-			if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
+			if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault,
+				metav1.GetOptions{}); err != nil {
 				failed <- err
 				return
 			}
@@ -96,7 +101,8 @@ func readUntilError(ctx context.Context, client kubernetes.Interface) <-chan err
 // has checks that config maps exist.
 func (p *program) has(names []string) {
 	p.t.Helper()
-	list, err := p.client().CoreV1().ConfigMaps(metav1.NamespaceDefault).List(p.t.Context(), metav1.ListOptions{})
+	list, err := p.client().CoreV1().ConfigMaps(metav1.NamespaceDefault).List(p.t.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ func checkPrivate(info fs.FileInfo, user int) error {
 		return fmt.Errorf("belongs to user %d, but you are user %d", stat.Uid, user)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("has mode %04o, so others may write to it (run chmod go-w to prevent that)", mode)
+		return fmt.Errorf("has mode %04o, so others may write to it (run chmod go-w to prevent that)",
+			mode)
 	}
 	return nil
 }

@@ -54,7 +54,9 @@ func TestSandboxIsTheCallersOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := sandboxDir(t, written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`, trustedUser, "", ""))
+			dir := sandboxDir(t,
+				written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`,
+					trustedUser, "", ""))
 			c.change(t, dir)
 			wantRefused(t, dir, c.want)
 		})
@@ -63,9 +65,12 @@ func TestSandboxIsTheCallersOwn(t *testing.T) {
 		return // the rest requires root
 	}
 	for _, name := range []string{".", kubeconfigName, "pki", "pki/ca.crt"} {
-		dir := sandboxDir(t, written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`, trustedUser, "", ""))
+		dir := sandboxDir(t,
+			written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`,
+				trustedUser, "", ""))
 		must(t, os.Chown(filepath.Join(dir, name), 12345, 12345))
-		wantRefused(t, dir, filepath.Base(filepath.Join(dir, name))+" belongs to user 12345, but you are user 0")
+		wantRefused(t, dir,
+			filepath.Base(filepath.Join(dir, name))+" belongs to user 12345, but you are user 0")
 	}
 }
 

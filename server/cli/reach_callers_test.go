@@ -76,8 +76,9 @@ func newNeighbours(t *testing.T) *neighbours {
 	for name, data := range map[string][]byte{
 		"ca.crt": n.pki.CA.Cert, "proxy.crt": n.pki.Proxy.Cert, "proxy.key": n.pki.Proxy.Key,
 		"sa.key": sa.Key, "sa.pub": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
-		"tokens.csv":  []byte("black,carol,7,developers\nwhite,root,8,system:masters\n"),
-		"policy.yaml": []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: RequestResponse\n"),
+		"tokens.csv": []byte("black,carol,7,developers\nwhite,root,8,system:masters\n"),
+		"policy.yaml": []byte(
+			"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: RequestResponse\n"),
 	} {
 		if err := os.WriteFile(filepath.Join(n.dir, name), data, 0o600); err != nil {
 			t.Fatal(err)
@@ -146,7 +147,8 @@ func (r *reaching) serviceAccountToken(t *testing.T) string {
 	if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	request, err := accounts.CreateToken(t.Context(), "bot", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := accounts.CreateToken(t.Context(), "bot", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,9 @@ func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 			t.Fatal(err)
 		}
 		// Send the certificate even if the server does not list its authority.
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &pair, nil
+		}
 	}
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
@@ -176,7 +180,8 @@ func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 		case has >= route.needs:
 			want = route.found
 		}
-		request, err := http.NewRequestWithContext(t.Context(), route.method, r.url+route.path, strings.NewReader(route.body))
+		request, err := http.NewRequestWithContext(t.Context(), route.method, r.url+route.path,
+			strings.NewReader(route.body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +197,8 @@ func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != want {
-			t.Errorf("%s: %s %s: got %d, want %d: %.300s", name, route.method, route.path, response.StatusCode, want, body)
+			t.Errorf("%s: %s %s: got %d, want %d: %.300s",
+				name, route.method, route.path, response.StatusCode, want, body)
 		}
 	}
 }
@@ -202,9 +208,14 @@ func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 func forgedToken(t *testing.T, method jwt.SigningMethod, key any) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(method, jwt.MapClaims{
-		"iss": "https://kubernetes.default.svc", "aud": []string{"https://kubernetes.default.svc"}, "exp": time.Now().Add(time.Hour).Unix(),
-		"sub":           "system:serviceaccount:kube-system:clusterrole-aggregation-controller",
-		"kubernetes.io": map[string]any{"namespace": "kube-system", "serviceaccount": map[string]any{"name": "clusterrole-aggregation-controller", "uid": "1"}},
+		"iss": "https://kubernetes.default.svc",
+		"aud": []string{"https://kubernetes.default.svc"},
+		"exp": time.Now().Add(time.Hour).Unix(),
+		"sub": "system:serviceaccount:kube-system:clusterrole-aggregation-controller",
+		"kubernetes.io": map[string]any{
+			"namespace":      "kube-system",
+			"serviceaccount": map[string]any{"name": "clusterrole-aggregation-controller", "uid": "1"},
+		},
 	}).SignedString(key)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +226,8 @@ func forgedToken(t *testing.T, method jwt.SigningMethod, key any) string {
 // checkPlain checks that the server refuses requests without TLS.
 func (r *reaching) checkPlain(t *testing.T) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.Replace(r.url, "https:", "http:", 1)+"/healthz", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		strings.Replace(r.url, "https:", "http:", 1)+"/healthz", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,14 @@ import (
 type reach int
 
 const (
-	reachUnknown    reach = iota // every request gets a 401
-	reachNothing                 // every request gets a 403
-	reachHealth                  // what Kubernetes shows to everybody: health and version
-	reachDiscovery               // what Kubernetes shows to every user: discovery, and the user's own identity and permissions
-	reachIssuer                  // what Kubernetes shows to every service account: the keys that verify service account tokens
-	reachEverything              // the access of an administrator
+	reachUnknown reach = iota // every request gets a 401
+	reachNothing              // every request gets a 403
+	reachHealth               // what Kubernetes shows to everybody: health and version
+	// what Kubernetes shows to every user: discovery, and the user's own identity and permissions
+	reachDiscovery
+	// what Kubernetes shows to every service account: the keys that verify service account tokens
+	reachIssuer
+	reachEverything // the access of an administrator
 )
 
 // routes are requests with the reach that they require and the status code for callers who have it.
@@ -47,8 +49,14 @@ var routes = []struct {
 	{reachDiscovery, "GET", "/openapi/v2", "", 200},
 	{reachDiscovery, "GET", "/openapi/v3", "", 200},
 	{reachDiscovery, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, 201},
-	{reachDiscovery, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`, 201},
-	{reachDiscovery, "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", `{"spec":{"namespace":"default"}}`, 201},
+	{
+		reachDiscovery, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		`{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`, 201,
+	},
+	{
+		reachDiscovery, "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+		`{"spec":{"namespace":"default"}}`, 201,
+	},
 
 	{reachIssuer, "GET", "/.well-known/openid-configuration", "", 200},
 	{reachIssuer, "GET", "/openid/v1/jwks", "", 200},
@@ -71,7 +79,10 @@ var routes = []struct {
 	{reachEverything, "GET", "/api/v1/namespaces/kube-system/secrets/none", "", 404},
 	{reachEverything, "GET", "/api/v1/namespaces", "", 200},
 	{reachEverything, "GET", "/api/v1/namespaces/default/configmaps", "", 200},
-	{reachEverything, "GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", "", 200},
+	{
+		reachEverything, "GET",
+		"/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", "", 200,
+	},
 	{reachEverything, "GET", "/api/v1/nodes", "", 200},
 	{reachEverything, "GET", "/api/v1/nodes/none/proxy/", "", 404},
 	{reachEverything, "GET", "/api/v1/namespaces/default/pods/none/log", "", 404},
@@ -81,12 +92,24 @@ var routes = []struct {
 	{reachEverything, "GET", "/apis/apiregistration.k8s.io/v1/apiservices", "", 200},
 	{reachEverything, "POST", "/api/v1/namespaces?dryRun=All", `{"metadata":{"name":"new"}}`, 201},
 	{reachEverything, "DELETE", "/api/v1/namespaces/none", "", 404},
-	{reachEverything, "POST", "/api/v1/namespaces/default/serviceaccounts/none/token", `{"spec":{}}`, 404},
-	{reachEverything, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`, 201},
-	{reachEverything, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"x","nonResourceAttributes":{"path":"/","verb":"get"}}}`, 201},
-	{reachEverything, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings?dryRun=All", `{"metadata":{"name":"new"},
+	{
+		reachEverything, "POST", "/api/v1/namespaces/default/serviceaccounts/none/token", `{"spec":{}}`,
+		404,
+	},
+	{
+		reachEverything, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`,
+		201,
+	},
+	{
+		reachEverything, "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+		`{"spec":{"user":"x","nonResourceAttributes":{"path":"/","verb":"get"}}}`, 201,
+	},
+	{
+		reachEverything, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings?dryRun=All",
+		`{"metadata":{"name":"new"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
-		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201},
+		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201,
+	},
 }
 
 // reachCase is a way to start the program, with the reach that a caller without credentials and an
@@ -107,17 +130,47 @@ type expected struct {
 func reachCases(n *neighbours) map[string]reachCase {
 	file := func(name string) string { return filepath.Join(n.dir, name) }
 	return map[string]reachCase{
-		"the defaults": {anonymous: reachHealth, jane: reachDiscovery, others: func(t *testing.T, r *reaching) map[string]expected {
-			return map[string]expected{"a service account": {bearer(r.serviceAccountToken(t)), reachIssuer}}
-		}},
-		"anonymous requests are refused": {args: []string{"--anonymous-auth=false"}, anonymous: reachUnknown, jane: reachDiscovery},
-		"AlwaysAllow":                    {args: []string{"--authorization-mode=AlwaysAllow", "--anonymous-auth=true"}, anonymous: reachUnknown, jane: reachEverything},
-		"AlwaysAllow in the end":         {args: []string{"--authorization-mode=Node,RBAC,AlwaysAllow"}, anonymous: reachUnknown, jane: reachEverything},
-		"AlwaysDeny":                     {args: []string{"--authorization-mode=AlwaysDeny"}, anonymous: reachNothing, jane: reachNothing},
-		"Node":                           {args: []string{"--authorization-mode=Node"}, anonymous: reachNothing, jane: reachNothing},
-		"Node and RBAC":                  {args: []string{"--authorization-mode=Node,RBAC"}, anonymous: reachHealth, jane: reachDiscovery},
+		"the defaults": {
+			anonymous: reachHealth,
+			jane:      reachDiscovery,
+			others: func(t *testing.T, r *reaching) map[string]expected {
+				return map[string]expected{"a service account": {bearer(r.serviceAccountToken(t)), reachIssuer}}
+			},
+		},
+		"anonymous requests are refused": {
+			args:      []string{"--anonymous-auth=false"},
+			anonymous: reachUnknown,
+			jane:      reachDiscovery,
+		},
+		"AlwaysAllow": {
+			args:      []string{"--authorization-mode=AlwaysAllow", "--anonymous-auth=true"},
+			anonymous: reachUnknown,
+			jane:      reachEverything,
+		},
+		"AlwaysAllow in the end": {
+			args:      []string{"--authorization-mode=Node,RBAC,AlwaysAllow"},
+			anonymous: reachUnknown,
+			jane:      reachEverything,
+		},
+		"AlwaysDeny": {
+			args:      []string{"--authorization-mode=AlwaysDeny"},
+			anonymous: reachNothing,
+			jane:      reachNothing,
+		},
+		"Node": {
+			args:      []string{"--authorization-mode=Node"},
+			anonymous: reachNothing,
+			jane:      reachNothing,
+		},
+		"Node and RBAC": {
+			args:      []string{"--authorization-mode=Node,RBAC"},
+			anonymous: reachHealth,
+			jane:      reachDiscovery,
+		},
 		"static tokens": {
-			args: []string{"--token-auth-file=" + file("tokens.csv")}, anonymous: reachHealth, jane: reachDiscovery,
+			args:      []string{"--token-auth-file=" + file("tokens.csv")},
+			anonymous: reachHealth,
+			jane:      reachDiscovery,
 			others: func(*testing.T, *reaching) map[string]expected {
 				return map[string]expected{
 					"a token":                    {bearer("black"), reachDiscovery},
@@ -127,34 +180,54 @@ func reachCases(n *neighbours) map[string]reachCase {
 			},
 		},
 		"another authority of clients": {
-			args: []string{"--client-ca-file=" + file("ca.crt")}, anonymous: reachHealth, jane: reachDiscovery,
+			args:      []string{"--client-ca-file=" + file("ca.crt")},
+			anonymous: reachHealth,
+			jane:      reachDiscovery,
 			others: func(t *testing.T, _ *reaching) map[string]expected {
 				return map[string]expected{
-					"a certificate":                     {caller{cert: n.client(t, "joe")}, reachDiscovery},
-					"a certificate of system:masters":   {caller{cert: n.client(t, "joe", "system:masters")}, reachEverything},
-					"a certificate with proxy's header": {caller{cert: n.client(t, "joe")}.with(asRoot...), reachDiscovery},
+					"a certificate": {caller{cert: n.client(t, "joe")}, reachDiscovery},
+					"a certificate of system:masters": {
+						caller{cert: n.client(t, "joe", "system:masters")}, reachEverything,
+					},
+					"a certificate with proxy's header": {
+						caller{cert: n.client(t, "joe")}.with(asRoot...), reachDiscovery,
+					},
 				}
 			},
 		},
 		"proxies with names": {
-			args:      []string{"--requestheader-client-ca-file=" + file("ca.crt"), "--requestheader-allowed-names=proxy"},
+			args: []string{
+				"--requestheader-client-ca-file=" + file("ca.crt"), "--requestheader-allowed-names=proxy",
+			},
 			anonymous: reachHealth, jane: reachDiscovery,
 			others: func(t *testing.T, _ *reaching) map[string]expected {
 				return map[string]expected{
-					"the proxy for a user":        {caller{cert: n.client(t, "proxy")}.with("X-Remote-User", "joe"), reachDiscovery},
-					"the proxy for an admin":      {caller{cert: n.client(t, "proxy")}.with(asRoot...), reachEverything},
-					"the proxy for nobody":        {caller{cert: n.client(t, "proxy")}, reachUnknown},
-					"another of its authority":    {caller{cert: n.client(t, "stray")}.with(asRoot...), reachUnknown},
-					"somebody with masters in it": {caller{cert: n.client(t, "stray", "system:masters")}, reachUnknown},
+					"the proxy for a user": {
+						caller{cert: n.client(t, "proxy")}.with("X-Remote-User", "joe"), reachDiscovery,
+					},
+					"the proxy for an admin": {
+						caller{cert: n.client(t, "proxy")}.with(asRoot...), reachEverything,
+					},
+					"the proxy for nobody": {caller{cert: n.client(t, "proxy")}, reachUnknown},
+					"another of its authority": {
+						caller{cert: n.client(t, "stray")}.with(asRoot...), reachUnknown,
+					},
+					"somebody with masters in it": {
+						caller{cert: n.client(t, "stray", "system:masters")}, reachUnknown,
+					},
 				}
 			},
 		},
 		// Everyone whose certificate the authority signs may name users, so it must sign for nobody else.
 		"proxies without names": {
-			args: []string{"--requestheader-client-ca-file=" + file("ca.crt")}, anonymous: reachHealth, jane: reachDiscovery,
+			args:      []string{"--requestheader-client-ca-file=" + file("ca.crt")},
+			anonymous: reachHealth,
+			jane:      reachDiscovery,
 			others: func(t *testing.T, _ *reaching) map[string]expected {
 				return map[string]expected{
-					"any for a user":   {caller{cert: n.client(t, "any")}.with("X-Remote-User", "joe"), reachDiscovery},
+					"any for a user": {
+						caller{cert: n.client(t, "any")}.with("X-Remote-User", "joe"), reachDiscovery,
+					},
 					"any for an admin": {caller{cert: n.client(t, "any")}.with(asRoot...), reachEverything},
 					"any for nobody":   {caller{cert: n.client(t, "any", "system:masters")}, reachUnknown},
 				}
@@ -162,8 +235,11 @@ func reachCases(n *neighbours) map[string]reachCase {
 		},
 		"keys of service accounts": {
 			args: []string{
-				"--service-account-issuer=https://one.example.com,https://kubernetes.default.svc", "--service-account-signing-key-file=" + file("sa.key"),
-				"--service-account-key-file=" + file("sa.pub"), "--api-audiences=one,https://kubernetes.default.svc", "--service-account-jwks-uri=https://one.example.com/keys",
+				"--service-account-issuer=https://one.example.com,https://kubernetes.default.svc",
+				"--service-account-signing-key-file=" + file("sa.key"),
+				"--service-account-key-file=" + file("sa.pub"),
+				"--api-audiences=one,https://kubernetes.default.svc",
+				"--service-account-jwks-uri=https://one.example.com/keys",
 			},
 			anonymous: reachHealth, jane: reachDiscovery,
 			others: func(t *testing.T, r *reaching) map[string]expected {
@@ -172,10 +248,13 @@ func reachCases(n *neighbours) map[string]reachCase {
 		},
 		"all the rest": {
 			args: []string{
-				"--bind-address=0.0.0.0", "--etcd-servers=" + n.etcd, "--etcd-prefix=/open", "--controllers=-*", "--runtime-config=api/all=true",
-				"--feature-gates=AllBeta=true", "--disable-admission-plugins=" + strings.Join(admissionPlugins(), ","), "--enable-aggregator-routing",
-				"--audit-log-path=" + file("audit.log"), "--audit-policy-file=" + file("policy.yaml"), "--max-requests-inflight=100000",
-				"--proxy-client-cert-file=" + file("proxy.crt"), "--proxy-client-key-file=" + file("proxy.key"), "--v=9",
+				"--bind-address=0.0.0.0", "--etcd-servers=" + n.etcd, "--etcd-prefix=/open",
+				"--controllers=-*", "--runtime-config=api/all=true", "--feature-gates=AllBeta=true",
+				"--disable-admission-plugins=" + strings.Join(admissionPlugins(), ","),
+				"--enable-aggregator-routing", "--audit-log-path=" + file("audit.log"),
+				"--audit-policy-file=" + file("policy.yaml"), "--max-requests-inflight=100000",
+				"--proxy-client-cert-file=" + file("proxy.crt"), "--proxy-client-key-file=" + file("proxy.key"),
+				"--v=9",
 			},
 			anonymous: reachHealth, jane: reachDiscovery,
 		},
@@ -190,7 +269,8 @@ var withoutReach = map[string]string{
 	"default-":           "tolerations of pods",
 	"enable-admission-":  "plugins may only refuse",
 	"etcd-":              "etcd itself decides who may talk to it",
-	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers", "requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
+	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers",
+	"requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
 	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
 	"secure-port":                          "every case here sets it",
 	"service-account-max-token-expiration": "it is only a limit",
@@ -223,14 +303,24 @@ func TestReach(t *testing.T) {
 				"anonymous with proxy header": {caller{}.with(asRoot...), test.anonymous},
 				"jane":                        {jane, test.jane},
 				"jane with proxy header":      {jane.with(asRoot...), test.jane},
-				"jane as root":                {jane.with("Impersonate-User", "root", "Impersonate-Group", "system:masters"), impersonating},
-				"a wrong token":               {bearer("red"), reachUnknown},
-				"an unsigned token":           {bearer(forgedToken(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType)), reachUnknown},
-				"a stranger's token":          {bearer(forgedToken(t, jwt.SigningMethodES256, stranger.ServiceAccountKey)), reachUnknown},
-				"a stranger's certificate":    {caller{cert: newClient(t, stranger, "root", "system:masters")}, reachUnknown},
+				"jane as root": {
+					jane.with("Impersonate-User", "root", "Impersonate-Group", "system:masters"), impersonating,
+				},
+				"a wrong token": {bearer("red"), reachUnknown},
+				"an unsigned token": {
+					bearer(forgedToken(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType)), reachUnknown,
+				},
+				"a stranger's token": {
+					bearer(forgedToken(t, jwt.SigningMethodES256, stranger.ServiceAccountKey)), reachUnknown,
+				},
+				"a stranger's certificate": {
+					caller{cert: newClient(t, stranger, "root", "system:masters")}, reachUnknown,
+				},
 			}
 			if test.anonymous != reachUnknown {
-				callers["anonymous as root"] = expected{caller{}.with("Impersonate-User", "root", "Impersonate-Group", "system:masters"), reachNothing}
+				callers["anonymous as root"] = expected{
+					caller{}.with("Impersonate-User", "root", "Impersonate-Group", "system:masters"), reachNothing,
+				}
 			}
 			for name, c := range callers {
 				r.check(t, name, c.who, c.has)
@@ -245,7 +335,8 @@ func TestReach(t *testing.T) {
 	}
 	tried := func(flag string) bool {
 		for _, test := range cases {
-			if slices.ContainsFunc(test.args, func(arg string) bool { return arg == "--"+flag || strings.HasPrefix(arg, "--"+flag+"=") }) {
+			if slices.ContainsFunc(test.args,
+				func(arg string) bool { return arg == "--"+flag || strings.HasPrefix(arg, "--"+flag+"=") }) {
 				return true
 			}
 		}
@@ -258,7 +349,8 @@ func TestReach(t *testing.T) {
 	}
 	serverFlags(func(f *pflag.Flag) {
 		if !tried(f.Name) {
-			t.Errorf("nothing checks what --%s gives access to: add it to reachCases, or to withoutReach with a reason", f.Name)
+			t.Errorf("nothing checks what --%s gives access to: add it to reachCases, "+
+				"or to withoutReach with a reason", f.Name)
 		}
 	})
 }

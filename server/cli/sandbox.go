@@ -38,7 +38,8 @@ type sandbox struct {
 type noSandboxError struct{}
 
 func (noSandboxError) Error() string {
-	return "there is no sandbox in this directory or above it; start one with kinproc start, or name a kubeconfig with --kubeconfig or KUBECONFIG"
+	return "there is no sandbox in this directory or above it; start one with kinproc start, " +
+		"or name a kubeconfig with --kubeconfig or KUBECONFIG"
 }
 
 // findSandbox returns the sandbox of a directory, or of the nearest parent that has one. If there
@@ -122,7 +123,8 @@ func sandboxesIn(user int, state string) ([]*sandbox, error) {
 
 // notTrusted does not wrap err: a missing certificate file must not look like a missing sandbox.
 func notTrusted(kubeconfig string, err error) error {
-	return fmt.Errorf("%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG",
+	return fmt.Errorf(
+		"%s is not trusted: %v; if you trust it, name it with --kubeconfig or KUBECONFIG",
 		kubeconfig, err)
 }
 

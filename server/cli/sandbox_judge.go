@@ -16,10 +16,14 @@ import (
 // servers at loopback addresses, certificates and contexts. The error names anything else.
 // Extensions are accepted but dropped, because only exec plugins read them. The function read
 // returns the content of a certificate file.
-func judge(written *clientcmdv1.Config, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
+func judge(
+	written *clientcmdv1.Config, read func(path string) ([]byte, error),
+) (*clientcmdapi.Config, error) {
 	j := judgement{read: read}
-	j.only("it", *written, "kind", "apiVersion", "clusters", "users", "contexts", "current-context", "extensions")
-	if written.Kind != "" && written.Kind != "Config" || written.APIVersion != "" && written.APIVersion != "v1" {
+	j.only("it", *written, "kind", "apiVersion", "clusters", "users", "contexts",
+		"current-context", "extensions")
+	if written.Kind != "" && written.Kind != "Config" ||
+		written.APIVersion != "" && written.APIVersion != "v1" {
 		j.refuse("it is of kind %q in version %q", written.Kind, written.APIVersion)
 	}
 	config := clientcmdapi.NewConfig()
@@ -31,25 +35,32 @@ func judge(written *clientcmdv1.Config, read func(path string) ([]byte, error)) 
 		j.loopback(who, c.Cluster.Server)
 		j.once(who, config.Clusters[c.Name] == nil)
 		config.Clusters[c.Name] = &clientcmdapi.Cluster{
-			Server:                   c.Cluster.Server,
-			TLSServerName:            c.Cluster.TLSServerName,
-			CertificateAuthorityData: j.pem(who, "certificate-authority", c.Cluster.CertificateAuthority, c.Cluster.CertificateAuthorityData),
+			Server:        c.Cluster.Server,
+			TLSServerName: c.Cluster.TLSServerName,
+			CertificateAuthorityData: j.pem(who, "certificate-authority", c.Cluster.CertificateAuthority,
+				c.Cluster.CertificateAuthorityData),
 		}
 	}
 	for _, u := range written.AuthInfos {
 		who := fmt.Sprintf("user %q", u.Name)
-		j.only(who, u.AuthInfo, "client-certificate", "client-certificate-data", "client-key", "client-key-data", "extensions")
+		j.only(who, u.AuthInfo, "client-certificate", "client-certificate-data", "client-key",
+			"client-key-data", "extensions")
 		j.once(who, config.AuthInfos[u.Name] == nil)
 		config.AuthInfos[u.Name] = &clientcmdapi.AuthInfo{
-			ClientCertificateData: j.pem(who, "client-certificate", u.AuthInfo.ClientCertificate, u.AuthInfo.ClientCertificateData),
-			ClientKeyData:         j.pem(who, "client-key", u.AuthInfo.ClientKey, u.AuthInfo.ClientKeyData),
+			ClientCertificateData: j.pem(who, "client-certificate", u.AuthInfo.ClientCertificate,
+				u.AuthInfo.ClientCertificateData),
+			ClientKeyData: j.pem(who, "client-key", u.AuthInfo.ClientKey, u.AuthInfo.ClientKeyData),
 		}
 	}
 	for _, c := range written.Contexts {
 		who := fmt.Sprintf("context %q", c.Name)
 		j.only(who, c.Context, "cluster", "user", "namespace", "extensions")
 		j.once(who, config.Contexts[c.Name] == nil)
-		config.Contexts[c.Name] = &clientcmdapi.Context{Cluster: c.Context.Cluster, AuthInfo: c.Context.AuthInfo, Namespace: c.Context.Namespace}
+		config.Contexts[c.Name] = &clientcmdapi.Context{
+			Cluster:   c.Context.Cluster,
+			AuthInfo:  c.Context.AuthInfo,
+			Namespace: c.Context.Namespace,
+		}
 	}
 	if j.err != nil {
 		return nil, j.err

@@ -23,7 +23,10 @@ import (
 func sandboxForKubectl(dir string, args []string) (*sandbox, error) {
 	s, err := findSandbox(dir)
 	if errors.As(err, new(noSandboxError)) {
-		return &sandbox{kubeconfig: filepath.Join(dir, defaultDataDir, kubeconfigName), config: clientcmdapi.NewConfig()}, nil
+		return &sandbox{
+			kubeconfig: filepath.Join(dir, defaultDataDir, kubeconfigName),
+			config:     clientcmdapi.NewConfig(),
+		}, nil
 	}
 	if err != nil && namesKubeconfig(args) {
 		// The caller's choice counts. Nothing, not even the environment, may lead kubectl to the sandbox.
@@ -37,7 +40,9 @@ func namesKubeconfig(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
-	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") })
+	return slices.ContainsFunc(args, func(arg string) bool {
+		return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=")
+	})
 }
 
 // guard makes kubectl use exactly the configuration that was checked. kubectl takes a path and

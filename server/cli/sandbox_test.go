@@ -56,14 +56,20 @@ func must(t testing.TB, err error) {
 func TestSandboxHoldsWhatKinprocWrites(t *testing.T) {
 	t.Parallel()
 	for name, kubeconfig := range map[string]string{
-		"written":    written(trustedCluster, trustedUser, "", ""),
-		"namespace":  written(trustedCluster, trustedUser, "namespace: web", ""),
-		"extensions": written(trustedCluster+", extensions: [{name: a, extension: {b: c}}]", trustedUser, "", "extensions: [{name: d, extension: 1}]"),
-		"localhost":  written(`server: "https://localhost:1/", certificate-authority-data: Y2E=`, trustedUser, "", ""),
-		"IPv6":       written(`server: "https://[::1]:1", certificate-authority-data: Y2E=`, trustedUser, "", ""),
-		"false":      written(trustedCluster+", insecure-skip-tls-verify: false", trustedUser, "", "preferences: {}"),
-		"file":       written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`, trustedUser, "", ""),
-		"dotted":     written(`server: "https://127.0.0.1:6443", certificate-authority: ./pki/../pki//ca.crt`, trustedUser, "", ""),
+		"written":   written(trustedCluster, trustedUser, "", ""),
+		"namespace": written(trustedCluster, trustedUser, "namespace: web", ""),
+		"extensions": written(trustedCluster+", extensions: [{name: a, extension: {b: c}}]", trustedUser,
+			"", "extensions: [{name: d, extension: 1}]"),
+		"localhost": written(`server: "https://localhost:1/", certificate-authority-data: Y2E=`,
+			trustedUser, "", ""),
+		"IPv6": written(`server: "https://[::1]:1", certificate-authority-data: Y2E=`, trustedUser, "",
+			""),
+		"false": written(trustedCluster+", insecure-skip-tls-verify: false", trustedUser,
+			"", "preferences: {}"),
+		"file": written(`server: "https://127.0.0.1:6443", certificate-authority: pki/ca.crt`,
+			trustedUser, "", ""),
+		"dotted": written(`server: "https://127.0.0.1:6443", certificate-authority: ./pki/../pki//ca.crt`,
+			trustedUser, "", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +78,8 @@ func TestSandboxHoldsWhatKinprocWrites(t *testing.T) {
 			config, err := kubectlConfig(s)
 			must(t, err)
 			tls := config.TLSClientConfig
-			if tls.CAFile != "" || len(tls.CAData) == 0 || string(tls.CertData) != "cert" || string(tls.KeyData) != "key" {
+			if tls.CAFile != "" || len(tls.CAData) == 0 || string(tls.CertData) != "cert" ||
+				string(tls.KeyData) != "key" {
 				t.Errorf("kubectl would use %+v", tls)
 			}
 		})
@@ -89,13 +96,19 @@ func kubectlConfig(s *sandbox) (*rest.Config, error) {
 
 func TestSandboxRefusesByName(t *testing.T) {
 	t.Parallel()
-	cluster := func(more string) string { return written(trustedCluster+", "+more, trustedUser, "", "") }
+	cluster := func(more string) string {
+		return written(trustedCluster+", "+more, trustedUser, "", "")
+	}
 	user := func(more string) string { return written(trustedCluster, trustedUser+", "+more, "", "") }
 	server := func(url string) string {
-		return written(fmt.Sprintf("server: %q, certificate-authority-data: Y2E=", url), trustedUser, "", "")
+		return written(fmt.Sprintf("server: %q, certificate-authority-data: Y2E=", url), trustedUser, "",
+			"")
 	}
 	for name, c := range map[string]struct{ kubeconfig, want string }{
-		"exec":          {user(`exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}`), `user "u" has exec,`},
+		"exec": {
+			user(`exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}`),
+			`user "u" has exec,`,
+		},
 		"empty exec":    {user(`exec: {}`), `user "u" has exec,`},
 		"auth-provider": {user(`auth-provider: {name: oidc}`), `user "u" has auth-provider,`},
 		"token":         {user(`token: abc`), `user "u" has token,`},
@@ -107,12 +120,18 @@ func TestSandboxRefusesByName(t *testing.T) {
 		"as-groups":     {user(`as-groups: [a]`), `user "u" has as-groups,`},
 		"as-user-extra": {user(`as-user-extra: {a: [b]}`), `user "u" has as-user-extra,`},
 		"proxy-url":     {cluster(`proxy-url: "http://proxy:3128"`), `cluster "c" has proxy-url,`},
-		"insecure":      {cluster(`insecure-skip-tls-verify: true`), `cluster "c" has insecure-skip-tls-verify,`},
-		"server name":   {cluster(`tls-server-name: other`), `cluster "c" has tls-server-name,`},
-		"compression":   {cluster(`disable-compression: true`), `cluster "c" has disable-compression,`},
-		"preferences":   {written(trustedCluster, trustedUser, "", "preferences: {colors: true}"), "it has preferences,"},
+		"insecure": {
+			cluster(`insecure-skip-tls-verify: true`), `cluster "c" has insecure-skip-tls-verify,`,
+		},
+		"server name": {cluster(`tls-server-name: other`), `cluster "c" has tls-server-name,`},
+		"compression": {cluster(`disable-compression: true`), `cluster "c" has disable-compression,`},
+		"preferences": {
+			written(trustedCluster, trustedUser, "", "preferences: {colors: true}"), "it has preferences,",
+		},
 		"unknown field": {user(`shell: sh`), `unknown field "shell"`},
-		"unknown list":  {written(trustedCluster, trustedUser, "", "plugins: []"), `unknown field "plugins"`},
+		"unknown list": {
+			written(trustedCluster, trustedUser, "", "plugins: []"), `unknown field "plugins"`,
+		},
 		"other case":    {user(`Exec: {command: sh}`), `user "u" has exec,`},
 		"key twice":     {user(`client-key-data: a2V5`), `already`},
 		"another host":  {server("https://192.0.2.1:6443"), "is not at a loopback address"},
@@ -120,20 +139,30 @@ func TestSandboxRefusesByName(t *testing.T) {
 		"all addresses": {server("https://0.0.0.0:6443"), "is not at a loopback address"},
 		"short address": {server("https://127.1:6443"), "is not at a loopback address"},
 		"no TLS":        {server("http://127.0.0.1:6443"), "is not of the form https://address:port"},
-		"credentials":   {server("https://a:b@127.0.0.1:6443"), "is not of the form https://address:port"},
-		"path":          {server("https://127.0.0.1:6443/elsewhere"), "is not of the form https://address:port"},
-		"socket":        {server("unix:///run/docker.sock"), "is not at a loopback address"},
-		"no server":     {server(""), "is not at a loopback address"},
-		"no URL":        {server("https://[::1"), "is not a URL"},
-		"outside":       {user(`client-key: ../../id_rsa`), "is outside of"},
-		"absolute":      {user(`client-key: /etc/ssl/key`), "is outside of"},
-		"missing":       {user(`client-key: nope`), `client-key of user "u":`},
-		"directory":     {user(`client-key: pki`), "is a directory, not a file"},
-		"below a file":  {user(`client-key: kubeconfig/key`), "is a file, not a directory"},
-		"two of a name": {strings.Replace(user(""), "users: [", "users: [{name: u, user: {}}, ", 1), `user "u" is listed twice`},
-		"another kind":  {strings.Replace(user(""), "kind: Config", "kind: Secret", 1), `it is of kind "Secret"`},
+		"credentials": {
+			server("https://a:b@127.0.0.1:6443"), "is not of the form https://address:port",
+		},
+		"path": {
+			server("https://127.0.0.1:6443/elsewhere"), "is not of the form https://address:port",
+		},
+		"socket":       {server("unix:///run/docker.sock"), "is not at a loopback address"},
+		"no server":    {server(""), "is not at a loopback address"},
+		"no URL":       {server("https://[::1"), "is not a URL"},
+		"outside":      {user(`client-key: ../../id_rsa`), "is outside of"},
+		"absolute":     {user(`client-key: /etc/ssl/key`), "is outside of"},
+		"missing":      {user(`client-key: nope`), `client-key of user "u":`},
+		"directory":    {user(`client-key: pki`), "is a directory, not a file"},
+		"below a file": {user(`client-key: kubeconfig/key`), "is a file, not a directory"},
+		"two of a name": {
+			strings.Replace(user(""), "users: [", "users: [{name: u, user: {}}, ", 1),
+			`user "u" is listed twice`,
+		},
+		"another kind": {
+			strings.Replace(user(""), "kind: Config", "kind: Secret", 1), `it is of kind "Secret"`,
+		},
 		"not the current": {
-			strings.Replace(user(""), "users: [", "users: [{name: other, user: {exec: {command: sh}}}, ", 1), `user "other" has exec,`,
+			strings.Replace(user(""), "users: [", "users: [{name: other, user: {exec: {command: sh}}}, ", 1),
+			`user "other" has exec,`,
 		},
 		"garbage":  {"}{", "it is not a kubeconfig"},
 		"too long": {strings.Repeat("#\n", maxPrivateFile), "has more than 1048576 bytes"},
@@ -161,7 +190,8 @@ func wantRefused(t *testing.T, dir, want string) {
 	if err != nil || s.kubeconfig != os.DevNull {
 		t.Errorf("kubectl with another kubeconfig: %v %v", s, err)
 	}
-	if _, err = sandboxForKubectl(filepath.Dir(dir), []string{"exec", "pod", "--", "kubectl", "--kubeconfig=other"}); err == nil {
+	if _, err = sandboxForKubectl(filepath.Dir(dir),
+		[]string{"exec", "pod", "--", "kubectl", "--kubeconfig=other"}); err == nil {
 		t.Error("arguments after -- were taken for kubectl's")
 	}
 }
@@ -173,9 +203,10 @@ func TestKubectlUsesWhatWasJudged(t *testing.T) {
 	attack := written(trustedCluster, fmt.Sprintf(
 		"exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: touch, args: [%q]}", marker), "", "")
 	for name, replaced := range map[string]string{
-		"a command":      attack,
-		"another server": written(`server: "https://127.0.0.1:1", certificate-authority-data: Y2E=`, trustedUser, "", ""),
-		"nothing":        "",
+		"a command": attack,
+		"another server": written(`server: "https://127.0.0.1:1", certificate-authority-data: Y2E=`,
+			trustedUser, "", ""),
+		"nothing": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,13 +261,15 @@ func TestWrittenKubeconfigIsTrusted(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o700))
 	config := clientcmdapi.NewConfig()
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: []byte("cert"), ClientKeyData: []byte("key")}
-	must(t, entriesOf("app", dir).add(config, pki.Kubeconfig("kinproc", "https://127.0.0.1:6443", []byte("ca"), pki.AdminUser, user)))
+	must(t, entriesOf("app", dir).add(config,
+		pki.Kubeconfig("kinproc", "https://127.0.0.1:6443", []byte("ca"), pki.AdminUser, user)))
 	must(t, pki.WriteKubeconfig(filepath.Join(dir, kubeconfigName), config))
 	s, err := findSandbox(filepath.Dir(dir))
 	must(t, err)
 	used, err := kubectlConfig(s)
 	must(t, err)
-	if used.Host != "https://127.0.0.1:6443" || string(used.CAData) != "ca" || string(used.KeyData) != "key" {
+	if used.Host != "https://127.0.0.1:6443" || string(used.CAData) != "ca" ||
+		string(used.KeyData) != "key" {
 		t.Errorf("kubectl would use %+v", used)
 	}
 }
@@ -245,7 +278,8 @@ func TestWrittenKubeconfigIsTrusted(t *testing.T) {
 func FuzzSandbox(f *testing.F) {
 	f.Add([]byte(written(trustedCluster, trustedUser, "namespace: web", "")))
 	f.Add([]byte(written(trustedCluster, "exec: {command: sh}", "", "")))
-	f.Add([]byte(written(`server: "https://[::1]:1/", proxy-url: x`, "as: jane", "", "extensions: [{name: a, extension: {}}]")))
+	f.Add([]byte(written(`server: "https://[::1]:1/", proxy-url: x`, "as: jane", "",
+		"extensions: [{name: a, extension: {}}]")))
 	f.Add([]byte(`{"clusters":[{"name":"c","cluster":{"server":"https://localhost"}}],"users":[{"name":"u","user":{"client-key":"a"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		config, err := decode(data, func(string) ([]byte, error) { return nil, os.ErrNotExist })
@@ -255,20 +289,32 @@ func FuzzSandbox(f *testing.F) {
 		bare := clientcmdapi.NewConfig()
 		bare.CurrentContext = config.CurrentContext
 		for name, c := range config.Clusters {
-			bare.Clusters[name] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CertificateAuthorityData}
+			bare.Clusters[name] = &clientcmdapi.Cluster{
+				Server:                   c.Server,
+				CertificateAuthorityData: c.CertificateAuthorityData,
+			}
 			r, err := http.NewRequest(http.MethodGet, c.Server, nil)
-			if err != nil || r.URL.Scheme != "https" || r.URL.User != nil || strings.Trim(r.URL.RequestURI(), "/") != "" {
+			if err != nil || r.URL.Scheme != "https" || r.URL.User != nil ||
+				strings.Trim(r.URL.RequestURI(), "/") != "" {
 				t.Fatalf("server %q", c.Server)
 			}
-			if address, err := netip.ParseAddr(r.URL.Hostname()); r.URL.Hostname() != "localhost" && (err != nil || !address.Unmap().IsLoopback()) {
+			if address, err := netip.ParseAddr(r.URL.Hostname()); r.URL.Hostname() != "localhost" &&
+				(err != nil || !address.Unmap().IsLoopback()) {
 				t.Fatalf("server %q", c.Server)
 			}
 		}
 		for name, u := range config.AuthInfos {
-			bare.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: u.ClientCertificateData, ClientKeyData: u.ClientKeyData}
+			bare.AuthInfos[name] = &clientcmdapi.AuthInfo{
+				ClientCertificateData: u.ClientCertificateData,
+				ClientKeyData:         u.ClientKeyData,
+			}
 		}
 		for name, c := range config.Contexts {
-			bare.Contexts[name] = &clientcmdapi.Context{Cluster: c.Cluster, AuthInfo: c.AuthInfo, Namespace: c.Namespace}
+			bare.Contexts[name] = &clientcmdapi.Context{
+				Cluster:   c.Cluster,
+				AuthInfo:  c.AuthInfo,
+				Namespace: c.Namespace,
+			}
 		}
 		if !reflect.DeepEqual(config, bare) {
 			t.Fatalf("accepted %#v", config)

@@ -47,8 +47,13 @@ func certificates(ts *testscript.TestScript, neg bool, args []string) {
 	jane, err := p.CA.Client("jane", []string{"developers"}, 0)
 	ts.Check(err)
 	for name, data := range map[string][]byte{
-		"ca.crt": p.CA.Cert, "jane.crt": jane.Cert, "jane.key": jane.Key, "serving.crt": p.Serving.Cert, "serving.key": p.Serving.Key,
-		"sa.key": jane.Key, "sa.pub": publicKey(ts, jane.Cert),
+		"ca.crt":      p.CA.Cert,
+		"jane.crt":    jane.Cert,
+		"jane.key":    jane.Key,
+		"serving.crt": p.Serving.Cert,
+		"serving.key": p.Serving.Key,
+		"sa.key":      jane.Key,
+		"sa.pub":      publicKey(ts, jane.Cert),
 	} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), data, 0o600))
 	}
@@ -115,7 +120,10 @@ func front(ts *testscript.TestScript, socket string) (address string) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(ts.ReadFile("ca.crt")))
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert, NextProtos: []string{"h2"},
+		Certificates: []tls.Certificate{pair},
+		ClientCAs:    roots,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		NextProtos:   []string{"h2"},
 	})
 	ts.Check(err)
 	var running sync.WaitGroup
@@ -177,7 +185,8 @@ func extension(ts *testscript.TestScript, neg bool, args []string) {
 			_, _ = io.WriteString(w, known.Replace(format))
 		}
 	}
-	mux.HandleFunc("/apis/ext.example.com/v1", answer(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"ext.example.com/v1","resources":[
+	mux.HandleFunc("/apis/ext.example.com/v1", answer(
+		`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"ext.example.com/v1","resources":[
 		{"name":"echoes","singularName":"echo","namespaced":false,"kind":"Echo","verbs":["get"]}]}`))
 	mux.HandleFunc("/apis/ext.example.com/v1/echoes/", answer(
 		`{"kind":"Echo","apiVersion":"ext.example.com/v1","metadata":{"name":"one"},"certificate":"CERTIFICATE","user":"USER"}`))

@@ -67,7 +67,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home")) // kubectl keeps caches there
 			env.Defer(func() { killDetached(env.WorkDir) })
-			env.Setenv("GORACE", "atexit_sleep_ms=10") // by default the race detector waits for a second before a process exits
+			// by default the race detector waits for a second before a process exits
+			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			return nil
 		},
 	})
@@ -176,7 +177,8 @@ func refuses(ts *testscript.TestScript, neg bool, args []string) {
 	if out := ts.ReadFile("stdout"); out != "" {
 		ts.Fatalf("printed %q to standard output", out)
 	}
-	if line := ts.ReadFile("stderr"); !strings.HasPrefix(line, "kinproc: ") || strings.Count(line, "\n") != 1 {
+	if line := ts.ReadFile("stderr"); !strings.HasPrefix(line, "kinproc: ") ||
+		strings.Count(line, "\n") != 1 {
 		ts.Fatalf("printed %q to standard error, want one line from kinproc", line)
 	}
 	ts.Logf("refused after %s", took)

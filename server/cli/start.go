@@ -86,12 +86,16 @@ With --detach, the control plane runs in the background until kinproc stop:
 	}
 	var sections cliflag.NamedFlagSets
 	f := sections.FlagSet("start")
-	f.BoolVar(&o.detach, "detach", false, "return when the control plane is ready, and leave it running in the background until kinproc stop")
+	f.BoolVar(&o.detach, "detach", false, "return when the control plane is ready, "+
+		"and leave it running in the background until kinproc stop")
 	f.BoolVar(&o.detached, "detached", false, "")
 	_ = f.MarkHidden("detached") // the flag exists
-	f.BoolVar(&o.ephemeral, "ephemeral", false, "keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
-	f.StringVar(&o.name, "name", "", "name of this sandbox, used for its kubeconfig context kinproc-NAME; the name of the directory if empty")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "additional kubeconfig in which to add the administrator's context and make it the current one")
+	f.BoolVar(&o.ephemeral, "ephemeral", false,
+		"keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
+	f.StringVar(&o.name, "name", "", "name of this sandbox, used for its kubeconfig context "+
+		"kinproc-NAME; the name of the directory if empty")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"additional kubeconfig in which to add the administrator's context and make it the current one")
 	f.BoolVar(&o.timings, "timings", false, "print how long each phase of the start took")
 	f.IntVarP(&o.verbosity, "v", "v", 0, "how much to log to standard error; 0 is nothing")
 	o.server.AddFlags(&sections)
@@ -238,7 +242,8 @@ func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 	case errors.As(err, new(usageError)):
 		return "", nil, err
 	case !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS):
-		fmt.Fprintf(s.err, "kinproc: warning: kinproc kubectl will not find this sandbox on its own: %s\n", oneLine(err))
+		fmt.Fprintf(s.err,
+			"kinproc: warning: kinproc kubectl will not find this sandbox on its own: %s\n", oneLine(err))
 	}
 	return name, nil, nil
 }
@@ -278,8 +283,8 @@ func (o *startOptions) refuseRunning() error {
 	if err != nil || json.Unmarshal(data, &r) != nil {
 		return nil // it is not ready yet
 	}
-	return fmt.Errorf("--data-dir: %s is in use by process %d, which serves %s; end it with kinproc stop, or name another directory",
-		o.server.DataDir, r.PID, r.URL)
+	return fmt.Errorf("--data-dir: %s is in use by process %d, which serves %s; "+
+		"end it with kinproc stop, or name another directory", o.server.DataDir, r.PID, r.URL)
 }
 
 // stopServer stops the server. After a failure it waits for a shorter time, and no longer than
@@ -309,7 +314,8 @@ func startUntilReady(ctx context.Context, srv *server.Server) error {
 		select {
 		case err = <-started:
 		case <-time.After(startGrace):
-			return errors.New("interrupted while the start hung; check whether a file that it reads is a named pipe, or is on a disk that does not respond")
+			return errors.New("interrupted while the start hung; check whether a file that it reads is a " +
+				"named pipe, or is on a disk that does not respond")
 		}
 	}
 	if err != nil && ctx.Err() != nil {
@@ -321,7 +327,9 @@ func startUntilReady(ctx context.Context, srv *server.Server) error {
 // writeKubeconfigs writes the kubeconfig of the sandbox, and adds the context to the kubeconfig
 // that --kubeconfig names. It returns the absolute path of the kubeconfig to use, and a function
 // that removes what an ephemeral control plane must not leave behind.
-func (o *startOptions) writeKubeconfigs(srv *server.Server, e entries) (path string, remove func() error, err error) {
+func (o *startOptions) writeKubeconfigs(
+	srv *server.Server, e entries,
+) (path string, remove func() error, err error) {
 	path = filepath.Join(e.directory, kubeconfigName)
 	config := clientcmdapi.NewConfig()
 	if err := e.add(config, srv.Kubeconfig()); err != nil {
@@ -344,7 +352,9 @@ func (o *startOptions) writeKubeconfigs(srv *server.Server, e entries) (path str
 	return path, remove, err
 }
 
-func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.Duration, kubeconfig string) {
+func (o *startOptions) printScreen(
+	w io.Writer, srv *server.Server, ready time.Duration, kubeconfig string,
+) {
 	kept := "nothing is kept"
 	if o.server.DataDir != "" {
 		kept = "everything is kept in " + o.server.DataDir
@@ -361,7 +371,8 @@ func (o *startOptions) printScreen(w io.Writer, srv *server.Server, ready time.D
   client → aggregator → core (%d kinds) → extensions → 404
 
 %s stops it; %s.
-`, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(), setKubeconfig(kubeconfig), srv.Kinds(), stop, kept)
+`, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(),
+		setKubeconfig(kubeconfig), srv.Kinds(), stop, kept)
 }
 
 // setKubeconfig returns the command that makes kubectl use a kubeconfig, for this platform's usual
@@ -370,7 +381,9 @@ func setKubeconfig(path string) string {
 	if runtime.GOOS == "windows" {
 		return fmt.Sprintf("$env:KUBECONFIG = '%s'", strings.ReplaceAll(path, "'", "''"))
 	}
-	if strings.ContainsFunc(path, func(r rune) bool { return !unicode.In(r, unicode.L, unicode.N) && !strings.ContainsRune("/._-+:@", r) }) {
+	if strings.ContainsFunc(path, func(r rune) bool {
+		return !unicode.In(r, unicode.L, unicode.N) && !strings.ContainsRune("/._-+:@", r)
+	}) {
 		path = "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 	}
 	return "export KUBECONFIG=" + path

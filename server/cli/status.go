@@ -34,10 +34,12 @@ kinproc kubectl talks to the first one. The exit code is 1 if none is running.`,
 					kept = "nothing is kept"
 				}
 				fmt.Fprintf(s.out, "%s has been running for %s (process %d); %s\n\n  %s\n  %s\n",
-					r.Name, duration.HumanDuration(time.Since(r.Started)), r.PID, kept, r.URL, setKubeconfig(r.Kubeconfig))
+					r.Name, duration.HumanDuration(time.Since(r.Started)), r.PID, kept, r.URL,
+					setKubeconfig(r.Kubeconfig))
 			}
 			if !runs {
-				return fmt.Errorf("the sandbox in %s is not running; start it with kinproc start", found[0].folder)
+				return fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",
+					found[0].folder)
 			}
 			return nil
 		},

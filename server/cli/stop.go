@@ -19,18 +19,21 @@ type sandboxFlags struct {
 }
 
 func (f *sandboxFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.dataDir, "data-dir", "", "data directory of the sandbox; if empty, .kinproc here or in the nearest directory above")
-	cmd.Flags().StringVar(&f.name, "name", "", "name of the sandbox, if several are running; the one that was started last if empty")
-	_ = cmd.RegisterFlagCompletionFunc("name", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		found, _ := f.find()
-		var names []string
-		for _, s := range found {
-			if s.record != nil {
-				names = append(names, s.record.Name)
+	cmd.Flags().StringVar(&f.dataDir, "data-dir", "",
+		"data directory of the sandbox; if empty, .kinproc here or in the nearest directory above")
+	cmd.Flags().StringVar(&f.name, "name", "",
+		"name of the sandbox, if several are running; the one that was started last if empty")
+	_ = cmd.RegisterFlagCompletionFunc("name",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			found, _ := f.find()
+			var names []string
+			for _, s := range found {
+				if s.record != nil {
+					names = append(names, s.record.Name)
+				}
 			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	})
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
 }
 
 // find returns the sandboxes that the flags may refer to, in the order of findSandbox's preference.
@@ -40,7 +43,8 @@ func (f *sandboxFlags) find() ([]*sandbox, error) {
 	}
 	found, err := sandboxesIn(os.Geteuid(), f.dataDir)
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("there is no sandbox in %s; start one with kinproc start --data-dir %s", f.dataDir, f.dataDir)
+		err = fmt.Errorf("there is no sandbox in %s; start one with kinproc start --data-dir %s",
+			f.dataDir, f.dataDir)
 	}
 	return found, err
 }
@@ -102,7 +106,8 @@ func stopSandbox(ctx context.Context, s *sandbox) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("process %d has not ended yet: %w; check its log, or kill it", s.record.PID, ctx.Err())
+			return fmt.Errorf("process %d has not ended yet: %w; check its log, or kill it",
+				s.record.PID, ctx.Err())
 		case <-tick.C:
 		}
 	}

@@ -29,7 +29,8 @@ func newTraceCmd(s streams) *cobra.Command {
   kinproc trace --as jane DELETE /apis/apps/v1/namespaces/default/deployments/web`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 || !strings.HasPrefix(args[len(args)-1], "/") {
-				return usageError{errors.New("trace takes a method (GET if omitted) and a path that begins with / (see kinproc trace --help)")}
+				return usageError{errors.New("trace takes a method (GET if omitted) " +
+					"and a path that begins with / (see kinproc trace --help)")}
 			}
 			return nil
 		},
@@ -47,7 +48,8 @@ func newTraceCmd(s streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req, err := http.NewRequestWithContext(cmd.Context(), method, strings.TrimSuffix(config.Host, "/")+path, nil)
+			req, err := http.NewRequestWithContext(cmd.Context(), method,
+				strings.TrimSuffix(config.Host, "/")+path, nil)
 			if err != nil {
 				return usageError{err}
 			}
@@ -56,7 +58,8 @@ func newTraceCmd(s streams) *cobra.Command {
 			return sendTraced(s.out, client, req)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
 	cmd.Flags().StringVar(&as, "as", "", "user to impersonate")
 	cmd.Flags().StringSliceVar(&groups, "as-group", nil, "groups to impersonate")
 	return cmd
@@ -74,13 +77,15 @@ func traceConfig(kubeconfig string) (*rest.Config, error) {
 			return nil, err
 		}
 		if sandbox.stopped {
-			return nil, fmt.Errorf("the sandbox in %s is not running; start it with kinproc start", sandbox.folder)
+			return nil, fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",
+				sandbox.folder)
 		}
 		source = clientcmd.NewDefaultClientConfig(*sandbox.config, nil)
 	}
 	config, err := source.ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
+		return nil,
+			fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
 	}
 	return config, nil
 }
@@ -101,7 +106,9 @@ func sendTraced(w io.Writer, client *http.Client, req *http.Request) error {
 	var steps []trace.Step
 	encoded := resp.Trailer.Get(trace.Header)
 	if encoded == "" {
-		return fmt.Errorf("the server answered %q without a trace: it is not kinproc, or you may not get %s there", resp.Status, trace.Path)
+		return fmt.Errorf(
+			"the server answered %q without a trace: it is not kinproc, or you may not get %s there",
+			resp.Status, trace.Path)
 	}
 	if err := json.Unmarshal([]byte(encoded), &steps); err != nil {
 		return fmt.Errorf("read the trace: %w", err)

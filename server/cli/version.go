@@ -23,5 +23,6 @@ func newVersionCmd(s streams) *cobra.Command {
 
 // versions returns the versions of kinproc, of the Kubernetes API that it serves, and of Go.
 func versions() string {
-	return fmt.Sprintf("kinproc %s, Kubernetes %s, %s", server.Version(), server.KubernetesVersion, runtime.Version())
+	return fmt.Sprintf("kinproc %s, Kubernetes %s, %s",
+		server.Version(), server.KubernetesVersion, runtime.Version())
 }

@@ -26,8 +26,10 @@ const patience = 30 * time.Second
 
 // oncePerProcess lists parts of the stacks of goroutines that do not belong to a control plane.
 var oncePerProcess = []string{
-	"k8s.io/klog/v2.(*flushDaemon).run",                // flushes klog's buffer as long as the process runs
-	"k8s.io/apiserver/pkg/server/healthz.(*log).Check", // the health check "log", started by the first check in a process
+	// flushes klog's buffer as long as the process runs
+	"k8s.io/klog/v2.(*flushDaemon).run",
+	// the health check "log", started by the first check in a process
+	"k8s.io/apiserver/pkg/server/healthz.(*log).Check",
 	"testing.",
 }
 
@@ -47,13 +49,14 @@ func TestStopLeavesNothing(t *testing.T) { // not parallel: it inspects the whol
 func endsAll(t *testing.T, before map[string]string) {
 	t.Helper()
 	var left map[string]string
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		left = running()
-		for id := range before {
-			delete(left, id)
-		}
-		return len(left) == 0, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) {
+			left = running()
+			for id := range before {
+				delete(left, id)
+			}
+			return len(left) == 0, nil
+		})
 	if err != nil {
 		for _, stack := range left {
 			t.Errorf("still running:\n%s", stack)
@@ -116,11 +119,13 @@ func use(ctx context.Context, s *server.Server) (watch.Interface, error) {
 }
 
 func write(ctx context.Context, client kubernetes.Interface) error {
-	_, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -133,23 +138,27 @@ func define(ctx context.Context, config *rest.Config, client rest.Interface) err
 	if err != nil {
 		return err
 	}
-	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(ctx, &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(ctx,
+		&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{
+						OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
+					},
+				}},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return client.Get().AbsPath("/apis/example.com/v1/widgets").Do(ctx).Error() == nil, nil
-	})
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			return client.Get().AbsPath("/apis/example.com/v1/widgets").Do(ctx).Error() == nil, nil
+		})
 }
 
 // TestInterruptedStartLeavesNothing interrupts starts after increasing times, until a start is
@@ -159,8 +168,13 @@ func TestInterruptedStartLeavesNothing(t *testing.T) { // not parallel: it inspe
 		name      string
 		interrupt func(*server.Server, context.CancelFunc) error
 	}{
-		{"its context ends", func(_ *server.Server, cancel context.CancelFunc) error { cancel(); return nil }},
-		{"it is stopped", func(s *server.Server, _ context.CancelFunc) error { return s.Stop(context.Background()) }},
+		{"its context ends", func(_ *server.Server, cancel context.CancelFunc) error {
+			cancel()
+			return nil
+		}},
+		{"it is stopped", func(s *server.Server, _ context.CancelFunc) error {
+			return s.Stop(context.Background())
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := running()
@@ -181,7 +195,9 @@ func TestInterruptedStartLeavesNothing(t *testing.T) { // not parallel: it inspe
 
 // interruptStart starts a control plane, interrupts the start after a time, and returns the error
 // of the start.
-func interruptStart(t *testing.T, after time.Duration, interrupt func(*server.Server, context.CancelFunc) error) error {
+func interruptStart(
+	t *testing.T, after time.Duration, interrupt func(*server.Server, context.CancelFunc) error,
+) error {
 	t.Helper()
 	s, err := server.New(server.Options{})
 	if err != nil {

@@ -32,15 +32,16 @@ func TestStoppedServerIsCollected(t *testing.T) {
 	for _, f := range test.cleanups {
 		f()
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		runtime.GC()
-		select {
-		case <-collected:
-			return true, nil
-		default:
-			return false, nil
-		}
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			runtime.GC()
+			select {
+			case <-collected:
+				return true, nil
+			default:
+				return false, nil
+			}
+		})
 	if err != nil {
 		t.Error("the stopped server was not garbage-collected")
 	}

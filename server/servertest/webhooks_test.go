@@ -62,7 +62,11 @@ webhooks:
   sideEffects: None
 `
 
-var pipes = schema.GroupVersionResource{Group: "hooks.example.com", Version: "v1", Resource: "pipes"}
+var pipes = schema.GroupVersionResource{
+	Group:    "hooks.example.com",
+	Version:  "v1",
+	Resource: "pipes",
+}
 
 // hooks serves the webhooks of the manifests. Mutation sets the label mutated, validation refuses
 // names that begin with bad, and conversion sets the label converted.

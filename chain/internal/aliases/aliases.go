@@ -27,7 +27,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the aliases in a YAML document of %d bytes expand to more than %d bytes", e.Size, e.Limit)
+	return fmt.Sprintf("the aliases in a YAML document of %d bytes expand to more than %d bytes",
+		e.Size, e.Limit)
 }
 
 // Check returns a [TooLargeError] if a document with its aliases expanded is larger than limit
@@ -90,7 +91,8 @@ func (m *measurer) measure(n *yaml.Node) (extent, error) {
 		e.depth = max(e.depth, c.depth)
 	}
 	if e.depth++; e.depth > maxDepth {
-		return e, fmt.Errorf("yaml: line %d: values are nested more than %d levels deep", n.Line, maxDepth)
+		return e, fmt.Errorf("yaml: line %d: values are nested more than %d levels deep",
+			n.Line, maxDepth)
 	}
 	if n.Anchor != "" {
 		m.anchored[n] = e

@@ -21,7 +21,8 @@ func laughs(lines int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 ha\n")
 	for i := 1; i <= lines; i++ {
-		fmt.Fprintf(&b, "a%d: &a%[1]d [%s]\n", i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+		fmt.Fprintf(&b, "a%d: &a%[1]d [%s]\n",
+			i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
 	}
 	return b.String()
 }
@@ -31,7 +32,8 @@ func chained(lines, nested int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 x\n")
 	for i := 1; i <= lines; i++ {
-		fmt.Fprintf(&b, "a%d: &a%[1]d %s*a%d%s\n", i, strings.Repeat("[", nested), i-1, strings.Repeat("]", nested))
+		fmt.Fprintf(&b, "a%d: &a%[1]d %s*a%d%s\n", i, strings.Repeat("[", nested), i-1,
+			strings.Repeat("]", nested))
 	}
 	return b.String()
 }
@@ -47,9 +49,19 @@ func TestCheck(t *testing.T) {
 		{"large without aliases", "a: &a\n" + strings.Repeat("- "+text+"\n", 40) + "b: '*'\n", ""},
 		{"a few", "a: &a {x: 1}\nb: *a\nc: {<<: *a, y: 2}\n", ""},
 		{"a text twenty times", "a: &a " + text + "\nb: [" + strings.Repeat("*a, ", 20) + "*a]\n", ""},
-		{"a text forty times", "a: &a " + text + "\nb: [" + strings.Repeat("*a, ", 40) + "*a]\n", "expand to more than 3145728 bytes"},
-		{"a text in merged maps", "a: &a {x: " + text + "}\nb: [" + strings.Repeat("{<<: *a}, ", 40) + "]\n", "expand to more than 3145728 bytes"},
-		{"a text as keys", "a: &a " + text + "\nb: [" + strings.Repeat("{*a : 1}, ", 40) + "]\n", "expand to more than 3145728 bytes"},
+		{
+			"a text forty times", "a: &a " + text + "\nb: [" + strings.Repeat("*a, ", 40) + "*a]\n",
+			"expand to more than 3145728 bytes",
+		},
+		{
+			"a text in merged maps",
+			"a: &a {x: " + text + "}\nb: [" + strings.Repeat("{<<: *a}, ", 40) + "]\n",
+			"expand to more than 3145728 bytes",
+		},
+		{
+			"a text as keys", "a: &a " + text + "\nb: [" + strings.Repeat("{*a : 1}, ", 40) + "]\n",
+			"expand to more than 3145728 bytes",
+		},
 		{"thousand laughs", laughs(3), ""},
 		{"billion laughs", laughs(9), "expand to more than 3145728 bytes"},
 		{"deep", chained(9, 1000), ""},
@@ -118,8 +130,9 @@ func TestCheckIsLinear(t *testing.T) {
 // FuzzCheck checks and decodes documents. The decoder is another version of the same parser.
 func FuzzCheck(f *testing.F) {
 	for _, document := range []string{
-		laughs(4), chained(3, 5), "a: &a {x: 1}\nb: {<<: *a, c: *a}\n", "? &a [1]\n: *a\n", "- &a !!str 1\n- *a\n--- *a\n",
-		"# &a\na: &a # *a\n  b\nc:\n# c\n- *a # d\n\n# e\n", "a: &a |\n  text\nb: \"\\x41 *a\"\nc: '&'\nd: *a", "&a {*a : 1}", "{a: &a 1, *a : *a}",
+		laughs(4), chained(3, 5), "a: &a {x: 1}\nb: {<<: *a, c: *a}\n", "? &a [1]\n: *a\n",
+		"- &a !!str 1\n- *a\n--- *a\n", "# &a\na: &a # *a\n  b\nc:\n# c\n- *a # d\n\n# e\n",
+		"a: &a |\n  text\nb: \"\\x41 *a\"\nc: '&'\nd: *a", "&a {*a : 1}", "{a: &a 1, *a : *a}",
 	} {
 		f.Add([]byte(document))
 	}

@@ -31,8 +31,8 @@ func (b *Backend) Revisions(ctx context.Context, keys ...string) ([]int64, error
 // other change has a newer revision. This costs far less than to list the objects through the API.
 func (b *Backend) State(ctx context.Context, path string) (count, newest int64, err error) {
 	prefix := b.prefix + "/" + strings.Trim(path, "/") + "/"
-	found, err := b.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1),
-		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
+	found, err := b.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+		clientv3.WithLimit(1), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend))
 	if err != nil {
 		return 0, 0, fmt.Errorf("get the state of the keys below %s: %w", prefix, err)
 	}
@@ -57,7 +57,8 @@ func (b *Backend) Appeared(ctx context.Context, path string) error {
 		if found.Count > 0 {
 			return nil
 		}
-		changes := b.client.Watcher.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(found.Header.Revision+1), clientv3.WithFilterDelete(), clientv3.WithKeysOnly())
+		changes := b.client.Watcher.Watch(ctx, prefix, clientv3.WithPrefix(),
+			clientv3.WithRev(found.Header.Revision+1), clientv3.WithFilterDelete(), clientv3.WithKeysOnly())
 		select {
 		case change, ok := <-changes:
 			if ok && change.Err() == nil {

@@ -31,7 +31,9 @@ type reader struct {
 }
 
 // Decode implements runtime.Decoder.
-func (r *reader) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (r *reader) Decode(
+	data []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, gvk, err := r.Codec.Decode(data, defaults, into)
 	if err != nil {
 		r.note(r)
@@ -40,7 +42,9 @@ func (r *reader) Decode(data []byte, defaults *schema.GroupVersionKind, into run
 }
 
 // TransformFromStorage implements value.Transformer.
-func (r *reader) TransformFromStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
+func (r *reader) TransformFromStorage(
+	ctx context.Context, data []byte, dataCtx value.Context,
+) ([]byte, bool, error) {
 	out, stale, err := r.Transformer.TransformFromStorage(ctx, data, dataCtx)
 	if err != nil {
 		r.note(r)
@@ -108,4 +112,6 @@ func (r *reader) check(ctx context.Context, key string, data []byte) error {
 }
 
 // below returns the prefix of the keys of a resource.
-func below(prefix, resourcePrefix string) string { return path.Join("/", prefix, resourcePrefix) + "/" }
+func below(prefix, resourcePrefix string) string {
+	return path.Join("/", prefix, resourcePrefix) + "/"
+}

@@ -67,7 +67,8 @@ func New(client *clientv3.Client, prefix string) *Backend {
 		prefix = DefaultPrefix
 	}
 	traced := clientv3.NewCtxClient(client.Ctx())
-	traced.KV, traced.Lease, traced.Watcher, traced.Maintenance = tracedKV{client.KV}, client.Lease, client.Watcher, client.Maintenance
+	traced.KV, traced.Lease, traced.Watcher, traced.Maintenance = tracedKV{client.KV}, client.Lease,
+		client.Watcher, client.Maintenance
 	kc := &etcdkubernetes.Client{Client: traced}
 	kc.Kubernetes = kc
 	// If this is not checked, watch caches refuse to send the initial events of a watch, which is how
@@ -79,8 +80,11 @@ func New(client *clientv3.Client, prefix string) *Backend {
 		checker.CheckClient(client.Ctx(), inProcess{}, apistorage.RequestWatchProgress)
 	}
 	return &Backend{
-		client: kc, prefix: prefix, compactor: etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
-		caches: map[*cachedOnWatch]struct{}{}, undecodable: make(chan struct{}),
+		client:      kc,
+		prefix:      prefix,
+		compactor:   etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
+		caches:      map[*cachedOnWatch]struct{}{},
+		undecodable: make(chan struct{}),
 	}
 }
 
@@ -152,7 +156,9 @@ type Resources struct {
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (r *Resources) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+func (r *Resources) GetRESTOptions(
+	resource schema.GroupResource, example runtime.Object,
+) (generic.RESTOptions, error) {
 	options := generic.RESTOptions{
 		Decorator:               r.Backend.newStore,
 		EnableGarbageCollection: true,
@@ -192,8 +198,9 @@ func (b *Backend) newStore(
 		transformer = identity.NewEncryptCheckTransformer()
 	}
 	r := &reader{config.Codec, transformer, below(config.Prefix, resourcePrefix), newFunc, b.note}
-	store, err := etcd3.New(b.client, b.compactor, r, newFunc, newListFunc, config.Prefix, resourcePrefix, config.GroupResource,
-		r, config.LeaseManagerConfig, etcd3.NewDefaultDecoder(r, versioner), versioner)
+	store, err := etcd3.New(b.client, b.compactor, r, newFunc, newListFunc, config.Prefix,
+		resourcePrefix, config.GroupResource, r, config.LeaseManagerConfig,
+		etcd3.NewDefaultDecoder(r, versioner), versioner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
@@ -241,10 +248,12 @@ type cachedOnWatch struct {
 	apistorage.Interface // directly to etcd
 	close                func()
 	config               cacher.Config
-	neverCached          bool // kube-apiserver has no cache for the resource either, which clients can observe
+	// kube-apiserver has no cache for the resource either, which clients can observe
+	neverCached bool
 
 	cached atomic.Pointer[cacher.CacheDelegator] // set once the cache is ready
-	since  atomic.Uint64                         // the cache has all changes after this resource version
+	// the cache has all changes after this resource version
+	since atomic.Uint64
 
 	mu      sync.Mutex
 	cacher  *cacher.Cacher
@@ -334,7 +343,9 @@ func (s *cachedOnWatch) reader() apistorage.Interface {
 }
 
 // Watch watches the cache, or etcd if the watch starts before the cache does.
-func (s *cachedOnWatch) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
+func (s *cachedOnWatch) Watch(
+	ctx context.Context, key string, opts apistorage.ListOptions,
+) (watch.Interface, error) {
 	if s.neverCached {
 		return s.Interface.Watch(ctx, key, opts)
 	}
@@ -397,7 +408,9 @@ func (s ownStream) on(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", s.name))
 }
 
-func (s ownStream) Watch(ctx context.Context, key string, opts apistorage.ListOptions) (watch.Interface, error) {
+func (s ownStream) Watch(
+	ctx context.Context, key string, opts apistorage.ListOptions,
+) (watch.Interface, error) {
 	return s.Interface.Watch(s.on(ctx), key, opts)
 }
 
@@ -408,7 +421,9 @@ func (s ownStream) RequestWatchProgress(ctx context.Context) error {
 // Get and GetList behave like a watch cache where clients can tell the difference: an invalid
 // resource version is an internal error, and a list at version 0 ignores the limit.
 
-func (s *cachedOnWatch) Get(ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object) error {
+func (s *cachedOnWatch) Get(
+	ctx context.Context, key string, opts apistorage.GetOptions, out runtime.Object,
+) error {
 	if s.neverCached {
 		return s.Interface.Get(ctx, key, opts, out)
 	}
@@ -418,18 +433,27 @@ func (s *cachedOnWatch) Get(ctx context.Context, key string, opts apistorage.Get
 	return s.readerAt(opts.ResourceVersion).Get(ctx, key, opts, out)
 }
 
-func (s *cachedOnWatch) GetList(ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object) error {
-	if !s.neverCached && opts.ResourceVersion == "0" && opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
+func (s *cachedOnWatch) GetList(
+	ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object,
+) error {
+	if !s.neverCached && opts.ResourceVersion == "0" &&
+		opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
 		opts.Predicate.Limit = 0
 	}
 	return s.readerAt(opts.ResourceVersion).GetList(ctx, key, opts, list)
 }
 
-func (s *cachedOnWatch) Delete(ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions, validate apistorage.ValidateObjectFunc, existing runtime.Object, opts apistorage.DeleteOptions) error {
+func (s *cachedOnWatch) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
+	validate apistorage.ValidateObjectFunc, existing runtime.Object, opts apistorage.DeleteOptions,
+) error {
 	return s.reader().Delete(ctx, key, out, preconditions, validate, existing, opts)
 }
 
-func (s *cachedOnWatch) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *apistorage.Preconditions, update apistorage.UpdateFunc, existing runtime.Object) error {
+func (s *cachedOnWatch) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *apistorage.Preconditions, update apistorage.UpdateFunc, existing runtime.Object,
+) error {
 	return s.reader().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, existing)
 }
 

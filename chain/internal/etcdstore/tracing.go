@@ -12,7 +12,9 @@ import (
 // tracedKV records the etcd round trips of traced requests.
 type tracedKV struct{ clientv3.KV }
 
-func (kv tracedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (kv tracedKV) Get(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) (*clientv3.GetResponse, error) {
 	t := tracer.From(ctx)
 	if t == nil {
 		return kv.KV.Get(ctx, key, opts...)

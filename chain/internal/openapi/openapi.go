@@ -18,7 +18,9 @@ const groupVersionKinds = "x-kubernetes-group-version-kind"
 
 // Configs returns the OpenAPI v2 and v3 configurations of a server whose kinds are in scheme.
 // The definitions for each of the two describe the Go types of the kinds.
-func Configs(scheme *runtime.Scheme, definitionsV2, definitionsV3 common.GetOpenAPIDefinitions) (*common.Config, *common.OpenAPIV3Config) {
+func Configs(
+	scheme *runtime.Scheme, definitionsV2, definitionsV3 common.GetOpenAPIDefinitions,
+) (*common.Config, *common.OpenAPIV3Config) {
 	namer := openapinamer.NewDefinitionNamer(scheme)
 	bearer := &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
 		Description: "A token in the form 'Bearer TOKEN'",
@@ -33,9 +35,11 @@ func Configs(scheme *runtime.Scheme, definitionsV2, definitionsV3 common.GetOpen
 
 	v3 := genericapiserver.DefaultOpenAPIV3Config(definitionsV3, namer)
 	v3.Info.Title = "Kubernetes"
-	v3.SecuritySchemes = spec3.SecuritySchemes{"BearerToken": {SecuritySchemeProps: spec3.SecuritySchemeProps{
-		Description: bearer.Description, Type: bearer.Type, Name: bearer.Name, In: bearer.In,
-	}}}
+	v3.SecuritySchemes = spec3.SecuritySchemes{
+		"BearerToken": {SecuritySchemeProps: spec3.SecuritySchemeProps{
+			Description: bearer.Description, Type: bearer.Type, Name: bearer.Name, In: bearer.In,
+		}},
+	}
 	v3.GetDefinitionName = external(v3.GetDefinitionName)
 	return v2, v3
 }
@@ -43,7 +47,9 @@ func Configs(scheme *runtime.Scheme, definitionsV2, definitionsV3 common.GetOpen
 // external removes internal versions from the extensions that nameOf returns, because clients must
 // not see them. In the core-like server, the internal version of a kind has the same Go type as a
 // served version.
-func external(nameOf func(string) (string, spec.Extensions)) func(string) (string, spec.Extensions) {
+func external(
+	nameOf func(string) (string, spec.Extensions),
+) func(string) (string, spec.Extensions) {
 	return func(typeName string) (string, spec.Extensions) {
 		name, extensions := nameOf(typeName)
 		all, ok := extensions[groupVersionKinds].([]any)

@@ -37,7 +37,9 @@ func Check(patch []byte, object any) field.ErrorList {
 	return checkObject(fields, schema, nil)
 }
 
-func checkObject(fields map[string]any, schema strategicpatch.LookupPatchMeta, path *field.Path) field.ErrorList {
+func checkObject(
+	fields map[string]any, schema strategicpatch.LookupPatchMeta, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch value := fields[name].(type) {
@@ -57,7 +59,9 @@ func checkObject(fields map[string]any, schema strategicpatch.LookupPatchMeta, p
 	return errs
 }
 
-func checkList(name string, values []any, merged bool, schema strategicpatch.LookupPatchMeta, path *field.Path) field.ErrorList {
+func checkList(
+	name string, values []any, merged bool, schema strategicpatch.LookupPatchMeta, path *field.Path,
+) field.ErrorList {
 	if name == retainKeys {
 		return checkScalars(values, path)
 	}
@@ -76,7 +80,8 @@ func checkList(name string, values []any, merged bool, schema strategicpatch.Loo
 			errs = append(errs, field.Invalid(path.Index(i), value, "must be an object"))
 		case map[string]any:
 			if !scalar(value[key]) {
-				errs = append(errs, field.Invalid(path.Index(i).Child(key), value[key], "must not be an object or a list, because it is the merge key"))
+				errs = append(errs, field.Invalid(path.Index(i).Child(key), value[key],
+					"must not be an object or a list, because it is the merge key"))
 			}
 			errs = append(errs, checkObject(value, element, path.Index(i))...)
 		}

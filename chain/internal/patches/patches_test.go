@@ -21,25 +21,66 @@ func TestCheck(t *testing.T) {
 		into        any
 		want        string // the first field that is refused, if any
 	}{
-		{"type of an address", `{"status":{"addresses":[{"type":{},"address":"x"}]}}`, &corev1.Node{}, "status.addresses[0].type"},
-		{"name of a container", `{"spec":{"containers":[{"name":"a"},{"name":["a"]}]}}`, &corev1.Pod{}, "spec.containers[1].name"},
-		{"port of a container", `{"spec":{"template":{"spec":{"containers":[{"name":"a","ports":[{"containerPort":{}}]}]}}}}`, &appsv1.Deployment{}, "spec.template.spec.containers[0].ports[0].containerPort"},
+		{
+			"type of an address", `{"status":{"addresses":[{"type":{},"address":"x"}]}}`, &corev1.Node{},
+			"status.addresses[0].type",
+		},
+		{
+			"name of a container", `{"spec":{"containers":[{"name":"a"},{"name":["a"]}]}}`, &corev1.Pod{},
+			"spec.containers[1].name",
+		},
+		{
+			"port of a container",
+			`{"spec":{"template":{"spec":{"containers":[{"name":"a","ports":[{"containerPort":{}}]}]}}}}`,
+			&appsv1.Deployment{}, "spec.template.spec.containers[0].ports[0].containerPort",
+		},
 		{"no container", `{"spec":{"containers":[null]}}`, &corev1.Pod{}, "spec.containers[0]"},
 		{"list of containers", `{"spec":{"containers":[[]]}}`, &corev1.Pod{}, "spec.containers[0]"},
-		{"uid of an owner", `{"metadata":{"ownerReferences":[{"uid":{}}]}}`, &corev1.ConfigMap{}, "metadata.ownerReferences[0].uid"},
-		{"finalizer", `{"metadata":{"finalizers":["a.example/b",null]}}`, &corev1.ConfigMap{}, "metadata.finalizers[1]"},
-		{"finalizer that is an object", `{"metadata":{"finalizers":[{}]}}`, &corev1.ConfigMap{}, "metadata.finalizers[0]"},
-		{"deleted finalizer", `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`, &corev1.ConfigMap{}, "metadata.$deleteFromPrimitiveList/finalizers[0]"},
-		{"order of finalizers", `{"metadata":{"$setElementOrder/finalizers":[[]]}}`, &corev1.ConfigMap{}, "metadata.$setElementOrder/finalizers[0]"},
-		{"order of containers", `{"spec":{"$setElementOrder/containers":[{"name":{}}]}}`, &corev1.Pod{}, "spec.$setElementOrder/containers[0].name"},
-		{"retained keys", `{"spec":{"strategy":{"$retainKeys":[{}]}}}`, &appsv1.Deployment{}, "spec.strategy.$retainKeys[0]"},
+		{
+			"uid of an owner", `{"metadata":{"ownerReferences":[{"uid":{}}]}}`, &corev1.ConfigMap{},
+			"metadata.ownerReferences[0].uid",
+		},
+		{
+			"finalizer", `{"metadata":{"finalizers":["a.example/b",null]}}`, &corev1.ConfigMap{},
+			"metadata.finalizers[1]",
+		},
+		{
+			"finalizer that is an object", `{"metadata":{"finalizers":[{}]}}`, &corev1.ConfigMap{},
+			"metadata.finalizers[0]",
+		},
+		{
+			"deleted finalizer", `{"metadata":{"$deleteFromPrimitiveList/finalizers":[{}]}}`,
+			&corev1.ConfigMap{}, "metadata.$deleteFromPrimitiveList/finalizers[0]",
+		},
+		{
+			"order of finalizers", `{"metadata":{"$setElementOrder/finalizers":[[]]}}`, &corev1.ConfigMap{},
+			"metadata.$setElementOrder/finalizers[0]",
+		},
+		{
+			"order of containers", `{"spec":{"$setElementOrder/containers":[{"name":{}}]}}`, &corev1.Pod{},
+			"spec.$setElementOrder/containers[0].name",
+		},
+		{
+			"retained keys", `{"spec":{"strategy":{"$retainKeys":[{}]}}}`, &appsv1.Deployment{},
+			"spec.strategy.$retainKeys[0]",
+		},
 
-		{"shortened list that is replaced", `{"spec":{"$deleteFromPrimitiveList/externalIPs":["a"],"externalIPs":[null]}}`, &corev1.Service{}, "spec.externalIPs[0]"},
-		{"shortened object", `{"$deleteFromPrimitiveList/metadata":{"$retainKeys":[[]]}}`, &corev1.Pod{}, "$deleteFromPrimitiveList/metadata.$retainKeys[0]"},
+		{
+			"shortened list that is replaced",
+			`{"spec":{"$deleteFromPrimitiveList/externalIPs":["a"],"externalIPs":[null]}}`,
+			&corev1.Service{}, "spec.externalIPs[0]",
+		},
+		{
+			"shortened object", `{"$deleteFromPrimitiveList/metadata":{"$retainKeys":[[]]}}`, &corev1.Pod{},
+			"$deleteFromPrimitiveList/metadata.$retainKeys[0]",
+		},
 
 		{"status", `{"status":{"addresses":[{"type":"Hostname","address":"x"}],"conditions":[{"type":"Ready","$patch":"delete"}]}}`, &corev1.Node{}, ""},
 		{"order", `{"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"a"}],"containers":[{"name":"a","args":["x",null]}]}}`, &corev1.Pod{}, ""},
-		{"retained", `{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}`, &appsv1.Deployment{}, ""},
+		{
+			"retained", `{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}`,
+			&appsv1.Deployment{}, "",
+		},
 		{"list that is replaced", `{"spec":{"tolerations":[{"key":{}},null]}}`, &corev1.Pod{}, ""},
 		{"unknown fields", `{"a":[{"name":{}}],"spec":{"b":[null]}}`, &corev1.Pod{}, ""},
 		{"other types", `{"metadata":[],"spec":{"containers":{"name":{}}}}`, &corev1.Pod{}, ""},
@@ -125,14 +166,18 @@ func decode(t *testing.T, object string) map[string]any {
 
 func mixedUp(random *rand.Rand, value any) any {
 	if random.IntN(12) == 0 {
-		return []any{nil, "a", int64(1), true, 1.5, map[string]any{}, []any{}, []any{nil}, []any{map[string]any{}}, map[string]any{"name": "a", "type": nil}}[random.IntN(10)]
+		return []any{
+			nil, "a", int64(1), true, 1.5, map[string]any{}, []any{}, []any{nil}, []any{map[string]any{}},
+			map[string]any{"name": "a", "type": nil},
+		}[random.IntN(10)]
 	}
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			switch random.IntN(8) {
 			case 0:
-				value[[]string{"$setElementOrder/", "$deleteFromPrimitiveList/"}[random.IntN(2)]+name] = mixedUp(random, runtime.DeepCopyJSONValue(value[name]))
+				value[[]string{"$setElementOrder/", "$deleteFromPrimitiveList/"}[random.IntN(2)]+name] =
+					mixedUp(random, runtime.DeepCopyJSONValue(value[name]))
 			case 1:
 				delete(value, name)
 			case 2:
@@ -158,8 +203,10 @@ func mixedUp(random *rand.Rand, value any) any {
 var originals = map[string]runtime.Object{
 	`{` + meta + `,"status":{"addresses":[{"type":"Hostname","address":"x"},{"type":"InternalIP","address":"y"}],"conditions":[{"type":"Ready"}]},"spec":{"podCIDRs":["a","b"]}}`: &corev1.Node{},
 
-	`{` + meta + `,"spec":` + pod + `}`:                                                                                          &corev1.Pod{},
-	`{` + meta + `,"spec":{"ports":[{"port":80},{"port":81}],"externalIPs":["a"]}}`:                                              &corev1.Service{},
+	`{` + meta + `,"spec":` + pod +
+		`}`: &corev1.Pod{},
+	`{` + meta +
+		`,"spec":{"ports":[{"port":80},{"port":81}],"externalIPs":["a"]}}`: &corev1.Service{},
 	`{` + meta + `,"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}},"template":{"spec":` + pod + `}}}`: &appsv1.Deployment{},
 }
 

@@ -34,7 +34,8 @@ func Missing(s *genericapiserver.GenericAPIServer, info *genericapirequest.Reque
 		}
 		what = fmt.Sprintf("subresource %q of %s", info.Subresource, info.Resource)
 	}
-	return fmt.Sprintf("%s has no %s", schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, what)
+	return fmt.Sprintf("%s has no %s",
+		schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, what)
 }
 
 // split returns the resource and subresource that a route serves. The route's path is relative to

@@ -101,7 +101,8 @@ func WithTrace(handler http.Handler) http.Handler {
 		}
 		t := &Trace{began: time.Now()}
 		r = r.WithContext(context.WithValue(r.Context(), contextKey{}, t))
-		r.Header.Del(trace.Header) // an extension API server may be a kinproc too, and would add a trailer with its own trace
+		// an extension API server may be a kinproc too, and would add a trailer with its own trace
+		r.Header.Del(trace.Header)
 		w.Header().Set("Trailer", trace.Header)
 		handler.ServeHTTP(w, r)
 		steps, ok := t.result()

@@ -14,7 +14,8 @@ import (
 func Causes(errs field.ErrorList) []string {
 	var causes []string
 	for _, err := range errs {
-		causes = append(causes, fmt.Sprintf("%s %s", err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
+		causes = append(causes, fmt.Sprintf("%s %s",
+			err.Field, strings.TrimPrefix(string(err.Type), "FieldValue")))
 	}
 	slices.Sort(causes)
 	return slices.Compact(causes)

@@ -108,13 +108,16 @@ func mediaType(v string) string {
 }
 
 func isFailure(v any) bool {
-	return lookup(v, "/kind") == "Status" && lookup(v, "/apiVersion") == "v1" && lookup(v, "/status") == "Failure"
+	return lookup(v, "/kind") == "Status" && lookup(v, "/apiVersion") == "v1" &&
+		lookup(v, "/status") == "Failure"
 }
 
 // failure returns the fields of a failure Status that clients rely on, except for the causes.
 func failure(v any) map[string]any {
 	out := map[string]any{}
-	for _, pointer := range []string{"/code", "/status", "/reason", "/details/name", "/details/group", "/details/kind"} {
+	for _, pointer := range []string{
+		"/code", "/status", "/reason", "/details/name", "/details/group", "/details/kind",
+	} {
 		out[strings.TrimPrefix(pointer, "/")] = lookup(v, pointer)
 	}
 	return out
@@ -175,7 +178,8 @@ func relax(v any) any {
 		o["columnDefinitions"] = columns
 	}
 	kind, _ := o["kind"].(string)
-	if status, ok := o["status"].(map[string]any); ok && strings.HasSuffix(kind, "AccessReview") && status["reason"] != nil {
+	if status, ok := o["status"].(map[string]any); ok && strings.HasSuffix(kind, "AccessReview") &&
+		status["reason"] != nil {
 		status = maps.Clone(status)
 		status["reason"] = "<text>"
 		o["status"] = status

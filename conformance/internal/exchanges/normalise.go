@@ -10,8 +10,9 @@ import (
 )
 
 var (
-	timestamp    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
-	uuid         = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	timestamp = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	uuid      = regexp.MustCompile(
+		`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	webToken     = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
 	revisionText = regexp.MustCompile(
 		`(\bresourceVersion(?:: "|\\?":\\?")|ResourceVersion in record \(|Too large resource version: \d+, current: )\d+`)
@@ -22,7 +23,10 @@ var (
 
 var (
 	// versionKept lists the fields of version.Info that do not depend on the build.
-	versionKept = []string{"major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"}
+	versionKept = []string{
+		"major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor",
+		"minCompatibilityMinor",
+	}
 	// ageColumns lists the table columns that show an age.
 	ageColumns = []string{"Age", "Last Seen", "First Seen", "Last Schedule", "Duration"}
 )
@@ -160,7 +164,8 @@ const (
 func generated(m map[string]any) bool {
 	name, _ := m["name"].(string)
 	base, _ := m["generateName"].(string)
-	return base != "" && len(name) > randomLength && name[:len(name)-randomLength] == base[:min(len(base), generatedBaseLimit)]
+	return base != "" && len(name) > randomLength &&
+		name[:len(name)-randomLength] == base[:min(len(base), generatedBaseLimit)]
 }
 
 func sorted(v any) any {

@@ -28,7 +28,10 @@ type Pair struct {
 func NewPair(first, second Target) *Pair {
 	p := &Pair{}
 	for i, target := range []Target{first, second} {
-		p.sides[i] = replay{target: target.withoutRedirects(), names: normaliser{revisions: map[string]string{}}}
+		p.sides[i] = replay{
+			target: target.withoutRedirects(),
+			names:  normaliser{revisions: map[string]string{}},
+		}
 	}
 	return p
 }
@@ -63,10 +66,16 @@ func (p *Pair) Ask(ctx context.Context, r *Request) (Answers, error) {
 	for i := range p.sides {
 		p.sides[i].live = append(p.sides[i].live, bodies[i])
 		if responses[i] != nil {
-			responses[i].Body = p.sides[i].names.value(structured(responses[i].Headers.ContentType, bodies[i]))
+			responses[i].Body = p.sides[i].names.value(structured(responses[i].Headers.ContentType,
+				bodies[i]))
 		}
 	}
-	answers := Answers{First: responses[0], Second: responses[1], Broken: errors.Join(failures[:]...), Curl: sent.curl()}
+	answers := Answers{
+		First:  responses[0],
+		Second: responses[1],
+		Broken: errors.Join(failures[:]...),
+		Curl:   sent.curl(),
+	}
 	switch {
 	case answers.First == nil && answers.Second == nil:
 	case answers.First == nil || answers.Second == nil:
@@ -102,7 +111,8 @@ func (r resolved) curl() string {
 	}
 	switch {
 	case len(r.body) > most:
-		line = append(line, "--data-binary", quote(r.body[:most]), fmt.Sprintf("# and %d more bytes", len(r.body)-most))
+		line = append(line, "--data-binary", quote(r.body[:most]),
+			fmt.Sprintf("# and %d more bytes", len(r.body)-most))
 	case r.body != "":
 		line = append(line, "--data-binary", quote(r.body))
 	}
@@ -120,7 +130,9 @@ func quote(s string) string {
 // withoutRedirects returns a copy of t whose client returns redirects instead of following them.
 func (t Target) withoutRedirects() Target {
 	client := *t.Client
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client.CheckRedirect = func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}
 	t.Client = &client
 	return t
 }

@@ -36,7 +36,8 @@ type Difference struct {
 
 // String returns the difference as one line.
 func (d *Difference) String() string {
-	return fmt.Sprintf("%s/%s #%d %s: %s", d.File, d.Case, d.Step, d.Request, strings.Join(d.What, "; "))
+	return fmt.Sprintf("%s/%s #%d %s: %s", d.File, d.Case, d.Step, d.Request,
+		strings.Join(d.What, "; "))
 }
 
 const (
@@ -46,7 +47,9 @@ const (
 
 // Replay sends a recording's requests, case by case, and returns the differences and the number of
 // exchanges. It returns an error if a connection failed.
-func (r *Recording) Replay(ctx context.Context, target Target) (differences []*Difference, exchanges int, err error) {
+func (r *Recording) Replay(
+	ctx context.Context, target Target,
+) (differences []*Difference, exchanges int, err error) {
 	target = target.withoutRedirects()
 	for i := range r.Cases {
 		c := &replay{target: target, names: normaliser{revisions: map[string]string{}}}
@@ -56,7 +59,8 @@ func (r *Recording) Replay(ctx context.Context, target Target) (differences []*D
 		}
 		differences, exchanges = append(differences, found...), exchanges+len(c.live)
 		if err != nil {
-			return differences, exchanges, fmt.Errorf("%s/%s #%d: %w", r.Name, r.Cases[i].Name, len(c.live), err)
+			return differences, exchanges,
+				fmt.Errorf("%s/%s #%d: %w", r.Name, r.Cases[i].Name, len(c.live), err)
 		}
 	}
 	return differences, exchanges, nil
@@ -97,7 +101,11 @@ func (c *replay) run(ctx context.Context, recorded *Case) (differences []*Differ
 		answer.Body = c.names.value(body)
 		if what := compare(&step.Response, answer); len(what) > 0 {
 			differences = append(differences, &Difference{
-				Case: recorded.Name, Step: i, Request: step.Request.Method + " " + step.Request.Path, What: what, Answer: answer,
+				Case:    recorded.Name,
+				Step:    i,
+				Request: step.Request.Method + " " + step.Request.Path,
+				What:    what,
+				Answer:  answer,
 			})
 		}
 	}
@@ -140,7 +148,8 @@ func (c *replay) poll(ctx context.Context, r *Request) (*Response, any, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		done := (r.Poll.Code == 0 || r.Poll.Code == answer.Status) && (r.Poll.Subset == nil || contains(body, r.Poll.Subset))
+		done := (r.Poll.Code == 0 || r.Poll.Code == answer.Status) &&
+			(r.Poll.Subset == nil || contains(body, r.Poll.Subset))
 		if done || time.Now().After(deadline) {
 			if time.Now().Unix() != began {
 				err = beginSecond(ctx)
@@ -155,7 +164,8 @@ func (c *replay) poll(ctx context.Context, r *Request) (*Response, any, error) {
 
 func (c *replay) send(ctx context.Context, r *Request) (*Response, any, error) {
 	filled := r.resolve(c.target.Token, c.live)
-	request, err := http.NewRequestWithContext(ctx, filled.method, c.target.URL+filled.path, strings.NewReader(filled.body))
+	request, err := http.NewRequestWithContext(ctx, filled.method, c.target.URL+filled.path,
+		strings.NewReader(filled.body))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -74,8 +74,14 @@ type resolved struct {
 func (r *Request) resolve(token string, live []any) resolved {
 	out := resolved{
 		method: r.Method,
-		path:   fillString(r.Path, live, func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }),
-		header: http.Header{"User-Agent": {"recorder/1.0"}, "Accept": {"application/json"}, "Accept-Encoding": {"identity"}},
+		path: fillString(r.Path, live, func(s string) string {
+			return strings.ReplaceAll(url.QueryEscape(s), "+", "%20")
+		}),
+		header: http.Header{
+			"User-Agent":      {"recorder/1.0"},
+			"Accept":          {"application/json"},
+			"Accept-Encoding": {"identity"},
+		},
 	}
 	if token != "" {
 		out.header.Set("Authorization", "Bearer "+token)

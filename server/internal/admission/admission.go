@@ -94,8 +94,10 @@ func order() []entry {
 // NewOptions returns admission options with all plugins registered.
 func NewOptions() *genericoptions.AdmissionOptions {
 	o := &genericoptions.AdmissionOptions{
-		Plugins:           admission.NewPlugins(),
-		Decorators:        admission.Decorators{admission.DecoratorFunc(admissionmetrics.WithControllerMetrics)},
+		Plugins: admission.NewPlugins(),
+		Decorators: admission.Decorators{
+			admission.DecoratorFunc(admissionmetrics.WithControllerMetrics),
+		},
 		DefaultOffPlugins: sets.New[string](),
 	}
 	lifecycle.Register(o.Plugins)

@@ -50,9 +50,11 @@ func quantities(pairs ...string) corev1.ResourceList {
 func TestPods(t *testing.T) {
 	t.Parallel()
 	client, ctx := connect(t), t.Context()
-	ns := must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "test-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
-	}}, metav1.CreateOptions{}))(t).Name
+	ns :=
+		must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "test-",
+			Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "baseline"},
+		}}, metav1.CreateOptions{}))(t).Name
 	must(client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "usual"}, Value: 7, GlobalDefault: true,
 	}, metav1.CreateOptions{}))(t)
@@ -67,7 +69,10 @@ func TestPods(t *testing.T) {
 	must(client.CoreV1().LimitRanges(ns).Create(ctx, &corev1.LimitRange{
 		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, DefaultRequest: quantities("cpu", "100m"), Default: quantities("cpu", "200m"), Max: quantities("cpu", "1"),
+			Type:                 corev1.LimitTypeContainer,
+			DefaultRequest:       quantities("cpu", "100m"),
+			Default:              quantities("cpu", "200m"),
+			Max:                  quantities("cpu", "1"),
 			MaxLimitRequestRatio: quantities("cpu", "4"),
 		}}},
 	}, metav1.CreateOptions{}))(t)
@@ -79,48 +84,84 @@ func TestPods(t *testing.T) {
 		refused string
 		look    func(*corev1.Pod) bool
 	}{
-		"priority":           {look: func(p *corev1.Pod) bool { return *p.Spec.Priority == 7 && p.Spec.PriorityClassName == "usual" }},
-		"system-priority":    {change: func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" }, look: func(p *corev1.Pod) bool { return *p.Spec.Priority == 2000001000 }},
-		"priority-unknown":   {change: func(p *corev1.Pod) { p.Spec.PriorityClassName = "none" }, refused: `no priority class "none"`},
-		"priority-different": {change: func(p *corev1.Pod) { p.Spec.Priority = new(int32(8)) }, refused: "spec.priority is 8"},
+		"priority": {look: func(p *corev1.Pod) bool {
+			return *p.Spec.Priority == 7 && p.Spec.PriorityClassName == "usual"
+		}},
+		"system-priority": {
+			change: func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" },
+			look:   func(p *corev1.Pod) bool { return *p.Spec.Priority == 2000001000 },
+		},
+		"priority-unknown": {
+			change:  func(p *corev1.Pod) { p.Spec.PriorityClassName = "none" },
+			refused: `no priority class "none"`,
+		},
+		"priority-different": {
+			change:  func(p *corev1.Pod) { p.Spec.Priority = new(int32(8)) },
+			refused: "spec.priority is 8",
+		},
 		"toleration-seconds": {look: func(p *corev1.Pod) bool {
 			return len(p.Spec.Tolerations) == 2 && *p.Spec.Tolerations[0].TolerationSeconds == 300
 		}},
 		"toleration-own": {
-			change: func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
-			look:   func(p *corev1.Pod) bool { return len(p.Spec.Tolerations) == 1 },
+			change: func(p *corev1.Pod) {
+				p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			},
+			look: func(p *corev1.Pod) bool { return len(p.Spec.Tolerations) == 1 },
 		},
 		"limit-defaults": {look: func(p *corev1.Pod) bool {
 			r := p.Spec.Containers[0].Resources
-			return r.Requests.Cpu().String() == "100m" && r.Limits.Cpu().String() == "200m" && p.Annotations["kubernetes.io/limit-ranger"] != ""
+			return r.Requests.Cpu().String() == "100m" && r.Limits.Cpu().String() == "200m" &&
+				p.Annotations["kubernetes.io/limit-ranger"] != ""
 		}},
-		"limit-max": {change: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = quantities("cpu", "2") }, refused: "at most 1 per Container"},
+		"limit-max": {
+			change:  func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = quantities("cpu", "2") },
+			refused: "at most 1 per Container",
+		},
 		"limit-ratio": {change: func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Limits = quantities("cpu", "500m")
 			p.Spec.Containers[0].Resources.Requests = quantities("cpu", "100m")
 		}, refused: "5 times"},
-		"runtime-class": {change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("sandbox") }, look: func(p *corev1.Pod) bool {
-			return p.Spec.Overhead.Memory().String() == "10Mi" && p.Spec.NodeSelector["sandbox"] == "yes" &&
-				slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key == "sandbox" })
-		}},
-		"runtime-class-unknown": {change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("none") }, refused: `no runtime class "none"`},
-		"overhead":              {change: func(p *corev1.Pod) { p.Spec.Overhead = quantities("memory", "1Mi") }, refused: "only a runtime class"},
+		"runtime-class": {
+			change: func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("sandbox") },
+			look: func(p *corev1.Pod) bool {
+				return p.Spec.Overhead.Memory().String() == "10Mi" && p.Spec.NodeSelector["sandbox"] == "yes" &&
+					slices.ContainsFunc(p.Spec.Tolerations, func(t corev1.Toleration) bool {
+						return t.Key == "sandbox"
+					})
+			},
+		},
+		"runtime-class-unknown": {
+			change:  func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("none") },
+			refused: `no runtime class "none"`,
+		},
+		"overhead": {
+			change:  func(p *corev1.Pod) { p.Spec.Overhead = quantities("memory", "1Mi") },
+			refused: "only a runtime class",
+		},
 		"privileged": {change: func(p *corev1.Pod) {
 			p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 		}, refused: "baseline"},
 		"account": {look: func(p *corev1.Pod) bool {
 			c := p.Spec.Containers[0]
-			return p.Spec.ServiceAccountName == "default" && len(c.VolumeMounts) == 1 && c.VolumeMounts[0].MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" &&
-				p.Spec.Volumes[0].Name == c.VolumeMounts[0].Name && len(p.Spec.Volumes[0].Projected.Sources) == 3
+			return p.Spec.ServiceAccountName == "default" && len(c.VolumeMounts) == 1 &&
+				c.VolumeMounts[0].MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" &&
+				p.Spec.Volumes[0].Name == c.VolumeMounts[0].Name &&
+				len(p.Spec.Volumes[0].Projected.Sources) == 3
 		}},
 		"account-no-token": {
 			change: func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(false) },
 			look:   func(p *corev1.Pod) bool { return len(p.Spec.Volumes) == 0 },
 		},
-		"account-unknown": {change: func(p *corev1.Pod) { p.Spec.ServiceAccountName = "none" }, refused: "service account"},
+		"account-unknown": {
+			change:  func(p *corev1.Pod) { p.Spec.ServiceAccountName = "none" },
+			refused: "service account",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			}
 			if c.change != nil {
 				c.change(pod)
 			}
@@ -139,7 +180,10 @@ func TestPods(t *testing.T) {
 			}
 		})
 	}
-	_, err := client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "second"}, GlobalDefault: true}, metav1.CreateOptions{})
+	_, err := client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+		ObjectMeta:    metav1.ObjectMeta{Name: "second"},
+		GlobalDefault: true,
+	}, metav1.CreateOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("create a second default priority class: got %v, want Forbidden", err)
 	}
@@ -168,12 +212,22 @@ func TestPlugins(t *testing.T) {
 	if got := sets.List(o.DefaultOffPlugins); !slices.Equal(got, off) {
 		t.Errorf("plugins off by default are\n%v, want\n%v", got, off)
 	}
-	for before, after := range map[string]string{"ServiceAccount": "NodeRestriction", "NodeRestriction": "TaintNodesByCondition", "AlwaysPullImages": "ImagePolicyWebhook", "ResourceQuota": "AlwaysDeny"} {
+	for before, after := range map[string]string{
+		"ServiceAccount":   "NodeRestriction",
+		"NodeRestriction":  "TaintNodesByCondition",
+		"AlwaysPullImages": "ImagePolicyWebhook",
+		"ResourceQuota":    "AlwaysDeny",
+	} {
 		if i := slices.Index(o.RecommendedPluginOrder, before); o.RecommendedPluginOrder[i+1] != after {
 			t.Errorf("plugin after %s is %s, want %s", before, o.RecommendedPluginOrder[i+1], after)
 		}
 	}
-	for names, mistakes := range map[[2]string]int{{"NodeRestriction", "PodSecurity"}: 0, {"Nope", ""}: 1, {"", "Nope"}: 1, {"PodSecurity", "PodSecurity"}: 1} {
+	for names, mistakes := range map[[2]string]int{
+		{"NodeRestriction", "PodSecurity"}: 0,
+		{"Nope", ""}:                       1,
+		{"", "Nope"}:                       1,
+		{"PodSecurity", "PodSecurity"}:     1,
+	} {
 		o := admission.NewOptions()
 		for i, list := range []*[]string{&o.EnablePlugins, &o.DisablePlugins} {
 			if names[i] != "" {

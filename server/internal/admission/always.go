@@ -18,7 +18,9 @@ func (alwaysAdmit) Admit(context.Context, admission.Attributes, admission.Object
 	return nil
 }
 
-func (alwaysAdmit) Validate(context.Context, admission.Attributes, admission.ObjectInterfaces) error {
+func (alwaysAdmit) Validate(
+	context.Context, admission.Attributes, admission.ObjectInterfaces,
+) error {
 	return nil
 }
 
@@ -29,11 +31,15 @@ func newAlwaysDeny() admission.Interface { return alwaysDeny{} }
 
 func (alwaysDeny) Handles(admission.Operation) bool { return true }
 
-func (alwaysDeny) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (alwaysDeny) Admit(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	return denied(a)
 }
 
-func (alwaysDeny) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (alwaysDeny) Validate(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	return denied(a)
 }
 

@@ -4,6 +4,7 @@ import "testing"
 
 func TestAlways(t *testing.T) {
 	t.Parallel()
-	checkRefused(t, "AlwaysAdmit", ask(t, newPlugin(t, "AlwaysAdmit", nil), "pods", newPod(), nil), false)
+	checkRefused(t, "AlwaysAdmit",
+		ask(t, newPlugin(t, "AlwaysAdmit", nil), "pods", newPod(), nil), false)
 	checkRefused(t, "AlwaysDeny", ask(t, newPlugin(t, "AlwaysDeny", nil), "pods", newPod(), nil), true)
 }

@@ -20,16 +20,22 @@ func newAlwaysPullImages() admission.Interface {
 	return alwaysPullImages{admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (alwaysPullImages) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (alwaysPullImages) Admit(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, err := podWithNewImages(a)
 	if pod == nil {
 		return err
 	}
-	pullPolicies(&pod.Spec, func(policy *corev1.PullPolicy, _ *field.Path) { *policy = corev1.PullAlways })
+	pullPolicies(&pod.Spec, func(policy *corev1.PullPolicy, _ *field.Path) {
+		*policy = corev1.PullAlways
+	})
 	return nil
 }
 
-func (alwaysPullImages) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (alwaysPullImages) Validate(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, err := podWithNewImages(a)
 	if pod == nil {
 		return err
@@ -77,13 +83,16 @@ func images(spec *corev1.PodSpec) sets.Set[string] {
 func pullPolicies(spec *corev1.PodSpec, visit func(policy *corev1.PullPolicy, at *field.Path)) {
 	root := field.NewPath("spec")
 	for i := range spec.InitContainers {
-		visit(&spec.InitContainers[i].ImagePullPolicy, root.Child("initContainers").Index(i).Child("imagePullPolicy"))
+		visit(&spec.InitContainers[i].ImagePullPolicy,
+			root.Child("initContainers").Index(i).Child("imagePullPolicy"))
 	}
 	for i := range spec.Containers {
-		visit(&spec.Containers[i].ImagePullPolicy, root.Child("containers").Index(i).Child("imagePullPolicy"))
+		visit(&spec.Containers[i].ImagePullPolicy,
+			root.Child("containers").Index(i).Child("imagePullPolicy"))
 	}
 	for i := range spec.EphemeralContainers {
-		visit(&spec.EphemeralContainers[i].ImagePullPolicy, root.Child("ephemeralContainers").Index(i).Child("imagePullPolicy"))
+		visit(&spec.EphemeralContainers[i].ImagePullPolicy,
+			root.Child("ephemeralContainers").Index(i).Child("imagePullPolicy"))
 	}
 	for i := range spec.Volumes {
 		if image := spec.Volumes[i].Image; image != nil {

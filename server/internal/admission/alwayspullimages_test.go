@@ -13,7 +13,10 @@ func TestAlwaysPullImages(t *testing.T) {
 			p.Spec.Containers[0].Image = image
 			p.Spec.Containers[0].ImagePullPolicy = corev1.PullNever
 			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: image}}
-			p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}}}
+			p.Spec.Volumes = []corev1.Volume{{
+				Name:         "v",
+				VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}},
+			}}
 		})
 	}
 	for name, c := range map[string]struct {
@@ -32,7 +35,8 @@ func TestAlwaysPullImages(t *testing.T) {
 		if got := pod.Spec.Containers[0].ImagePullPolicy; err != nil || got != c.want {
 			t.Errorf("%s: got pull policy %s (%v), want %s", name, got, err, c.want)
 		}
-		if c.want == corev1.PullAlways && (pod.Spec.InitContainers[0].ImagePullPolicy != c.want || pod.Spec.Volumes[0].Image.PullPolicy != c.want) {
+		if c.want == corev1.PullAlways && (pod.Spec.InitContainers[0].ImagePullPolicy != c.want ||
+			pod.Spec.Volumes[0].Image.PullPolicy != c.want) {
 			t.Errorf("%s: the pull policy of init containers or volumes was not set: %+v", name, pod.Spec)
 		}
 	}

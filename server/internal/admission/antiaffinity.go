@@ -17,7 +17,9 @@ func newAntiAffinity() admission.Interface {
 	return antiAffinity{admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (antiAffinity) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (antiAffinity) Validate(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -27,7 +29,9 @@ func (antiAffinity) Validate(_ context.Context, a admission.Attributes, _ admiss
 	}
 	for _, term := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 		if term.TopologyKey != corev1.LabelHostname {
-			return plugin.Forbid(a, "required pod anti-affinity has the topology key %q, but only %s is allowed", term.TopologyKey, corev1.LabelHostname)
+			return plugin.Forbid(a,
+				"required pod anti-affinity has the topology key %q, but only %s is allowed", term.TopologyKey,
+				corev1.LabelHostname)
 		}
 	}
 	return nil

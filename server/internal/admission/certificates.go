@@ -24,11 +24,15 @@ var signingRequests = certificatesv1.Resource("certificatesigningrequests")
 
 // mayUseSigner returns a Forbidden error unless the user has permission for the verb on the signer
 // or on all signers of its domain.
-func mayUseSigner(ctx context.Context, authz authorizer.UnconditionalAuthorizer, a admission.Attributes, verb, signer string) error {
+func mayUseSigner(
+	ctx context.Context, authz authorizer.UnconditionalAuthorizer, a admission.Attributes,
+	verb, signer string,
+) error {
 	if core.MayUseSigner(ctx, authz, a.GetUserInfo(), verb, signer) {
 		return nil
 	}
-	return plugin.Forbid(a, "user %q is not permitted to %s for signer %q", a.GetUserInfo().GetName(), verb, signer)
+	return plugin.Forbid(a, "user %q is not permitted to %s for signer %q",
+		a.GetUserInfo().GetName(), verb, signer)
 }
 
 // certificateApproval (CertificateApproval) requires permission to approve for the request's signer
@@ -42,7 +46,9 @@ func newCertificateApproval() admission.Interface {
 	return &certificateApproval{Handler: admission.NewHandler(admission.Update)}
 }
 
-func (p *certificateApproval) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *certificateApproval) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !plugin.Is(a, signingRequests, "approval") {
 		return nil
 	}
@@ -64,7 +70,9 @@ func newCertificateSigning() admission.Interface {
 	return &certificateSigning{Handler: admission.NewHandler(admission.Update)}
 }
 
-func (p *certificateSigning) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *certificateSigning) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !plugin.Is(a, signingRequests, "status") {
 		return nil
 	}
@@ -76,7 +84,8 @@ func (p *certificateSigning) Validate(ctx context.Context, a admission.Attribute
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(old.Status.Certificate, request.Status.Certificate) && apiequality.Semantic.DeepEqual(old.Status.Conditions, request.Status.Conditions) {
+	if bytes.Equal(old.Status.Certificate, request.Status.Certificate) &&
+		apiequality.Semantic.DeepEqual(old.Status.Conditions, request.Status.Conditions) {
 		return nil
 	}
 	return mayUseSigner(ctx, p.Authorizer, a, "sign", old.Spec.SignerName)
@@ -90,7 +99,9 @@ func newCertificateSubject() admission.Interface {
 	return certificateSubject{admission.NewHandler(admission.Create)}
 }
 
-func (certificateSubject) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (certificateSubject) Validate(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	request, ok, err := plugin.Object[*certificatesv1.CertificateSigningRequest](a, signingRequests)
 	if !ok || request.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return err
@@ -100,7 +111,9 @@ func (certificateSubject) Validate(_ context.Context, a admission.Attributes, _ 
 		return plugin.Forbid(a, "spec.request: %w", err)
 	}
 	if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
-		return plugin.Forbid(a, "certificates with the group (organization) %s may not be requested from signer %s", user.SystemPrivilegedGroup, request.Spec.SignerName)
+		return plugin.Forbid(a,
+			"certificates with the group (organization) %s may not be requested from signer %s",
+			user.SystemPrivilegedGroup, request.Spec.SignerName)
 	}
 	return nil
 }
@@ -116,7 +129,9 @@ func newTrustBundleAttest() admission.Interface {
 	return &trustBundleAttest{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (p *trustBundleAttest) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *trustBundleAttest) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !plugin.Is(a, certificatesv1.Resource("clustertrustbundles"), "") {
 		return nil
 	}

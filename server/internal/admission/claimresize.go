@@ -24,7 +24,9 @@ func newClaimResize() admission.Interface {
 	return &claimResize{Handler: admission.NewHandler(admission.Update)}
 }
 
-func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *claimResize) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	claim, ok, err := plugin.Object[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
 	if !ok {
 		return err
@@ -33,7 +35,8 @@ func (p *claimResize) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if err != nil {
 		return err
 	}
-	if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(old.Spec.Resources.Requests[corev1.ResourceStorage]) <= 0 {
+	if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(
+		old.Spec.Resources.Requests[corev1.ResourceStorage]) <= 0 {
 		return nil
 	}
 	if old.Status.Phase != corev1.ClaimBound {

@@ -14,14 +14,21 @@ func TestPersistentVolumeClaimResize(t *testing.T) {
 	p := newPlugin(t, "PersistentVolumeClaimResize", client)
 	for name, grows := range map[string]*bool{"grows": new(true), "stays": new(false), "silent": nil} {
 		must(client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "example.com/p", AllowVolumeExpansion: grows,
+			ObjectMeta:           metav1.ObjectMeta{Name: name},
+			Provisioner:          "example.com/p",
+			AllowVolumeExpansion: grows,
 		}, metav1.CreateOptions{}))(t)
 	}
-	claim := func(class string, phase corev1.PersistentVolumeClaimPhase, size string) *corev1.PersistentVolumeClaim {
+	claim := func(
+		class string, phase corev1.PersistentVolumeClaimPhase, size string,
+	) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default"},
-			Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class, Resources: corev1.VolumeResourceRequirements{Requests: quantities("storage", size)}},
-			Status:     corev1.PersistentVolumeClaimStatus{Phase: phase},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				StorageClassName: &class,
+				Resources:        corev1.VolumeResourceRequirements{Requests: quantities("storage", size)},
+			},
+			Status: corev1.PersistentVolumeClaimStatus{Phase: phase},
 		}
 	}
 	for name, c := range map[string]struct {
@@ -41,7 +48,9 @@ func TestPersistentVolumeClaimResize(t *testing.T) {
 		"same, unbound":  {"grows", corev1.ClaimPending, "1Gi", "1Gi", false},
 		"lost and grown": {"grows", corev1.ClaimLost, "1Gi", "2Gi", true},
 	} {
-		checkRefused(t, name, ask(t, p, "persistentvolumeclaims", claim(c.class, c.phase, c.to), claim(c.class, c.phase, c.from)), c.refused)
-		checkRefused(t, name+", by status", ask(t, p, "persistentvolumeclaims/status", claim(c.class, c.phase, c.to), claim(c.class, c.phase, c.from)), false)
+		checkRefused(t, name, ask(t, p, "persistentvolumeclaims", claim(c.class, c.phase, c.to),
+			claim(c.class, c.phase, c.from)), c.refused)
+		checkRefused(t, name+", by status", ask(t, p, "persistentvolumeclaims/status",
+			claim(c.class, c.phase, c.to), claim(c.class, c.phase, c.from)), false)
 	}
 }

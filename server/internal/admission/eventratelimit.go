@@ -43,7 +43,8 @@ const defaultEventBuckets = 4096
 func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 	p := &eventRateLimit{Handler: admission.NewHandler(admission.Create, admission.Update)}
 	if config == nil {
-		return nil, errors.New("EventRateLimit requires a configuration: name its file with --admission-control-config-file")
+		return nil, errors.New("EventRateLimit requires a configuration: " +
+			"name its file with --admission-control-config-file")
 	}
 	var file struct {
 		metav1.TypeMeta `json:",inline"`
@@ -54,7 +55,9 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 	}
 	var errs []error
 	if file.APIVersion != "eventratelimit.admission.k8s.io/v1alpha1" || file.Kind != "Configuration" {
-		errs = append(errs, fmt.Errorf("unsupported kind %q of %q: must be Configuration of eventratelimit.admission.k8s.io/v1alpha1", file.Kind, file.APIVersion))
+		errs = append(errs, fmt.Errorf(
+			"unsupported kind %q of %q: must be Configuration of eventratelimit.admission.k8s.io/v1alpha1",
+			file.Kind, file.APIVersion))
 	}
 	if len(file.Limits) == 0 {
 		errs = append(errs, errors.New("limits: at least one is required"))
@@ -65,10 +68,12 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 			l.CacheSize = 1
 		case "Namespace", "User", "SourceAndObject":
 		default:
-			errs = append(errs, fmt.Errorf("limits[%d].type %q: must be Server, Namespace, User or SourceAndObject", i, l.Type))
+			errs = append(errs,
+				fmt.Errorf("limits[%d].type %q: must be Server, Namespace, User or SourceAndObject", i, l.Type))
 		}
 		if l.QPS <= 0 || l.Burst <= 0 || l.CacheSize < 0 {
-			errs = append(errs, fmt.Errorf("limits[%d]: qps and burst must be positive, cacheSize must not be negative", i))
+			errs = append(errs,
+				fmt.Errorf("limits[%d]: qps and burst must be positive, cacheSize must not be negative", i))
 		}
 		if l.CacheSize == 0 {
 			l.CacheSize = defaultEventBuckets
@@ -82,15 +87,19 @@ func newEventRateLimit(config io.Reader) (admission.Interface, error) {
 	return p, nil
 }
 
-func (p *eventRateLimit) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *eventRateLimit) Validate(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	// As in kube-apiserver, events in the group events.k8s.io are not limited.
-	if a.IsDryRun() || a.GetKind().GroupKind() != corev1.SchemeGroupVersion.WithKind("Event").GroupKind() {
+	if a.IsDryRun() ||
+		a.GetKind().GroupKind() != corev1.SchemeGroupVersion.WithKind("Event").GroupKind() {
 		return nil
 	}
 	var errs []error
 	for i := range p.limits { // charge every limit, even after one is exceeded
 		if l := &p.limits[i]; !l.take(a) {
-			errs = append(errs, fmt.Errorf("the %s limit of %d events per second is exceeded", l.Type, l.QPS))
+			errs = append(errs, fmt.Errorf("the %s limit of %d events per second is exceeded",
+				l.Type, l.QPS))
 		}
 	}
 	if len(errs) > 0 {
@@ -109,7 +118,9 @@ func (l *eventLimit) take(a admission.Attributes) bool {
 	case "SourceAndObject":
 		if e, ok := a.GetObject().(*corev1.Event); ok {
 			o := e.InvolvedObject
-			key = fmt.Sprintf("%q", []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion})
+			key = fmt.Sprintf("%q", []string{
+				e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion,
+			})
 		}
 	}
 	l.making.Lock()

@@ -15,7 +15,11 @@ const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","k
 func TestEventRateLimit(t *testing.T) {
 	t.Parallel()
 	event := func(namespace, component, object string) *corev1.Event {
-		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Source: corev1.EventSource{Component: component}, InvolvedObject: corev1.ObjectReference{Name: object}}
+		return &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace},
+			Source:         corev1.EventSource{Component: component},
+			InvolvedObject: corev1.ObjectReference{Name: object},
+		}
 	}
 	// Each bucket holds one event. The second event of a pair passes only if it has a separate bucket.
 	pairs := map[string][2]*corev1.Event{
@@ -35,17 +39,22 @@ func TestEventRateLimit(t *testing.T) {
 			fits[s] = true
 		}
 		for name, pair := range pairs {
-			p, err := configured("EventRateLimit", eventLimits+`[{"type":"`+limit+`","qps":1,"burst":1}]}`, nil)
+			p, err := configured("EventRateLimit",
+				eventLimits+`[{"type":"`+limit+`","qps":1,"burst":1}]}`, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if err := ask(t, p, "events", pair[0], nil); err != nil {
 				t.Errorf("%s: create the first event: %v", limit, err)
 			}
-			if err := ask(t, p, "events", pair[1], nil); fits[name] && err != nil || !fits[name] && !apierrors.IsTooManyRequests(err) {
+			if err := ask(t, p, "events", pair[1], nil); fits[name] && err != nil ||
+				!fits[name] && !apierrors.IsTooManyRequests(err) {
 				t.Errorf("%s, %s: got error %v, want admitted: %t", limit, name, err, fits[name])
 			}
-			for resource, obj := range map[string]runtime.Object{"configmaps": &corev1.ConfigMap{}, "events.events.k8s.io": &eventsv1.Event{}} {
+			for resource, obj := range map[string]runtime.Object{
+				"configmaps":           &corev1.ConfigMap{},
+				"events.events.k8s.io": &eventsv1.Event{},
+			} {
 				if err := ask(t, p, resource, obj, nil); err != nil {
 					t.Errorf("%s: %s must not be limited: %v", limit, resource, err)
 				}

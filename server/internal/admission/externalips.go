@@ -18,7 +18,9 @@ func newDenyExternalIPs() admission.Interface {
 	return denyExternalIPs{admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (denyExternalIPs) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (denyExternalIPs) Validate(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	service, ok, err := plugin.Object[*corev1.Service](a, corev1.Resource("services"))
 	if !ok {
 		return err

@@ -58,7 +58,8 @@ const (
 
 func newImagePolicy(config io.Reader) (admission.Interface, error) {
 	if config == nil {
-		return nil, errors.New("ImagePolicyWebhook requires a configuration: name its file with --admission-control-config-file")
+		return nil, errors.New("ImagePolicyWebhook requires a configuration: " +
+			"name its file with --admission-control-config-file")
 	}
 	var file struct {
 		ImagePolicy imagePolicyConfig `json:"imagePolicy"`
@@ -70,7 +71,8 @@ func newImagePolicy(config io.Reader) (admission.Interface, error) {
 	err := errors.Join(
 		setTime(&c.AllowTTL, "allowTTL", time.Second, time.Second, 30*time.Minute, 5*time.Minute),
 		setTime(&c.DenyTTL, "denyTTL", time.Second, time.Second, 30*time.Minute, 30*time.Second),
-		setTime(&c.RetryBackoff, "retryBackoff", time.Millisecond, time.Nanosecond, 5*time.Minute, 500*time.Millisecond),
+		setTime(&c.RetryBackoff, "retryBackoff", time.Millisecond, time.Nanosecond, 5*time.Minute,
+			500*time.Millisecond),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("ImagePolicyWebhook configuration: %w", err)
@@ -84,7 +86,8 @@ func newImagePolicy(config io.Reader) (admission.Interface, error) {
 		return nil, err
 	}
 	backend, err := webhook.NewGenericWebhook(scheme, serializer.NewCodecFactory(scheme), connection,
-		[]schema.GroupVersion{imagepolicyv1alpha1.SchemeGroupVersion}, webhook.DefaultRetryBackoffWithInitialDelay(c.RetryBackoff))
+		[]schema.GroupVersion{imagepolicyv1alpha1.SchemeGroupVersion},
+		webhook.DefaultRetryBackoffWithInitialDelay(c.RetryBackoff))
 	if err != nil {
 		return nil, fmt.Errorf("ImagePolicyWebhook backend: %w", err)
 	}
@@ -112,7 +115,9 @@ func setTime(value *time.Duration, name string, unit, least, most, otherwise tim
 	return nil
 }
 
-func (p *imagePolicy) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *imagePolicy) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	ephemeral := plugin.Is(a, pods, "ephemeralcontainers")
 	if !ephemeral && !plugin.Is(a, pods, "") {
 		return nil
@@ -121,9 +126,13 @@ func (p *imagePolicy) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if err != nil {
 		return err
 	}
-	review := &imagepolicyv1alpha1.ImageReview{Spec: imagepolicyv1alpha1.ImageReviewSpec{Namespace: a.GetNamespace(), Annotations: map[string]string{}}}
+	review := &imagepolicyv1alpha1.ImageReview{Spec: imagepolicyv1alpha1.ImageReviewSpec{
+		Namespace:   a.GetNamespace(),
+		Annotations: map[string]string{},
+	}}
 	add := func(image string) {
-		review.Spec.Containers = append(review.Spec.Containers, imagepolicyv1alpha1.ImageReviewContainerSpec{Image: image})
+		review.Spec.Containers = append(review.Spec.Containers,
+			imagepolicyv1alpha1.ImageReviewContainerSpec{Image: image})
 	}
 	if ephemeral {
 		for _, c := range pod.Spec.EphemeralContainers {
@@ -172,7 +181,9 @@ func (p *imagePolicy) review(ctx context.Context, review *imagepolicyv1alpha1.Im
 		review.Status = status.(imagepolicyv1alpha1.ImageReviewStatus)
 		return nil
 	}
-	result := p.backend.WithExponentialBackoff(ctx, func() rest.Result { return p.backend.RestClient.Post().Body(review).Do(ctx) })
+	result := p.backend.WithExponentialBackoff(ctx, func() rest.Result {
+		return p.backend.RestClient.Post().Body(review).Do(ctx)
+	})
 	if err := result.Error(); err != nil {
 		return fmt.Errorf("backend: %w", err)
 	}

@@ -55,7 +55,10 @@ func startImageBackend(t *testing.T) (*imageBackend, string) {
 	t.Cleanup(web.Close)
 	file := filepath.Join(t.TempDir(), "backend")
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: web.URL + "/images", InsecureSkipTLSVerify: true}
+	config.Clusters["c"] = &clientcmdapi.Cluster{
+		Server:                web.URL + "/images",
+		InsecureSkipTLSVerify: true,
+	}
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
 	config.CurrentContext = "c"
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
@@ -67,11 +70,15 @@ func startImageBackend(t *testing.T) (*imageBackend, string) {
 func TestImagePolicyWebhook(t *testing.T) {
 	t.Parallel()
 	b, kubeconfig := startImageBackend(t)
-	closed, err := configured("ImagePolicyWebhook", fmt.Sprintf(`{"imagePolicy":{"kubeConfigFile":%q,"retryBackoff":1,"denyTTL":-1}}`, kubeconfig), nil)
+	closed, err := configured("ImagePolicyWebhook",
+		fmt.Sprintf(`{"imagePolicy":{"kubeConfigFile":%q,"retryBackoff":1,"denyTTL":-1}}`,
+			kubeconfig), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	open, err := configured("ImagePolicyWebhook", fmt.Sprintf("imagePolicy:\n  kubeConfigFile: %s\n  retryBackoff: 1\n  defaultAllow: true\n", kubeconfig), nil)
+	open, err := configured("ImagePolicyWebhook",
+		fmt.Sprintf("imagePolicy:\n  kubeConfigFile: %s\n  retryBackoff: 1\n  defaultAllow: true\n",
+			kubeconfig), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +90,8 @@ func TestImagePolicyWebhook(t *testing.T) {
 		})
 	}
 	checkRefused(t, "good image", ask(t, closed, "pods", pod("good:1"), nil), false)
-	if spec := b.last.Load(); len(spec.Containers) != 2 || len(spec.Annotations) != 1 || spec.Namespace != "default" {
+	if spec := b.last.Load(); len(spec.Containers) != 2 || len(spec.Annotations) != 1 ||
+		spec.Namespace != "default" {
 		t.Errorf("the backend received %+v", spec)
 	}
 	before := b.asked.Load()
@@ -98,14 +106,20 @@ func TestImagePolicyWebhook(t *testing.T) {
 		t.Error("a denial was cached although denyTTL is -1")
 	}
 	checkRefused(t, "bad image on update", ask(t, closed, "pods", pod("bad"), pod("good")), true)
-	checkRefused(t, "status of a bad image", ask(t, closed, "pods/status", pod("bad"), pod("bad")), false)
+	checkRefused(t, "status of a bad image",
+		ask(t, closed, "pods/status", pod("bad"), pod("bad")), false)
 	debugged := pod("bad") // the pod exists, so only its ephemeral containers are reviewed
-	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "good"}}}
-	checkRefused(t, "good ephemeral container", ask(t, closed, "pods/ephemeralcontainers", debugged, pod("bad")), false)
+	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "good"},
+	}}
+	checkRefused(t, "good ephemeral container",
+		ask(t, closed, "pods/ephemeralcontainers", debugged, pod("bad")), false)
 	debugged.Spec.EphemeralContainers[0].Image = "bad"
-	checkRefused(t, "bad ephemeral container", ask(t, closed, "pods/ephemeralcontainers", debugged, pod("bad")), true)
+	checkRefused(t, "bad ephemeral container",
+		ask(t, closed, "pods/ephemeralcontainers", debugged, pod("bad")), true)
 	checkRefused(t, "broken backend", ask(t, closed, "pods", pod("broken"), nil), true)
-	checkRefused(t, "broken backend, allowed by default", ask(t, open, "pods", pod("broken"), nil), false)
+	checkRefused(t, "broken backend, allowed by default",
+		ask(t, open, "pods", pod("broken"), nil), false)
 	checkRefused(t, "bad image, allowed by default", ask(t, open, "pods", pod("bad"), nil), true)
 }
 
@@ -134,7 +148,8 @@ func TestImagePolicyWebhookInServer(t *testing.T) {
 	t.Parallel()
 	_, kubeconfig := startImageBackend(t)
 	file := filepath.Join(t.TempDir(), "admission.yaml")
-	if err := os.WriteFile(file, []byte("imagePolicy:\n  kubeConfigFile: "+kubeconfig+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("imagePolicy:\n  kubeConfigFile: "+kubeconfig+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, client := quiet(t, enable("ImagePolicyWebhook"), func(o *server.Options) {
@@ -143,6 +158,8 @@ func TestImagePolicyWebhookInServer(t *testing.T) {
 	})
 	_, err := client.CoreV1().Pods("default").Create(t.Context(), newPod(), metav1.CreateOptions{})
 	checkRefused(t, "bad image", err, true)
-	_, err = client.CoreV1().Pods("default").Create(t.Context(), newPod(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "good" }), metav1.CreateOptions{})
+	_, err = client.CoreV1().Pods("default").Create(t.Context(), newPod(func(p *corev1.Pod) {
+		p.Spec.Containers[0].Image = "good"
+	}), metav1.CreateOptions{})
 	checkRefused(t, "good image", err, false)
 }

@@ -24,7 +24,9 @@ func newDefaultIngressClass() admission.Interface {
 	return &defaultIngressClass{Handler: admission.NewHandler(admission.Create)}
 }
 
-func (p *defaultIngressClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *defaultIngressClass) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	ingress, ok, err := plugin.Object[*networkingv1.Ingress](a, networkingv1.Resource("ingresses"))
 	if !ok || ingress.Spec.IngressClassName != nil {
 		return err

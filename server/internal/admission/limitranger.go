@@ -33,7 +33,9 @@ func newLimitRanger() admission.Interface {
 	return &limitRanger{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (p *limitRanger) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *limitRanger) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !limitsPod(a) || isLeaving(a) {
 		return nil
 	}
@@ -47,7 +49,8 @@ func (p *limitRanger) Admit(ctx context.Context, a admission.Attributes, _ admis
 	}
 	for _, r := range ranges {
 		if set := setDefaults(pod, r.Spec.Limits); len(set) > 0 {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, limitsAnnotation, "LimitRanger plugin set: "+strings.Join(set, "; "))
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, limitsAnnotation,
+				"LimitRanger plugin set: "+strings.Join(set, "; "))
 		}
 	}
 	return nil
@@ -55,7 +58,8 @@ func (p *limitRanger) Admit(ctx context.Context, a admission.Attributes, _ admis
 
 // limitsPod reports whether a request sets the resources of a pod.
 func limitsPod(a admission.Attributes) bool {
-	return plugin.Is(a, pods, "") && a.GetOperation() == admission.Create || plugin.Is(a, pods, "resize") && a.GetOperation() == admission.Update
+	return plugin.Is(a, pods, "") && a.GetOperation() == admission.Create ||
+		plugin.Is(a, pods, "resize") && a.GetOperation() == admission.Update
 }
 
 // isLeaving reports whether the object is being deleted. It must be possible to remove its
@@ -65,7 +69,9 @@ func isLeaving(a admission.Attributes) bool {
 	return ok && old.GetDeletionTimestamp() != nil
 }
 
-func (p *limitRanger) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *limitRanger) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	var check func(corev1.LimitRangeItem) []error
 	switch {
 	case isLeaving(a):
@@ -101,7 +107,9 @@ func (p *limitRanger) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-func (p *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]corev1.LimitRange, error) {
+func (p *limitRanger) ranges(
+	ctx context.Context, a admission.Attributes,
+) ([]corev1.LimitRange, error) {
 	ranges, err := p.List(ctx, "limitranges/"+a.GetNamespace(), func() ([]corev1.LimitRange, error) {
 		list, err := p.Client.CoreV1().LimitRanges(a.GetNamespace()).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -138,7 +146,8 @@ func setDefaults(pod *corev1.Pod, items []corev1.LimitRangeItem) (set []string) 
 			added.Insert(string(name))
 		}
 		if len(added) > 0 {
-			set = append(set, fmt.Sprintf("%s %s for %s", strings.Join(sets.List(added), ", "), what, container))
+			set = append(set, fmt.Sprintf("%s %s for %s",
+				strings.Join(sets.List(added), ", "), what, container))
 		}
 	}
 	for _, group := range []struct {
@@ -163,7 +172,8 @@ func checkPod(pod *corev1.Pod, item corev1.LimitRangeItem) (errs []error) {
 			}
 		})
 	case corev1.LimitTypePod:
-		own := resource.PodResourcesOptions{ExcludeOverhead: true} // the limits do not apply to the overhead of the runtime class
+		// the limits do not apply to the overhead of the runtime class
+		own := resource.PodResourcesOptions{ExcludeOverhead: true}
 		errs = bounds(item, resource.PodRequests(pod, own), resource.PodLimits(pod, own))
 	}
 	return errs
@@ -181,7 +191,8 @@ func checkClaim(claim *corev1.PersistentVolumeClaim, item corev1.LimitRangeItem)
 	}
 	for name, most := range item.Max {
 		if q, ok := requests[name]; !ok || q.Cmp(most) > 0 {
-			errs = append(errs, fmt.Errorf("a %s request is required and must be at most %s", name, most.String()))
+			errs = append(errs, fmt.Errorf("a %s request is required and must be at most %s",
+				name, most.String()))
 		}
 	}
 	return errs
@@ -193,14 +204,18 @@ func bounds(item corev1.LimitRangeItem, requests, limits corev1.ResourceList) (e
 		request, requested := requests[name]
 		limit, limited := limits[name]
 		if !requested || request.Cmp(least) < 0 || limited && limit.Cmp(least) < 0 {
-			errs = append(errs, fmt.Errorf("%s must have a request, and its request and limit must be at least %s per %s", name, least.String(), item.Type))
+			errs = append(errs,
+				fmt.Errorf("%s must have a request, and its request and limit must be at least %s per %s",
+					name, least.String(), item.Type))
 		}
 	}
 	for name, most := range item.Max {
 		request, requested := requests[name]
 		limit, limited := limits[name]
 		if !limited || limit.Cmp(most) > 0 || requested && request.Cmp(most) > 0 {
-			errs = append(errs, fmt.Errorf("%s must have a limit, and its request and limit must be at most %s per %s", name, most.String(), item.Type))
+			errs = append(errs,
+				fmt.Errorf("%s must have a limit, and its request and limit must be at most %s per %s",
+					name, most.String(), item.Type))
 		}
 	}
 	for name, ratio := range item.MaxLimitRequestRatio {
@@ -222,7 +237,8 @@ func checkRatio(request, limit, most apiresource.Quantity) error {
 		from, to = request.Value(), limit.Value()
 	}
 	if ratio := float64(to) / float64(from); ratio*1000 > float64(most.MilliValue()) {
-		return fmt.Errorf("the limit is %.6g times the request, but may be at most %s times the request", ratio, most.String())
+		return fmt.Errorf("the limit is %.6g times the request, but may be at most %s times the request",
+			ratio, most.String())
 	}
 	return nil
 }

@@ -28,16 +28,25 @@ func TestPluginsSeeEveryChange(t *testing.T) {
 		}
 		got := pod.Spec.Containers[0].Resources.Limits.Cpu().String()
 		if *pod.Spec.Priority != priority || got != limit {
-			t.Errorf("%s: got priority %d and limit %s, want %d and %s", when, *pod.Spec.Priority, got, priority, limit)
+			t.Errorf("%s: got priority %d and limit %s, want %d and %s",
+				when, *pod.Spec.Priority, got, priority, limit)
 		}
 	}
 	class := func(name string, value int32) *schedulingv1.PriorityClass {
-		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: true}
+		return &schedulingv1.PriorityClass{
+			ObjectMeta:    metav1.ObjectMeta{Name: name},
+			Value:         value,
+			GlobalDefault: true,
+		}
 	}
 	limits := func(name, cpu string) *corev1.LimitRange {
-		return &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
-		}}}}
+		return &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type:    corev1.LimitTypeContainer,
+				Default: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+			}}},
+		}
 	}
 	check("first", 0, "0")
 	must(classes.Create(ctx, class("low", 1), metav1.CreateOptions{}))(t)
@@ -48,7 +57,8 @@ func TestPluginsSeeEveryChange(t *testing.T) {
 	must(ranges.Update(ctx, changed, metav1.UpdateOptions{}))(t)
 	check("the limit range was changed", 1, "2")
 	for _, err := range []error{
-		classes.Delete(ctx, "low", metav1.DeleteOptions{}), ranges.Delete(ctx, "small", metav1.DeleteOptions{}),
+		classes.Delete(ctx, "low", metav1.DeleteOptions{}),
+		ranges.Delete(ctx, "small", metav1.DeleteOptions{}),
 	} {
 		if err != nil {
 			t.Fatal(err)

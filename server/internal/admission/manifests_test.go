@@ -100,27 +100,35 @@ plugins:
 
 	ctx := t.Context()
 	maps := client.CoreV1().ConfigMaps("default")
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"a": ""}}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Data:       map[string]string{"a": ""},
+	}, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a validating policy from a file did not reject the request: %v", err)
 	}
-	m := must(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}))(t)
+	m := must(maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{}))(t)
 	if m.Labels["by"] != "file" {
 		t.Errorf("a mutating policy from a file was not applied: labels are %v", m.Labels)
 	}
-	_, err := client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Secrets("default").Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
 	if !apierrors.IsInternalError(err) {
 		t.Errorf("a webhook from a file was not called: %v", err)
 	}
-	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "other.static.k8s.io"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "small.static.k8s.io", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
-		},
-	}, metav1.CreateOptions{})
+	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx,
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "other.static.k8s.io"},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        "small.static.k8s.io",
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+			},
+		}, metav1.CreateOptions{})
 	if !apierrors.IsInvalid(err) {
 		t.Errorf("a binding with a name reserved for files: got %v, want Invalid", err)
 	}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "small.static.k8s.io", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx,
+		"small.static.k8s.io", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("get a policy from a file: got %v, want NotFound", err)
 	}
 }
@@ -131,7 +139,9 @@ type loaders struct {
 	*initializer.ManifestLoaders
 }
 
-func (l *loaders) SetManifestLoaders(given *initializer.ManifestLoaders) { l.ManifestLoaders = given }
+func (l *loaders) SetManifestLoaders(given *initializer.ManifestLoaders) {
+	l.ManifestLoaders = given
+}
 
 // TestManifestsRefused loads manifests. A server does not start with invalid ones.
 func TestManifestsRefused(t *testing.T) {
@@ -146,14 +156,30 @@ func TestManifestsRefused(t *testing.T) {
 		"policies":          {smallMaps, l.policies, ""},
 		"other policies":    {labelledMaps, l.policies, "MutatingAdmissionPolicy"},
 		"mutating policies": {labelledMaps, l.mutatingPolicies, ""},
-		"unknown field":     {strings.Replace(smallMaps, "validations", "validation", 1), l.policies, "validation"},
-		"wrong expression":  {strings.Replace(smallMaps, "!has(object.data)", "1 +", 1), l.policies, "spec.validations[0].expression"},
-		"wrong name":        {strings.ReplaceAll(smallMaps, ".static", ""), l.policies, ".static.k8s.io"},
-		"webhook":           {fmt.Sprintf(deadWebhook, "ValidatingWebhookConfiguration"), l.webhooks, ""},
-		"mutating webhook":  {fmt.Sprintf(deadWebhook, "MutatingWebhookConfiguration"), l.mutatingWebhooks, ""},
-		"other webhook":     {fmt.Sprintf(deadWebhook, "MutatingWebhookConfiguration"), l.webhooks, "MutatingWebhookConfiguration"},
-		"webhook of a list": {strings.Replace(fmt.Sprintf(deadWebhook, "ValidatingWebhookConfigurationList"), "webhooks:", "items: []\nwebhooks:", 1), l.webhooks, "webhooks"},
-		"wrong webhook":     {strings.Replace(fmt.Sprintf(deadWebhook, "ValidatingWebhookConfiguration"), "None", "Some", 1), l.webhooks, "webhooks[0].sideEffects"},
+		"unknown field": {
+			strings.Replace(smallMaps, "validations", "validation", 1), l.policies, "validation",
+		},
+		"wrong expression": {
+			strings.Replace(smallMaps, "!has(object.data)", "1 +", 1), l.policies,
+			"spec.validations[0].expression",
+		},
+		"wrong name": {strings.ReplaceAll(smallMaps, ".static", ""), l.policies, ".static.k8s.io"},
+		"webhook":    {fmt.Sprintf(deadWebhook, "ValidatingWebhookConfiguration"), l.webhooks, ""},
+		"mutating webhook": {
+			fmt.Sprintf(deadWebhook, "MutatingWebhookConfiguration"), l.mutatingWebhooks, "",
+		},
+		"other webhook": {
+			fmt.Sprintf(deadWebhook, "MutatingWebhookConfiguration"), l.webhooks,
+			"MutatingWebhookConfiguration",
+		},
+		"webhook of a list": {
+			strings.Replace(fmt.Sprintf(deadWebhook, "ValidatingWebhookConfigurationList"), "webhooks:",
+				"items: []\nwebhooks:", 1), l.webhooks, "webhooks",
+		},
+		"wrong webhook": {
+			strings.Replace(fmt.Sprintf(deadWebhook, "ValidatingWebhookConfiguration"), "None", "Some", 1),
+			l.webhooks, "webhooks[0].sideEffects",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

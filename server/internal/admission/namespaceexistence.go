@@ -13,7 +13,8 @@ import (
 
 // inNamespace reports whether a request requires a namespace to exist.
 func inNamespace(a admission.Attributes) bool {
-	return a.GetNamespace() != "" && a.GetKind().GroupKind() != corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind()
+	return a.GetNamespace() != "" &&
+		a.GetKind().GroupKind() != corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind()
 }
 
 // autoProvision (NamespaceAutoProvision) creates a missing namespace when an object is created in
@@ -27,14 +28,17 @@ func newAutoProvision() admission.Interface {
 	return &autoProvision{Handler: admission.NewHandler(admission.Create)}
 }
 
-func (p *autoProvision) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *autoProvision) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !inNamespace(a) || a.IsDryRun() {
 		return nil
 	}
 	namespaces := p.Client.CoreV1().Namespaces()
 	_, err := namespaces.Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.GetNamespace()}}, metav1.CreateOptions{})
+		_, err = namespaces.Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.GetNamespace()}}, metav1.CreateOptions{})
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return admission.NewForbidden(a, err)
@@ -50,10 +54,14 @@ type namespaceExists struct {
 }
 
 func newNamespaceExists() admission.Interface {
-	return &namespaceExists{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete)}
+	return &namespaceExists{
+		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
+	}
 }
 
-func (p *namespaceExists) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *namespaceExists) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !inNamespace(a) {
 		return nil
 	}

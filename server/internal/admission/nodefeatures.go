@@ -34,7 +34,9 @@ func (p *nodeFeatures) InspectEffectiveVersion(v compatibility.EffectiveVersion)
 	p.version = v.EmulationVersion()
 }
 
-func (p *nodeFeatures) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *nodeFeatures) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !plugin.Is(a, pods, "") && !plugin.Is(a, pods, "resize") {
 		return nil
 	}
@@ -59,7 +61,8 @@ func (p *nodeFeatures) Validate(ctx context.Context, a admission.Attributes, _ a
 		return admission.NewForbidden(a, err)
 	}
 	if !match.IsMatch {
-		return plugin.Forbid(a, "node %q does not declare the required features: %s", node.Name, strings.Join(match.UnsatisfiedRequirements, ", "))
+		return plugin.Forbid(a, "node %q does not declare the required features: %s", node.Name,
+			strings.Join(match.UnsatisfiedRequirements, ", "))
 	}
 	return nil
 }
@@ -74,14 +77,17 @@ func changedOnNode(a admission.Attributes) (pod, old *corev1.Pod, err error) {
 	if pod, err = plugin.Cast[*corev1.Pod](a.GetObject()); err != nil {
 		return nil, nil, err
 	}
-	if old, err = plugin.Cast[*corev1.Pod](a.GetOldObject()); err != nil || pod.Spec.NodeName == "" || pod.Generation == old.Generation {
+	if old, err = plugin.Cast[*corev1.Pod](a.GetOldObject()); err != nil || pod.Spec.NodeName == "" ||
+		pod.Generation == old.Generation {
 		return nil, nil, err
 	}
 	return pod, old, nil
 }
 
 // nodeOf returns the node that a pod is bound to.
-func nodeOf(ctx context.Context, client kubernetes.Interface, a admission.Attributes, pod *corev1.Pod) (*corev1.Node, error) {
+func nodeOf(
+	ctx context.Context, client kubernetes.Interface, a admission.Attributes, pod *corev1.Pod,
+) (*corev1.Node, error) {
 	node, err := client.CoreV1().Nodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

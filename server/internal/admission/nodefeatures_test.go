@@ -12,7 +12,9 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 	addNode(t, client, "new", "linux", "InPlacePodLevelResourcesVerticalScaling")
 	addNode(t, client, "old", "linux")
 	p := newPlugin(t, "NodeDeclaredFeatureValidator", client)
-	whole := func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "1")} }
+	whole := func(p *corev1.Pod) {
+		p.Spec.Resources = &corev1.ResourceRequirements{Requests: quantities("cpu", "1")}
+	}
 	for name, c := range map[string]struct {
 		resource string
 		pod      *corev1.Pod
@@ -27,6 +29,8 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 		"not on a node":  {"pods/resize", resized("", whole), false},
 		"nothing to see": {"pods/resize", resized("none"), false},
 	} {
-		checkRefused(t, name, ask(t, p, c.resource, c.pod, newPod(func(p *corev1.Pod) { p.Generation = 1 })), c.refused)
+		checkRefused(t, name, ask(t, p, c.resource, c.pod, newPod(func(p *corev1.Pod) {
+			p.Generation = 1
+		})), c.refused)
 	}
 }

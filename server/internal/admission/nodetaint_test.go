@@ -13,7 +13,10 @@ func TestTaintNodesByCondition(t *testing.T) {
 	notReady := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}
 	other := corev1.Taint{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}
 	node := func(taints ...corev1.Taint) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Taints: taints}}
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n"},
+			Spec:       corev1.NodeSpec{Taints: taints},
+		}
 	}
 	for name, c := range map[string]struct {
 		node, old *corev1.Node

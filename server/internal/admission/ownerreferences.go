@@ -38,15 +38,20 @@ func (p *ownerReferences) ValidateInitialization() error {
 	return p.WantsAuthorizer.ValidateInitialization()
 }
 
-func (p *ownerReferences) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *ownerReferences) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	owners, before := ownersOf(a.GetObject()), ownersOf(a.GetOldObject())
 	// An update of a pod's status cannot change its owners, and old kubelets omit them.
 	if plugin.Is(a, pods, "status") || apiequality.Semantic.DeepEqual(owners, before) {
 		return nil
 	}
 	// Users who may create an object may set its owners.
-	if a.GetOperation() == admission.Update && !p.may(ctx, a, "delete", a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
-		return plugin.Forbid(a, "user %q may not change metadata.ownerReferences: this requires permission to delete the object", a.GetUserInfo().GetName())
+	if a.GetOperation() == admission.Update &&
+		!p.may(ctx, a, "delete", a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
+		return plugin.Forbid(a,
+			"user %q may not change metadata.ownerReferences: this requires permission to delete the object",
+			a.GetUserInfo().GetName())
 	}
 	blocks := func(o metav1.OwnerReference) bool { return ptr.Deref(o.BlockOwnerDeletion, false) }
 	blocked := map[types.UID]bool{}
@@ -64,14 +69,17 @@ func (p *ownerReferences) Validate(ctx context.Context, a admission.Attributes, 
 	return nil
 }
 
-func (p *ownerReferences) mayBlock(ctx context.Context, a admission.Attributes, owner metav1.OwnerReference) error {
+func (p *ownerReferences) mayBlock(
+	ctx context.Context, a admission.Attributes, owner metav1.OwnerReference,
+) error {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
 	mappings, err := p.mapper.RESTMappings(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
 	if err != nil {
-		return plugin.Forbid(a, "blockOwnerDeletion may not be set for an owner of an unknown kind: %w", err)
+		return plugin.Forbid(a,
+			"blockOwnerDeletion may not be set for an owner of an unknown kind: %w", err)
 	}
 	for _, m := range mappings {
 		namespace := ""
@@ -79,13 +87,18 @@ func (p *ownerReferences) mayBlock(ctx context.Context, a admission.Attributes, 
 			namespace = a.GetNamespace()
 		}
 		if !p.may(ctx, a, "update", m.Resource, "finalizers", namespace, owner.Name) {
-			return plugin.Forbid(a, "user %q may not set blockOwnerDeletion for %s %q: this requires permission to update the owner's finalizers", a.GetUserInfo().GetName(), owner.Kind, owner.Name)
+			return plugin.Forbid(a, "user %q may not set blockOwnerDeletion for %s %q: "+
+				"this requires permission to update the owner's finalizers",
+				a.GetUserInfo().GetName(), owner.Kind, owner.Name)
 		}
 	}
 	return nil
 }
 
-func (p *ownerReferences) may(ctx context.Context, a admission.Attributes, verb string, resource schema.GroupVersionResource, subresource, namespace, name string) bool {
+func (p *ownerReferences) may(
+	ctx context.Context, a admission.Attributes, verb string, resource schema.GroupVersionResource,
+	subresource, namespace, name string,
+) bool {
 	decision, _, err := p.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 		User:            a.GetUserInfo(),
 		Verb:            verb,

@@ -30,7 +30,9 @@ import (
 )
 
 // quiet starts a control plane without controllers and returns it with a client.
-func quiet(t *testing.T, configure ...func(*server.Options)) (*server.Server, kubernetes.Interface) {
+func quiet(
+	t *testing.T, configure ...func(*server.Options),
+) (*server.Server, kubernetes.Interface) {
 	t.Helper()
 	s := servertest.Run(t, append(configure, servertest.WithoutControllers)...)
 	client, err := kubernetes.NewForConfig(s.RESTConfig())
@@ -109,7 +111,8 @@ func ask(t *testing.T, p apiadmission.Interface, resource string, obj, old runti
 		operation, old = apiadmission.Create, nil
 	}
 	a := apiadmission.NewAttributesRecord(obj, old, kinds[0], m.GetNamespace(), m.GetName(),
-		schema.ParseGroupResource(resource).WithVersion(kinds[0].Version), subresource, operation, nil, false, &user.DefaultInfo{Name: "jane"})
+		schema.ParseGroupResource(resource).WithVersion(kinds[0].Version), subresource, operation, nil,
+		false, &user.DefaultInfo{Name: "jane"})
 	if !p.Handles(operation) {
 		return nil
 	}
@@ -169,17 +172,20 @@ func describe(tolerations []corev1.Toleration) string {
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		last = try()
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+		func(context.Context) (bool, error) {
+			last = try()
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Errorf("%s: %v", what, last)
 	}
 }
 
 // allow grants rule to subject in the whole cluster.
-func allow(t *testing.T, client kubernetes.Interface, subject rbacv1.Subject, rule rbacv1.PolicyRule) {
+func allow(
+	t *testing.T, client kubernetes.Interface, subject rbacv1.Subject, rule rbacv1.PolicyRule,
+) {
 	t.Helper()
 	role := must(client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Rules: []rbacv1.PolicyRule{rule},

@@ -10,7 +10,9 @@ func TestPluginsOfPodGroupsAreIdle(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"PodGroupProtection", "PodGroupWorkloadExists", "JobValidation"} {
 		p := newPlugin(t, name, nil)
-		for _, operation := range []apiadmission.Operation{apiadmission.Create, apiadmission.Update, apiadmission.Delete} {
+		for _, operation := range []apiadmission.Operation{
+			apiadmission.Create, apiadmission.Update, apiadmission.Delete,
+		} {
 			if p.Handles(operation) {
 				t.Errorf("%s handles %s, but the feature is off", name, operation)
 			}

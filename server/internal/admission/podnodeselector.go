@@ -46,7 +46,9 @@ func newPodNodeSelector(config io.Reader) (admission.Interface, error) {
 	return p, nil
 }
 
-func (p *podNodeSelector) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *podNodeSelector) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -61,7 +63,9 @@ func (p *podNodeSelector) Admit(ctx context.Context, a admission.Attributes, _ a
 	return p.validate(a, pod, wanted) // as in kube-apiserver, before the pod itself is validated
 }
 
-func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *podNodeSelector) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -75,9 +79,13 @@ func (p *podNodeSelector) Validate(ctx context.Context, a admission.Attributes, 
 
 // validate checks a pod against the node selector of its namespace and against the labels that the
 // configuration allows for the namespace.
-func (p *podNodeSelector) validate(a admission.Attributes, pod *corev1.Pod, wanted labels.Set) error {
+func (p *podNodeSelector) validate(
+	a admission.Attributes, pod *corev1.Pod, wanted labels.Set,
+) error {
 	if labels.Conflicts(wanted, pod.Spec.NodeSelector) {
-		return plugin.Forbid(a, "spec.nodeSelector conflicts with the node selector of the namespace %q, %s", a.GetNamespace(), wanted)
+		return plugin.Forbid(a,
+			"spec.nodeSelector conflicts with the node selector of the namespace %q, %s",
+			a.GetNamespace(), wanted)
 	}
 	allowed, err := labels.ConvertSelectorToLabelsMap(p.selectors[a.GetNamespace()])
 	if err != nil {
@@ -88,13 +96,16 @@ func (p *podNodeSelector) validate(a admission.Attributes, pod *corev1.Pod, want
 	}
 	for key, value := range pod.Spec.NodeSelector {
 		if is, ok := allowed[key]; !ok || is != value {
-			return plugin.Forbid(a, "spec.nodeSelector: %s=%s is not among the node labels that pods in the namespace %q may select", key, value, a.GetNamespace())
+			return plugin.Forbid(a, "spec.nodeSelector: %s=%s is not among the node labels that pods in "+
+				"the namespace %q may select", key, value, a.GetNamespace())
 		}
 	}
 	return nil
 }
 
-func (p *podNodeSelector) ofNamespace(ctx context.Context, a admission.Attributes) (labels.Set, error) {
+func (p *podNodeSelector) ofNamespace(
+	ctx context.Context, a admission.Attributes,
+) (labels.Set, error) {
 	ns, err := p.Client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)

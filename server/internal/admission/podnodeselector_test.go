@@ -19,9 +19,12 @@ func TestPodNodeSelector(t *testing.T) {
 		"listed":    nil,
 		"wrong":     {"scheduler.alpha.kubernetes.io/node-selector": "=="},
 	} {
-		must(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{}))(t)
+		must(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+		}, metav1.CreateOptions{}))(t)
 	}
-	p, err := configured("PodNodeSelector", "podNodeSelectorPluginConfig:\n  clusterDefaultNodeSelector: pool=usual\n  listed: pool=usual,zone=b\n", client)
+	p, err := configured("PodNodeSelector",
+		"podNodeSelectorPluginConfig:\n  clusterDefaultNodeSelector: pool=usual\n  listed: pool=usual,zone=b\n", client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,14 +32,24 @@ func TestPodNodeSelector(t *testing.T) {
 		namespace string
 		has, want map[string]string
 	}{
-		"annotation":                {"annotated", nil, map[string]string{"zone": "a"}},
-		"annotation and own":        {"annotated", map[string]string{"disk": "d"}, map[string]string{"zone": "a", "disk": "d"}},
-		"annotation and the same":   {"annotated", map[string]string{"zone": "a"}, map[string]string{"zone": "a"}},
-		"contradicts":               {"annotated", map[string]string{"zone": "b"}, nil},
-		"none by annotation":        {"empty", map[string]string{"zone": "b"}, map[string]string{"zone": "b"}},
-		"default":                   {"plain", nil, map[string]string{"pool": "usual"}},
-		"contradicts the default":   {"plain", map[string]string{"pool": "other"}, nil},
-		"among the listed":          {"listed", map[string]string{"zone": "b"}, map[string]string{"pool": "usual", "zone": "b"}},
+		"annotation": {"annotated", nil, map[string]string{"zone": "a"}},
+		"annotation and own": {"annotated", map[string]string{"disk": "d"}, map[string]string{
+			"zone": "a",
+			"disk": "d",
+		}},
+		"annotation and the same": {
+			"annotated", map[string]string{"zone": "a"}, map[string]string{"zone": "a"},
+		},
+		"contradicts": {"annotated", map[string]string{"zone": "b"}, nil},
+		"none by annotation": {
+			"empty", map[string]string{"zone": "b"}, map[string]string{"zone": "b"},
+		},
+		"default":                 {"plain", nil, map[string]string{"pool": "usual"}},
+		"contradicts the default": {"plain", map[string]string{"pool": "other"}, nil},
+		"among the listed": {"listed", map[string]string{"zone": "b"}, map[string]string{
+			"pool": "usual",
+			"zone": "b",
+		}},
 		"a listed key, other value": {"listed", map[string]string{"zone": "c"}, nil},
 		"not among the listed":      {"listed", map[string]string{"disk": "d"}, nil},
 	} {
@@ -47,7 +60,9 @@ func TestPodNodeSelector(t *testing.T) {
 			t.Errorf("%s: node selector is %v, want %v", name, pod.Spec.NodeSelector, c.want)
 		}
 	}
-	if err := ask(t, p, "pods", newPod(func(p *corev1.Pod) { p.Namespace = "wrong" }), nil); err == nil || apierrors.IsForbidden(err) {
+	if err := ask(t, p, "pods", newPod(func(p *corev1.Pod) {
+		p.Namespace = "wrong"
+	}), nil); err == nil || apierrors.IsForbidden(err) {
 		t.Errorf("an invalid annotation: got %v, want an error other than Forbidden", err)
 	}
 	if _, err := configured("PodNodeSelector", "{", client); err == nil {

@@ -30,7 +30,9 @@ const (
 	unsupportedPlatform metav1.CauseType = "UnsupportedPlatform"
 )
 
-func (p *podResize) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *podResize) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !plugin.Is(a, pods, "resize") {
 		return nil
 	}
@@ -45,21 +47,27 @@ func (p *podResize) Validate(ctx context.Context, a admission.Attributes, _ admi
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if request := requests[name]; request.Cmp(node.Status.Allocatable[name]) > 0 {
-			return forbidBecause(a, nodeCapacity, "the pod's %s request of %s exceeds the allocatable amount of node %q", name, request.String(), node.Name)
+			return forbidBecause(a, nodeCapacity,
+				"the pod's %s request of %s exceeds the allocatable amount of node %q", name,
+				request.String(), node.Name)
 		}
 	}
 	if node.Labels[corev1.LabelOSStable] != string(corev1.Linux) {
-		return forbidBecause(a, unsupportedPlatform, "node %q does not run Linux according to its label %s", node.Name, corev1.LabelOSStable)
+		return forbidBecause(a, unsupportedPlatform,
+			"node %q does not run Linux according to its label %s", node.Name, corev1.LabelOSStable)
 	}
 	return nil
 }
 
 // forbidBecause returns a 403 Forbidden error with a cause.
-func forbidBecause(a admission.Attributes, cause metav1.CauseType, format string, args ...any) error {
+func forbidBecause(
+	a admission.Attributes, cause metav1.CauseType, format string, args ...any,
+) error {
 	err := plugin.Forbid(a, format, args...)
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {
-		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause})
+		status.ErrStatus.Details.Causes = append(status.ErrStatus.Details.Causes,
+			metav1.StatusCause{Type: cause})
 	}
 	return err
 }

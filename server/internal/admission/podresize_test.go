@@ -39,14 +39,16 @@ func TestPodResizeValidator(t *testing.T) {
 		// cause.
 		cause metav1.CauseType
 	}{
-		"fits":        {"pods/resize", resized("linux", requests("cpu", "2", "memory", "1Gi")), ""},
-		"cpu":         {"pods/resize", resized("linux", requests("cpu", "2001m")), "NodeCapacity"},
-		"memory":      {"pods/resize", resized("linux", requests("memory", "2Gi")), "NodeCapacity"},
-		"windows":     {"pods/resize", resized("windows"), "UnsupportedPlatform"},
-		"no node":     {"pods/resize", resized("none"), "-"},
-		"not on one":  {"pods/resize", resized("", requests("cpu", "9")), ""},
-		"not resized": {"pods/resize", newPod(func(p *corev1.Pod) { p.Spec.NodeName, p.Generation = "windows", 1 }), ""},
-		"pod itself":  {"pods", resized("windows"), ""},
+		"fits":       {"pods/resize", resized("linux", requests("cpu", "2", "memory", "1Gi")), ""},
+		"cpu":        {"pods/resize", resized("linux", requests("cpu", "2001m")), "NodeCapacity"},
+		"memory":     {"pods/resize", resized("linux", requests("memory", "2Gi")), "NodeCapacity"},
+		"windows":    {"pods/resize", resized("windows"), "UnsupportedPlatform"},
+		"no node":    {"pods/resize", resized("none"), "-"},
+		"not on one": {"pods/resize", resized("", requests("cpu", "9")), ""},
+		"not resized": {
+			"pods/resize", newPod(func(p *corev1.Pod) { p.Spec.NodeName, p.Generation = "windows", 1 }), "",
+		},
+		"pod itself": {"pods", resized("windows"), ""},
 	} {
 		err := ask(t, p, c.resource, c.pod, newPod(func(p *corev1.Pod) { p.Generation = 1 }))
 		checkRefused(t, name, err, c.cause != "")

@@ -64,7 +64,8 @@ func (p *podSecurity) ValidateInitialization() error {
 	if p.client == nil || p.namespaces == nil {
 		return errors.New("no client or informers were set")
 	}
-	p.delegate.NamespaceGetter = podsecurityadmission.NamespaceGetterFromListerAndClient(p.namespaces, p.client)
+	p.delegate.NamespaceGetter = podsecurityadmission.NamespaceGetterFromListerAndClient(p.namespaces,
+		p.client)
 	p.delegate.PodLister = podsecurityadmission.PodListerFromClient(p.client)
 	if err := p.delegate.CompleteConfiguration(); err != nil {
 		return err
@@ -87,7 +88,9 @@ var judged = map[schema.GroupResource]bool{
 	batchv1.Resource("cronjobs"):              true,
 }
 
-func (p *podSecurity) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *podSecurity) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if !judged[a.GetResource().GroupResource()] {
 		return nil
 	}
@@ -120,7 +123,9 @@ func (p *podSecurity) Validate(ctx context.Context, a admission.Attributes, _ ad
 // unmeasured discards metrics, because several control planes in one process would share them.
 type unmeasured struct{}
 
-func (unmeasured) RecordEvaluation(metrics.Decision, podsecurity.LevelVersion, metrics.Mode, podsecurity.Attributes) {
+func (unmeasured) RecordEvaluation(
+	metrics.Decision, podsecurity.LevelVersion, metrics.Mode, podsecurity.Attributes,
+) {
 }
 func (unmeasured) RecordExemption(podsecurity.Attributes)   {}
 func (unmeasured) RecordError(bool, podsecurity.Attributes) {}

@@ -70,13 +70,18 @@ plugins:
 	}
 	ctx := t.Context()
 	for name, labels := range map[string]map[string]string{
-		"plain":      nil,
-		"baseline":   {"pod-security.kubernetes.io/enforce": "baseline"},
-		"restricted": {"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.24"},
-		"warning":    {"pod-security.kubernetes.io/warn": "restricted"},
-		"exempt":     {"pod-security.kubernetes.io/enforce": "restricted"},
+		"plain":    nil,
+		"baseline": {"pod-security.kubernetes.io/enforce": "baseline"},
+		"restricted": {
+			"pod-security.kubernetes.io/enforce":         "restricted",
+			"pod-security.kubernetes.io/enforce-version": "v1.24",
+		},
+		"warning": {"pod-security.kubernetes.io/warn": "restricted"},
+		"exempt":  {"pod-security.kubernetes.io/enforce": "restricted"},
 	} {
-		must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}))(t)
+		must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		}, metav1.CreateOptions{}))(t)
 	}
 	privileged := func(p *corev1.Pod) {
 		p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
@@ -96,7 +101,10 @@ plugins:
 		{"exempt", "privileged", []func(*corev1.Pod){privileged}, false, 0},
 	} {
 		warned.take()
-		_, err := client.CoreV1().Pods(c.namespace).Create(ctx, newPod(append(c.change, func(p *corev1.Pod) { p.Namespace, p.Name = c.namespace, c.name })...), metav1.CreateOptions{})
+		_, err := client.CoreV1().Pods(c.namespace).Create(ctx,
+			newPod(append(c.change, func(p *corev1.Pod) {
+				p.Namespace, p.Name = c.namespace, c.name
+			})...), metav1.CreateOptions{})
 		checkRefused(t, c.namespace+", "+c.name, err, c.refused)
 		if n := warned.take(); n != c.warnings {
 			t.Errorf("%s, %s: %d warnings, want %d", c.namespace, c.name, n, c.warnings)
@@ -104,10 +112,16 @@ plugins:
 	}
 
 	labels := map[string]string{"a": "b"}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod(privileged).Spec},
-	}}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "d"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       newPod(privileged).Spec,
+			},
+		},
+	}
 	_, err = client.AppsV1().Deployments("baseline").Create(ctx, deployment, metav1.CreateOptions{})
 	checkRefused(t, "what makes pods", err, false)
 	if n := warned.take(); n != 1 {
@@ -122,17 +136,29 @@ plugins:
 	}
 
 	_, err = client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "wrong", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "nope", "pod-security.kubernetes.io/warn-version": "nope"},
+		Name: "wrong",
+		Labels: map[string]string{
+			"pod-security.kubernetes.io/enforce":      "nope",
+			"pod-security.kubernetes.io/warn-version": "nope",
+		},
 	}}, metav1.CreateOptions{})
 	var status *apierrors.StatusError
-	if !errors.As(err, &status) || !apierrors.IsInvalid(err) || status.ErrStatus.Details.Kind != "Namespace" || len(status.ErrStatus.Details.Causes) != 2 {
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) ||
+		status.ErrStatus.Details.Kind != "Namespace" || len(status.ErrStatus.Details.Causes) != 2 {
 		t.Errorf("create a namespace with invalid labels: got %+v, want Invalid with two causes", err)
 	}
 
-	allow(t, client, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "trusted"}, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}})
+	allow(t, client, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: "trusted"},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""},
+			Resources: []string{"pods"},
+			Verbs:     []string{"create"},
+		})
 	trusted := as(t, s, "trusted")
 	eventually(t, "exempt user", func() error {
-		_, err := trusted.CoreV1().Pods("restricted").Create(ctx, newPod(privileged, func(p *corev1.Pod) { p.Namespace = "restricted" }), metav1.CreateOptions{})
+		_, err := trusted.CoreV1().Pods("restricted").Create(ctx, newPod(privileged, func(p *corev1.Pod) {
+			p.Namespace = "restricted"
+		}), metav1.CreateOptions{})
 		return err
 	})
 }

@@ -48,7 +48,9 @@ func newPodTolerations(config io.Reader) (admission.Interface, error) {
 	return p, nil
 }
 
-func (p *podTolerations) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *podTolerations) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -60,15 +62,21 @@ func (p *podTolerations) Admit(ctx context.Context, a admission.Attributes, _ ad
 		}
 		pod.Spec.Tolerations = mergeTolerations(pod.Spec.Tolerations, tolerations)
 	}
-	if !quota.IsBestEffort(pod) { // the node controller taints nodes under memory pressure; pods with requests or limits tolerate that
+	// the node controller taints nodes under memory pressure; pods with requests or limits tolerate
+	// that
+	if !quota.IsBestEffort(pod) {
 		pod.Spec.Tolerations = mergeTolerations(pod.Spec.Tolerations, []corev1.Toleration{{
-			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+			Key:      corev1.TaintNodeMemoryPressure,
+			Operator: corev1.TolerationOpExists,
+			Effect:   corev1.TaintEffectNoSchedule,
 		}})
 	}
 	return p.Validate(ctx, a, nil) // as in kube-apiserver, before the pod itself is validated
 }
 
-func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *podTolerations) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok || len(pod.Spec.Tolerations) == 0 {
 		return err
@@ -80,13 +88,17 @@ func (p *podTolerations) Validate(ctx context.Context, a admission.Attributes, _
 	for i, t := range pod.Spec.Tolerations {
 		if !slices.ContainsFunc(allowed, func(other corev1.Toleration) bool { return covers(other, t) }) {
 			// As in kube-apiserver, this is a plain error and not a Forbidden status.
-			return fmt.Errorf("spec.tolerations[%d] is not among the tolerations that the namespace %q allows", i, a.GetNamespace())
+			return fmt.Errorf(
+				"spec.tolerations[%d] is not among the tolerations that the namespace %q allows",
+				i, a.GetNamespace())
 		}
 	}
 	return nil
 }
 
-func (p *podTolerations) ofNamespace(ctx context.Context, a admission.Attributes, annotation string, otherwise []corev1.Toleration) ([]corev1.Toleration, error) {
+func (p *podTolerations) ofNamespace(
+	ctx context.Context, a admission.Attributes, annotation string, otherwise []corev1.Toleration,
+) ([]corev1.Toleration, error) {
 	ns, err := p.Client.CoreV1().Namespaces().Get(ctx, a.GetNamespace(), metav1.GetOptions{})
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)

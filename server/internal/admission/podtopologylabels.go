@@ -23,7 +23,9 @@ func newPodTopologyLabels() admission.Interface {
 	return &podTopologyLabels{Handler: admission.NewHandler(admission.Create)}
 }
 
-func (p *podTopologyLabels) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *podTopologyLabels) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	var meta *metav1.ObjectMeta
 	var node string
 	switch obj := a.GetObject().(type) {

@@ -13,14 +13,24 @@ func TestPodTopologyLabels(t *testing.T) {
 	t.Parallel()
 	_, client := quiet(t)
 	p := newPlugin(t, "PodTopologyLabels", client)
-	topology := map[string]string{"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r"}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/os": "linux"}}}
+	topology := map[string]string{
+		"topology.kubernetes.io/zone":   "z",
+		"topology.kubernetes.io/region": "r",
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"kubernetes.io/os": "linux"}},
+	}
 	maps.Copy(node.Labels, topology)
 	must(client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}))(t)
 	binding := func(kind, name string) *corev1.Binding {
-		return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}, Target: corev1.ObjectReference{Kind: kind, Name: name}}
+		return &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"},
+			Target:     corev1.ObjectReference{Kind: kind, Name: name},
+		}
 	}
-	on := func(name string) *corev1.Pod { return newPod(func(p *corev1.Pod) { p.Spec.NodeName = name }) }
+	on := func(name string) *corev1.Pod {
+		return newPod(func(p *corev1.Pod) { p.Spec.NodeName = name })
+	}
 	labelled := on("n")
 	labelled.Labels = map[string]string{"topology.kubernetes.io/zone": "elsewhere"}
 	for name, c := range map[string]struct {
@@ -41,7 +51,8 @@ func TestPodTopologyLabels(t *testing.T) {
 		"on no node":         {"pods", on(""), nil, nil},
 		"updated":            {"pods", on("n"), on("n"), nil},
 	} {
-		if err := ask(t, p, c.resource, c.obj, c.old); err != nil || !maps.Equal(c.obj.GetLabels(), c.want) {
+		if err := ask(t, p, c.resource, c.obj, c.old); err != nil ||
+			!maps.Equal(c.obj.GetLabels(), c.want) {
 			t.Errorf("%s: labels are %v (%v), want %v", name, c.obj.GetLabels(), err, c.want)
 		}
 	}

@@ -54,7 +54,9 @@ func (p validatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInf
 }
 
 func (p validatingPolicies) ValidateInitialization() error { return nil }
-func (p validatingPolicies) InitializeLate() error         { return p.Plugin.ValidateInitialization() }
+func (p validatingPolicies) InitializeLate() error {
+	return p.Plugin.ValidateInitialization()
+}
 
 type mutatingPolicies struct{ *mutatingpolicy.Plugin }
 
@@ -72,4 +74,6 @@ func (p mutatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInfor
 }
 
 func (p mutatingPolicies) ValidateInitialization() error { return nil }
-func (p mutatingPolicies) InitializeLate() error         { return p.Plugin.ValidateInitialization() }
+func (p mutatingPolicies) InitializeLate() error {
+	return p.Plugin.ValidateInitialization()
+}

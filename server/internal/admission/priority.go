@@ -29,7 +29,9 @@ func newPriority() admission.Interface {
 	return &priority{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *priority) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	if a.GetOperation() == admission.Create && a.GetSubresource() == "" {
 		switch g := a.GetObject().(type) {
 		case *schedulingv1beta1.PodGroup:
@@ -67,7 +69,9 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 		policy = *class.PreemptionPolicy
 	}
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy != policy {
-		return plugin.Forbid(a, "spec.preemptionPolicy is %s, but the pod's priority class has %s: omit the field", *pod.Spec.PreemptionPolicy, policy)
+		return plugin.Forbid(a,
+			"spec.preemptionPolicy is %s, but the pod's priority class has %s: omit the field",
+			*pod.Spec.PreemptionPolicy, policy)
 	}
 	pod.Spec.PreemptionPolicy = &policy
 	return nil
@@ -75,13 +79,17 @@ func (p *priority) Admit(ctx context.Context, a admission.Attributes, _ admissio
 
 // resolve looks up the named class, or the default class if name is empty, and sets name and value
 // accordingly.
-func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *string, value **int32) (*schedulingv1.PriorityClass, error) {
+func (p *priority) resolve(
+	ctx context.Context, a admission.Attributes, name *string, value **int32,
+) (*schedulingv1.PriorityClass, error) {
 	class, err := p.of(ctx, a, *name)
 	if err != nil {
 		return nil, err
 	}
 	if *value != nil && **value != class.Value {
-		return nil, plugin.Forbid(a, "spec.priority is %d, but the priority class has the value %d: omit the field", **value, class.Value)
+		return nil, plugin.Forbid(a,
+			"spec.priority is %d, but the priority class has the value %d: omit the field",
+			**value, class.Value)
 	}
 	*name, *value = class.Name, new(class.Value)
 	return class, nil
@@ -89,7 +97,9 @@ func (p *priority) resolve(ctx context.Context, a admission.Attributes, name *st
 
 // of returns the priority class with the given name. If name is empty, it returns the default
 // class, or an empty class with the value 0 if there is no default.
-func (p *priority) of(ctx context.Context, a admission.Attributes, name string) (*schedulingv1.PriorityClass, error) {
+func (p *priority) of(
+	ctx context.Context, a admission.Attributes, name string,
+) (*schedulingv1.PriorityClass, error) {
 	if name != "" {
 		class, err := p.Client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -108,7 +118,8 @@ func (p *priority) of(ctx context.Context, a admission.Attributes, name string) 
 	found := false
 	for i := range classes {
 		c := &classes[i]
-		if c.GlobalDefault && (!found || c.Value < chosen.Value) { // of defaults created at the same time, the lowest
+		// of defaults created at the same time, the lowest
+		if c.GlobalDefault && (!found || c.Value < chosen.Value) {
 			chosen, found = c, true
 		}
 	}
@@ -125,8 +136,11 @@ func (p *priority) classes(ctx context.Context) ([]schedulingv1.PriorityClass, e
 	})
 }
 
-func (p *priority) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	class, ok, err := plugin.Object[*schedulingv1.PriorityClass](a, schedulingv1.Resource("priorityclasses"))
+func (p *priority) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
+	class, ok, err := plugin.Object[*schedulingv1.PriorityClass](a,
+		schedulingv1.Resource("priorityclasses"))
 	if !ok || !class.GlobalDefault {
 		return err
 	}
@@ -136,7 +150,8 @@ func (p *priority) Validate(ctx context.Context, a admission.Attributes, _ admis
 	}
 	for _, other := range classes {
 		if other.GlobalDefault && (a.GetOperation() == admission.Create || other.Name != class.Name) {
-			return plugin.Forbid(a, "globalDefault: the priority class %q is already the default", other.Name)
+			return plugin.Forbid(a,
+				"globalDefault: the priority class %q is already the default", other.Name)
 		}
 	}
 	return nil

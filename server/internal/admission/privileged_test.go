@@ -47,8 +47,10 @@ func TestRefusePrivileged(t *testing.T) {
 	const inTemplate = "spec.template.spec.containers[1].securityContext.privileged"
 	onHost := &corev1.WindowsSecurityContextOptions{HostProcess: new(true)}
 	for field, objects := range map[string][]runtime.Object{
-		"spec.containers[1].securityContext.privileged":          {&corev1.Pod{Spec: privileged}},
-		"template.spec.containers[1].securityContext.privileged": {&corev1.PodTemplate{Template: template}},
+		"spec.containers[1].securityContext.privileged": {&corev1.Pod{Spec: privileged}},
+		"template.spec.containers[1].securityContext.privileged": {
+			&corev1.PodTemplate{Template: template},
+		},
 		inTemplate: {
 			&corev1.ReplicationController{Spec: corev1.ReplicationControllerSpec{Template: &template}},
 			&appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: template}},

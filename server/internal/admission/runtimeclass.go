@@ -25,7 +25,9 @@ func newRuntimeClass() admission.Interface {
 	return &runtimeClass{Handler: admission.NewHandler(admission.Create)}
 }
 
-func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *runtimeClass) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -35,8 +37,10 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 		return err
 	}
 	if class.Overhead != nil {
-		if len(pod.Spec.Overhead) > 0 && !apiequality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
-			return plugin.Forbid(a, "spec.overhead differs from the overhead of the runtime class %q: omit the field", class.Name)
+		if len(pod.Spec.Overhead) > 0 &&
+			!apiequality.Semantic.DeepEqual(pod.Spec.Overhead, class.Overhead.PodFixed) {
+			return plugin.Forbid(a,
+				"spec.overhead differs from the overhead of the runtime class %q: omit the field", class.Name)
 		}
 		pod.Spec.Overhead = class.Overhead.PodFixed
 	}
@@ -45,7 +49,9 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 	}
 	for key, value := range class.Scheduling.NodeSelector {
 		if is, ok := pod.Spec.NodeSelector[key]; ok && is != value {
-			return plugin.Forbid(a, "spec.nodeSelector: %s is %q, which conflicts with %q in the runtime class %q", key, is, value, class.Name)
+			return plugin.Forbid(a,
+				"spec.nodeSelector: %s is %q, which conflicts with %q in the runtime class %q", key,
+				is, value, class.Name)
 		}
 		if pod.Spec.NodeSelector == nil {
 			pod.Spec.NodeSelector = map[string]string{}
@@ -56,7 +62,9 @@ func (p *runtimeClass) Admit(ctx context.Context, a admission.Attributes, _ admi
 	return nil
 }
 
-func (p *runtimeClass) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *runtimeClass) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -72,19 +80,24 @@ func (p *runtimeClass) Validate(ctx context.Context, a admission.Attributes, _ a
 		return plugin.Forbid(a, "spec.overhead: only a runtime class with an overhead may set it")
 	}
 	if !apiequality.Semantic.DeepEqual(want, pod.Spec.Overhead) {
-		return plugin.Forbid(a, "spec.overhead differs from the overhead of the runtime class %q", class.Name)
+		return plugin.Forbid(a,
+			"spec.overhead differs from the overhead of the runtime class %q", class.Name)
 	}
 	return nil
 }
 
 // of returns the runtime class of a pod, or nil if it has none.
-func (p *runtimeClass) of(ctx context.Context, a admission.Attributes, pod *corev1.Pod) (*nodev1.RuntimeClass, error) {
+func (p *runtimeClass) of(
+	ctx context.Context, a admission.Attributes, pod *corev1.Pod,
+) (*nodev1.RuntimeClass, error) {
 	if pod.Spec.RuntimeClassName == nil {
 		return nil, nil
 	}
-	class, err := p.Client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName, metav1.GetOptions{})
+	class, err := p.Client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, plugin.Forbid(a, "spec.runtimeClassName: there is no runtime class %q", *pod.Spec.RuntimeClassName)
+		return nil, plugin.Forbid(a, "spec.runtimeClassName: there is no runtime class %q",
+			*pod.Spec.RuntimeClassName)
 	}
 	if err != nil {
 		return nil, err
@@ -97,9 +110,12 @@ func mergeTolerations(lists ...[]corev1.Toleration) []corev1.Toleration {
 	all := slices.Concat(lists...)
 	var merged []corev1.Toleration
 	for i, t := range all {
-		covered := slices.ContainsFunc(merged, func(other corev1.Toleration) bool { return covers(other, t) }) ||
+		covered := slices.ContainsFunc(merged, func(other corev1.Toleration) bool {
+			return covers(other, t)
+		}) ||
 			slices.ContainsFunc(all[i+1:], func(other corev1.Toleration) bool {
-				return !apiequality.Semantic.DeepEqual(other, t) && covers(other, t) // of two equal ones, keep the first
+				// of two equal ones, keep the first
+				return !apiequality.Semantic.DeepEqual(other, t) && covers(other, t)
 			})
 		if !covered {
 			merged = append(merged, t)
@@ -119,7 +135,8 @@ func covers(a, b corev1.Toleration) bool {
 	if a.Effect != b.Effect && a.Effect != "" {
 		return false
 	}
-	if a.Effect == corev1.TaintEffectNoExecute && a.TolerationSeconds != nil && (b.TolerationSeconds == nil || *a.TolerationSeconds < *b.TolerationSeconds) {
+	if a.Effect == corev1.TaintEffectNoExecute && a.TolerationSeconds != nil &&
+		(b.TolerationSeconds == nil || *a.TolerationSeconds < *b.TolerationSeconds) {
 		return false
 	}
 	switch a.Operator {

@@ -28,9 +28,10 @@ const (
 	accountWait = 5 * time.Second
 
 	// tokenMountPath is where client libraries look for the token.
-	tokenMountPath   = "/var/run/secrets/kubernetes.io/serviceaccount"
-	tokenVolume      = "kube-api-access-"
-	tokenSeconds     = 3607 // this value marks automatically mounted tokens, whose lifetime may be extended
+	tokenMountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenVolume    = "kube-api-access-"
+	// this value marks automatically mounted tokens, whose lifetime may be extended
+	tokenSeconds     = 3607
 	rootCAConfigMap  = "kube-root-ca.crt"
 	mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 )
@@ -46,7 +47,9 @@ func newServiceAccount() admission.Interface {
 	return &serviceAccount{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *serviceAccount) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok || a.GetOperation() != admission.Create {
 		return err
@@ -68,10 +71,13 @@ func (p *serviceAccount) Admit(ctx context.Context, a admission.Attributes, _ ad
 	if len(pod.Spec.ImagePullSecrets) == 0 {
 		pod.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
 	}
-	return validateSecrets(a, account, pod, false) // as in kube-apiserver, before the pod itself is validated
+	// as in kube-apiserver, before the pod itself is validated
+	return validateSecrets(a, account, pod, false)
 }
 
-func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *serviceAccount) Validate(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	ephemeral := plugin.Is(a, pods, "ephemeralcontainers") && a.GetOperation() == admission.Update
 	if !ephemeral && (!plugin.Is(a, pods, "") || a.GetOperation() != admission.Create) {
 		return nil
@@ -94,7 +100,9 @@ func (p *serviceAccount) Validate(ctx context.Context, a admission.Attributes, _
 }
 
 // account returns a service account. If the default account does not exist yet, it waits for it.
-func (p *serviceAccount) account(ctx context.Context, a admission.Attributes, name string) (*corev1.ServiceAccount, error) {
+func (p *serviceAccount) account(
+	ctx context.Context, a admission.Attributes, name string,
+) (*corev1.ServiceAccount, error) {
 	accounts := p.Client.CoreV1().ServiceAccounts(a.GetNamespace())
 	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && name == defaultServiceAccount {
@@ -106,7 +114,9 @@ func (p *serviceAccount) account(ctx context.Context, a admission.Attributes, na
 	return account, nil
 }
 
-func (p *serviceAccount) await(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+func (p *serviceAccount) await(
+	ctx context.Context, namespace, name string,
+) (*corev1.ServiceAccount, error) {
 	limited, cancel := context.WithTimeout(ctx, accountWait)
 	defer cancel()
 	w, err := p.Client.CoreV1().ServiceAccounts(namespace).Watch(limited, metav1.ListOptions{
@@ -130,8 +140,10 @@ func validateMirror(a admission.Attributes, pod *corev1.Pod) error {
 		return plugin.Forbid(a, "a mirror pod may not have a service account")
 	}
 	for _, volume := range pod.Spec.Volumes {
-		if volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
-			return plugin.Forbid(a, "volume %q: a mirror pod may not use service account tokens", volume.Name)
+		if volume.Projected != nil && slices.ContainsFunc(volume.Projected.Sources,
+			func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil }) {
+			return plugin.Forbid(a,
+				"volume %q: a mirror pod may not use service account tokens", volume.Name)
 		}
 	}
 	for name := range plugin.Secrets(&pod.Spec) {
@@ -170,14 +182,22 @@ func mountToken(pod *corev1.Pod) {
 	}
 	mounted := false
 	plugin.Containers(&pod.Spec, func(c *corev1.Container) {
-		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenMountPath }) {
+		if slices.ContainsFunc(c.VolumeMounts,
+			func(m corev1.VolumeMount) bool { return m.MountPath == tokenMountPath }) {
 			return
 		}
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMountPath})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{
+			Name:      name,
+			ReadOnly:  true,
+			MountPath: tokenMountPath,
+		})
 		mounted = true
 	})
 	if mounted && !taken.Has(name) {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenSource()}})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name:         name,
+			VolumeSource: corev1.VolumeSource{Projected: tokenSource()},
+		})
 	}
 }
 
@@ -185,7 +205,10 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 	return &corev1.ProjectedVolumeSource{
 		DefaultMode: new(corev1.ProjectedVolumeSourceDefaultMode),
 		Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: new(int64(tokenSeconds))}},
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{
+				Path:              "token",
+				ExpirationSeconds: new(int64(tokenSeconds)),
+			}},
 			{ConfigMap: &corev1.ConfigMapProjection{
 				LocalObjectReference: corev1.LocalObjectReference{Name: rootCAConfigMap},
 				Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
@@ -200,8 +223,11 @@ func tokenSource() *corev1.ProjectedVolumeSource {
 
 // validateSecrets restricts a pod to the secrets that its service account lists, if the account's
 // annotation demands it.
-func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod *corev1.Pod, ephemeral bool) error {
-	if enforced, err := strconv.ParseBool(account.Annotations[mountableSecrets]); err != nil || !enforced {
+func validateSecrets(
+	a admission.Attributes, account *corev1.ServiceAccount, pod *corev1.Pod, ephemeral bool,
+) error {
+	if enforced, err := strconv.ParseBool(account.Annotations[mountableSecrets]); err != nil ||
+		!enforced {
 		return nil
 	}
 	allowed, pull := sets.New[string](), sets.New[string]()
@@ -222,14 +248,16 @@ func validateSecrets(a admission.Attributes, account *corev1.ServiceAccount, pod
 		}
 	}
 	if extra := plugin.Secrets(looked).Difference(allowed); len(extra) > 0 {
-		return plugin.Forbid(a, "the service account %q does not allow its pods to use the secrets %s", account.Name, quoted(extra))
+		return plugin.Forbid(a, "the service account %q does not allow its pods to use the secrets %s",
+			account.Name, quoted(extra))
 	}
 	if ephemeral {
 		return nil
 	}
 	for i, s := range pod.Spec.ImagePullSecrets {
 		if !pull.Has(s.Name) {
-			return plugin.Forbid(a, "spec.imagePullSecrets[%d]: the service account %q does not allow its pods to use the secret %q", i, account.Name, s.Name)
+			return plugin.Forbid(a, "spec.imagePullSecrets[%d]: the service account %q does not allow its "+
+				"pods to use the secret %q", i, account.Name, s.Name)
 		}
 	}
 	return nil

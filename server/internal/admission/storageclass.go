@@ -29,7 +29,9 @@ func newDefaultStorageClass() admission.Interface {
 	return &defaultStorageClass{Handler: admission.NewHandler(admission.Create)}
 }
 
-func (p *defaultStorageClass) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *defaultStorageClass) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	claim, ok, err := plugin.Object[*corev1.PersistentVolumeClaim](a, persistentVolumeClaims)
 	if !ok || volume.PersistentVolumeClaimHasClass(claim) {
 		return err
@@ -41,7 +43,8 @@ func (p *defaultStorageClass) Admit(ctx context.Context, a admission.Attributes,
 	var chosen metav1.Object
 	for i := range classes.Items {
 		c := &classes.Items[i]
-		if c.Annotations[isDefaultStorageClass] == "true" || c.Annotations[isDefaultStorageClassBeta] == "true" {
+		if c.Annotations[isDefaultStorageClass] == "true" ||
+			c.Annotations[isDefaultStorageClassBeta] == "true" {
 			chosen = newer(chosen, c)
 		}
 	}
@@ -57,7 +60,8 @@ func newer(a, b metav1.Object) metav1.Object {
 	if a == nil {
 		return b
 	}
-	if c := a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time); c > 0 || c == 0 && strings.Compare(a.GetName(), b.GetName()) < 0 {
+	if c := a.GetCreationTimestamp().Time.Compare(b.GetCreationTimestamp().Time); c > 0 ||
+		c == 0 && strings.Compare(a.GetName(), b.GetName()) < 0 {
 		return a
 	}
 	return b

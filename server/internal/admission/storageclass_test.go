@@ -13,7 +13,9 @@ func TestDefaultStorageClass(t *testing.T) {
 	_, client := quiet(t)
 	p := newPlugin(t, "DefaultStorageClass", client)
 	got := func(change func(*corev1.PersistentVolumeClaim)) string {
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default"}}
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default"},
+		}
 		if change != nil {
 			change(claim)
 		}
@@ -27,7 +29,8 @@ func TestDefaultStorageClass(t *testing.T) {
 	}
 	addClass := func(name, annotation, value string) {
 		must(client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotation: value}}, Provisioner: "example.com/p",
+			ObjectMeta:  metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotation: value}},
+			Provisioner: "example.com/p",
 		}, metav1.CreateOptions{}))(t)
 	}
 	addClass("no", "storageclass.kubernetes.io/is-default-class", "false")

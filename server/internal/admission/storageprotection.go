@@ -21,7 +21,9 @@ func newStorageProtection() admission.Interface {
 	return storageProtection{admission.NewHandler(admission.Create)}
 }
 
-func (storageProtection) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (storageProtection) Admit(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	finalizer, ok := map[schema.GroupResource]string{
 		corev1.Resource("persistentvolumes"):          "kubernetes.io/pv-protection",
 		persistentVolumeClaims:                        "kubernetes.io/pvc-protection",

@@ -22,19 +22,29 @@ func TestStorageObjectInUseProtection(t *testing.T) {
 		}
 		want []string
 	}{
-		{"persistentvolumes", &corev1.PersistentVolume{ObjectMeta: own}, []string{"example.com/own", "kubernetes.io/pv-protection"}},
-		{"persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, []string{"kubernetes.io/pvc-protection"}},
-		{"persistentvolumeclaims", &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"kubernetes.io/pvc-protection"}}},
+		{"persistentvolumes", &corev1.PersistentVolume{ObjectMeta: own}, []string{
+			"example.com/own", "kubernetes.io/pv-protection",
+		}},
+		{"persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, []string{
+			"kubernetes.io/pvc-protection",
+		}},
+		{"persistentvolumeclaims", &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"kubernetes.io/pvc-protection"}},
+		},
 			[]string{"kubernetes.io/pvc-protection"}},
-		{"volumeattributesclasses.storage.k8s.io", &storagev1.VolumeAttributesClass{}, []string{"kubernetes.io/vac-protection"}},
+		{"volumeattributesclasses.storage.k8s.io", &storagev1.VolumeAttributesClass{}, []string{
+			"kubernetes.io/vac-protection",
+		}},
 		{"configmaps", &corev1.ConfigMap{}, nil},
 	} {
-		if err := ask(t, p, c.resource, c.obj, nil); err != nil || !slices.Equal(c.obj.GetFinalizers(), c.want) {
+		if err := ask(t, p, c.resource, c.obj, nil); err != nil ||
+			!slices.Equal(c.obj.GetFinalizers(), c.want) {
 			t.Errorf("%s: finalizers are %v (%v), want %v", c.resource, c.obj.GetFinalizers(), err, c.want)
 		}
 	}
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := ask(t, p, "persistentvolumeclaims", claim, &corev1.PersistentVolumeClaim{}); err != nil || len(claim.Finalizers) > 0 {
+	if err := ask(t, p, "persistentvolumeclaims", claim,
+		&corev1.PersistentVolumeClaim{}); err != nil || len(claim.Finalizers) > 0 {
 		t.Errorf("an update added %v (%v)", claim.Finalizers, err)
 	}
 }

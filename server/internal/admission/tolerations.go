@@ -35,10 +35,15 @@ func (s TolerationSeconds) Initialize(plugin admission.Interface) {
 }
 
 func newDefaultTolerationSeconds() admission.Interface {
-	return &defaultTolerationSeconds{admission.NewHandler(admission.Create, admission.Update), TolerationSeconds{DefaultTolerationSeconds, DefaultTolerationSeconds}}
+	return &defaultTolerationSeconds{
+		admission.NewHandler(admission.Create, admission.Update),
+		TolerationSeconds{DefaultTolerationSeconds, DefaultTolerationSeconds},
+	}
 }
 
-func (p *defaultTolerationSeconds) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *defaultTolerationSeconds) Admit(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -46,9 +51,13 @@ func (p *defaultTolerationSeconds) Admit(_ context.Context, a admission.Attribut
 	for _, taint := range []struct {
 		key     string
 		seconds int64
-	}{{corev1.TaintNodeNotReady, p.seconds.NotReady}, {corev1.TaintNodeUnreachable, p.seconds.Unreachable}} {
+	}{
+		{corev1.TaintNodeNotReady, p.seconds.NotReady},
+		{corev1.TaintNodeUnreachable, p.seconds.Unreachable},
+	} {
 		tolerated := func(t corev1.Toleration) bool {
-			return (t.Key == taint.key || t.Key == "") && (t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
+			return (t.Key == taint.key || t.Key == "") &&
+				(t.Effect == corev1.TaintEffectNoExecute || t.Effect == "")
 		}
 		if !slices.ContainsFunc(pod.Spec.Tolerations, tolerated) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{
@@ -70,7 +79,9 @@ func newExtendedResourceToleration() admission.Interface {
 	return extendedResourceToleration{admission.NewHandler(admission.Create, admission.Update)}
 }
 
-func (extendedResourceToleration) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (extendedResourceToleration) Admit(
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	pod, ok, err := plugin.Object[*corev1.Pod](a, pods)
 	if !ok {
 		return err
@@ -84,8 +95,14 @@ func (extendedResourceToleration) Admit(_ context.Context, a admission.Attribute
 		}
 	})
 	for _, name := range sets.List(resources) {
-		t := corev1.Toleration{Key: name, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
-		if i := slices.IndexFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return o.MatchToleration(&t) }); i >= 0 {
+		t := corev1.Toleration{
+			Key:      name,
+			Operator: corev1.TolerationOpExists,
+			Effect:   corev1.TaintEffectNoSchedule,
+		}
+		if i := slices.IndexFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
+			return o.MatchToleration(&t)
+		}); i >= 0 {
 			pod.Spec.Tolerations[i] = t
 		} else {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, t)

@@ -35,7 +35,9 @@ var errStop = errors.New("nothing to do")
 
 // AllocateIP reserves ip for the service, or any address of the family if ip is empty, and returns
 // it. If dryRun is true, it reserves nothing.
-func (a *Allocator) AllocateIP(ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool) (string, error) {
+func (a *Allocator) AllocateIP(
+	ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool,
+) (string, error) {
 	store := a.store
 	blocks, err := store.blocks(ctx, family)
 	if err != nil {
@@ -78,7 +80,9 @@ func (a *Allocator) AllocateIP(ctx context.Context, s *corev1.Service, family co
 // takeAny takes any free address in the band. It returns ErrTaken if there is none. In a sparsely
 // used band, a random address is likely to be free. In a crowded one, the list of addresses shows
 // which ones are free.
-func (s *stores) takeAny(ctx context.Context, b block, in band, take func(netip.Addr) error) (netip.Addr, error) {
+func (s *stores) takeAny(
+	ctx context.Context, b block, in band, take func(netip.Addr) error,
+) (netip.Addr, error) {
 	if in.start >= in.end {
 		return netip.Addr{}, ErrTaken
 	}
@@ -189,15 +193,21 @@ func newAddress(addr netip.Addr, parent networkingv1.ParentReference) *networkin
 		Spec: networkingv1.IPAddressSpec{ParentRef: &parent},
 	}
 	rest.FillObjectMetaSystemFields(a)
-	a.ManagedFields = []metav1.ManagedFieldsEntry{managed(a.CreationTimestamp, networkingv1.SchemeGroupVersion.String(), addressFields)}
+	a.ManagedFields = []metav1.ManagedFieldsEntry{
+		managed(a.CreationTimestamp, networkingv1.SchemeGroupVersion.String(), addressFields),
+	}
 	return a
 }
 
 func managed(at metav1.Time, apiVersion, fields string) metav1.ManagedFieldsEntry {
 	at = metav1.NewTime(at.Truncate(time.Second))
 	return metav1.ManagedFieldsEntry{
-		Manager: fieldManager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: apiVersion, Time: &at,
-		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		Manager:    fieldManager,
+		Operation:  metav1.ManagedFieldsOperationUpdate,
+		APIVersion: apiVersion,
+		Time:       &at,
+		FieldsType: "FieldsV1",
+		FieldsV1:   metav1.NewFieldsV1(fields),
 	}
 }
 
@@ -224,14 +234,17 @@ func (a *Allocator) ReleaseIP(ctx context.Context, s *corev1.Service, ip string)
 }
 
 // remove deletes an address if it still exists and meets the condition.
-func (s *stores) remove(ctx context.Context, name string, condition func(*networkingv1.IPAddress) bool) error {
+func (s *stores) remove(
+	ctx context.Context, name string, condition func(*networkingv1.IPAddress) bool,
+) error {
 	validate := func(_ context.Context, obj runtime.Object) error {
 		if !condition(obj.(*networkingv1.IPAddress)) {
 			return errStop
 		}
 		return nil
 	}
-	err := s.addresses.Delete(ctx, addressKey(name), &networkingv1.IPAddress{}, nil, validate, nil, storage.DeleteOptions{})
+	err := s.addresses.Delete(ctx, addressKey(name), &networkingv1.IPAddress{}, nil, validate, nil,
+		storage.DeleteOptions{})
 	if err == nil || storage.IsNotFound(err) || errors.Is(err, errStop) {
 		return nil
 	}

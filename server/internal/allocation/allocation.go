@@ -87,7 +87,9 @@ type stores struct {
 
 // New returns an allocator that uses the storage from getter. It creates the default ServiceCIDR if
 // that does not exist.
-func New(ctx context.Context, options Options, getter generic.RESTOptionsGetter) (*Allocator, error) {
+func New(
+	ctx context.Context, options Options, getter generic.RESTOptionsGetter,
+) (*Allocator, error) {
 	r, err := options.ranges()
 	if err != nil {
 		return nil, err
@@ -128,7 +130,8 @@ func (o Options) ranges() (*ranges, error) {
 		}
 		for _, f := range a.families {
 			if f == block.family() {
-				return nil, fmt.Errorf("service cluster IP ranges %s: more than one range of %s", strings.Join(o.CIDRs, ","), f)
+				return nil, fmt.Errorf("service cluster IP ranges %s: more than one range of %s",
+					strings.Join(o.CIDRs, ","), f)
 			}
 		}
 		a.families = append(a.families, block.family())
@@ -146,20 +149,27 @@ func openStores(getter generic.RESTOptionsGetter) (*stores, error) {
 		list     func() runtime.Object
 	}{
 		{&s.addresses, networkingv1.Resource("ipaddresses"), addressesPath,
-			func() runtime.Object { return &networkingv1.IPAddress{} }, func() runtime.Object { return &networkingv1.IPAddressList{} }},
+			func() runtime.Object {
+				return &networkingv1.IPAddress{}
+			}, func() runtime.Object { return &networkingv1.IPAddressList{} }},
 		{&s.cidrs, networkingv1.Resource("servicecidrs"), cidrsPath,
-			func() runtime.Object { return &networkingv1.ServiceCIDR{} }, func() runtime.Object { return &networkingv1.ServiceCIDRList{} }},
+			func() runtime.Object {
+				return &networkingv1.ServiceCIDR{}
+			}, func() runtime.Object { return &networkingv1.ServiceCIDRList{} }},
 		{&s.ranges, corev1.Resource("servicenodeportallocations"), rangesPath,
 			func() runtime.Object { return &corev1.RangeAllocation{} }, nil},
 		{&s.services, corev1.Resource("services"), servicesPath,
-			func() runtime.Object { return &corev1.Service{} }, func() runtime.Object { return &corev1.ServiceList{} }},
+			func() runtime.Object {
+				return &corev1.Service{}
+			}, func() runtime.Object { return &corev1.ServiceList{} }},
 	} {
 		options, err := getter.GetRESTOptions(open.resource, open.obj())
 		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("storage of %s: %w", open.resource, err)
 		}
-		store, destroy, err := options.Decorator(options.StorageConfig, open.path, objectName, open.obj, open.list, attributes, nil, nil)
+		store, destroy, err := options.Decorator(options.StorageConfig, open.path, objectName, open.obj,
+			open.list, attributes, nil, nil)
 		if err != nil {
 			s.close()
 			return nil, fmt.Errorf("storage of %s: %w", open.resource, err)
@@ -212,5 +222,6 @@ func attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 }
 
 func everything(ctx context.Context, s storage.Interface, path string, list runtime.Object) error {
-	return s.GetList(ctx, path, storage.ListOptions{Predicate: storage.Everything, Recursive: true}, list)
+	return s.GetList(ctx, path,
+		storage.ListOptions{Predicate: storage.Everything, Recursive: true}, list)
 }

@@ -68,7 +68,8 @@ func TestClusterIPs(t *testing.T) {
 	var running sync.WaitGroup
 	for i := range 14 {
 		running.Go(func() {
-			ip, err := allocators[i%2].AllocateIP(t.Context(), service(strconv.Itoa(i)), corev1.IPv4Protocol, "", false)
+			ip, err := allocators[i%2].AllocateIP(t.Context(), service(strconv.Itoa(i)),
+				corev1.IPv4Protocol, "", false)
 			if err != nil {
 				t.Errorf("address %d: %v", i, err)
 			}
@@ -82,20 +83,24 @@ func TestClusterIPs(t *testing.T) {
 		t.Fatalf("got %d addresses: %v", len(got), sets.List(got))
 	}
 	a := allocators[0]
-	if ip, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "", false); err == nil {
+	if ip, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol,
+		"", false); err == nil {
 		t.Errorf("an exhausted block returned %s", ip)
 	}
-	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
+	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol,
+		"10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
 		t.Errorf("allocate an address in use: got %v, want ErrTaken", err)
 	}
 	if err := a.ReleaseIP(t.Context(), service("stranger"), "10.1.0.3"); err != nil {
 		t.Error(err)
 	}
-	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, "10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
+	if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol,
+		"10.1.0.3", false); !errors.Is(err, allocation.ErrTaken) {
 		t.Errorf("allocate an address after another service released it: got %v, want ErrTaken", err)
 	}
 	for _, outside := range []string{"10.1.0.0", "10.1.0.15", "10.2.0.1"} {
-		if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol, outside, false); err == nil {
+		if _, err := a.AllocateIP(t.Context(), service("more"), corev1.IPv4Protocol,
+			outside, false); err == nil {
 			t.Errorf("allocated %s, which is outside the block", outside)
 		}
 	}
@@ -144,7 +149,8 @@ func TestNodePorts(t *testing.T) {
 	}
 	// A server with another range keeps the reservations that are in both ranges.
 	moved := c.allocator(t, allocation.Options{FirstNodePort: 30010, LastNodePort: 30029})
-	if _, err := moved.AllocateNodePort(t.Context(), 30010, false); !errors.Is(err, allocation.ErrTaken) {
+	if _, err := moved.AllocateNodePort(t.Context(), 30010, false); !errors.Is(err,
+		allocation.ErrTaken) {
 		t.Errorf("allocate a port in use after the range changed: got %v, want ErrTaken", err)
 	}
 	if _, err := moved.AllocateNodePort(t.Context(), 30020, false); err != nil {
@@ -158,7 +164,8 @@ func TestRepair(t *testing.T) {
 	a := c.allocator(t, allocation.Options{})
 	ctx := t.Context()
 	// Two leaks, and a service whose reservations are missing.
-	if _, err := a.AllocateIP(ctx, service("gone"), corev1.IPv4Protocol, "10.0.0.20", false); err != nil {
+	if _, err := a.AllocateIP(ctx, service("gone"), corev1.IPv4Protocol,
+		"10.0.0.20", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.AllocateNodePort(ctx, 30100, false); err != nil {
@@ -173,7 +180,8 @@ func TestRepair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	services, destroy, err := options.Decorator(options.StorageConfig, "/services/specs", nil, nil, nil, nil, nil, nil)
+	services, destroy, err := options.Decorator(options.StorageConfig, "/services/specs", nil,
+		nil, nil, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,14 +191,18 @@ func TestRepair(t *testing.T) {
 	}
 
 	leaks, err := a.Repair(ctx, func(allocation.Leaks) allocation.Leaks { return allocation.Leaks{} })
-	if err != nil || !leaks.IPs.Equal(sets.New("10.0.0.20")) || !leaks.NodePorts.Equal(sets.New[int32](30100)) {
+	if err != nil || !leaks.IPs.Equal(sets.New("10.0.0.20")) ||
+		!leaks.NodePorts.Equal(sets.New[int32](30100)) {
 		t.Fatalf("unexpected leaks %v, %v", leaks, err)
 	}
-	if leaks, err = a.Repair(ctx, func(l allocation.Leaks) allocation.Leaks { return l }); err != nil || !leaks.Empty() {
+	if leaks, err = a.Repair(ctx, func(l allocation.Leaks) allocation.Leaks {
+		return l
+	}); err != nil || !leaks.Empty() {
 		t.Fatalf("leaks remain: %v, %v", leaks, err)
 	}
 	for ip, want := range map[string]error{"10.0.0.20": nil, "10.0.0.30": allocation.ErrTaken} {
-		if _, err := a.AllocateIP(ctx, service("new"), corev1.IPv4Protocol, ip, false); !errors.Is(err, want) {
+		if _, err := a.AllocateIP(ctx, service("new"), corev1.IPv4Protocol, ip, false); !errors.Is(err,
+			want) {
 			t.Errorf("%s: %v, want %v", ip, err, want)
 		}
 	}
@@ -203,7 +215,9 @@ func TestRepair(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"10.0.0.0/33", "10.0.0.0/31", "fd00::/63", "10.0.0.0/24,10.1.0.0/24"} {
+	for _, bad := range []string{
+		"10.0.0.0/33", "10.0.0.0/31", "fd00::/63", "10.0.0.0/24,10.1.0.0/24",
+	} {
 		o, err := allocation.ParseOptions(bad, "")
 		if err == nil {
 			err = o.Validate()
@@ -217,7 +231,8 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := newCluster(t).allocator(t, o)
-	if a.FirstIP().String() != "fd00::1" || a.Families()[0] != corev1.IPv6Protocol || o.LastNodePort != 31010 {
+	if a.FirstIP().String() != "fd00::1" || a.Families()[0] != corev1.IPv6Protocol ||
+		o.LastNodePort != 31010 {
 		t.Errorf("%v, %v, %v", a.FirstIP(), a.Families(), o)
 	}
 }

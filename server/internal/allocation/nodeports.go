@@ -107,7 +107,8 @@ func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun boo
 	store := a.store
 	if dryRun {
 		var stored corev1.RangeAllocation
-		if err := store.ranges.Get(ctx, portsKey, storage.GetOptions{IgnoreNotFound: true}, &stored); err != nil {
+		if err := store.ranges.Get(ctx, portsKey,
+			storage.GetOptions{IgnoreNotFound: true}, &stored); err != nil {
 			return 0, fmt.Errorf("get node ports: %w", err)
 		}
 		b := a.ports.read(&stored)
@@ -145,7 +146,9 @@ func (a *Allocator) ReleaseNodePorts(ctx context.Context, ports ...int32) error 
 
 // changePorts updates the bitmap with change, and retries until there is no conflict with another
 // writer. Change reports whether it changed anything.
-func (s *stores) changePorts(ctx context.Context, r portRange, change func(bitmap) (bool, error)) error {
+func (s *stores) changePorts(
+	ctx context.Context, r portRange, change func(bitmap) (bool, error),
+) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var cached runtime.Object
@@ -153,19 +156,20 @@ func (s *stores) changePorts(ctx context.Context, r portRange, change func(bitma
 		cached = s.lastRange.DeepCopy()
 	}
 	result := &corev1.RangeAllocation{}
-	err := s.ranges.GuaranteedUpdate(ctx, portsKey, result, true, nil, storage.SimpleUpdate(func(in runtime.Object) (runtime.Object, error) {
-		stored := in.(*corev1.RangeAllocation)
-		b := r.read(stored)
-		changed, err := change(b)
-		if err != nil {
-			return nil, err
-		}
-		if !changed {
-			return nil, errStop
-		}
-		stored.Range, stored.Data = r.String(), b.bits.Bytes()
-		return stored, nil
-	}), cached)
+	err := s.ranges.GuaranteedUpdate(ctx, portsKey, result, true, nil,
+		storage.SimpleUpdate(func(in runtime.Object) (runtime.Object, error) {
+			stored := in.(*corev1.RangeAllocation)
+			b := r.read(stored)
+			changed, err := change(b)
+			if err != nil {
+				return nil, err
+			}
+			if !changed {
+				return nil, errStop
+			}
+			stored.Range, stored.Data = r.String(), b.bits.Bytes()
+			return stored, nil
+		}), cached)
 	if errors.Is(err, errStop) {
 		return nil
 	}

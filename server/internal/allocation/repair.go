@@ -46,7 +46,9 @@ func (a *Allocator) Repair(ctx context.Context, free func(Leaks) Leaks) (Leaks, 
 		if owner, used := owners[address.Name]; used {
 			if isParent(address, owner) {
 				present.Insert(address.Name)
-			} else if err := store.remove(ctx, address.Name, func(a *networkingv1.IPAddress) bool { return !isParent(a, owner) }); err != nil {
+			} else if err := store.remove(ctx, address.Name, func(a *networkingv1.IPAddress) bool {
+				return !isParent(a, owner)
+			}); err != nil {
 				return leaks, err
 			}
 		} else if address.Labels[networkingv1.LabelManagedBy] == allocatorName {
@@ -56,7 +58,8 @@ func (a *Allocator) Repair(ctx context.Context, free func(Leaks) Leaks) (Leaks, 
 	for ip, owner := range owners {
 		if addr, err := netip.ParseAddr(ip); err == nil && !present.Has(ip) {
 			if err := store.take(ctx, addr, owner); err != nil {
-				return leaks, fmt.Errorf("reserve %s for service %s/%s: %w", ip, owner.Namespace, owner.Name, err)
+				return leaks, fmt.Errorf("reserve %s for service %s/%s: %w",
+					ip, owner.Namespace, owner.Name, err)
 			}
 		}
 	}
@@ -89,7 +92,9 @@ func (a *Allocator) Repair(ctx context.Context, free func(Leaks) Leaks) (Leaks, 
 // free frees the leaks that are in chosen and returns the others.
 func (a *Allocator) free(ctx context.Context, store *stores, leaks, chosen Leaks) (Leaks, error) {
 	for ip := range leaks.IPs.Intersection(chosen.IPs) {
-		managed := func(a *networkingv1.IPAddress) bool { return a.Labels[networkingv1.LabelManagedBy] == allocatorName }
+		managed := func(a *networkingv1.IPAddress) bool {
+			return a.Labels[networkingv1.LabelManagedBy] == allocatorName
+		}
 		if err := store.remove(ctx, ip, managed); err != nil {
 			return leaks, err
 		}
@@ -115,7 +120,9 @@ func inUse(services []corev1.Service) (map[string]*corev1.Service, sets.Set[int3
 	for i := range services {
 		oldestFirst[i] = &services[i]
 	}
-	slices.SortStableFunc(oldestFirst, func(a, b *corev1.Service) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(oldestFirst, func(a, b *corev1.Service) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	owners, ports := map[string]*corev1.Service{}, sets.New[int32]()
 	for _, s := range oldestFirst {
 		for _, ip := range append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...) {

@@ -23,7 +23,8 @@ const (
 func (a *Allocator) EnsureServiceCIDR(ctx context.Context) error {
 	store := a.store
 	// A read is cheap, but a create would be a transaction in etcd's log even if the object exists.
-	err := store.cidrs.Get(ctx, cidrsPath+"/"+DefaultCIDRName, storage.GetOptions{}, &networkingv1.ServiceCIDR{})
+	err := store.cidrs.Get(ctx, cidrsPath+"/"+DefaultCIDRName, storage.GetOptions{},
+		&networkingv1.ServiceCIDR{})
 	if err == nil {
 		return nil
 	}
@@ -35,10 +36,12 @@ func (a *Allocator) EnsureServiceCIDR(ctx context.Context) error {
 		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: a.cidrs},
 	}
 	rest.FillObjectMetaSystemFields(c)
-	spec := managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(), `{"f:spec":{"f:cidrs":{}}}`)
+	spec := managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(),
+		`{"f:spec":{"f:cidrs":{}}}`)
 	status := managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(),
 		`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:status":{},"f:type":{}}}}}`)
-	status.Manager, status.Operation, status.Subresource = cidrManager, metav1.ManagedFieldsOperationApply, "status"
+	status.Manager, status.Operation, status.Subresource = cidrManager,
+		metav1.ManagedFieldsOperationApply, "status"
 	c.ManagedFields = []metav1.ManagedFieldsEntry{status, spec}
 	c.Status.Conditions = []metav1.Condition{{
 		Type:               networkingv1.ServiceCIDRConditionReady,

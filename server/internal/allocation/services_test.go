@@ -38,21 +38,35 @@ func TestNodePortsOfServices(t *testing.T) {
 		old, new []port
 		want     string // the ports, or part of the error
 	}{
-		"one for both protocols":    {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp}}, "a a"},
-		"the one that is asked for": {nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp, NodePort: 30053}}, "30053 30053"},
-		"one for two ports":         {nil, []port{{Port: 1, Protocol: tcp, NodePort: 30001}, {Port: 2, Protocol: udp, NodePort: 30001}}, "spec.ports[1].nodePort"},
+		"one for both protocols": {
+			nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp}}, "a a",
+		},
+		"the one that is asked for": {
+			nil, []port{{Port: 53, Protocol: tcp}, {Port: 53, Protocol: udp, NodePort: 30053}},
+			"30053 30053",
+		},
+		"one for two ports": {nil, []port{
+			{Port: 1, Protocol: tcp, NodePort: 30001},
+			{Port: 2, Protocol: udp, NodePort: 30001},
+		}, "spec.ports[1].nodePort"},
 		"a protocol more": {[]port{{Port: 53, Protocol: tcp, NodePort: 30054}},
 			[]port{{Port: 53, Protocol: tcp, NodePort: 30054}, {Port: 53, Protocol: udp}}, "30054 a"},
-		"the ones that were shared": {[]port{{Port: 54, Protocol: tcp, NodePort: 30055}, {Port: 54, Protocol: udp, NodePort: 30055}},
-			[]port{{Port: 54, Protocol: tcp}, {Port: 54, Protocol: udp}}, "30055 30055"},
+		"the ones that were shared": {
+			[]port{{Port: 54, Protocol: tcp, NodePort: 30055}, {Port: 54, Protocol: udp, NodePort: 30055}},
+			[]port{{Port: 54, Protocol: tcp}, {Port: 54, Protocol: udp}}, "30055 30055",
+		},
 		"one twice": {[]port{{Port: 1, Protocol: tcp, NodePort: 30003}},
-			[]port{{Port: 1, Protocol: tcp, NodePort: 30003}, {Port: 2, Protocol: tcp, NodePort: 30003}}, "duplicate node port 30003"},
+			[]port{{Port: 1, Protocol: tcp, NodePort: 30003}, {Port: 2, Protocol: tcp, NodePort: 30003}},
+			"duplicate node port 30003"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := func(ports []port) *corev1.Service {
 				s := &corev1.Service{
 					ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(name, " ", "-"), Namespace: "n"},
-					Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"a": "b"}},
+					Spec: corev1.ServiceSpec{
+						Type:     corev1.ServiceTypeNodePort,
+						Selector: map[string]string{"a": "b"},
+					},
 				}
 				for _, p := range ports {
 					p.Name = strings.ToLower(fmt.Sprint("p", p.Port, p.Protocol))
@@ -73,8 +87,8 @@ func TestNodePortsOfServices(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := service(test.new)
-				obj, _, err = services.Update(ctx, s.Name, rest.DefaultUpdatedObjectInfo(s), rest.ValidateAllObjectFunc,
-					rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
+				obj, _, err = services.Update(ctx, s.Name, rest.DefaultUpdatedObjectInfo(s),
+					rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 			}
 			if err != nil {
 				if !strings.Contains(err.Error(), test.want) {
@@ -82,7 +96,8 @@ func TestNodePortsOfServices(t *testing.T) {
 				}
 				return
 			}
-			if got := portNames(obj.(*corev1.Service).Spec.Ports, append(test.old, test.new...)); got != test.want {
+			if got := portNames(obj.(*corev1.Service).Spec.Ports,
+				append(test.old, test.new...)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})

@@ -41,13 +41,20 @@ func TestAuthentication(t *testing.T) {
 	check(t, os.WriteFile(file, []byte("tok,carol,7,\"devs,ops\"\n"), 0o600))
 	tokens, err := serviceaccount.New(serviceaccount.Options{Key: p.ServiceAccountKey})
 	check(t, err)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bot", UID: "1"}}
-	signed, err := tokens.Issue(t.Context(), core.Token{Account: account, Audiences: tokens.Audiences(), Lifetime: time.Hour})
+	account := &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "bot", UID: "1"},
+	}
+	signed, err := tokens.Issue(t.Context(),
+		core.Token{Account: account, Audiences: tokens.Audiences(), Lifetime: time.Hour})
 	check(t, err)
 	authentication := Authentication{
-		ClientCA: clientCA, RequestHeader: requestHeader(proxyCA, pki.ProxyUser), TokenFile: file, Audiences: tokens.Audiences(),
-		ServiceAccounts: tokens.Authenticator(serviceaccount.FromClient(fake.NewClientset(account).CoreV1())),
-		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: true},
+		ClientCA:      clientCA,
+		RequestHeader: requestHeader(proxyCA, pki.ProxyUser),
+		TokenFile:     file,
+		Audiences:     tokens.Audiences(),
+		ServiceAccounts: tokens.Authenticator(serviceaccount.FromClient(
+			fake.NewClientset(account).CoreV1())),
+		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true},
 	}
 	a, err := authentication.New()
 	check(t, err)
@@ -62,20 +69,37 @@ func TestAuthentication(t *testing.T) {
 		want   *user.DefaultInfo
 		fails  bool
 	}{
-		"nobody":      {want: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}},
-		"certificate": {client: &alice, want: &user.DefaultInfo{Name: "alice", Groups: []string{"devs", user.AllAuthenticated}}},
-		"admin":       {client: &p.Admin, want: &user.DefaultInfo{Name: pki.AdminUser, Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}},
+		"nobody": {
+			want: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
+		},
+		"certificate": {
+			client: &alice,
+			want:   &user.DefaultInfo{Name: "alice", Groups: []string{"devs", user.AllAuthenticated}},
+		},
+		"admin": {client: &p.Admin, want: &user.DefaultInfo{
+			Name:   pki.AdminUser,
+			Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated},
+		}},
 		"token": {
 			header: http.Header{"Authorization": {"Bearer tok"}},
-			want:   &user.DefaultInfo{Name: "carol", UID: "7", Groups: []string{"devs", "ops", user.AllAuthenticated}},
+			want: &user.DefaultInfo{
+				Name:   "carol",
+				UID:    "7",
+				Groups: []string{"devs", "ops", user.AllAuthenticated},
+			},
 		},
 		"wrong token": {header: http.Header{"Authorization": {"Bearer wrong"}}, fails: true},
-		"no bearer":   {header: http.Header{"Authorization": {"Basic YTpi"}}, want: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}},
+		"no bearer": {
+			header: http.Header{"Authorization": {"Basic YTpi"}},
+			want:   &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
+		},
 		"account": {
 			header: http.Header{"Authorization": {"Bearer " + signed}},
 			want: &user.DefaultInfo{
 				Name: "system:serviceaccount:shop:bot", UID: "1",
-				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:shop", user.AllAuthenticated},
+				Groups: []string{
+					"system:serviceaccounts", "system:serviceaccounts:shop", user.AllAuthenticated,
+				},
 			},
 		},
 		"proxy": {
@@ -86,8 +110,15 @@ func TestAuthentication(t *testing.T) {
 			client: &alice, header: http.Header{"X-Remote-User": {"root"}},
 			want: &user.DefaultInfo{Name: "alice", Groups: []string{"devs", user.AllAuthenticated}},
 		},
-		"another proxy":   {client: &stranger, header: http.Header{"X-Remote-User": {"root"}}, fails: true},
-		"stray headers":   {header: http.Header{"X-Remote-User": {"root"}}, want: &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}},
+		"another proxy": {
+			client: &stranger,
+			header: http.Header{"X-Remote-User": {"root"}},
+			fails:  true,
+		},
+		"stray headers": {
+			header: http.Header{"X-Remote-User": {"root"}},
+			want:   &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
+		},
 		"proxy by itself": {client: &p.Proxy, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +143,11 @@ func TestAuthentication(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatalf("not authenticated: %v", err)
 			}
-			got := &user.DefaultInfo{Name: response.User.GetName(), UID: response.User.GetUID(), Groups: response.User.GetGroups()}
+			got := &user.DefaultInfo{
+				Name:   response.User.GetName(),
+				UID:    response.User.GetUID(),
+				Groups: response.User.GetGroups(),
+			}
 			if !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
@@ -137,19 +172,32 @@ func TestAuthorization(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
 			Spec: corev1.PodSpec{
 				NodeName: nodeName, ServiceAccountName: name,
-				Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}}},
-				Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}}},
+				Volumes: []corev1.Volume{{
+					Name:         "v",
+					VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}},
+				}},
+				Containers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{
+					ConfigMapRef: &corev1.ConfigMapEnvSource{
+						LocalObjectReference: corev1.LocalObjectReference{Name: name},
+					},
+				}}}},
 			},
 		}
 	}
 	roles := fake.NewClientset(
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+		}},
 		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "readers"}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "reader"},
-			Subjects: []rbacv1.Subject{{Kind: "Group", Name: "readers"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "readers"},
+			RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: "reader"},
+			Subjects:   []rbacv1.Subject{{Kind: "Group", Name: "readers"}},
 		},
 	)
-	authorization := Authorization{Roles: rbacauthorizer.FromClient(roles.RbacV1()), Client: fake.NewClientset(onNode("mine", "n1"), onNode("theirs", "n2"))}
+	authorization := Authorization{
+		Roles:  rbacauthorizer.FromClient(roles.RbacV1()),
+		Client: fake.NewClientset(onNode("mine", "n1"), onNode("theirs", "n2")),
+	}
 	a, err := authorization.New()
 	check(t, err)
 	reader := &user.DefaultInfo{Name: "r", Groups: []string{"readers"}}
@@ -188,17 +236,26 @@ func TestAuthorization(t *testing.T) {
 	} {
 		resource, sub, _ := strings.Cut(test.resource, "/")
 		decision, reason, err := a.Authorize(t.Context(), authorizer.AttributesRecord{
-			User: test.user, Verb: test.verb, APIGroup: test.group, Resource: resource, Subresource: sub, Namespace: test.namespace, Name: test.name,
+			User:            test.user,
+			Verb:            test.verb,
+			APIGroup:        test.group,
+			Resource:        resource,
+			Subresource:     sub,
+			Namespace:       test.namespace,
+			Name:            test.name,
 			ResourceRequest: true,
 		})
 		if err != nil || (decision == authorizer.DecisionAllow) != test.allowed {
-			t.Errorf("%s %s %s/%s by %s: %v %q %v", test.verb, test.resource, test.namespace, test.name, test.user.GetName(), decision, reason, err)
+			t.Errorf("%s %s %s/%s by %s: %v %q %v", test.verb, test.resource, test.namespace, test.name,
+				test.user.GetName(), decision, reason, err)
 		}
 	}
-	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), kubelet, "shop"); !incomplete || err == nil {
+	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), kubelet, "shop"); !incomplete ||
+		err == nil {
 		t.Error("the rules of a kubelet are reported as complete")
 	}
-	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), reader, "shop"); incomplete || err != nil {
+	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), reader, "shop"); incomplete ||
+		err != nil {
 		t.Errorf("the rules of a reader: incomplete %t, %v", incomplete, err)
 	}
 	for _, modes := range [][]string{{"RBAC", "RBAC"}, {"Rbac"}, {"Webhook"}} {
@@ -211,7 +268,9 @@ func TestAuthorization(t *testing.T) {
 
 // requestHeader trusts the headers that kube-apiserver's aggregator sends if they come from a proxy
 // with one of the common names and a certificate signed by ca.
-func requestHeader(ca dynamiccertificates.CAContentProvider, commonNames ...string) *authenticatorfactory.RequestHeaderConfig {
+func requestHeader(
+	ca dynamiccertificates.CAContentProvider, commonNames ...string,
+) *authenticatorfactory.RequestHeaderConfig {
 	return &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   ca,
 		AllowedClientNames:  headerrequest.StaticStringSlice(commonNames),

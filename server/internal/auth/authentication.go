@@ -44,12 +44,14 @@ type Authentication struct {
 func (a Authentication) New() (authenticator.Request, error) {
 	var requests []authenticator.Request
 	if h := a.RequestHeader; h != nil {
-		proxies := headerrequest.NewDynamicVerifyOptionsSecure(h.CAContentProvider.VerifyOptions, h.AllowedClientNames,
-			h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes)
-		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(a.Audiences, named{proxies, h.UsernameHeaders}))
+		proxies := headerrequest.NewDynamicVerifyOptionsSecure(h.CAContentProvider.VerifyOptions,
+			h.AllowedClientNames, h.UsernameHeaders, h.UIDHeaders, h.GroupHeaders, h.ExtraHeaderPrefixes)
+		requests = append(requests, authenticator.WrapAudienceAgnosticRequest(a.Audiences,
+			named{proxies, h.UsernameHeaders}))
 	}
 	if a.ClientCA != nil {
-		requests = append(requests, newVerified(x509.NewDynamic(a.ClientCA.VerifyOptions, x509.CommonNameUserConversion)))
+		requests = append(requests, newVerified(x509.NewDynamic(a.ClientCA.VerifyOptions,
+			x509.CommonNameUserConversion)))
 	}
 	token, err := a.token()
 	if err != nil {
@@ -61,7 +63,8 @@ func (a Authentication) New() (authenticator.Request, error) {
 	nameless := a.Anonymous != nil && a.Anonymous.Enabled
 	switch {
 	case len(requests) == 0 && !nameless:
-		return nil, errors.New("no authentication method is enabled: allow client certificates, tokens or anonymous requests")
+		return nil, errors.New("no authentication method is enabled: allow client certificates, " +
+			"tokens or anonymous requests")
 	case len(requests) == 0:
 		return anonymous.NewAuthenticator(a.Anonymous.Conditions), nil
 	}

@@ -47,12 +47,16 @@ type Authorizer struct {
 // RulesOf returns the rules that roles grant a user in a namespace, or in the whole cluster if the
 // namespace is empty. It works in every mode, because a user who writes roles must have the
 // permissions that the roles grant, or be allowed to escalate or bind.
-func (a *Authorizer) RulesOf(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+func (a *Authorizer) RulesOf(
+	ctx context.Context, u user.Info, namespace string,
+) ([]rbacv1.PolicyRule, error) {
 	return a.roles.RulesOf(ctx, u, namespace)
 }
 
 // RoleRules returns the rules of the role that a binding in the namespace refers to.
-func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+func (a *Authorizer) RoleRules(
+	ctx context.Context, ref rbacv1.RoleRef, namespace string,
+) ([]rbacv1.PolicyRule, error) {
 	return a.roles.RoleRules(ctx, ref, namespace)
 }
 
@@ -67,7 +71,10 @@ func (a Authorization) New() (*Authorizer, error) {
 	}
 	roles := rbacauthorizer.New(a.Roles)
 	chain := []union.NamedAuthorizer{
-		{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		{
+			AuthorizerName: "masters",
+			Authorizer:     authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup),
+		},
 	}
 	var resolvers []authorizer.RuleResolver
 	for i, mode := range modes {
@@ -87,10 +94,16 @@ func (a Authorization) New() (*Authorizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authorizer{Authorizer: all, RuleResolver: union.NewRuleResolvers(resolvers...), roles: roles}, nil
+	return &Authorizer{
+		Authorizer:   all,
+		RuleResolver: union.NewRuleResolvers(resolvers...),
+		roles:        roles,
+	}, nil
 }
 
-func (a Authorization) link(mode string, roles *rbacauthorizer.Authorizer) (authorizer.Authorizer, error) {
+func (a Authorization) link(
+	mode string, roles *rbacauthorizer.Authorizer,
+) (authorizer.Authorizer, error) {
 	switch mode {
 	case ModeRBAC:
 		return roles, nil
@@ -102,5 +115,6 @@ func (a Authorization) link(mode string, roles *rbacauthorizer.Authorizer) (auth
 		return authorizerfactory.NewAlwaysDenyAuthorizer(), nil
 	}
 	known := []string{ModeRBAC, ModeNode, ModeAlwaysAllow, ModeAlwaysDeny}
-	return nil, fmt.Errorf("unknown authorization mode %q: use one or more of %s", mode, strings.Join(known, ", "))
+	return nil, fmt.Errorf("unknown authorization mode %q: use one or more of %s",
+		mode, strings.Join(known, ", "))
 }

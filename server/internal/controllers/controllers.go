@@ -62,31 +62,78 @@ type Controller struct {
 // All returns the control loops that there are.
 func All() []Controller {
 	return []Controller{
-		{Name: clusterroleaggregation.Name, Purpose: "fills in the rules of aggregated ClusterRoles", alias: "clusterrole-aggregation", new: func(d Dependencies) (Runner, error) {
-			return clusterroleaggregation.New(d.Client, d.Informers.Rbac().V1().ClusterRoles()), nil
-		}},
-		{Name: serviceaccounts.Name, Purpose: `makes the ServiceAccount "default" of each namespace`, alias: "serviceaccount", new: func(d Dependencies) (Runner, error) {
-			return serviceaccounts.New(d.Client, d.Informers.Core().V1().Namespaces()), nil
-		}},
-		{Name: rootca.Name, Purpose: `makes the ConfigMap "kube-root-ca.crt" of each namespace`, alias: "root-ca-cert-publisher", new: func(d Dependencies) (Runner, error) {
-			return rootca.New(d.Client, d.Informers.Core().V1().Namespaces(), d.CABundle), nil
-		}},
-		{Name: namespaces.Name, Purpose: "deletes what is in a namespace that is deleted", alias: "namespace", new: func(d Dependencies) (Runner, error) {
-			client, err := metadata.NewForConfig(d.Config)
-			if err != nil {
-				return nil, err
-			}
-			return namespaces.New(d.Client, client, d.Informers.Core().V1().Namespaces()), nil
-		}},
-		{Name: servicecidrs.Name, Purpose: "keeps ServiceCIDRs while their addresses are in use, and sets their status", alias: "servicecidr", new: func(d Dependencies) (Runner, error) {
-			return servicecidrs.New(d.Client, d.Informers.Networking().V1().ServiceCIDRs(), d.ServiceCIDRs), nil
-		}},
-		{Name: validatingadmissionpolicystatus.Name, Purpose: "checks the expressions of ValidatingAdmissionPolicies against types", alias: "validatingadmissionpolicy-status", new: func(d Dependencies) (Runner, error) {
-			return validatingadmissionpolicystatus.New(d.Client, d.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()), nil
-		}},
-		{Name: protection.ClaimsName, Purpose: "keeps deleted PersistentVolumeClaims while pods use them", alias: "pvc-protection", new: protected(protection.Claims)},
-		{Name: protection.VolumesName, Purpose: "keeps deleted PersistentVolumes while claims are bound to them", alias: "pv-protection", new: protected(protection.Volumes)},
-		{Name: protection.ClassesName, Purpose: "keeps deleted VolumeAttributesClasses while they are in use", alias: "vac-protection", new: protected(protection.Classes)},
+		{
+			Name:    clusterroleaggregation.Name,
+			Purpose: "fills in the rules of aggregated ClusterRoles",
+			alias:   "clusterrole-aggregation",
+			new: func(d Dependencies) (Runner, error) {
+				return clusterroleaggregation.New(d.Client, d.Informers.Rbac().V1().ClusterRoles()), nil
+			},
+		},
+		{
+			Name:    serviceaccounts.Name,
+			Purpose: `makes the ServiceAccount "default" of each namespace`,
+			alias:   "serviceaccount",
+			new: func(d Dependencies) (Runner, error) {
+				return serviceaccounts.New(d.Client, d.Informers.Core().V1().Namespaces()), nil
+			},
+		},
+		{
+			Name:    rootca.Name,
+			Purpose: `makes the ConfigMap "kube-root-ca.crt" of each namespace`,
+			alias:   "root-ca-cert-publisher",
+			new: func(d Dependencies) (Runner, error) {
+				return rootca.New(d.Client, d.Informers.Core().V1().Namespaces(), d.CABundle), nil
+			},
+		},
+		{
+			Name:    namespaces.Name,
+			Purpose: "deletes what is in a namespace that is deleted",
+			alias:   "namespace",
+			new: func(d Dependencies) (Runner, error) {
+				client, err := metadata.NewForConfig(d.Config)
+				if err != nil {
+					return nil, err
+				}
+				return namespaces.New(d.Client, client, d.Informers.Core().V1().Namespaces()), nil
+			},
+		},
+		{
+			Name:    servicecidrs.Name,
+			Purpose: "keeps ServiceCIDRs while their addresses are in use, and sets their status",
+			alias:   "servicecidr",
+			new: func(d Dependencies) (Runner, error) {
+				return servicecidrs.New(d.Client, d.Informers.Networking().V1().ServiceCIDRs(), d.ServiceCIDRs),
+					nil
+			},
+		},
+		{
+			Name:    validatingadmissionpolicystatus.Name,
+			Purpose: "checks the expressions of ValidatingAdmissionPolicies against types",
+			alias:   "validatingadmissionpolicy-status",
+			new: func(d Dependencies) (Runner, error) {
+				return validatingadmissionpolicystatus.New(d.Client,
+					d.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()), nil
+			},
+		},
+		{
+			Name:    protection.ClaimsName,
+			Purpose: "keeps deleted PersistentVolumeClaims while pods use them",
+			alias:   "pvc-protection",
+			new:     protected(protection.Claims),
+		},
+		{
+			Name:    protection.VolumesName,
+			Purpose: "keeps deleted PersistentVolumes while claims are bound to them",
+			alias:   "pv-protection",
+			new:     protected(protection.Volumes),
+		},
+		{
+			Name:    protection.ClassesName,
+			Purpose: "keeps deleted VolumeAttributesClasses while they are in use",
+			alias:   "vac-protection",
+			new:     protected(protection.Classes),
+		},
 	}
 }
 
@@ -96,7 +143,12 @@ func protected[R Runner](new func(protection.Dependencies) R) func(Dependencies)
 		if err != nil {
 			return nil, err
 		}
-		return new(protection.Dependencies{Client: d.Client, Metadata: client, Informers: d.Informers, Appeared: d.Appeared}), nil
+		return new(protection.Dependencies{
+			Client:    d.Client,
+			Metadata:  client,
+			Informers: d.Informers,
+			Appeared:  d.Appeared,
+		}), nil
 	}
 }
 
@@ -112,10 +164,13 @@ func Enabled(spec []string) ([]string, error) {
 	words := map[string]bool{}
 	for _, word := range spec {
 		name, off := strings.CutPrefix(word, "-")
-		if i := slices.IndexFunc(list, func(c Controller) bool { return c.Name == name || c.alias == name }); i >= 0 {
+		if i := slices.IndexFunc(list, func(c Controller) bool {
+			return c.Name == name || c.alias == name
+		}); i >= 0 {
 			name = list[i].Name
 		} else if name != "*" {
-			return nil, fmt.Errorf("unknown controller %q: must be one of %s", name, strings.Join(names(list), ", "))
+			return nil, fmt.Errorf("unknown controller %q: must be one of %s",
+				name, strings.Join(names(list), ", "))
 		}
 		if _, said := words[name]; !said {
 			words[name] = !off

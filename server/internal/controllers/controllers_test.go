@@ -8,7 +8,8 @@ import (
 
 func TestEnabled(t *testing.T) {
 	t.Parallel()
-	const sa, ca, ns = "serviceaccount-controller", "root-ca-certificate-publisher-controller", "namespace-controller"
+	const sa, ca, ns = "serviceaccount-controller", "root-ca-certificate-publisher-controller",
+		"namespace-controller"
 	for _, c := range []struct {
 		spec string
 		on   []string

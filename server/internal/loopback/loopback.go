@@ -73,7 +73,9 @@ func (t *Transport) As(certificate *x509.Certificate) http.RoundTripper {
 		NegotiatedProtocol: "h2",
 		PeerCertificates:   []*x509.Certificate{certificate},
 	}
-	return roundTripper(func(req *http.Request) (*http.Response, error) { return t.roundTrip(req, state) })
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		return t.roundTrip(req, state)
+	})
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -85,7 +87,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.roundTrip(req, nil)
 }
 
-func (t *Transport) roundTrip(req *http.Request, state *tls.ConnectionState) (*http.Response, error) {
+func (t *Transport) roundTrip(
+	req *http.Request, state *tls.ConnectionState,
+) (*http.Response, error) {
 	handler := t.handler.Load()
 	if handler == nil {
 		return nil, errors.New("loopback: the server is not serving yet")

@@ -65,7 +65,8 @@ func (t tree) claim(name string, info fs.FileInfo) error {
 		return fmt.Errorf("%s is neither a file nor a directory (mode %s): remove it", path, info.Mode())
 	}
 	if owner, user := owner(info); owner != user {
-		return fmt.Errorf("%s belongs to user %d, and this is user %d: start as that user, or remove it", path, owner, user)
+		return fmt.Errorf("%s belongs to user %d, and this is user %d: start as that user, or remove it",
+			path, owner, user)
 	}
 	entries, err := t.entries(name, kind)
 	if err != nil {
@@ -74,8 +75,10 @@ func (t tree) claim(name string, info fs.FileInfo) error {
 	open := openTo(info)
 	writable := open&0o022 != 0
 	if writable && (kind == 0 || len(entries) > 0) {
-		return fmt.Errorf("%s can be written to by other users (mode %04o), who may have put their own keys or data there: "+
-			"remove it, or revoke that permission with chmod go-w if you trust its contents", path, info.Mode().Perm())
+		return fmt.Errorf(
+			"%s can be written to by other users (mode %04o), who may have put their own keys or data "+
+				"there: remove it, or revoke that permission with chmod go-w if you trust its contents",
+			path, info.Mode().Perm())
 	}
 	if open != 0 {
 		mode := fileMode

@@ -55,7 +55,14 @@ func modes(t *testing.T, dir string) map[string]fs.FileMode {
 func TestClaimClosesWhatOthersCanRead(t *testing.T) {
 	t.Parallel()
 	dir := made(t)
-	for name, mode := range map[string]fs.FileMode{".": 0o755, "pki": 0o750, "empty": 0o777, "lock": 0o644, "pki/ca.crt": 0o644, "pki/ca.key": 0o640} {
+	for name, mode := range map[string]fs.FileMode{
+		".":          0o755,
+		"pki":        0o750,
+		"empty":      0o777,
+		"lock":       0o644,
+		"pki/ca.crt": 0o644,
+		"pki/ca.key": 0o640,
+	} {
 		must(t, os.Chmod(filepath.Join(dir, name), mode))
 	}
 	must(t, ownership.Claim(dir))
@@ -93,10 +100,18 @@ func TestClaimRefuses(t *testing.T) {
 			must(t, os.Remove(filepath.Join(dir, "lock")))
 			must(t, syscall.Mkfifo(filepath.Join(dir, "lock"), 0o600))
 		}, "lock", "is a named pipe"},
-		"key that the group can write to":  {open("pki/ca.key", 0o620), "pki/ca.key", "can be written to by other users (mode 0620)"},
-		"file that all can write to":       {open("lock", 0o606), "lock", "can be written to by other users (mode 0606)"},
-		"keys in a directory for all":      {open("pki", 0o777), "pki", "can be written to by other users (mode 0777)"},
-		"directory that the group can use": {open(".", 0o770), "", "can be written to by other users (mode 0770)"},
+		"key that the group can write to": {
+			open("pki/ca.key", 0o620), "pki/ca.key", "can be written to by other users (mode 0620)",
+		},
+		"file that all can write to": {
+			open("lock", 0o606), "lock", "can be written to by other users (mode 0606)",
+		},
+		"keys in a directory for all": {
+			open("pki", 0o777), "pki", "can be written to by other users (mode 0777)",
+		},
+		"directory that the group can use": {
+			open(".", 0o770), "", "can be written to by other users (mode 0770)",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +120,8 @@ func TestClaimRefuses(t *testing.T) {
 			before := modes(t, dir)
 			for range 2 { // a refusal changes nothing, so the second attempt fails too
 				err := ownership.Claim(dir)
-				if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, c.at)+" ") || !strings.Contains(err.Error(), c.says) {
+				if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, c.at)+" ") ||
+					!strings.Contains(err.Error(), c.says) {
 					t.Errorf("got %v, want an error that says %s %s", err, filepath.Join(dir, c.at), c.says)
 				}
 			}
@@ -139,7 +155,8 @@ func TestClaimRefusesWhatOthersOwn(t *testing.T) {
 	t.Parallel()
 	const other = 12345
 	if os.Geteuid() != 0 {
-		if err := ownership.Claim("/"); err == nil || !strings.Contains(err.Error(), "belongs to user 0") {
+		if err := ownership.Claim("/"); err == nil ||
+			!strings.Contains(err.Error(), "belongs to user 0") {
 			t.Errorf("the root directory: %v", err)
 		}
 		return
@@ -148,7 +165,8 @@ func TestClaimRefusesWhatOthersOwn(t *testing.T) {
 		dir := made(t)
 		must(t, os.Lchown(filepath.Join(dir, name), other, -1))
 		err := ownership.Claim(dir)
-		if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)+" belongs to user 12345, and this is user 0") {
+		if err == nil || !strings.Contains(err.Error(),
+			filepath.Join(dir, name)+" belongs to user 12345, and this is user 0") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -38,7 +38,8 @@ func webhookWarnings[T interface {
 		for i, w := range hooks(obj) {
 			for j := range w.Rules {
 				at := field.NewPath("webhooks").Index(i).Child("rules").Index(j)
-				for _, r := range excludedBy(w.Rules[j].APIGroups, w.Rules[j].APIVersions, w.Rules[j].Resources) {
+				for _, r := range excludedBy(w.Rules[j].APIGroups, w.Rules[j].APIVersions,
+					w.Rules[j].Resources) {
 					list = append(list, fmt.Sprintf("%s: webhooks are not called for %s", at, r))
 				}
 			}
@@ -52,7 +53,8 @@ func webhookWarnings[T interface {
 func excludedBy(groups, versions, resources []string) []schema.GroupResource {
 	var list []schema.GroupResource
 	for _, r := range Excluded() {
-		wild := slices.Contains(groups, "*") || slices.Contains(versions, "*") || slices.Contains(resources, "*")
+		wild := slices.Contains(groups, "*") || slices.Contains(versions, "*") ||
+			slices.Contains(resources, "*")
 		if !wild && slices.Contains(groups, r.Group) && slices.Contains(resources, r.Resource) {
 			list = append(list, r)
 		}

@@ -29,8 +29,9 @@ var plainCompiler = sync.OnceValue(func() plugincel.Compiler {
 var celName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
 // celReserved holds the words reserved by the CEL language definition.
-var celReserved = sets.New("as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
-	"namespace", "null", "package", "return", "true", "var", "void", "while")
+var celReserved = sets.New("as", "break", "const", "continue", "else", "false", "for", "function",
+	"if", "import", "in", "let", "loop", "namespace", "null", "package", "return", "true",
+	"var", "void", "while")
 
 // expressions checks the expressions of one object.
 type expressions struct {
@@ -45,7 +46,9 @@ type expressions struct {
 }
 
 // newExpressions returns the checker for a policy with the given variables.
-func newExpressions(stored sets.Set[string], params *admissionv1.ParamKind, variables []admissionv1.Variable) *expressions {
+func newExpressions(
+	stored sets.Set[string], params *admissionv1.ParamKind, variables []admissionv1.Variable,
+) *expressions {
 	return &expressions{stored: stored, hasParams: params != nil, variables: len(variables) > 0}
 }
 
@@ -56,7 +59,8 @@ func (e *expressions) get() plugincel.Compiler {
 	}
 	e.compiler = plainCompiler()
 	if e.variables {
-		if composited, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())); err == nil {
+		if composited, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(
+			environment.DefaultCompatibilityVersion())); err == nil {
 			e.compiler = composited
 		}
 	}
@@ -71,7 +75,10 @@ func (e *expressions) mode(expression string) environment.Type {
 }
 
 // check compiles an expression, which may use the variables declared so far.
-func (e *expressions) check(expression plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations, path *field.Path) field.ErrorList {
+func (e *expressions) check(
+	expression plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations,
+	path *field.Path,
+) field.ErrorList {
 	options.HasParams = e.hasParams
 	result := e.get().CompileCELExpression(expression, options, e.mode(expression.GetExpression()))
 	return celErrors(expression, result.Error, path)
@@ -101,7 +108,9 @@ func (e *expressions) declare(v admissionv1.Variable, path *field.Path) field.Er
 
 // matchConditions validates the match conditions of a webhook or a policy. Match conditions cannot
 // use variables.
-func (e *expressions) matchConditions(conditions []admissionv1.MatchCondition, path *field.Path) field.ErrorList {
+func (e *expressions) matchConditions(
+	conditions []admissionv1.MatchCondition, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if len(conditions) > maxMatchConditions {
 		errs = append(errs, field.TooMany(path, len(conditions), maxMatchConditions))
@@ -133,7 +142,9 @@ func (e *expressions) matchConditions(conditions []admissionv1.MatchCondition, p
 	return errs
 }
 
-func celErrors(expression plugincel.ExpressionAccessor, err *apiservercel.Error, path *field.Path) field.ErrorList {
+func celErrors(
+	expression plugincel.ExpressionAccessor, err *apiservercel.Error, path *field.Path,
+) field.ErrorList {
 	switch {
 	case err == nil:
 		return nil

@@ -52,7 +52,8 @@ func manifestsEnabled() bool {
 func validateName(name string, prefix bool) []string {
 	problems := apivalidation.NameIsDNSSubdomain(name, prefix)
 	if !prefix && reserved(name) && manifestsEnabled() {
-		problems = append(problems, "names ending with "+staticSuffix+" are reserved for static manifest-based configurations, which are loaded from files")
+		problems = append(problems, "names ending with "+staticSuffix+
+			" are reserved for static manifest-based configurations, which are loaded from files")
 	}
 	return problems
 }
@@ -60,7 +61,8 @@ func validateName(name string, prefix bool) []string {
 // nameWarnings returns warnings about the name of a new object that was accepted.
 func nameWarnings(name string) []string {
 	if reserved(name) {
-		return []string{"metadata.name: names ending with " + staticSuffix + " are reserved for static manifest-based configurations, which are loaded from files"}
+		return []string{"metadata.name: names ending with " + staticSuffix +
+			" are reserved for static manifest-based configurations, which are loaded from files"}
 	}
 	return nil
 }

@@ -36,21 +36,31 @@ func (Initializer) Initialize(plugin admission.Interface) {
 	}
 	anyParams := ParamAccess{} // objects in files must not refer to parameters
 	p.SetManifestLoaders(&initializer.ManifestLoaders{
-		LoadValidatingWebhookManifests: func(dir string) ([]*admissionv1.ValidatingWebhookConfiguration, string, error) {
+		LoadValidatingWebhookManifests: func(
+			dir string,
+		) ([]*admissionv1.ValidatingWebhookConfiguration, string, error) {
 			return webhooks.LoadManifests(dir, decoder(),
 				accept(ValidatingWebhookConfigurations()))
 		},
-		LoadMutatingWebhookManifests: func(dir string) ([]*admissionv1.MutatingWebhookConfiguration, string, error) {
+		LoadMutatingWebhookManifests: func(
+			dir string,
+		) ([]*admissionv1.MutatingWebhookConfiguration, string, error) {
 			return webhooks.LoadManifests(dir, decoder(),
 				accept(MutatingWebhookConfigurations()))
 		},
-		LoadValidatingPolicyManifests: func(dir string) ([]*admissionv1.ValidatingAdmissionPolicy, []*admissionv1.ValidatingAdmissionPolicyBinding, string, error) {
+		LoadValidatingPolicyManifests: func(dir string) (
+			[]*admissionv1.ValidatingAdmissionPolicy, []*admissionv1.ValidatingAdmissionPolicyBinding,
+			string, error,
+		) {
 			return policies.LoadPolicyManifests(dir, decoder(),
 				accept(ValidatingAdmissionPolicies(anyParams)),
 				accept(ValidatingAdmissionPolicyBindings(anyParams)),
 				func(b *admissionv1.ValidatingAdmissionPolicyBinding) string { return b.Spec.PolicyName })
 		},
-		LoadMutatingPolicyManifests: func(dir string) ([]*admissionv1.MutatingAdmissionPolicy, []*admissionv1.MutatingAdmissionPolicyBinding, string, error) {
+		LoadMutatingPolicyManifests: func(dir string) (
+			[]*admissionv1.MutatingAdmissionPolicy, []*admissionv1.MutatingAdmissionPolicyBinding, string,
+			error,
+		) {
 			return policies.LoadPolicyManifests(dir, decoder(),
 				accept(MutatingAdmissionPolicies(anyParams)),
 				accept(MutatingAdmissionPolicyBindings(anyParams)),

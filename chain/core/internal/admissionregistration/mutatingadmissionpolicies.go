@@ -19,7 +19,9 @@ var patchTypes = sets.New(admissionv1.PatchTypeApplyConfiguration, admissionv1.P
 
 // MutatingAdmissionPolicies declares mutatingadmissionpolicies. Unlike validating policies, they
 // have no status.
-func MutatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.MutatingAdmissionPolicy] {
+func MutatingAdmissionPolicies(
+	params ParamAccess,
+) *kind.Kind[*admissionv1.MutatingAdmissionPolicy] {
 	type T = *admissionv1.MutatingAdmissionPolicy
 	return &kind.Kind[T]{
 		Plural:        "mutatingadmissionpolicies",
@@ -47,9 +49,10 @@ func MutatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.Mutat
 			}
 			return params.kindChanged(ctx, p.Spec.ParamKind, old.Spec.ParamKind)
 		},
-		Table: policyTable("Mutations", "Number of mutations that the policy makes.", func(p T) (int, *admissionv1.ParamKind) {
-			return len(p.Spec.Mutations), p.Spec.ParamKind
-		}),
+		Table: policyTable("Mutations", "Number of mutations that the policy makes.",
+			func(p T) (int, *admissionv1.ParamKind) {
+				return len(p.Spec.Mutations), p.Spec.ParamKind
+			}),
 		Warnings:               warnings[T],
 		Generation:             true,
 		RequireResourceVersion: true,
@@ -69,7 +72,8 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
 	errs = append(errs, matchConstraints(spec.MatchConstraints, at.Child("matchConstraints"))...)
 	errs = append(errs, mutable(spec.MatchConstraints, at.Child("matchConstraints"))...)
-	if old == nil || !sameMatchConditions(spec.MatchConditions, old.Spec.MatchConditions, spec.ParamKind, old.Spec.ParamKind) {
+	if old == nil || !sameMatchConditions(spec.MatchConditions, old.Spec.MatchConditions,
+		spec.ParamKind, old.Spec.ParamKind) {
 		errs = append(errs, e.matchConditions(spec.MatchConditions, at.Child("matchConditions"))...)
 	}
 	for i, v := range spec.Variables {
@@ -84,7 +88,8 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 	if spec.ReinvocationPolicy == "" {
 		return append(errs, field.Required(at.Child("reinvocationPolicy"), ""))
 	}
-	return append(errs, oneOf(&spec.ReinvocationPolicy, reinvocations, at.Child("reinvocationPolicy"))...)
+	return append(errs, oneOf(&spec.ReinvocationPolicy, reinvocations,
+		at.Child("reinvocationPolicy"))...)
 }
 
 func validateMutation(e *expressions, m *admissionv1.Mutation, at *field.Path) field.ErrorList {
@@ -97,7 +102,8 @@ func validateMutation(e *expressions, m *admissionv1.Mutation, at *field.Path) f
 	case admissionv1.PatchTypeApplyConfiguration:
 		switch {
 		case m.ApplyConfiguration == nil:
-			errs = append(errs, field.Required(apply, "must be specified when patchType is ApplyConfiguration"))
+			errs = append(errs, field.Required(apply,
+				"must be specified when patchType is ApplyConfiguration"))
 		case strings.TrimSpace(m.ApplyConfiguration.Expression) == "":
 			errs = append(errs, field.Required(apply.Child("expression"), "must not be blank"))
 		default:
@@ -105,7 +111,8 @@ func validateMutation(e *expressions, m *admissionv1.Mutation, at *field.Path) f
 			errs = append(errs, e.check(expression, options, apply.Child("expression"))...)
 		}
 		if m.JSONPatch != nil {
-			errs = append(errs, field.Invalid(jsonPatch, m.JSONPatch, "may only be specified when patchType is JSONPatch"))
+			errs = append(errs, field.Invalid(jsonPatch, m.JSONPatch,
+				"may only be specified when patchType is JSONPatch"))
 		}
 	case admissionv1.PatchTypeJSONPatch:
 		switch {
@@ -118,7 +125,8 @@ func validateMutation(e *expressions, m *admissionv1.Mutation, at *field.Path) f
 			errs = append(errs, e.check(expression, options, jsonPatch.Child("expression"))...)
 		}
 		if m.ApplyConfiguration != nil {
-			errs = append(errs, field.Invalid(apply, m.ApplyConfiguration, "may only be specified when patchType is ApplyConfiguration"))
+			errs = append(errs, field.Invalid(apply, m.ApplyConfiguration,
+				"may only be specified when patchType is ApplyConfiguration"))
 		}
 	default:
 		errs = append(errs, oneOf(&m.PatchType, patchTypes, at.Child("patchType"))...)

@@ -12,16 +12,21 @@ import (
 )
 
 // MutatingAdmissionPolicyBindings declares mutatingadmissionpolicybindings.
-func MutatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
+func MutatingAdmissionPolicyBindings(
+	params ParamAccess,
+) *kind.Kind[*admissionv1.MutatingAdmissionPolicyBinding] {
 	type T = *admissionv1.MutatingAdmissionPolicyBinding
-	validate := func(ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool) field.ErrorList {
+	validate := func(
+		ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool,
+	) field.ErrorList {
 		at := field.NewPath("spec")
 		errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
 		errs = append(errs, mutable(b.Spec.MatchResources, at.Child("matchResources"))...)
 		if len(errs) > 0 {
 			return errs
 		}
-		return params.refChanged(ctx, b.Spec.ParamRef, old, samePolicy, paramKindOf(ctx, params.MutatingParamKind, b.Spec.PolicyName))
+		return params.refChanged(ctx, b.Spec.ParamRef, old, samePolicy,
+			paramKindOf(ctx, params.MutatingParamKind, b.Spec.PolicyName))
 	}
 	return &kind.Kind[T]{
 		Plural:        "mutatingadmissionpolicybindings",

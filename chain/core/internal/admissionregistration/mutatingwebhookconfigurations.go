@@ -23,19 +23,24 @@ func MutatingWebhookConfigurations() *kind.Kind[*admissionv1.MutatingWebhookConf
 				w := &c.Webhooks[i]
 				common := shared(w)
 				defaultWebhook(&common)
-				w.FailurePolicy, w.MatchPolicy, w.TimeoutSeconds = common.FailurePolicy, common.MatchPolicy, common.TimeoutSeconds
+				w.FailurePolicy, w.MatchPolicy, w.TimeoutSeconds = common.FailurePolicy, common.MatchPolicy,
+					common.TimeoutSeconds
 				w.NamespaceSelector, w.ObjectSelector = common.NamespaceSelector, common.ObjectSelector
 				setDefault(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
 			}
 		},
-		Validate: func(_ context.Context, c T) field.ErrorList { return validateMutating(c, tolerated{}) },
+		Validate: func(_ context.Context, c T) field.ErrorList {
+			return validateMutating(c, tolerated{})
+		},
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return validateMutating(c, toleratedIn(sharedAll(c.Webhooks), sharedAll(old.Webhooks)))
 		},
 		Table:    webhookTable(func(c T) int { return len(c.Webhooks) }),
 		Warnings: webhookWarnings(func(c T) []webhook { return sharedAll(c.Webhooks) }),
 		// Replacing a nil list by an empty one increments the generation, though both mean the same.
-		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
+		SameGeneration: func(c, old T) bool {
+			return reflect.DeepEqual(c.Webhooks, old.Webhooks)
+		},
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
@@ -44,7 +49,8 @@ func MutatingWebhookConfigurations() *kind.Kind[*admissionv1.MutatingWebhookConf
 func validateMutating(c *admissionv1.MutatingWebhookConfiguration, t tolerated) field.ErrorList {
 	errs := validateWebhooks(sharedAll(c.Webhooks), t)
 	for i, w := range c.Webhooks {
-		errs = append(errs, oneOf(w.ReinvocationPolicy, reinvocations, field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"))...)
+		errs = append(errs, oneOf(w.ReinvocationPolicy, reinvocations,
+			field.NewPath("webhooks").Index(i).Child("reinvocationPolicy"))...)
 	}
 	return errs
 }

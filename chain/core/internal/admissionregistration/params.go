@@ -40,7 +40,9 @@ type ParamAccess struct {
 }
 
 // kindChanged authorizes the use of a policy's parameter kind if it has changed.
-func (a ParamAccess) kindChanged(ctx context.Context, kind, old *admissionv1.ParamKind) field.ErrorList {
+func (a ParamAccess) kindChanged(
+	ctx context.Context, kind, old *admissionv1.ParamKind,
+) field.ErrorList {
 	if kind == nil || old != nil && *kind == *old {
 		return nil
 	}
@@ -50,8 +52,12 @@ func (a ParamAccess) kindChanged(ctx context.Context, kind, old *admissionv1.Par
 
 // refChanged authorizes the use of a binding's parameters if the reference or the policy has
 // changed.
-func (a ParamAccess) refChanged(ctx context.Context, ref, old *admissionv1.ParamRef, samePolicy bool, kind func() *admissionv1.ParamKind) field.ErrorList {
-	if ref == nil || a.Authorizer == nil || samePolicy && old != nil && equality.Semantic.DeepEqual(ref, old) {
+func (a ParamAccess) refChanged(
+	ctx context.Context, ref, old *admissionv1.ParamRef, samePolicy bool,
+	kind func() *admissionv1.ParamKind,
+) field.ErrorList {
+	if ref == nil || a.Authorizer == nil ||
+		samePolicy && old != nil && equality.Semantic.DeepEqual(ref, old) {
 		return nil
 	}
 	attributes := authorizer.AttributesRecord{Verb: "get", Name: ref.Name, Namespace: ref.Namespace}
@@ -61,13 +67,18 @@ func (a ParamAccess) refChanged(ctx context.Context, ref, old *admissionv1.Param
 	return a.check(ctx, attributes, kind(), field.NewPath("spec", "paramRef"))
 }
 
-func (a ParamAccess) check(ctx context.Context, attributes authorizer.AttributesRecord, kind *admissionv1.ParamKind, at *field.Path) field.ErrorList {
+func (a ParamAccess) check(
+	ctx context.Context, attributes authorizer.AttributesRecord, kind *admissionv1.ParamKind,
+	at *field.Path,
+) field.ErrorList {
 	if a.Authorizer == nil {
 		return nil
 	}
 	u, ok := request.UserFrom(ctx)
 	if !ok {
-		return field.ErrorList{field.Forbidden(at, "cannot authorize the use of parameters: the request has no user")}
+		return field.ErrorList{
+			field.Forbidden(at, "cannot authorize the use of parameters: the request has no user"),
+		}
 	}
 	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
@@ -89,7 +100,8 @@ func (a ParamAccess) check(ctx context.Context, attributes authorizer.Attributes
 	case err != nil:
 		return field.ErrorList{field.Forbidden(at, err.Error())}
 	case decision != authorizer.DecisionAllow:
-		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("user %q is not allowed to %s these parameters", u.GetName(), attributes.Verb))}
+		return field.ErrorList{field.Forbidden(at,
+			fmt.Sprintf("user %q is not allowed to %s these parameters", u.GetName(), attributes.Verb))}
 	}
 	return nil
 }
@@ -136,12 +148,14 @@ func validateParamRef(r *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 		}
 	}
 	if r.Selector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(r.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(r.Selector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
 	}
 	switch {
 	case r.Name != "" && r.Selector != nil:
 		const both = "may not specify both a name and a selector"
-		errs = append(errs, field.Forbidden(at.Child("name"), both), field.Forbidden(at.Child("selector"), both))
+		errs = append(errs, field.Forbidden(at.Child("name"), both),
+			field.Forbidden(at.Child("selector"), both))
 	case r.Name == "" && r.Selector == nil:
 		errs = append(errs, field.Required(at, "must specify a name or a selector"))
 	}
@@ -149,5 +163,6 @@ func validateParamRef(r *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 	if r.ParameterNotFoundAction == nil || *r.ParameterNotFoundAction == "" {
 		return append(errs, field.Required(action, ""))
 	}
-	return append(errs, oneOf(r.ParameterNotFoundAction, sets.New(admissionv1.AllowAction, admissionv1.DenyAction), action)...)
+	return append(errs, oneOf(r.ParameterNotFoundAction,
+		sets.New(admissionv1.AllowAction, admissionv1.DenyAction), action)...)
 }

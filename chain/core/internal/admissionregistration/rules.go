@@ -13,12 +13,16 @@ import (
 )
 
 var (
-	scopes            = sets.New(admissionv1.AllScopes, admissionv1.ClusterScope, admissionv1.NamespacedScope)
-	failurePolicies   = sets.New(admissionv1.Fail, admissionv1.Ignore)
-	matchPolicies     = sets.New(admissionv1.Equivalent, admissionv1.Exact)
-	reinvocations     = sets.New(admissionv1.NeverReinvocationPolicy, admissionv1.IfNeededReinvocationPolicy)
-	allOperations     = sets.New(admissionv1.OperationAll, admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect)
-	mutableOperations = sets.New(admissionv1.OperationAll, admissionv1.Create, admissionv1.Update, admissionv1.Connect)
+	scopes = sets.New(admissionv1.AllScopes, admissionv1.ClusterScope,
+		admissionv1.NamespacedScope)
+	failurePolicies = sets.New(admissionv1.Fail, admissionv1.Ignore)
+	matchPolicies   = sets.New(admissionv1.Equivalent, admissionv1.Exact)
+	reinvocations   = sets.New(admissionv1.NeverReinvocationPolicy,
+		admissionv1.IfNeededReinvocationPolicy)
+	allOperations = sets.New(admissionv1.OperationAll, admissionv1.Create, admissionv1.Update,
+		admissionv1.Delete, admissionv1.Connect)
+	mutableOperations = sets.New(admissionv1.OperationAll, admissionv1.Create, admissionv1.Update,
+		admissionv1.Connect)
 )
 
 func setDefault[V any](p **V, value V) {
@@ -67,18 +71,23 @@ func matchResources(m *admissionv1.MatchResources, at *field.Path) field.ErrorLi
 	} else {
 		errs = append(errs, oneOf(m.MatchPolicy, matchPolicies, at.Child("matchPolicy"))...)
 	}
-	for name, selector := range map[string]*metav1.LabelSelector{"namespaceSelector": m.NamespaceSelector, "objectSelector": m.ObjectSelector} {
+	for name, selector := range map[string]*metav1.LabelSelector{
+		"namespaceSelector": m.NamespaceSelector,
+		"objectSelector":    m.ObjectSelector,
+	} {
 		if selector == nil {
 			errs = append(errs, field.Required(at.Child(name), ""))
 			continue
 		}
-		errs = append(errs, metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at.Child(name))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(selector,
+			metavalidation.LabelSelectorValidationOptions{}, at.Child(name))...)
 	}
 	for i := range m.ResourceRules {
 		errs = append(errs, namedRule(&m.ResourceRules[i], at.Child("resourceRules").Index(i))...)
 	}
 	for i := range m.ExcludeResourceRules {
-		errs = append(errs, namedRule(&m.ExcludeResourceRules[i], at.Child("excludeResourceRules").Index(i))...)
+		errs = append(errs, namedRule(&m.ExcludeResourceRules[i],
+			at.Child("excludeResourceRules").Index(i))...)
 	}
 	return errs
 }
@@ -92,7 +101,8 @@ func mutable(m *admissionv1.MatchResources, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, r := range m.ResourceRules {
 		for _, operation := range r.Operations {
-			errs = append(errs, oneOf(&operation, mutableOperations, at.Child("resourceRules", "operations"))...)
+			errs = append(errs, oneOf(&operation, mutableOperations,
+				at.Child("resourceRules", "operations"))...)
 		}
 	}
 	return errs
@@ -137,7 +147,8 @@ func resources(list []string, at *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	var everything, allWhole, lastIsWhole bool
-	allOf, ofAll := sets.New[string](), sets.New[string]() // resources of "pods/*" and subresources of "*/scale" seen so far
+	// resources of "pods/*" and subresources of "*/scale" seen so far
+	allOf, ofAll := sets.New[string](), sets.New[string]()
 	for i, entry := range list {
 		resource, subresource, isSub := strings.Cut(entry, "/")
 		switch {
@@ -183,7 +194,9 @@ func wildcardAlone[S ~string](list []S, wildcard S, at *field.Path) field.ErrorL
 		return field.ErrorList{field.Required(at, "")}
 	}
 	if len(list) > 1 && slices.Contains(list, wildcard) {
-		return field.ErrorList{field.Invalid(at, list, "must have no other entry if "+string(wildcard)+" is present")}
+		return field.ErrorList{
+			field.Invalid(at, list, "must have no other entry if "+string(wildcard)+" is present"),
+		}
 	}
 	return nil
 }

@@ -27,10 +27,13 @@ const (
 
 // policyReasons does not contain Unauthorized, which is documented in the API but rejected by
 // kube-apiserver.
-var policyReasons = sets.New(metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge)
+var policyReasons = sets.New(metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
+	metav1.StatusReasonRequestEntityTooLarge)
 
 // ValidatingAdmissionPolicies declares validatingadmissionpolicies.
-func ValidatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.ValidatingAdmissionPolicy] {
+func ValidatingAdmissionPolicies(
+	params ParamAccess,
+) *kind.Kind[*admissionv1.ValidatingAdmissionPolicy] {
 	type T = *admissionv1.ValidatingAdmissionPolicy
 	return &kind.Kind[T]{
 		Plural:        "validatingadmissionpolicies",
@@ -54,9 +57,10 @@ func ValidatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.Val
 			}
 			return params.kindChanged(ctx, p.Spec.ParamKind, old.Spec.ParamKind)
 		},
-		Table: policyTable("Validations", "Number of validations that the policy makes.", func(p T) (int, *admissionv1.ParamKind) {
-			return len(p.Spec.Validations), p.Spec.ParamKind
-		}),
+		Table: policyTable("Validations", "Number of validations that the policy makes.",
+			func(p T) (int, *admissionv1.ParamKind) {
+				return len(p.Spec.Validations), p.Spec.ParamKind
+			}),
 		Warnings: warnings[T],
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, p, old T) { metav1.ResetObjectMetaForStatus(p, old) },
@@ -69,7 +73,9 @@ func ValidatingAdmissionPolicies(params ParamAccess) *kind.Kind[*admissionv1.Val
 	}
 }
 
-func policyTable[T kind.Object](what, description string, of func(T) (int, *admissionv1.ParamKind)) kind.Table[T] {
+func policyTable[T kind.Object](
+	what, description string, of func(T) (int, *admissionv1.ParamKind),
+) kind.Table[T] {
 	return kind.Table[T]{
 		Columns: []kind.Column{
 			kind.NameColumn(),
@@ -99,7 +105,8 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	errs = append(errs, oneOf(spec.FailurePolicy, failurePolicies, at.Child("failurePolicy"))...)
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
 	errs = append(errs, matchConstraints(spec.MatchConstraints, at.Child("matchConstraints"))...)
-	if old == nil || !sameMatchConditions(spec.MatchConditions, old.Spec.MatchConditions, spec.ParamKind, old.Spec.ParamKind) {
+	if old == nil || !sameMatchConditions(spec.MatchConditions, old.Spec.MatchConditions,
+		spec.ParamKind, old.Spec.ParamKind) {
 		errs = append(errs, e.matchConditions(spec.MatchConditions, at.Child("matchConditions"))...)
 	}
 	for i, v := range spec.Variables {
@@ -107,16 +114,20 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 	}
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
 		const neither = "must specify at least one of validations and auditAnnotations"
-		return append(errs, field.Required(at.Child("validations"), neither), field.Required(at.Child("auditAnnotations"), neither))
+		return append(errs, field.Required(at.Child("validations"), neither),
+			field.Required(at.Child("auditAnnotations"), neither))
 	}
 	for i := range spec.Validations {
-		errs = append(errs, validateValidation(e, &spec.Validations[i], at.Child("validations").Index(i))...)
+		errs = append(errs, validateValidation(e, &spec.Validations[i],
+			at.Child("validations").Index(i))...)
 	}
 	return append(errs, validateAuditAnnotations(e, p, at.Child("auditAnnotations"))...)
 }
 
 // sameMatchConditions reports whether the conditions and the parameter kind are unchanged.
-func sameMatchConditions(conditions, old []admissionv1.MatchCondition, kind, oldKind *admissionv1.ParamKind) bool {
+func sameMatchConditions(
+	conditions, old []admissionv1.MatchCondition, kind, oldKind *admissionv1.ParamKind,
+) bool {
 	return equality.Semantic.DeepEqual(conditions, old) && equality.Semantic.DeepEqual(kind, oldKind)
 }
 
@@ -146,16 +157,23 @@ func validateValidation(e *expressions, v *admissionv1.Validation, at *field.Pat
 	if expression == "" {
 		errs = append(errs, field.Required(at.Child("expression"), "must not be blank"))
 	} else {
-		condition := &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}
-		errs = append(errs, e.check(condition, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, at.Child("expression"))...)
+		condition := &validating.ValidationCondition{
+			Expression: v.Expression,
+			Message:    v.Message,
+			Reason:     v.Reason,
+		}
+		errs = append(errs, e.check(condition,
+			plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, at.Child("expression"))...)
 	}
 
 	if v.MessageExpression != "" {
 		if strings.TrimSpace(v.MessageExpression) == "" {
-			errs = append(errs, field.Invalid(at.Child("messageExpression"), v.MessageExpression, "must not be blank"))
+			errs = append(errs, field.Invalid(at.Child("messageExpression"),
+				v.MessageExpression, "must not be blank"))
 		} else {
 			condition := &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}
-			errs = append(errs, e.check(condition, plugincel.OptionalVariableDeclarations{}, at.Child("messageExpression"))...)
+			errs = append(errs, e.check(condition, plugincel.OptionalVariableDeclarations{},
+				at.Child("messageExpression"))...)
 		}
 	}
 
@@ -168,11 +186,14 @@ func validateValidation(e *expressions, v *admissionv1.Validation, at *field.Pat
 	return append(errs, oneOf(v.Reason, policyReasons, at.Child("reason"))...)
 }
 
-func validateAuditAnnotations(e *expressions, p *admissionv1.ValidatingAdmissionPolicy, at *field.Path) field.ErrorList {
+func validateAuditAnnotations(
+	e *expressions, p *admissionv1.ValidatingAdmissionPolicy, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	list := p.Spec.AuditAnnotations
 	if len(list) > maxAuditAnnotations {
-		errs = append(errs, field.Invalid(at, list, fmt.Sprintf("must have at most %d entries", maxAuditAnnotations)))
+		errs = append(errs, field.Invalid(at, list,
+			fmt.Sprintf("must have at most %d entries", maxAuditAnnotations)))
 	}
 	keys := sets.New[string]()
 	for i, a := range list {
@@ -191,10 +212,12 @@ func validateAuditAnnotations(e *expressions, p *admissionv1.ValidatingAdmission
 			errs = append(errs, field.Required(value, "must not be blank"))
 		case len(trimmed) > maxAuditValueExpression:
 			// kube-apiserver reports this as Required too.
-			errs = append(errs, field.Required(value, fmt.Sprintf("must be at most %d bytes", maxAuditValueExpression)))
+			errs = append(errs, field.Required(value,
+				fmt.Sprintf("must be at most %d bytes", maxAuditValueExpression)))
 		default:
 			condition := &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
-			errs = append(errs, e.check(condition, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, value)...)
+			errs = append(errs, e.check(condition,
+				plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, value)...)
 		}
 		if keys.Has(a.Key) {
 			errs = append(errs, field.Duplicate(key, a.Key))
@@ -204,7 +227,9 @@ func validateAuditAnnotations(e *expressions, p *admissionv1.ValidatingAdmission
 	return errs
 }
 
-func validateValidatingPolicyStatus(_ context.Context, p, _ *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
+func validateValidatingPolicyStatus(
+	_ context.Context, p, _ *admissionv1.ValidatingAdmissionPolicy,
+) field.ErrorList {
 	at := field.NewPath("status")
 	errs := metavalidation.ValidateConditions(p.Status.Conditions, at.Child("conditions"))
 	if p.Status.TypeChecking == nil {

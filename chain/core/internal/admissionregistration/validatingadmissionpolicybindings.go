@@ -14,10 +14,15 @@ import (
 var validationActions = sets.New(admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)
 
 // ValidatingAdmissionPolicyBindings declares validatingadmissionpolicybindings.
-func ValidatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
+func ValidatingAdmissionPolicyBindings(
+	params ParamAccess,
+) *kind.Kind[*admissionv1.ValidatingAdmissionPolicyBinding] {
 	type T = *admissionv1.ValidatingAdmissionPolicyBinding
-	authorized := func(ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool) field.ErrorList {
-		return params.refChanged(ctx, b.Spec.ParamRef, old, samePolicy, paramKindOf(ctx, params.ValidatingParamKind, b.Spec.PolicyName))
+	authorized := func(
+		ctx context.Context, b T, old *admissionv1.ParamRef, samePolicy bool,
+	) field.ErrorList {
+		return params.refChanged(ctx, b.Spec.ParamRef, old, samePolicy,
+			paramKindOf(ctx, params.ValidatingParamKind, b.Spec.PolicyName))
 	}
 	return &kind.Kind[T]{
 		Plural:        "validatingadmissionpolicybindings",
@@ -48,7 +53,10 @@ func ValidatingAdmissionPolicyBindings(params ParamAccess) *kind.Kind[*admission
 }
 
 // paramKindOf returns a function that looks up the parameter kind of a policy.
-func paramKindOf(ctx context.Context, get func(context.Context, string) (*admissionv1.ParamKind, error), policy string) func() *admissionv1.ParamKind {
+func paramKindOf(
+	ctx context.Context, get func(context.Context, string) (*admissionv1.ParamKind, error),
+	policy string,
+) func() *admissionv1.ParamKind {
 	return func() *admissionv1.ParamKind {
 		if get == nil {
 			return nil
@@ -102,12 +110,15 @@ func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) 
 		seen.Insert(action)
 	}
 	if seen.HasAll(admissionv1.Deny, admissionv1.Warn) {
-		errs = append(errs, field.Invalid(at, b.Spec.ValidationActions, "must not contain both Deny and Warn, which would report the same failure to the client twice"))
+		errs = append(errs, field.Invalid(at, b.Spec.ValidationActions,
+			"must not contain both Deny and Warn, which would report the same failure to the client twice"))
 	}
 	return errs
 }
 
-func validateBinding(policy string, ref *admissionv1.ParamRef, match *admissionv1.MatchResources, at *field.Path) field.ErrorList {
+func validateBinding(
+	policy string, ref *admissionv1.ParamRef, match *admissionv1.MatchResources, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if policy == "" {
 		errs = append(errs, field.Required(at.Child("policyName"), ""))

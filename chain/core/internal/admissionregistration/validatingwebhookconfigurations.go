@@ -23,14 +23,18 @@ func ValidatingWebhookConfigurations() *kind.Kind[*admissionv1.ValidatingWebhook
 				defaultWebhook(&c.Webhooks[i])
 			}
 		},
-		Validate: func(_ context.Context, c T) field.ErrorList { return validateWebhooks(c.Webhooks, tolerated{}) },
+		Validate: func(_ context.Context, c T) field.ErrorList {
+			return validateWebhooks(c.Webhooks, tolerated{})
+		},
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return validateWebhooks(c.Webhooks, toleratedIn(c.Webhooks, old.Webhooks))
 		},
 		Table:    webhookTable(func(c T) int { return len(c.Webhooks) }),
 		Warnings: webhookWarnings(func(c T) []webhook { return c.Webhooks }),
 		// Replacing a nil list by an empty one increments the generation, though both mean the same.
-		SameGeneration:         func(c, old T) bool { return reflect.DeepEqual(c.Webhooks, old.Webhooks) },
+		SameGeneration: func(c, old T) bool {
+			return reflect.DeepEqual(c.Webhooks, old.Webhooks)
+		},
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{NameOnUpdate: true, AnyFinalizers: true},
 	}
@@ -40,7 +44,11 @@ func webhookTable[T kind.Object](count func(T) int) kind.Table[T] {
 	return kind.Table[T]{
 		Columns: []kind.Column{
 			kind.NameColumn(),
-			{Name: "Webhooks", Type: "integer", Description: "Number of webhooks that the configuration calls."},
+			{
+				Name:        "Webhooks",
+				Type:        "integer",
+				Description: "Number of webhooks that the configuration calls.",
+			},
 			kind.AgeColumn(),
 		},
 		Row: func(c T) []any { return []any{c.GetName(), int64(count(c)), kind.Age(c)} },

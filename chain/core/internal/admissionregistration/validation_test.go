@@ -33,7 +33,9 @@ const (
 
 // check unmarshals patch over the JSON of a valid object and returns the validation errors, each as
 // "field reason".
-func check[T kind.Object](t *testing.T, k *kind.Kind[T], example T, valid string, old *string, patch string) []string {
+func check[T kind.Object](
+	t *testing.T, k *kind.Kind[T], example T, valid string, old *string, patch string,
+) []string {
 	t.Helper()
 	decode := func(text string) T {
 		obj := example.DeepCopyObject().(T)
@@ -73,68 +75,146 @@ func TestValidation(t *testing.T) {
 		want  []string
 	}{
 		{"vwc", "", nil},
-		{"vwc", rule(`{'resources':['pods','pods/*','pods/status']}`), []string{"webhooks[0].rules[0].resources[2] Invalid"}},
-		{"vwc", rule(`{'resources':['*/scale','pods/scale']}`), []string{"webhooks[0].rules[0].resources[1] Invalid"}},
+		{"vwc", rule(`{'resources':['pods','pods/*','pods/status']}`), []string{
+			"webhooks[0].rules[0].resources[2] Invalid",
+		}},
+		{"vwc", rule(`{'resources':['*/scale','pods/scale']}`), []string{
+			"webhooks[0].rules[0].resources[1] Invalid",
+		}},
 		{"vwc", rule(`{'resources':['*/*','pods']}`), []string{"webhooks[0].rules[0].resources Invalid"}},
-		{"vwc", rule(`{'resources':['','pods']}`), []string{"webhooks[0].rules[0].resources[0] Required"}},
+		{
+			"vwc", rule(`{'resources':['','pods']}`), []string{"webhooks[0].rules[0].resources[0] Required"},
+		},
 		{"vwc", rule(`{'resources':['pods','*']}`), nil},
 		{"vwc", rule(`{'resources':[],'apiGroups':[],'apiVersions':[],'operations':[]}`), []string{
 			"webhooks[0].rules[0].apiGroups Required", "webhooks[0].rules[0].apiVersions Required",
 			"webhooks[0].rules[0].operations Required", "webhooks[0].rules[0].resources Required"}},
-		{"vwc", rule(`{'apiGroups':['*','a'],'apiVersions':['']}`), []string{"webhooks[0].rules[0].apiGroups Invalid", "webhooks[0].rules[0].apiVersions[0] Required"}},
-		{"vwc", rule(`{'operations':['*','GET']}`), []string{"webhooks[0].rules[0].operations Invalid", "webhooks[0].rules[0].operations[1] NotSupported"}},
+		{"vwc", rule(`{'apiGroups':['*','a'],'apiVersions':['']}`), []string{
+			"webhooks[0].rules[0].apiGroups Invalid", "webhooks[0].rules[0].apiVersions[0] Required",
+		}},
+		{"vwc", rule(`{'operations':['*','GET']}`), []string{
+			"webhooks[0].rules[0].operations Invalid", "webhooks[0].rules[0].operations[1] NotSupported",
+		}},
 		{"vwc", `{"webhooks":[{"timeoutSeconds":0,"sideEffects":"Some","matchPolicy":"x","admissionReviewVersions":["v2","v2","V"]}]}`, []string{
-			"webhooks[0].admissionReviewVersions Invalid", "webhooks[0].admissionReviewVersions[1] Invalid", "webhooks[0].admissionReviewVersions[2] Invalid",
-			"webhooks[0].matchPolicy NotSupported", "webhooks[0].sideEffects NotSupported", "webhooks[0].timeoutSeconds Invalid"}},
-		{"vwc", `{"webhooks":[{"clientConfig":{"service":{"name":""}}}]}`, []string{"webhooks[0].clientConfig.service.namespace Required"}},
-		{"vwc", `{"webhooks":[{"clientConfig":{"service":{"namespace":"","name":"","path":"x","port":70000}}}]}`, []string{
-			"webhooks[0].clientConfig.service.name Required", "webhooks[0].clientConfig.service.namespace Required",
-			"webhooks[0].clientConfig.service.path Invalid", "webhooks[0].clientConfig.service.port Invalid"}},
+			"webhooks[0].admissionReviewVersions Invalid", "webhooks[0].admissionReviewVersions[1] Invalid",
+			"webhooks[0].admissionReviewVersions[2] Invalid", "webhooks[0].matchPolicy NotSupported",
+			"webhooks[0].sideEffects NotSupported", "webhooks[0].timeoutSeconds Invalid"}},
+		{"vwc", `{"webhooks":[{"clientConfig":{"service":{"name":""}}}]}`, []string{
+			"webhooks[0].clientConfig.service.namespace Required",
+		}},
+		{
+			"vwc",
+			`{"webhooks":[{"clientConfig":{"service":{"namespace":"","name":"","path":"x","port":70000}}}]}`,
+			[]string{
+				"webhooks[0].clientConfig.service.name Required",
+				"webhooks[0].clientConfig.service.namespace Required",
+				"webhooks[0].clientConfig.service.path Invalid",
+				"webhooks[0].clientConfig.service.port Invalid",
+			},
+		},
 		{"vwc", `{"webhooks":[{"matchConditions":[{"name":"a","expression":"variables.x"},{"name":"a","expression":" "},{"name":"-","expression":"1"},{}]}]}`, []string{
-			"webhooks[0].matchConditions[0].expression Invalid", "webhooks[0].matchConditions[1].expression Required",
-			"webhooks[0].matchConditions[1].name Duplicate", "webhooks[0].matchConditions[2].expression Invalid",
-			"webhooks[0].matchConditions[2].name Invalid", "webhooks[0].matchConditions[3].expression Required", "webhooks[0].matchConditions[3].name Required"}},
+			"webhooks[0].matchConditions[0].expression Invalid",
+			"webhooks[0].matchConditions[1].expression Required",
+			"webhooks[0].matchConditions[1].name Duplicate",
+			"webhooks[0].matchConditions[2].expression Invalid",
+			"webhooks[0].matchConditions[2].name Invalid",
+			"webhooks[0].matchConditions[3].expression Required",
+			"webhooks[0].matchConditions[3].name Required"}},
 		{"vwc", `{"webhooks":[{"namespaceSelector":{"matchLabels":{"a":"-"}},"objectSelector":{"matchExpressions":[{"key":"a","operator":"x"}]}}]}`, []string{
-			"webhooks[0].namespaceSelector.matchLabels Invalid", "webhooks[0].objectSelector.matchExpressions[0].operator Invalid"}},
-		{"mwc", `{"webhooks":[{"reinvocationPolicy":"x","name":"a.b"}]}`, []string{"webhooks[0].name Invalid", "webhooks[0].reinvocationPolicy NotSupported"}},
+			"webhooks[0].namespaceSelector.matchLabels Invalid",
+			"webhooks[0].objectSelector.matchExpressions[0].operator Invalid"}},
+		{"mwc", `{"webhooks":[{"reinvocationPolicy":"x","name":"a.b"}]}`, []string{
+			"webhooks[0].name Invalid", "webhooks[0].reinvocationPolicy NotSupported",
+		}},
 
 		{"vap", "", nil},
 		{"vap", spec(`'matchConstraints':null`), []string{"spec.matchConstraints Required"}},
-		{"vap", spec(`'matchConstraints':{'resourceRules':[]}`), []string{"spec.matchConstraints.resourceRules Required"}},
-		{"vap", spec(`'matchConstraints':{'resourceRules':[{'resourceNames':['a','a','a/b']}]}`), []string{
-			"spec.matchConstraints.resourceRules[0].resourceNames[1] Duplicate", "spec.matchConstraints.resourceRules[0].resourceNames[2] Invalid"}},
-		{"vap", spec(`'validations':[]`), []string{"spec.auditAnnotations Required", "spec.validations Required"}},
+		{"vap", spec(`'matchConstraints':{'resourceRules':[]}`), []string{
+			"spec.matchConstraints.resourceRules Required",
+		}},
+		{
+			"vap", spec(`'matchConstraints':{'resourceRules':[{'resourceNames':['a','a','a/b']}]}`),
+			[]string{
+				"spec.matchConstraints.resourceRules[0].resourceNames[1] Duplicate",
+				"spec.matchConstraints.resourceRules[0].resourceNames[2] Invalid",
+			},
+		},
+		{"vap", spec(`'validations':[]`), []string{
+			"spec.auditAnnotations Required", "spec.validations Required",
+		}},
 		{"vap", spec(`'validations':[{'expression':'true','message':'a\nb','reason':'NotFound','messageExpression':' '}]`), []string{
-			"spec.validations[0].message Invalid", "spec.validations[0].messageExpression Invalid", "spec.validations[0].reason NotSupported"}},
+			"spec.validations[0].message Invalid", "spec.validations[0].messageExpression Invalid",
+			"spec.validations[0].reason NotSupported"}},
 		{"vap", spec(`'validations':[{'expression':'true ||\nfalse'}]`), nil},
-		{"vap", spec(`'validations':[{'expression':'true','reason':'Unauthorized'}]`), []string{"spec.validations[0].reason NotSupported"}},
+		{"vap", spec(`'validations':[{'expression':'true','reason':'Unauthorized'}]`), []string{
+			"spec.validations[0].reason NotSupported",
+		}},
 		{"vap", spec(`'validations':[{'expression':'true','messageExpression':'authorizer.path(\'/a\').check(\'get\').reason()'}]`), []string{"spec.validations[0].messageExpression Invalid"}},
-		{"vap", spec(`'validations':[{'expression':'true','messageExpression':'1'}]`), []string{"spec.validations[0].messageExpression Invalid"}},
-		{"vap", spec(`'validations':[{'expression':'params.a == 1'}]`), []string{"spec.validations[0].expression Invalid"}},
+		{"vap", spec(`'validations':[{'expression':'true','messageExpression':'1'}]`), []string{
+			"spec.validations[0].messageExpression Invalid",
+		}},
+		{"vap", spec(`'validations':[{'expression':'params.a == 1'}]`), []string{
+			"spec.validations[0].expression Invalid",
+		}},
 		{"vap", spec(`'paramKind':{'apiVersion':'v1','kind':'ConfigMap'},'validations':[{'expression':'params.a == 1'}]`), nil},
-		{"vap", spec(`'paramKind':{}`), []string{"spec.paramKind.apiVersion Required", "spec.paramKind.kind Required"}},
-		{"vap", spec(`'paramKind':{'apiVersion':'a/b/c','kind':'a b'}`), []string{"spec.paramKind.apiVersion Invalid", "spec.paramKind.kind Invalid"}},
+		{"vap", spec(`'paramKind':{}`), []string{
+			"spec.paramKind.apiVersion Required", "spec.paramKind.kind Required",
+		}},
+		{"vap", spec(`'paramKind':{'apiVersion':'a/b/c','kind':'a b'}`), []string{
+			"spec.paramKind.apiVersion Invalid", "spec.paramKind.kind Invalid",
+		}},
 		{"vap", spec(`'variables':[{'name':'n','expression':'object.a'},{'name':'m','expression':'variables.n == 1'}],'validations':[{'expression':'variables.m'}]`), nil},
-		{"vap", spec(`'variables':[{'name':'for','expression':'1 +'},{}]`), []string{"spec.variables[0].expression Invalid", "spec.variables[0].name Invalid",
-			"spec.variables[1].expression Required", "spec.variables[1].name Required"}},
-		{"vap", spec(`'auditAnnotations':[` + strings.ReplaceAll(strings.Join(annotations, ","), `"v"`, `null`) + `]`), []string{"spec.auditAnnotations Invalid"}},
-		{"vap", spec(`'auditAnnotations':[{'key':'a','valueExpression':'` + long + `b'},{'key':'a','valueExpression':'1'},{'key':'','valueExpression':''}]`), []string{
-			"spec.auditAnnotations[0].valueExpression Required", "spec.auditAnnotations[1].key Duplicate", "spec.auditAnnotations[1].valueExpression Invalid",
-			"spec.auditAnnotations[2].key Invalid", "spec.auditAnnotations[2].valueExpression Required"}},
+		{"vap", spec(`'variables':[{'name':'for','expression':'1 +'},{}]`), []string{
+			"spec.variables[0].expression Invalid", "spec.variables[0].name Invalid",
+			"spec.variables[1].expression Required", "spec.variables[1].name Required",
+		}},
+		{
+			"vap",
+			spec(`'auditAnnotations':[` + strings.ReplaceAll(strings.Join(annotations, ","), `"v"`, `null`) +
+				`]`), []string{"spec.auditAnnotations Invalid"},
+		},
+		{"vap", spec(`'auditAnnotations':[{'key':'a','valueExpression':'` + long +
+			`b'},{'key':'a','valueExpression':'1'},{'key':'','valueExpression':''}]`), []string{
+			"spec.auditAnnotations[0].valueExpression Required", "spec.auditAnnotations[1].key Duplicate",
+			"spec.auditAnnotations[1].valueExpression Invalid", "spec.auditAnnotations[2].key Invalid",
+			"spec.auditAnnotations[2].valueExpression Required"}},
 
 		{"map", "", nil},
-		{"map", spec(`'mutations':[{'patchType':'JSONPatch'}]`), []string{"spec.mutations[0].applyConfiguration Invalid", "spec.mutations[0].jsonPatch Required"}},
-		{"map", spec(`'mutations':[{'patchType':'x'}]`), []string{"spec.mutations[0].patchType NotSupported"}},
-		{"map", spec(`'mutations':[],'reinvocationPolicy':''`), []string{"spec.mutations Required", "spec.reinvocationPolicy Required"}},
-		{"map", spec(`'mutations':[{'jsonPatch':{'expression':'[]'}}]`), []string{"spec.mutations[0].jsonPatch Invalid"}},
-		{"map", spec(`'mutations':[{'applyConfiguration':{'expression':'1'}}]`), []string{"spec.mutations[0].applyConfiguration.expression Invalid"}},
-		{"map", spec(`'matchConstraints':{'resourceRules':[{'operations':['DELETE']}]}`), []string{"spec.matchConstraints.resourceRules.operations NotSupported"}},
+		{"map", spec(`'mutations':[{'patchType':'JSONPatch'}]`), []string{
+			"spec.mutations[0].applyConfiguration Invalid", "spec.mutations[0].jsonPatch Required",
+		}},
+		{"map", spec(`'mutations':[{'patchType':'x'}]`), []string{
+			"spec.mutations[0].patchType NotSupported",
+		}},
+		{"map", spec(`'mutations':[],'reinvocationPolicy':''`), []string{
+			"spec.mutations Required", "spec.reinvocationPolicy Required",
+		}},
+		{"map", spec(`'mutations':[{'jsonPatch':{'expression':'[]'}}]`), []string{
+			"spec.mutations[0].jsonPatch Invalid",
+		}},
+		{"map", spec(`'mutations':[{'applyConfiguration':{'expression':'1'}}]`), []string{
+			"spec.mutations[0].applyConfiguration.expression Invalid",
+		}},
+		{"map", spec(`'matchConstraints':{'resourceRules':[{'operations':['DELETE']}]}`), []string{
+			"spec.matchConstraints.resourceRules.operations NotSupported",
+		}},
 
-		{"vab", spec(`'validationActions':['Deny','Warn','Deny']`), []string{"spec.validationActions Invalid", "spec.validationActions[2] Duplicate"}},
-		{"vab", spec(`'policyName':'A','paramRef':{'name':'a/b','parameterNotFoundAction':'x'}`), []string{
-			"spec.paramRef.name Invalid", "spec.paramRef.parameterNotFoundAction NotSupported", "spec.policyName Invalid"}},
-		{"vab", spec(`'paramRef':{'parameterNotFoundAction':'Allow'}`), []string{"spec.paramRef Required"}},
-		{"vab", spec(`'matchResources':{'matchPolicy':'x'}`), []string{"spec.matchResources.matchPolicy NotSupported"}},
+		{"vab", spec(`'validationActions':['Deny','Warn','Deny']`), []string{
+			"spec.validationActions Invalid", "spec.validationActions[2] Duplicate",
+		}},
+		{
+			"vab", spec(`'policyName':'A','paramRef':{'name':'a/b','parameterNotFoundAction':'x'}`),
+			[]string{
+				"spec.paramRef.name Invalid", "spec.paramRef.parameterNotFoundAction NotSupported",
+				"spec.policyName Invalid",
+			},
+		},
+		{"vab", spec(`'paramRef':{'parameterNotFoundAction':'Allow'}`), []string{
+			"spec.paramRef Required",
+		}},
+		{"vab", spec(`'matchResources':{'matchPolicy':'x'}`), []string{
+			"spec.matchResources.matchPolicy NotSupported",
+		}},
 		{"mab", spec(`'policyName':''`), []string{"spec.policyName Required"}},
 		{"mab", spec(`'matchResources':{'resourceRules':[{'apiGroups':[''],'apiVersions':['v1'],'resources':['pods'],'operations':['DELETE']}]}`), []string{
 			"spec.matchResources.resourceRules.operations NotSupported"}},
@@ -143,17 +223,23 @@ func TestValidation(t *testing.T) {
 		slices.Sort(test.want)
 		switch test.kind {
 		case "vwc":
-			got = check(t, ValidatingWebhookConfigurations(), &admissionv1.ValidatingWebhookConfiguration{}, validWebhooks, nil, test.patch)
+			got = check(t, ValidatingWebhookConfigurations(), &admissionv1.ValidatingWebhookConfiguration{},
+				validWebhooks, nil, test.patch)
 		case "mwc":
-			got = check(t, MutatingWebhookConfigurations(), &admissionv1.MutatingWebhookConfiguration{}, validWebhooks, nil, test.patch)
+			got = check(t, MutatingWebhookConfigurations(), &admissionv1.MutatingWebhookConfiguration{},
+				validWebhooks, nil, test.patch)
 		case "vap":
-			got = check(t, ValidatingAdmissionPolicies(ParamAccess{}), &admissionv1.ValidatingAdmissionPolicy{}, validPolicy, nil, test.patch)
+			got = check(t, ValidatingAdmissionPolicies(ParamAccess{}),
+				&admissionv1.ValidatingAdmissionPolicy{}, validPolicy, nil, test.patch)
 		case "map":
-			got = check(t, MutatingAdmissionPolicies(ParamAccess{}), &admissionv1.MutatingAdmissionPolicy{}, validMutatingPolicy, nil, test.patch)
+			got = check(t, MutatingAdmissionPolicies(ParamAccess{}), &admissionv1.MutatingAdmissionPolicy{},
+				validMutatingPolicy, nil, test.patch)
 		case "vab":
-			got = check(t, ValidatingAdmissionPolicyBindings(ParamAccess{}), &admissionv1.ValidatingAdmissionPolicyBinding{}, validBinding, nil, test.patch)
+			got = check(t, ValidatingAdmissionPolicyBindings(ParamAccess{}),
+				&admissionv1.ValidatingAdmissionPolicyBinding{}, validBinding, nil, test.patch)
 		case "mab":
-			got = check(t, MutatingAdmissionPolicyBindings(ParamAccess{}), &admissionv1.MutatingAdmissionPolicyBinding{}, validBinding, nil, test.patch)
+			got = check(t, MutatingAdmissionPolicyBindings(ParamAccess{}),
+				&admissionv1.MutatingAdmissionPolicyBinding{}, validBinding, nil, test.patch)
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s with %s:\n got %q\nwant %q", test.kind, test.patch, got, test.want)
@@ -174,8 +260,10 @@ func TestToleratedMistakes(t *testing.T) {
 	if got := check(t, d, example, stored, nil, ""); len(got) != 4 {
 		t.Errorf("got %q for a new object, want 4 mistakes", got)
 	}
-	policy := strings.Replace(validPolicy, `"validations"`, `"matchConditions":[{"name":"a","expression":"nonsense"}],"validations"`, 1)
-	if got := check(t, ValidatingAdmissionPolicies(ParamAccess{}), &admissionv1.ValidatingAdmissionPolicy{}, policy, &policy, ""); got != nil {
+	policy := strings.Replace(validPolicy, `"validations"`,
+		`"matchConditions":[{"name":"a","expression":"nonsense"}],"validations"`, 1)
+	if got := check(t, ValidatingAdmissionPolicies(ParamAccess{}),
+		&admissionv1.ValidatingAdmissionPolicy{}, policy, &policy, ""); got != nil {
 		t.Errorf("policy with unchanged match conditions was refused: %q", got)
 	}
 }
@@ -185,7 +273,9 @@ type asked struct {
 	attributes authorizer.Attributes
 }
 
-func (a *asked) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *asked) Authorize(
+	_ context.Context, attributes authorizer.Attributes,
+) (authorizer.Decision, string, error) {
 	a.attributes = attributes
 	return authorizer.DecisionNoOpinion, "", nil
 }
@@ -201,15 +291,20 @@ func TestParamsAreAuthorized(t *testing.T) {
 		Resource: func(gvk schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 			return schema.GroupVersionResource{Version: gvk.Version, Resource: "configmaps"}, nil
 		},
-		ValidatingParamKind: func(context.Context, string) (*admissionv1.ParamKind, error) { return paramKind, nil },
+		ValidatingParamKind: func(context.Context, string) (*admissionv1.ParamKind, error) {
+			return paramKind, nil
+		},
 	}
 	ctx := request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
-	root := request.WithUser(t.Context(), &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}})
+	root := request.WithUser(t.Context(),
+		&user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup}})
 
-	if got := kindtest.Causes(access.kindChanged(ctx, paramKind, nil)); !slices.Equal(got, []string{"spec.paramKind Forbidden"}) {
+	if got := kindtest.Causes(access.kindChanged(ctx, paramKind, nil)); !slices.Equal(got,
+		[]string{"spec.paramKind Forbidden"}) {
 		t.Errorf("got %q", got)
 	}
-	if at := a.attributes; at.GetResource() != "configmaps" || at.GetVerb() != "get" || at.GetName() != "*" {
+	if at := a.attributes; at.GetResource() != "configmaps" || at.GetVerb() != "get" ||
+		at.GetName() != "*" {
 		t.Errorf("authorizer was asked for %s %s %s", at.GetVerb(), at.GetResource(), at.GetName())
 	}
 	if got := access.kindChanged(ctx, paramKind, paramKind.DeepCopy()); got != nil {
@@ -220,14 +315,18 @@ func TestParamsAreAuthorized(t *testing.T) {
 	}
 	binding := ValidatingAdmissionPolicyBindings(access)
 	action := admissionv1.DenyAction
-	b := &admissionv1.ValidatingAdmissionPolicyBinding{Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: "p", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		ParamRef: &admissionv1.ParamRef{Name: "c", Namespace: "n", ParameterNotFoundAction: &action},
-	}}
-	if got := binding.Validate(ctx, b); len(got) != 1 || got[0].Field != "spec.paramRef" || got[0].Type != field.ErrorTypeForbidden {
+	b := &admissionv1.ValidatingAdmissionPolicyBinding{
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "p", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			ParamRef: &admissionv1.ParamRef{Name: "c", Namespace: "n", ParameterNotFoundAction: &action},
+		},
+	}
+	if got := binding.Validate(ctx, b); len(got) != 1 || got[0].Field != "spec.paramRef" ||
+		got[0].Type != field.ErrorTypeForbidden {
 		t.Errorf("got %v", got)
 	}
-	if at := a.attributes; at.GetName() != "c" || at.GetNamespace() != "n" || at.GetResource() != "configmaps" {
+	if at := a.attributes; at.GetName() != "c" || at.GetNamespace() != "n" ||
+		at.GetResource() != "configmaps" {
 		t.Errorf("authorizer was asked for %s %s/%s", at.GetResource(), at.GetNamespace(), at.GetName())
 	}
 	if got := binding.ValidateUpdate(ctx, b, b.DeepCopy()); got != nil {
@@ -246,12 +345,24 @@ func TestIdleRules(t *testing.T) {
 	}{
 		{[]string{""}, []string{"pods"}, 0},
 		{[]string{"*"}, []string{"tokenreviews"}, 0},
-		{[]string{"", "authentication.k8s.io"}, []string{"pods", "tokenreviews", "subjectaccessreviews"}, 1},
-		{[]string{"authorization.k8s.io"}, []string{"selfsubjectaccessreviews", "subjectaccessreviews"}, 2},
+		{
+			[]string{"", "authentication.k8s.io"}, []string{"pods", "tokenreviews", "subjectaccessreviews"},
+			1,
+		},
+		{
+			[]string{"authorization.k8s.io"}, []string{"selfsubjectaccessreviews", "subjectaccessreviews"},
+			2,
+		},
 	} {
-		c := &admissionv1.ValidatingWebhookConfiguration{Webhooks: []admissionv1.ValidatingWebhook{{Rules: []admissionv1.RuleWithOperations{
-			{Rule: admissionv1.Rule{APIGroups: test.groups, APIVersions: []string{"v1"}, Resources: test.resources}},
-		}}}}
+		c := &admissionv1.ValidatingWebhookConfiguration{
+			Webhooks: []admissionv1.ValidatingWebhook{{Rules: []admissionv1.RuleWithOperations{
+				{Rule: admissionv1.Rule{
+					APIGroups:   test.groups,
+					APIVersions: []string{"v1"},
+					Resources:   test.resources,
+				}},
+			}}},
+		}
 		if got := k.Warnings(t.Context(), c, c); len(got) != test.want {
 			t.Errorf("%s of %s: got %q, want %d", test.resources, test.groups, got, test.want)
 		}

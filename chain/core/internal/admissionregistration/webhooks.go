@@ -19,7 +19,8 @@ const (
 
 var (
 	noSideEffects  = sets.New(admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun)
-	anySideEffects = noSideEffects.Union(sets.New(admissionv1.SideEffectClassSome, admissionv1.SideEffectClassUnknown))
+	anySideEffects = noSideEffects.Union(sets.New(admissionv1.SideEffectClassSome,
+		admissionv1.SideEffectClassUnknown))
 	reviewVersions = sets.New("v1", "v1beta1")
 )
 
@@ -68,7 +69,8 @@ func toleratedIn(hooks, old []webhook) tolerated {
 			t.duplicateNames = true
 		}
 		names.Insert(w.Name)
-		if metavalidation.LabelSelectorHasInvalidLabelValue(w.NamespaceSelector) || metavalidation.LabelSelectorHasInvalidLabelValue(w.ObjectSelector) {
+		if metavalidation.LabelSelectorHasInvalidLabelValue(w.NamespaceSelector) ||
+			metavalidation.LabelSelectorHasInvalidLabelValue(w.ObjectSelector) {
 			t.labelValues = true
 		}
 		if t.conditions && !equality.Semantic.DeepEqual(hooks[i].MatchConditions, w.MatchConditions) {
@@ -108,16 +110,22 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 		allowed = anySideEffects
 	}
 	if w.SideEffects == nil {
-		errs = append(errs, field.Required(at.Child("sideEffects"), "must state whether the webhook has side effects"))
+		errs = append(errs, field.Required(at.Child("sideEffects"),
+			"must state whether the webhook has side effects"))
 	}
 	errs = append(errs, oneOf(w.SideEffects, allowed, at.Child("sideEffects"))...)
 	if s := w.TimeoutSeconds; s != nil && (*s < 1 || *s > maxWebhookTimeout) {
-		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *s, "must be between 1 and 30 seconds"))
+		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *s,
+			"must be between 1 and 30 seconds"))
 	}
 
-	options := metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: t.labelValues}
-	errs = append(errs, metavalidation.ValidateLabelSelector(w.NamespaceSelector, options, at.Child("namespaceSelector"))...)
-	errs = append(errs, metavalidation.ValidateLabelSelector(w.ObjectSelector, options, at.Child("objectSelector"))...)
+	options := metavalidation.LabelSelectorValidationOptions{
+		AllowInvalidLabelValueInSelector: t.labelValues,
+	}
+	errs = append(errs, metavalidation.ValidateLabelSelector(w.NamespaceSelector, options,
+		at.Child("namespaceSelector"))...)
+	errs = append(errs, metavalidation.ValidateLabelSelector(w.ObjectSelector, options,
+		at.Child("objectSelector"))...)
 
 	client := at.Child("clientConfig")
 	url, service := w.ClientConfig.URL, w.ClientConfig.Service
@@ -132,14 +140,16 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 			port = *service.Port
 		}
 		// kube-apiserver confuses the two names and reports a missing name as a missing namespace.
-		errs = append(errs, webhookutil.ValidateWebhookService(client.Child("service"), service.Name, service.Namespace, service.Path, port)...)
+		errs = append(errs, webhookutil.ValidateWebhookService(client.Child("service"), service.Name,
+			service.Namespace, service.Path, port)...)
 	}
 
 	if !t.conditions {
 		e := &expressions{stored: t.stored}
 		errs = append(errs, e.matchConditions(w.MatchConditions, at.Child("matchConditions"))...)
 	}
-	return append(errs, validateReviewVersions(w.AdmissionReviewVersions, t.reviewVersions, at.Child("admissionReviewVersions"))...)
+	return append(errs, validateReviewVersions(w.AdmissionReviewVersions, t.reviewVersions,
+		at.Child("admissionReviewVersions"))...)
 }
 
 func validateReviewVersions(versions []string, unknown bool, at *field.Path) field.ErrorList {

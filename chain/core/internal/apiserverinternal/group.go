@@ -9,8 +9,10 @@ import (
 // Group returns the API group internal.apiserver.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
-		Name:     apiserverinternalv1alpha1.GroupName,
-		Versions: []kind.GroupVersion{{Version: "v1alpha1", AddToScheme: apiserverinternalv1alpha1.AddToScheme, OffByDefault: true}},
-		Kinds:    []kind.Declaration{StorageVersions()},
+		Name: apiserverinternalv1alpha1.GroupName,
+		Versions: []kind.GroupVersion{
+			{Version: "v1alpha1", AddToScheme: apiserverinternalv1alpha1.AddToScheme, OffByDefault: true},
+		},
+		Kinds: []kind.Declaration{StorageVersions()},
 	}
 }

@@ -27,7 +27,10 @@ func StorageVersions() *kind.Kind[*apiserverinternalv1alpha1.StorageVersion] {
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "CommonEncodingVersion", Description: "Version in which all servers store the resource."},
+				{
+					Name:        "CommonEncodingVersion",
+					Description: "Version in which all servers store the resource.",
+				},
 				{Name: "StorageVersions", Description: "Versions in which each server stores the resource."},
 				kind.AgeColumn(),
 			},
@@ -68,7 +71,9 @@ func validateName(name string, _ bool) []string {
 	return append(validation.IsDNS1123Subdomain(name[:i]), validation.IsDNS1035Label(name[i+1:])...)
 }
 
-func validateStatus(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path) field.ErrorList {
+func validateStatus(
+	s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, v := range s.StorageVersions {
@@ -101,21 +106,26 @@ func validateStatus(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field
 	return errs
 }
 
-func validateServer(v *apiserverinternalv1alpha1.ServerStorageVersion, at *field.Path) field.ErrorList {
+func validateServer(
+	v *apiserverinternalv1alpha1.ServerStorageVersion, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for _, msg := range apivalidation.NameIsDNSSubdomain(v.APIServerID, false) {
 		errs = append(errs, field.Invalid(at.Child("apiServerID"), v.APIServerID, msg))
 	}
 	if !isAPIVersion(v.EncodingVersion) {
-		errs = append(errs, field.Invalid(at.Child("encodingVersion"), v.EncodingVersion, "must be a valid API version"))
+		errs = append(errs, field.Invalid(at.Child("encodingVersion"), v.EncodingVersion,
+			"must be a valid API version"))
 	}
 	for i, version := range v.DecodableVersions {
 		if !isAPIVersion(version) {
-			errs = append(errs, field.Invalid(at.Child("decodableVersions").Index(i), version, "must be a valid API version"))
+			errs = append(errs, field.Invalid(at.Child("decodableVersions").Index(i), version,
+				"must be a valid API version"))
 		}
 	}
 	if !slices.Contains(v.DecodableVersions, v.EncodingVersion) {
-		errs = append(errs, field.Invalid(at.Child("decodableVersions"), v.DecodableVersions, "must contain encodingVersion"))
+		errs = append(errs, field.Invalid(at.Child("decodableVersions"), v.DecodableVersions,
+			"must contain encodingVersion"))
 	}
 	for i, version := range v.ServedVersions {
 		at := at.Child("servedVersions").Index(i)
@@ -131,11 +141,16 @@ func validateServer(v *apiserverinternalv1alpha1.ServerStorageVersion, at *field
 
 // validateCommon requires commonEncodingVersion to be the version in which all servers store the
 // resource, or unset if their versions differ.
-func validateCommon(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path) field.ErrorList {
+func validateCommon(
+	s *apiserverinternalv1alpha1.StorageVersionStatus, at *field.Path,
+) field.ErrorList {
 	var common *string // nil if there are no servers or their versions differ
 	if len(s.StorageVersions) > 0 {
 		first := s.StorageVersions[0].EncodingVersion
-		if !slices.ContainsFunc(s.StorageVersions, func(v apiserverinternalv1alpha1.ServerStorageVersion) bool { return v.EncodingVersion != first }) {
+		if !slices.ContainsFunc(s.StorageVersions,
+			func(v apiserverinternalv1alpha1.ServerStorageVersion) bool {
+				return v.EncodingVersion != first
+			}) {
 			common = &first
 		}
 	}
@@ -143,7 +158,9 @@ func validateCommon(s *apiserverinternalv1alpha1.StorageVersionStatus, at *field
 	case said == nil && common != nil:
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must be "+*common)}
 	case said != nil && (common == nil || *said != *common):
-		return field.ErrorList{field.Invalid(at, *said, "must be the encodingVersion of all servers, or unset if they differ")}
+		return field.ErrorList{
+			field.Invalid(at, *said, "must be the encodingVersion of all servers, or unset if they differ"),
+		}
 	}
 	return nil
 }
@@ -154,5 +171,6 @@ func isAPIVersion(s string) bool {
 	if !found {
 		group, version = "", s
 	}
-	return (!found || validation.IsDNS1123Subdomain(group) == nil) && validation.IsDNS1035Label(version) == nil
+	return (!found || validation.IsDNS1123Subdomain(group) == nil) &&
+		validation.IsDNS1035Label(version) == nil
 }

@@ -24,7 +24,8 @@ func ControllerRevisions() *kind.Kind[*appsv1.ControllerRevision] {
 			return append(validateData(r.Data), validateRevision(r)...)
 		},
 		ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
-			return append(validateRevision(r), apivalidation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))...)
+			return append(validateRevision(r),
+				apivalidation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))...)
 		},
 		Table: kind.Table[*appsv1.ControllerRevision]{
 			Columns: []kind.Column{

@@ -43,7 +43,8 @@ func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 			return validateDaemonSetSpec(&d.Spec, nil)
 		},
 		ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-			return append(validateDaemonSetSpec(&d.Spec, &old.Spec), validateSelectorUnchanged(d.Spec.Selector, old.Spec.Selector)...)
+			return append(validateDaemonSetSpec(&d.Spec, &old.Spec),
+				validateSelectorUnchanged(d.Spec.Selector, old.Spec.Selector)...)
 		},
 		Table: kind.Table[*appsv1.DaemonSet]{
 			Columns: append([]kind.Column{
@@ -51,15 +52,26 @@ func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 				{Name: "Desired", Type: "integer", Description: "Nodes that should run the pod."},
 				{Name: "Current", Type: "integer", Description: "Desired nodes that run the pod."},
 				{Name: "Ready", Type: "integer", Description: "Desired nodes whose pod is ready."},
-				{Name: "Up-to-date", Type: "integer", Description: "Nodes whose pod was created from the current template."},
-				{Name: "Available", Type: "integer", Description: "Nodes whose pod has been ready for minReadySeconds."},
+				{
+					Name:        "Up-to-date",
+					Type:        "integer",
+					Description: "Nodes whose pod was created from the current template.",
+				},
+				{
+					Name:        "Available",
+					Type:        "integer",
+					Description: "Nodes whose pod has been ready for minReadySeconds.",
+				},
 				{Name: "Node Selector", Description: "Labels of the nodes that should run the pod."},
 				kind.AgeColumn(),
 			}, wideColumns()...),
 			Row: func(d *appsv1.DaemonSet) []any {
 				s := d.Status
-				return append([]any{d.Name, int64(s.DesiredNumberScheduled), int64(s.CurrentNumberScheduled), int64(s.NumberReady),
-					int64(s.UpdatedNumberScheduled), int64(s.NumberAvailable), labels.FormatLabels(d.Spec.Template.Spec.NodeSelector), kind.Age(d)},
+				return append([]any{
+					d.Name, int64(s.DesiredNumberScheduled), int64(s.CurrentNumberScheduled),
+					int64(s.NumberReady), int64(s.UpdatedNumberScheduled), int64(s.NumberAvailable),
+					labels.FormatLabels(d.Spec.Template.Spec.NodeSelector), kind.Age(d),
+				},
 					wideCells(&d.Spec.Template, d.Spec.Selector)...)
 			},
 		},
@@ -73,7 +85,9 @@ func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 			return podspec.TemplateWarnings(templatePath, &d.Spec.Template, &old.Spec.Template)
 		},
 		Status: &kind.Status[*appsv1.DaemonSet]{
-			Prepare:  func(_ context.Context, d, old *appsv1.DaemonSet) { setTemplateGeneration(d, templateGeneration(old)) },
+			Prepare: func(_ context.Context, d, old *appsv1.DaemonSet) {
+				setTemplateGeneration(d, templateGeneration(old))
+			},
 			Validate: validateDaemonSetStatus,
 		},
 		Generation: true,
@@ -85,7 +99,8 @@ func DaemonSets() *kind.Kind[*appsv1.DaemonSet] {
 }
 
 func templateGeneration(d *appsv1.DaemonSet) int64 {
-	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64) // 0 in objects stored before the annotation was validated
+	// 0 in objects stored before the annotation was validated
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	return n
 }
 
@@ -112,7 +127,8 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		defaultTo(&strategy.RollingUpdate, appsv1.RollingUpdateDaemonSet{})
 		defaultTo(&strategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
-	if rolling := strategy.RollingUpdate; rolling != nil { // for any strategy: both are plain values in kube-apiserver's internal version
+	// for any strategy: both are plain values in kube-apiserver's internal version
+	if rolling := strategy.RollingUpdate; rolling != nil {
 		defaultTo(&rolling.MaxUnavailable, intstr.FromInt32(0))
 		defaultTo(&rolling.MaxSurge, intstr.FromInt32(0))
 	}
@@ -123,7 +139,8 @@ func validateDaemonSetSpec(spec, old *appsv1.DaemonSetSpec) field.ErrorList {
 	selectorOpts := metav1validation.LabelSelectorValidationOptions{}
 	if old != nil {
 		opts = podspec.OptionsFor(&spec.Template, &old.Template)
-		selectorOpts.AllowInvalidLabelValueInSelector = metav1validation.LabelSelectorHasInvalidLabelValue(old.Selector)
+		selectorOpts.AllowInvalidLabelValueInSelector =
+			metav1validation.LabelSelectorHasInvalidLabelValue(old.Selector)
 	}
 
 	errs := metav1validation.ValidateLabelSelector(spec.Selector, selectorOpts, selectorPath)
@@ -137,22 +154,31 @@ func validateDaemonSetSpec(spec, old *appsv1.DaemonSetSpec) field.ErrorList {
 	errs = append(errs, workloads.ValidateEverlasting(&spec.Template, templatePath)...)
 	errs = append(errs, workloads.ValidateCounters(specPath,
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)},
-		workloads.Counter{Field: "revisionHistoryLimit", Value: int64(ptr.Deref(spec.RevisionHistoryLimit, 0))})...)
-	return append(errs, validateDaemonSetStrategy(&spec.UpdateStrategy, specPath.Child("updateStrategy"))...)
+		workloads.Counter{
+			Field: "revisionHistoryLimit",
+			Value: int64(ptr.Deref(spec.RevisionHistoryLimit, 0)),
+		})...)
+	return append(errs, validateDaemonSetStrategy(&spec.UpdateStrategy,
+		specPath.Child("updateStrategy"))...)
 }
 
-func validateDaemonSetStrategy(strategy *appsv1.DaemonSetUpdateStrategy, path *field.Path) field.ErrorList {
+func validateDaemonSetStrategy(
+	strategy *appsv1.DaemonSetUpdateStrategy, path *field.Path,
+) field.ErrorList {
 	switch strategy.Type {
 	case appsv1.OnDeleteDaemonSetStrategyType:
 		return nil
 	case appsv1.RollingUpdateDaemonSetStrategyType:
 	default:
 		return field.ErrorList{field.NotSupported(path, strategy.Type,
-			[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
+			[]appsv1.DaemonSetUpdateStrategyType{
+				appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType,
+			})}
 	}
 	unavailable := ptr.Deref(strategy.RollingUpdate.MaxUnavailable, intstr.IntOrString{})
 	surge := ptr.Deref(strategy.RollingUpdate.MaxSurge, intstr.IntOrString{})
-	unavailablePath, surgePath := path.Child("rollingUpdate", "maxUnavailable"), path.Child("rollingUpdate", "maxSurge")
+	unavailablePath, surgePath := path.Child("rollingUpdate", "maxUnavailable"),
+		path.Child("rollingUpdate", "maxSurge")
 	errs := workloads.ValidateIntOrPercent(unavailable, unavailablePath)
 	errs = append(errs, workloads.ValidateIntOrPercent(surge, surgePath)...)
 	switch noneUnavailable, noneMore := workloads.IsZero(unavailable), workloads.IsZero(surge); {
@@ -175,5 +201,6 @@ func validateDaemonSetStatus(_ context.Context, d, old *appsv1.DaemonSet) field.
 		workloads.Counter{Field: "updatedNumberScheduled", Value: int64(s.UpdatedNumberScheduled)},
 		workloads.Counter{Field: "numberAvailable", Value: int64(s.NumberAvailable)},
 		workloads.Counter{Field: "numberUnavailable", Value: int64(s.NumberUnavailable)})
-	return append(errs, workloads.ValidateCollisionCount(s.CollisionCount, old.Status.CollisionCount, statusPath.Child("collisionCount"))...)
+	return append(errs, workloads.ValidateCollisionCount(s.CollisionCount, old.Status.CollisionCount,
+		statusPath.Child("collisionCount"))...)
 }

@@ -49,8 +49,9 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 			}, wideColumns()...),
 			Row: func(d *appsv1.Deployment) []any {
 				ready := fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 0))
-				return append([]any{d.Name, ready, int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), kind.Age(d)},
-					wideCells(&d.Spec.Template, d.Spec.Selector)...)
+				return append([]any{
+					d.Name, ready, int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas), kind.Age(d),
+				}, wideCells(&d.Spec.Template, d.Spec.Selector)...)
 			},
 		},
 		Warnings: deploymentWarnings,
@@ -64,12 +65,15 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 			Replicas:       func(d *appsv1.Deployment) int32 { return ptr.Deref(d.Spec.Replicas, 0) },
 			SetReplicas:    func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n },
 			StatusReplicas: func(d *appsv1.Deployment) int32 { return d.Status.Replicas },
-			Selector:       func(d *appsv1.Deployment) (string, error) { return scaleSelector(d.Spec.Selector) },
+			Selector: func(d *appsv1.Deployment) (string, error) {
+				return scaleSelector(d.Spec.Selector)
+			},
 		},
 		// The deployment controller copies annotations to replica sets, so changing them increments the
 		// generation.
 		SameGeneration: func(d, old *appsv1.Deployment) bool {
-			return equality.Semantic.DeepEqual(d.Spec, old.Spec) && equality.Semantic.DeepEqual(d.Annotations, old.Annotations)
+			return equality.Semantic.DeepEqual(d.Spec, old.Spec) &&
+				equality.Semantic.DeepEqual(d.Annotations, old.Annotations)
 		},
 		Refuse: func(ctx context.Context, d *appsv1.Deployment) error {
 			return refuseNoNumber(ctx, d, appsv1.DeprecatedRollbackTo)
@@ -102,8 +106,11 @@ func defaultDeployment(d *appsv1.Deployment) {
 	}
 }
 
-func validateDeploymentSpec(spec *appsv1.DeploymentSpec, oldTemplate *corev1.PodTemplateSpec) field.ErrorList {
-	errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(spec.Replicas, 0)), specPath.Child("replicas"))
+func validateDeploymentSpec(
+	spec *appsv1.DeploymentSpec, oldTemplate *corev1.PodTemplateSpec,
+) field.ErrorList {
+	errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(spec.Replicas, 0)),
+		specPath.Child("replicas"))
 	selector, selectorErrs := validateSelector(spec.Selector)
 	errs = append(errs, selectorErrs...)
 	if selector != nil {
@@ -112,26 +119,38 @@ func validateDeploymentSpec(spec *appsv1.DeploymentSpec, oldTemplate *corev1.Pod
 	errs = append(errs, validateDeploymentStrategy(&spec.Strategy, specPath.Child("strategy"))...)
 	errs = append(errs, workloads.ValidateCounters(specPath,
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)},
-		workloads.Counter{Field: "revisionHistoryLimit", Value: int64(ptr.Deref(spec.RevisionHistoryLimit, 0))},
-		workloads.Counter{Field: "progressDeadlineSeconds", Value: int64(ptr.Deref(spec.ProgressDeadlineSeconds, 0))},
+		workloads.Counter{
+			Field: "revisionHistoryLimit",
+			Value: int64(ptr.Deref(spec.RevisionHistoryLimit, 0)),
+		},
+		workloads.Counter{
+			Field: "progressDeadlineSeconds",
+			Value: int64(ptr.Deref(spec.ProgressDeadlineSeconds, 0)),
+		},
 	)...)
 	if deadline := spec.ProgressDeadlineSeconds; deadline != nil && *deadline <= spec.MinReadySeconds {
-		errs = append(errs, field.Invalid(specPath.Child("progressDeadlineSeconds"), *deadline, "must be greater than minReadySeconds"))
+		errs = append(errs, field.Invalid(specPath.Child("progressDeadlineSeconds"), *deadline,
+			"must be greater than minReadySeconds"))
 	}
 	return errs
 }
 
 func validateRollback(d *appsv1.Deployment) field.ErrorList {
-	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64) // Refuse rejects values that are not integers
+	// Refuse rejects values that are not integers
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedRollbackTo], 10, 64)
 	return apivalidation.ValidateNonnegativeField(n, specPath.Child("rollback", "version"))
 }
 
-func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
+func validateDeploymentStrategy(
+	strategy *appsv1.DeploymentStrategy, path *field.Path,
+) field.ErrorList {
 	rolling := path.Child("rollingUpdate")
 	switch strategy.Type {
 	case appsv1.RecreateDeploymentStrategyType:
 		if strategy.RollingUpdate != nil {
-			return field.ErrorList{field.Forbidden(rolling, "may only be specified when strategy type is RollingUpdate")}
+			return field.ErrorList{
+				field.Forbidden(rolling, "may only be specified when strategy type is RollingUpdate"),
+			}
 		}
 		return nil
 	case appsv1.RollingUpdateDeploymentStrategyType:
@@ -140,17 +159,21 @@ func validateDeploymentStrategy(strategy *appsv1.DeploymentStrategy, path *field
 		errs := workloads.ValidateIntOrPercent(unavailable, rolling.Child("maxUnavailable"))
 		errs = append(errs, workloads.ValidateUnboundedIntOrPercent(surge, rolling.Child("maxSurge"))...)
 		if workloads.IsZero(unavailable) && workloads.IsZero(surge) {
-			errs = append(errs, field.Invalid(rolling.Child("maxUnavailable"), unavailable, "cannot be 0 when maxSurge is 0"))
+			errs = append(errs, field.Invalid(rolling.Child("maxUnavailable"), unavailable,
+				"cannot be 0 when maxSurge is 0"))
 		}
 		return errs
 	}
 	return field.ErrorList{field.NotSupported(path, strategy.Type,
-		[]appsv1.DeploymentStrategyType{appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType})}
+		[]appsv1.DeploymentStrategyType{
+			appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType,
+		})}
 }
 
 func deploymentWarnings(_ context.Context, d, old *appsv1.Deployment) []string {
 	if old == nil {
-		return append(workloads.PodNameWarnings(d.Name), podspec.TemplateWarnings(templatePath, &d.Spec.Template, nil)...)
+		return append(workloads.PodNameWarnings(d.Name),
+			podspec.TemplateWarnings(templatePath, &d.Spec.Template, nil)...)
 	}
 	if d.Generation == old.Generation {
 		return nil
@@ -168,8 +191,12 @@ func validateDeploymentStatus(_ context.Context, d, old *appsv1.Deployment) fiel
 	errs := workloads.ValidateCounters(statusPath, all, updated, ready, available,
 		workloads.Counter{Field: "observedGeneration", Value: s.ObservedGeneration},
 		workloads.Counter{Field: "unavailableReplicas", Value: int64(s.UnavailableReplicas)},
-		workloads.Counter{Field: "terminatingReplicas", Value: int64(ptr.Deref(s.TerminatingReplicas, 0))})
+		workloads.Counter{
+			Field: "terminatingReplicas",
+			Value: int64(ptr.Deref(s.TerminatingReplicas, 0)),
+		})
 	errs = append(errs, workloads.ValidateAtMost(statusPath, all, updated, ready, available)...)
 	errs = append(errs, workloads.ValidateAtMost(statusPath, ready, available)...)
-	return append(errs, workloads.ValidateCollisionCount(s.CollisionCount, old.Status.CollisionCount, statusPath.Child("collisionCount"))...)
+	return append(errs, workloads.ValidateCollisionCount(s.CollisionCount, old.Status.CollisionCount,
+		statusPath.Child("collisionCount"))...)
 }

@@ -33,7 +33,8 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 			return validateReplicaSetSpec(&r.Spec, nil)
 		},
 		ValidateUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-			return append(validateReplicaSetSpec(&r.Spec, &old.Spec.Template), validateSelectorUnchanged(r.Spec.Selector, old.Spec.Selector)...)
+			return append(validateReplicaSetSpec(&r.Spec, &old.Spec.Template),
+				validateSelectorUnchanged(r.Spec.Selector, old.Spec.Selector)...)
 		},
 		Table: kind.Table[*appsv1.ReplicaSet]{
 			Columns: append([]kind.Column{
@@ -44,13 +45,16 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 				kind.AgeColumn(),
 			}, wideColumns()...),
 			Row: func(r *appsv1.ReplicaSet) []any {
-				return append([]any{r.Name, int64(ptr.Deref(r.Spec.Replicas, 0)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), kind.Age(r)},
-					wideCells(&r.Spec.Template, r.Spec.Selector)...)
+				return append([]any{
+					r.Name, int64(ptr.Deref(r.Spec.Replicas, 0)), int64(r.Status.Replicas),
+					int64(r.Status.ReadyReplicas), kind.Age(r),
+				}, wideCells(&r.Spec.Template, r.Spec.Selector)...)
 			},
 		},
 		Warnings: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
 			if old == nil {
-				return append(workloads.PodNameWarnings(r.Name), podspec.TemplateWarnings(templatePath, &r.Spec.Template, nil)...)
+				return append(workloads.PodNameWarnings(r.Name),
+					podspec.TemplateWarnings(templatePath, &r.Spec.Template, nil)...)
 			}
 			if r.Generation == old.Generation {
 				return nil
@@ -61,23 +65,32 @@ func ReplicaSets() *kind.Kind[*appsv1.ReplicaSet] {
 			Validate: func(_ context.Context, r, _ *appsv1.ReplicaSet) field.ErrorList {
 				s := r.Status
 				return append(workloads.ValidateReplicaCounts(workloads.ReplicaCounts{
-					Replicas: s.Replicas, FullyLabeled: s.FullyLabeledReplicas, Ready: s.ReadyReplicas, Available: s.AvailableReplicas,
+					Replicas:           s.Replicas,
+					FullyLabeled:       s.FullyLabeledReplicas,
+					Ready:              s.ReadyReplicas,
+					Available:          s.AvailableReplicas,
 					ObservedGeneration: s.ObservedGeneration,
-				}, statusPath), workloads.ValidateCounters(statusPath,
-					workloads.Counter{Field: "terminatingReplicas", Value: int64(ptr.Deref(s.TerminatingReplicas, 0))})...)
+				}, statusPath), workloads.ValidateCounters(statusPath, workloads.Counter{
+					Field: "terminatingReplicas",
+					Value: int64(ptr.Deref(s.TerminatingReplicas, 0)),
+				})...)
 			},
 		},
 		Scale: &kind.Scale[*appsv1.ReplicaSet]{
 			Replicas:       func(r *appsv1.ReplicaSet) int32 { return ptr.Deref(r.Spec.Replicas, 0) },
 			SetReplicas:    func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n },
 			StatusReplicas: func(r *appsv1.ReplicaSet) int32 { return r.Status.Replicas },
-			Selector:       func(r *appsv1.ReplicaSet) (string, error) { return scaleSelector(r.Spec.Selector) },
+			Selector: func(r *appsv1.ReplicaSet) (string, error) {
+				return scaleSelector(r.Spec.Selector)
+			},
 		},
 		Generation: true,
 	}
 }
 
-func validateReplicaSetSpec(spec *appsv1.ReplicaSetSpec, oldTemplate *corev1.PodTemplateSpec) field.ErrorList {
+func validateReplicaSetSpec(
+	spec *appsv1.ReplicaSetSpec, oldTemplate *corev1.PodTemplateSpec,
+) field.ErrorList {
 	errs := workloads.ValidateCounters(specPath,
 		workloads.Counter{Field: "replicas", Value: int64(ptr.Deref(spec.Replicas, 0))},
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)})

@@ -39,7 +39,8 @@ func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 			return validateStatefulSetSpec(&s.Spec, nil, tolerated{})
 		},
 		ValidateUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) field.ErrorList {
-			return append(validateStatefulSetSpec(&s.Spec, &old.Spec, toleratedIn(&old.Spec)), validateStatefulSetChange(&s.Spec, &old.Spec)...)
+			return append(validateStatefulSetSpec(&s.Spec, &old.Spec, toleratedIn(&old.Spec)),
+				validateStatefulSetChange(&s.Spec, &old.Spec)...)
 		},
 		Table: kind.Table[*appsv1.StatefulSet]{
 			Columns: append([]kind.Column{
@@ -49,7 +50,8 @@ func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 			}, wideColumns()[:2]...),
 			Row: func(s *appsv1.StatefulSet) []any {
 				ready := fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 0))
-				return append([]any{s.Name, ready, kind.Age(s)}, wideCells(&s.Spec.Template, s.Spec.Selector)[:2]...)
+				return append([]any{s.Name, ready, kind.Age(s)},
+					wideCells(&s.Spec.Template, s.Spec.Selector)[:2]...)
 			},
 		},
 		Warnings: statefulSetWarnings,
@@ -58,7 +60,9 @@ func StatefulSets() *kind.Kind[*appsv1.StatefulSet] {
 			Replicas:       func(s *appsv1.StatefulSet) int32 { return ptr.Deref(s.Spec.Replicas, 0) },
 			SetReplicas:    func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n },
 			StatusReplicas: func(s *appsv1.StatefulSet) int32 { return s.Status.Replicas },
-			Selector:       func(s *appsv1.StatefulSet) (string, error) { return scaleSelector(s.Spec.Selector) },
+			Selector: func(s *appsv1.StatefulSet) (string, error) {
+				return scaleSelector(s.Spec.Selector)
+			},
 		},
 		Generation: true,
 	}
@@ -81,9 +85,12 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 		defaultTo(&strategy.RollingUpdate.Partition, 0)
 	}
 
-	defaultTo(&s.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	defaultTo(&s.Spec.PersistentVolumeClaimRetentionPolicy,
+		appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	retention := s.Spec.PersistentVolumeClaimRetentionPolicy
-	for _, policy := range []*appsv1.PersistentVolumeClaimRetentionPolicyType{&retention.WhenDeleted, &retention.WhenScaled} {
+	for _, policy := range []*appsv1.PersistentVolumeClaimRetentionPolicyType{
+		&retention.WhenDeleted, &retention.WhenScaled,
+	} {
 		if *policy == "" {
 			*policy = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 		}
@@ -103,7 +110,8 @@ func defaultStatefulSet(s *appsv1.StatefulSet) {
 // MaxUnavailableStatefulSet (KEP-961) is off.
 func dropMaxUnavailable(s, old *appsv1.StatefulSet) {
 	rolling := s.Spec.UpdateStrategy.RollingUpdate
-	if rolling == nil || old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil && old.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil {
+	if rolling == nil || old != nil && old.Spec.UpdateStrategy.RollingUpdate != nil &&
+		old.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable != nil {
 		return
 	}
 	rolling.MaxUnavailable = nil
@@ -129,9 +137,11 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 	switch spec.PodManagementPolicy {
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
 	default:
-		errs = append(errs, field.Invalid(specPath.Child("podManagementPolicy"), spec.PodManagementPolicy, "must be OrderedReady or Parallel"))
+		errs = append(errs, field.Invalid(specPath.Child("podManagementPolicy"), spec.PodManagementPolicy,
+			"must be OrderedReady or Parallel"))
 	}
-	errs = append(errs, validateStatefulSetStrategy(&spec.UpdateStrategy, specPath.Child("updateStrategy"))...)
+	errs = append(errs, validateStatefulSetStrategy(&spec.UpdateStrategy,
+		specPath.Child("updateStrategy"))...)
 
 	if retention := spec.PersistentVolumeClaimRetentionPolicy; retention != nil {
 		path := specPath.Child("persistentVolumeClaimRetentionPolicy")
@@ -142,7 +152,8 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 		workloads.Counter{Field: "replicas", Value: int64(ptr.Deref(spec.Replicas, 0))},
 		workloads.Counter{Field: "minReadySeconds", Value: int64(spec.MinReadySeconds)})...)
 	if spec.Ordinals != nil {
-		errs = append(errs, workloads.ValidateCounters(specPath, workloads.Counter{Field: "ordinals.start", Value: int64(spec.Ordinals.Start)})...)
+		errs = append(errs, workloads.ValidateCounters(specPath,
+			workloads.Counter{Field: "ordinals.start", Value: int64(spec.Ordinals.Start)})...)
 	}
 	if name := spec.ServiceName; name != "" && !t.fixed {
 		for _, msg := range apivalidation.NameIsDNSLabel(name, false) {
@@ -213,51 +224,67 @@ func validateClaimTemplates(templates []corev1.PersistentVolumeClaim) field.Erro
 	return errs
 }
 
-func validateRetention(policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path) field.ErrorList {
+func validateRetention(
+	policy appsv1.PersistentVolumeClaimRetentionPolicyType, path *field.Path,
+) field.ErrorList {
 	switch policy {
-	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
+	case appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+		appsv1.DeletePersistentVolumeClaimRetentionPolicyType:
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path, policy, []appsv1.PersistentVolumeClaimRetentionPolicyType{
-		appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType})}
+	return field.ErrorList{
+		field.NotSupported(path, policy, []appsv1.PersistentVolumeClaimRetentionPolicyType{
+			appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+			appsv1.DeletePersistentVolumeClaimRetentionPolicyType}),
+	}
 }
 
-func validateStatefulSetStrategy(strategy *appsv1.StatefulSetUpdateStrategy, path *field.Path) field.ErrorList {
+func validateStatefulSetStrategy(
+	strategy *appsv1.StatefulSetUpdateStrategy, path *field.Path,
+) field.ErrorList {
 	rolling := strategy.RollingUpdate
 	path = path.Child("rollingUpdate")
 	switch strategy.Type {
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if rolling != nil {
-			return field.ErrorList{field.Invalid(path, rolling, "may only be specified when updateStrategy type is RollingUpdate")}
+			return field.ErrorList{
+				field.Invalid(path, rolling, "may only be specified when updateStrategy type is RollingUpdate"),
+			}
 		}
 		return nil
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if rolling == nil {
 			return nil
 		}
-		errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(rolling.Partition, 0)), path.Child("partition"))
+		errs := apivalidation.ValidateNonnegativeField(int64(ptr.Deref(rolling.Partition, 0)),
+			path.Child("partition"))
 		if unavailable := rolling.MaxUnavailable; unavailable != nil {
-			errs = append(errs, workloads.ValidateIntOrPercent(*unavailable, path.Child("maxUnavailable"))...)
+			errs = append(errs, workloads.ValidateIntOrPercent(*unavailable,
+				path.Child("maxUnavailable"))...)
 			if workloads.IsZero(*unavailable) {
 				errs = append(errs, field.Invalid(path.Child("maxUnavailable"), *unavailable, "cannot be 0"))
 			}
 		}
 		return errs
 	}
-	return field.ErrorList{field.Invalid(specPath.Child("updateStrategy"), strategy.Type, "must be RollingUpdate or OnDelete")}
+	return field.ErrorList{field.Invalid(specPath.Child("updateStrategy"), strategy.Type,
+		"must be RollingUpdate or OnDelete")}
 }
 
 // validateStatefulSetChange rejects changes to all but a few fields.
 func validateStatefulSetChange(spec, old *appsv1.StatefulSetSpec) field.ErrorList {
 	rest := *spec
-	rest.Replicas, rest.Ordinals, rest.MinReadySeconds = old.Replicas, old.Ordinals, old.MinReadySeconds
+	rest.Replicas, rest.Ordinals, rest.MinReadySeconds = old.Replicas,
+		old.Ordinals, old.MinReadySeconds
 	rest.Template, rest.UpdateStrategy = old.Template, old.UpdateStrategy
-	rest.RevisionHistoryLimit, rest.PersistentVolumeClaimRetentionPolicy = old.RevisionHistoryLimit, old.PersistentVolumeClaimRetentionPolicy
+	rest.RevisionHistoryLimit, rest.PersistentVolumeClaimRetentionPolicy = old.RevisionHistoryLimit,
+		old.PersistentVolumeClaimRetentionPolicy
 	if equality.Semantic.DeepEqual(&rest, old) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(specPath, "updates to statefulset spec are only allowed for replicas, ordinals, template, updateStrategy, "+
-		"revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds")}
+	return field.ErrorList{field.Forbidden(specPath,
+		"updates to statefulset spec are only allowed for replicas, ordinals, template, updateStrategy, "+
+			"revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds")}
 }
 
 func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string {
@@ -268,7 +295,8 @@ func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string
 		warnings = podspec.TemplateWarnings(templatePath, &s.Spec.Template, &old.Spec.Template)
 	}
 	if ptr.Deref(s.Spec.RevisionHistoryLimit, 0) < 0 {
-		warnings = append(warnings, specPath.Child("revisionHistoryLimit").String()+": a negative value keeps all revisions forever")
+		warnings = append(warnings, specPath.Child("revisionHistoryLimit").String()+
+			": a negative value keeps all revisions forever")
 	}
 	for i := range s.Spec.VolumeClaimTemplates {
 		path := specPath.Child("volumeClaimTemplates").Index(i).Child("spec")
@@ -282,11 +310,16 @@ func validateStatefulSetStatus(_ context.Context, s, old *appsv1.StatefulSet) fi
 	ready := workloads.Counter{Field: "readyReplicas", Value: int64(s.Status.ReadyReplicas)}
 	current := workloads.Counter{Field: "currentReplicas", Value: int64(s.Status.CurrentReplicas)}
 	updated := workloads.Counter{Field: "updatedReplicas", Value: int64(s.Status.UpdatedReplicas)}
-	available := workloads.Counter{Field: "availableReplicas", Value: int64(s.Status.AvailableReplicas)}
+	available := workloads.Counter{
+		Field: "availableReplicas",
+		Value: int64(s.Status.AvailableReplicas),
+	}
 
 	errs := workloads.ValidateCounters(statusPath, all, ready, current, updated, available,
 		workloads.Counter{Field: "observedGeneration", Value: s.Status.ObservedGeneration})
-	errs = append(errs, workloads.ValidateAtMost(statusPath, all, ready, current, updated, available)...)
+	errs = append(errs, workloads.ValidateAtMost(statusPath, all, ready, current,
+		updated, available)...)
 	errs = append(errs, workloads.ValidateAtMost(statusPath, ready, available)...)
-	return append(errs, workloads.ValidateCollisionCount(s.Status.CollisionCount, old.Status.CollisionCount, statusPath.Child("collisionCount"))...)
+	return append(errs, workloads.ValidateCollisionCount(s.Status.CollisionCount,
+		old.Status.CollisionCount, statusPath.Child("collisionCount"))...)
 }

@@ -30,9 +30,11 @@ var (
 func validateSelector(selector *metav1.LabelSelector) (labels.Selector, field.ErrorList) {
 	var errs field.ErrorList
 	if selector == nil {
-		errs = append(errs, field.Required(selectorPath, "must specify which pods belong to the workload"))
+		errs = append(errs, field.Required(selectorPath,
+			"must specify which pods belong to the workload"))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, selectorPath)...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(selector,
+			metav1validation.LabelSelectorValidationOptions{}, selectorPath)...)
 		errs = append(errs, validateNotEmpty(selector)...)
 	}
 	parsed, err := metav1.LabelSelectorAsSelector(selector)

@@ -33,7 +33,9 @@ func deployment() *appsv1.Deployment {
 }
 
 func statefulSet() *appsv1.StatefulSet {
-	return &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: selector(), Template: template()}}
+	return &appsv1.StatefulSet{
+		Spec: appsv1.StatefulSetSpec{Selector: selector(), Template: template()},
+	}
 }
 
 func daemonSet() *appsv1.DaemonSet {
@@ -62,32 +64,52 @@ func TestDeployments(t *testing.T) {
 		change func(*appsv1.Deployment)
 		want   []string
 	}{
-		"valid":            {func(*appsv1.Deployment) {}, nil},
-		"unknown strategy": {func(d *appsv1.Deployment) { d.Spec.Strategy.Type = "Blue" }, []string{"spec.strategy NotSupported"}},
+		"valid": {func(*appsv1.Deployment) {}, nil},
+		"unknown strategy": {func(d *appsv1.Deployment) {
+			d.Spec.Strategy.Type = "Blue"
+		}, []string{"spec.strategy NotSupported"}},
 		"no progress possible": {func(d *appsv1.Deployment) {
-			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(0)), MaxUnavailable: new(intstr.FromString("0%"))}
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+				MaxSurge:       new(intstr.FromInt32(0)),
+				MaxUnavailable: new(intstr.FromString("0%")),
+			}
 		}, []string{"spec.strategy.rollingUpdate.maxUnavailable Invalid"}},
 		"any surge": {func(d *appsv1.Deployment) {
-			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromString("300%"))}
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+				MaxSurge: new(intstr.FromString("300%")),
+			}
 		}, nil},
 		"negative surge": {func(d *appsv1.Deployment) {
-			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: new(intstr.FromInt32(-1))}
+			d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+				MaxSurge: new(intstr.FromInt32(-1)),
+			}
 		}, []string{"spec.strategy.rollingUpdate.maxSurge Invalid"}},
-		"negative rollback": {func(d *appsv1.Deployment) { d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: "-3"} },
+		"negative rollback": {func(d *appsv1.Deployment) {
+			d.Annotations = map[string]string{appsv1.DeprecatedRollbackTo: "-3"}
+		},
 			[]string{"spec.rollback.version Invalid"}},
-		"negative minReadySeconds": {func(d *appsv1.Deployment) { d.Spec.MinReadySeconds = -1 }, []string{"spec.minReadySeconds Invalid"}},
+		"negative minReadySeconds": {func(d *appsv1.Deployment) {
+			d.Spec.MinReadySeconds = -1
+		}, []string{"spec.minReadySeconds Invalid"}},
 	} {
 		expect(t, name, k.Validate(t.Context(), changed(k, deployment(), c.change)), c.want...)
 	}
 
 	old := changed(k, deployment(), func(*appsv1.Deployment) {})
-	annotated := changed(k, deployment(), func(d *appsv1.Deployment) { d.Annotations = map[string]string{"a": "b"} })
+	annotated := changed(k, deployment(), func(d *appsv1.Deployment) {
+		d.Annotations = map[string]string{"a": "b"}
+	})
 	if k.SameGeneration(annotated, old) {
 		t.Error("changing an annotation does not increment the generation")
 	}
 	old.Status.CollisionCount = new(int32(2))
 	status := changed(k, deployment(), func(d *appsv1.Deployment) {
-		d.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 2, AvailableReplicas: 1, CollisionCount: new(int32(1))}
+		d.Status = appsv1.DeploymentStatus{
+			Replicas:          1,
+			ReadyReplicas:     2,
+			AvailableReplicas: 1,
+			CollisionCount:    new(int32(1)),
+		}
 	})
 	status.Labels = map[string]string{"of": "the status"}
 	if k.Status.Prepare(t.Context(), status, old); status.Labels != nil {
@@ -100,9 +122,13 @@ func TestDeployments(t *testing.T) {
 func TestRollingUpdateOnDelete(t *testing.T) {
 	t.Parallel()
 	d := daemonSet()
-	d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{}}
+	d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{
+		Type:          appsv1.OnDeleteDaemonSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDaemonSet{},
+	}
 	defaultDaemonSet(d)
-	if r := d.Spec.UpdateStrategy.RollingUpdate; r.MaxUnavailable == nil || r.MaxSurge == nil || r.MaxUnavailable.IntValue() != 0 {
+	if r := d.Spec.UpdateStrategy.RollingUpdate; r.MaxUnavailable == nil || r.MaxSurge == nil ||
+		r.MaxUnavailable.IntValue() != 0 {
 		t.Errorf("got %v, want zeros", r)
 	}
 }
@@ -125,7 +151,8 @@ func TestAnnotationsThatWereFields(t *testing.T) {
 	if err := k.Refuse(t.Context(), d); !apierrors.IsBadRequest(err) {
 		t.Errorf("template generation one: %v, want a bad request", err)
 	}
-	patch := genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{Verb: "patch"})
+	patch := genericapirequest.WithRequestInfo(t.Context(),
+		&genericapirequest.RequestInfo{Verb: "patch"})
 	if err := k.Refuse(patch, d); !apierrors.IsInvalid(err) {
 		t.Errorf("a patch to template generation one: %v, want an invalid patch", err)
 	}
@@ -142,9 +169,13 @@ func TestStatefulSets(t *testing.T) {
 			claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
 			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
-			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+				{Name: "data", MountPath: "/data"},
+			}
 		}, []string{"spec.volumeClaimTemplates[0].spec.resources[storage] Required"}},
-		"hostname, which is set for each pod": {func(s *appsv1.StatefulSet) { s.Spec.Template.Spec.Hostname = "Not_A_Label" }, nil},
+		"hostname, which is set for each pod": {func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Hostname = "Not_A_Label"
+		}, nil},
 		"volume behind a claim": {func(s *appsv1.StatefulSet) {
 			claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
 			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -152,11 +183,15 @@ func TestStatefulSets(t *testing.T) {
 			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
 			s.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "v"}, {Name: "data"}, {}}
 		}, []string{"spec.template.spec.volumes[2].name Required"}},
-		"negative ordinal": {func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: -1} },
-			[]string{"spec.ordinals.start Invalid"}},
+		"negative ordinal": {
+			func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: -1} },
+			[]string{"spec.ordinals.start Invalid"},
+		},
 		"rolling on delete": {func(s *appsv1.StatefulSet) {
-			s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType,
-				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{}}
+			s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{
+				Type:          appsv1.OnDeleteStatefulSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{},
+			}
 		}, []string{"spec.updateStrategy.rollingUpdate Invalid"}},
 	} {
 		expect(t, name, k.Validate(t.Context(), changed(k, statefulSet(), c.change)), c.want...)
@@ -166,24 +201,31 @@ func TestStatefulSets(t *testing.T) {
 		s.Spec.ServiceName = "Old_One"
 		s.Spec.Template.Spec.Containers[0].Image = ""
 	})
-	expect(t, "stored before the rule existed", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
-		s.Spec.Replicas, s.Spec.RevisionHistoryLimit = new(int32(5)), new(int32(-1))
-	}), old))
+	expect(t, "stored before the rule existed",
+		k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
+			s.Spec.Replicas, s.Spec.RevisionHistoryLimit = new(int32(5)), new(int32(-1))
+		}), old))
 	valid := changed(k, statefulSet(), func(*appsv1.StatefulSet) {})
-	expect(t, "invalid value of an immutable field", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
-		s.Spec.ServiceName = "Not_A_Label"
-	}), valid), "spec Forbidden")
-	expect(t, "additional invalid claim", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
-		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{}}
-	}), valid), "spec Forbidden", "spec.template.spec.volumes[0].name Required",
+	expect(t, "invalid value of an immutable field",
+		k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+			s.Spec.ServiceName = "Not_A_Label"
+		}), valid), "spec Forbidden")
+	expect(t, "additional invalid claim",
+		k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{}}
+		}), valid), "spec Forbidden", "spec.template.spec.volumes[0].name Required",
 		"spec.template.spec.volumes[0].persistentVolumeClaim.claimName Required")
-	expect(t, "template that becomes invalid", k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
-		s.Spec.Template.Spec.Containers[0].Image = ""
-	}), valid), "spec.template.spec.containers[0].image Required")
-	expect(t, "immutable field", k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
-		s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
-	}), old), "spec Forbidden")
-	if n := len(k.Warnings(t.Context(), changed(k, statefulSet(), func(s *appsv1.StatefulSet) { s.Spec.RevisionHistoryLimit = new(int32(-1)) }), nil)); n != 1 {
+	expect(t, "template that becomes invalid",
+		k.ValidateUpdate(t.Context(), changed(k, valid.DeepCopy(), func(s *appsv1.StatefulSet) {
+			s.Spec.Template.Spec.Containers[0].Image = ""
+		}), valid), "spec.template.spec.containers[0].image Required")
+	expect(t, "immutable field",
+		k.ValidateUpdate(t.Context(), changed(k, old.DeepCopy(), func(s *appsv1.StatefulSet) {
+			s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+		}), old), "spec Forbidden")
+	if n := len(k.Warnings(t.Context(), changed(k, statefulSet(), func(s *appsv1.StatefulSet) {
+		s.Spec.RevisionHistoryLimit = new(int32(-1))
+	}), nil)); n != 1 {
 		t.Errorf("got %d warnings about a negative revisionHistoryLimit, want 1", n)
 	}
 }
@@ -216,8 +258,10 @@ func TestDaemonSetTemplateGeneration(t *testing.T) {
 		change func(*appsv1.DaemonSet)
 		want   int64
 	}{
-		"same template":       {func(d *appsv1.DaemonSet) { d.Spec.MinReadySeconds = 3 }, 1},
-		"other template":      {func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "j" }, 2},
+		"same template": {func(d *appsv1.DaemonSet) { d.Spec.MinReadySeconds = 3 }, 1},
+		"other template": {func(d *appsv1.DaemonSet) {
+			d.Spec.Template.Spec.Containers[0].Image = "j"
+		}, 2},
 		"set by the client":   {func(d *appsv1.DaemonSet) { setTemplateGeneration(d, 7) }, 1},
 		"left out by clients": {func(d *appsv1.DaemonSet) { d.Annotations = nil }, 1},
 	} {

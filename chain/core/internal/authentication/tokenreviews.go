@@ -37,7 +37,10 @@ func TokenReviews(requests authenticator.Request, audiences authenticator.Audien
 }
 
 // reviewToken authenticates a request that consists of the token only.
-func reviewToken(ctx context.Context, requests authenticator.Request, audiences authenticator.Audiences, review *authenticationv1.TokenReview) error {
+func reviewToken(
+	ctx context.Context, requests authenticator.Request, audiences authenticator.Audiences,
+	review *authenticationv1.TokenReview,
+) error {
 	if len(review.Spec.Audiences) > 0 {
 		audiences = review.Spec.Audiences
 	}
@@ -47,7 +50,9 @@ func reviewToken(ctx context.Context, requests authenticator.Request, audiences 
 	// Drop warnings about the reviewed token: the caller is only warned about the token of its own
 	// request.
 	ctx = warning.WithWarningRecorder(ctx, nil)
-	req := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + review.Spec.Token}}}).WithContext(ctx)
+	req := (&http.Request{
+		Header: http.Header{"Authorization": {"Bearer " + review.Spec.Token}},
+	}).WithContext(ctx)
 	response, ok, err := requests.AuthenticateRequest(req)
 	// The rest of the posted status is kept unless the response overwrites it.
 	status := &review.Status
@@ -57,10 +62,16 @@ func reviewToken(ctx context.Context, requests authenticator.Request, audiences 
 	}
 	if response != nil {
 		if len(audiences) > 0 && len(audiences.Intersect(response.Audiences)) == 0 {
-			return apierrors.NewInternalError(errors.New("the authenticator accepted a token that is not valid for any of the requested audiences"))
+			return apierrors.NewInternalError(errors.New("the authenticator accepted a token that is not " +
+				"valid for any of the requested audiences"))
 		}
 		if u := response.User; u != nil {
-			status.User = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra(u.GetExtra())}
+			status.User = authenticationv1.UserInfo{
+				Username: u.GetName(),
+				UID:      u.GetUID(),
+				Groups:   u.GetGroups(),
+				Extra:    extra(u.GetExtra()),
+			}
 			status.Audiences = response.Audiences
 		}
 	}

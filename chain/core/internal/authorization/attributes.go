@@ -23,21 +23,26 @@ import (
 func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
 	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User, "must specify a user or at least one group"))
+		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User,
+			"must specify a user or at least one group"))
 	}
 	return errs
 }
 
 // validateAttributes requires either resource or non-resource attributes.
-func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) field.ErrorList {
+func validateAttributes(
+	r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
+) field.ErrorList {
 	at := field.NewPath("spec")
 	switch {
 	case r != nil && n != nil:
-		return append(validateSelectors(r), field.Invalid(at.Child("nonResourceAttributes"), n, "may not be specified together with resourceAttributes"))
+		return append(validateSelectors(r), field.Invalid(at.Child("nonResourceAttributes"), n,
+			"may not be specified together with resourceAttributes"))
 	case r != nil:
 		return validateSelectors(r)
 	case n == nil:
-		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), r, "must specify either resourceAttributes or nonResourceAttributes")}
+		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), r,
+			"must specify either resourceAttributes or nonResourceAttributes")}
 	}
 	return nil
 }
@@ -51,7 +56,8 @@ func validateSelectors(r *authorizationv1.ResourceAttributes) field.ErrorList {
 		errs = append(errs, rawOrRequirements(s.RawSelector, len(s.Requirements), at)...)
 		options := metavalidation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
 		for i, requirement := range s.Requirements {
-			errs = append(errs, metavalidation.ValidateFieldSelectorRequirement(requirement, options, at.Child("requirements").Index(i))...)
+			errs = append(errs, metavalidation.ValidateFieldSelectorRequirement(requirement, options,
+				at.Child("requirements").Index(i))...)
 		}
 	}
 	if s := r.LabelSelector; s != nil {
@@ -59,7 +65,8 @@ func validateSelectors(r *authorizationv1.ResourceAttributes) field.ErrorList {
 		errs = append(errs, rawOrRequirements(s.RawSelector, len(s.Requirements), at)...)
 		options := metavalidation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
 		for i, requirement := range s.Requirements {
-			errs = append(errs, metavalidation.ValidateLabelSelectorRequirement(requirement, options, at.Child("requirements").Index(i))...)
+			errs = append(errs, metavalidation.ValidateLabelSelectorRequirement(requirement, options,
+				at.Child("requirements").Index(i))...)
 		}
 	}
 	return errs
@@ -68,9 +75,13 @@ func validateSelectors(r *authorizationv1.ResourceAttributes) field.ErrorList {
 func rawOrRequirements(raw string, requirements int, at *field.Path) field.ErrorList {
 	switch {
 	case raw != "" && requirements > 0:
-		return field.ErrorList{field.Invalid(at.Child("rawSelector"), raw, "may not be specified together with requirements")}
+		return field.ErrorList{
+			field.Invalid(at.Child("rawSelector"), raw, "may not be specified together with requirements"),
+		}
 	case raw == "" && requirements == 0:
-		return field.ErrorList{field.Required(at.Child("requirements"), "must specify either requirements or rawSelector")}
+		return field.ErrorList{
+			field.Required(at.Child("requirements"), "must specify either requirements or rawSelector"),
+		}
 	}
 	return nil
 }
@@ -95,14 +106,17 @@ func sameNamespace(ctx context.Context, review *authorizationv1.LocalSubjectAcce
 	case review.Namespace:
 		return nil
 	default:
-		return apierrors.NewBadRequest("metadata.namespace must match the namespace of the request, " + namespace)
+		return apierrors.NewBadRequest("metadata.namespace must match the namespace of the request, " +
+			namespace)
 	}
 }
 
 // resourceAttributes returns the attributes to authorize. It leaves out selector requirements that
 // it cannot interpret and records an error. That is safe, because a requirement only ever narrows
 // the request.
-func resourceAttributes(u user.Info, r *authorizationv1.ResourceAttributes) authorizer.AttributesRecord {
+func resourceAttributes(
+	u user.Info, r *authorizationv1.ResourceAttributes,
+) authorizer.AttributesRecord {
 	attributes := authorizer.AttributesRecord{
 		User: u, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group, APIVersion: r.Version,
 		Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, ResourceRequest: true,
@@ -185,7 +199,8 @@ func evaluationError(err error, a authorizer.Attributes) string {
 		if requirements > 0 {
 			how = "partially ignored"
 		}
-		parts = append(parts, fmt.Sprintf("spec.resourceAttributes.%s %s due to parse error", selector, how))
+		parts = append(parts, fmt.Sprintf("spec.resourceAttributes.%s %s due to parse error",
+			selector, how))
 	}
 	ofFields, err := a.GetFieldSelector()
 	ignored("fieldSelector", len(ofFields), err)

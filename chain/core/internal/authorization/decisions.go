@@ -31,8 +31,11 @@ func subject(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
 }
 
 // decide returns the authorizer's decision in the form of a review's status.
-func decide(ctx context.Context, auth authorizer.UnconditionalAuthorizer, u user.Info, r *authorizationv1.ResourceAttributes,
-	n *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+func decide(
+	ctx context.Context, auth authorizer.UnconditionalAuthorizer, u user.Info,
+	r *authorizationv1.ResourceAttributes,
+	n *authorizationv1.NonResourceAttributes,
+) authorizationv1.SubjectAccessReviewStatus {
 	attributes := authorizer.AttributesRecord{User: u}
 	if r != nil {
 		attributes = resourceAttributes(u, r)

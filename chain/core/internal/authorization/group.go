@@ -9,7 +9,9 @@ import (
 
 // Group returns the API group authorization.k8s.io. authorizer answers access reviews, and resolver
 // answers rules reviews.
-func Group(authorizer authorizer.UnconditionalAuthorizer, resolver authorizer.RuleResolver) kind.Group {
+func Group(
+	authorizer authorizer.UnconditionalAuthorizer, resolver authorizer.RuleResolver,
+) kind.Group {
 	return kind.Group{
 		Name:     authorizationv1.GroupName,
 		Versions: []kind.GroupVersion{{Version: "v1", AddToScheme: authorizationv1.AddToScheme}},

@@ -26,15 +26,18 @@ func LocalSubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Vi
 				errs := append(validateSubject(&review.Spec), emptyMetadata(review.ObjectMeta, true)...)
 				at := field.NewPath("spec")
 				if r := review.Spec.ResourceAttributes; r != nil && r.Namespace != review.Namespace {
-					errs = append(errs, field.Invalid(at.Child("resourceAttributes", "namespace"), r.Namespace, "must match metadata.namespace"))
+					errs = append(errs, field.Invalid(at.Child("resourceAttributes", "namespace"), r.Namespace,
+						"must match metadata.namespace"))
 				}
 				if n := review.Spec.NonResourceAttributes; n != nil {
-					errs = append(errs, field.Invalid(at.Child("nonResourceAttributes"), n, "may not be specified, because non-resource requests have no namespace"))
+					errs = append(errs, field.Invalid(at.Child("nonResourceAttributes"), n,
+						"may not be specified, because non-resource requests have no namespace"))
 				}
 				return refuse(errs)
 			},
 			Do: func(ctx context.Context, review T) (T, error) {
-				review.Status = decide(ctx, auth, subject(&review.Spec), review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+				review.Status = decide(ctx, auth, subject(&review.Spec), review.Spec.ResourceAttributes,
+					review.Spec.NonResourceAttributes)
 				return review, nil
 			},
 		}

@@ -30,7 +30,8 @@ func SelfSubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Vir
 				if !ok {
 					return nil, errNoUser
 				}
-				review.Status = decide(ctx, auth, u, review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+				review.Status = decide(ctx, auth, u, review.Spec.ResourceAttributes,
+					review.Spec.NonResourceAttributes)
 				return review, nil
 			},
 		}

@@ -32,20 +32,26 @@ func SelfSubjectRulesReviews(resolver authorizer.RuleResolver) *kind.Virtual {
 				u, _ := request.UserFrom(ctx)
 				resources, others, incomplete, err := resolver.RulesFor(ctx, u, review.Spec.Namespace)
 				// Both lists are required fields: when empty, they must be [] and not null.
-				answer := &authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
-					ResourceRules:    make([]authorizationv1.ResourceRule, 0, len(resources)),
-					NonResourceRules: make([]authorizationv1.NonResourceRule, 0, len(others)),
-					Incomplete:       incomplete,
-				}}
+				answer := &authorizationv1.SelfSubjectRulesReview{
+					Status: authorizationv1.SubjectRulesReviewStatus{
+						ResourceRules:    make([]authorizationv1.ResourceRule, 0, len(resources)),
+						NonResourceRules: make([]authorizationv1.NonResourceRule, 0, len(others)),
+						Incomplete:       incomplete,
+					},
+				}
 				for _, r := range resources {
 					answer.Status.ResourceRules = append(answer.Status.ResourceRules, authorizationv1.ResourceRule{
-						Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames(),
+						Verbs:         r.GetVerbs(),
+						APIGroups:     r.GetAPIGroups(),
+						Resources:     r.GetResources(),
+						ResourceNames: r.GetResourceNames(),
 					})
 				}
 				for _, r := range others {
-					answer.Status.NonResourceRules = append(answer.Status.NonResourceRules, authorizationv1.NonResourceRule{
-						Verbs: r.GetVerbs(), NonResourceURLs: r.GetNonResourceURLs(),
-					})
+					answer.Status.NonResourceRules = append(answer.Status.NonResourceRules,
+						authorizationv1.NonResourceRule{
+							Verbs: r.GetVerbs(), NonResourceURLs: r.GetNonResourceURLs(),
+						})
 				}
 				if err != nil {
 					answer.Status.EvaluationError = err.Error()

@@ -20,7 +20,8 @@ func SubjectAccessReviews(auth authorizer.UnconditionalAuthorizer) *kind.Virtual
 				return refuse(append(validateSubject(&review.Spec), emptyMetadata(review.ObjectMeta, false)...))
 			},
 			Do: func(ctx context.Context, review T) (T, error) {
-				review.Status = decide(ctx, auth, subject(&review.Spec), review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+				review.Status = decide(ctx, auth, subject(&review.Spec), review.Spec.ResourceAttributes,
+					review.Spec.NonResourceAttributes)
 				return review, nil
 			},
 		}

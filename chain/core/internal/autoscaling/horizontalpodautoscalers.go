@@ -23,14 +23,18 @@ func HorizontalPodAutoscalers() *kind.Kind[*autoscalingv2.HorizontalPodAutoscale
 		Plural:     "horizontalpodautoscalers",
 		ShortNames: []string{"hpa"},
 		Categories: []string{"all"},
-		Versions: []kind.Version{kind.ServedAs(fromV1, toV1, func(a *autoscalingv1.HorizontalPodAutoscaler) {
-			defaultTo(&a.Spec.MinReplicas, 1)
-		})},
+		Versions: []kind.Version{
+			kind.ServedAs(fromV1, toV1, func(a *autoscalingv1.HorizontalPodAutoscaler) {
+				defaultTo(&a.Spec.MinReplicas, 1)
+			}),
+		},
 		Default: setDefaults,
 		Validate: func(_ context.Context, a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 			return validate(a, nil)
 		},
-		ValidateUpdate: func(_ context.Context, a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+		ValidateUpdate: func(
+			_ context.Context, a, old *autoscalingv2.HorizontalPodAutoscaler,
+		) field.ErrorList {
 			return validate(a, old)
 		},
 		Table: kind.Table[*autoscalingv2.HorizontalPodAutoscaler]{
@@ -75,16 +79,30 @@ func setDefaults(a *autoscalingv2.HorizontalPodAutoscaler) {
 	// Scale up immediately and fast. Scale down as far as needed, after the controller's stabilization
 	// window.
 	setRuleDefaults(&behavior.ScaleUp,
-		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
-		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15})
+		autoscalingv2.HPAScalingPolicy{
+			Type:          autoscalingv2.PodsScalingPolicy,
+			Value:         4,
+			PeriodSeconds: 15,
+		},
+		autoscalingv2.HPAScalingPolicy{
+			Type:          autoscalingv2.PercentScalingPolicy,
+			Value:         100,
+			PeriodSeconds: 15,
+		})
 	defaultTo(&behavior.ScaleUp.StabilizationWindowSeconds, 0)
 	setRuleDefaults(&behavior.ScaleDown,
-		autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15})
+		autoscalingv2.HPAScalingPolicy{
+			Type:          autoscalingv2.PercentScalingPolicy,
+			Value:         100,
+			PeriodSeconds: 15,
+		})
 }
 
 // setRuleDefaults fills in a missing list of policies. It leaves an empty list for validation to
 // reject.
-func setRuleDefaults(r **autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
+func setRuleDefaults(
+	r **autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy,
+) {
 	defaultTo(r, autoscalingv2.HPAScalingRules{})
 	defaultTo(&(*r).SelectPolicy, autoscalingv2.MaxChangePolicySelect)
 	if (*r).Policies == nil {
@@ -96,8 +114,11 @@ func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
 	return autoscalingv2.MetricSpec{
 		Type: autoscalingv2.ResourceMetricSourceType,
 		Resource: &autoscalingv2.ResourceMetricSource{
-			Name:   corev1.ResourceCPU,
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &utilization},
+			Name: corev1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{
+				Type:               autoscalingv2.UtilizationMetricType,
+				AverageUtilization: &utilization,
+			},
 		},
 	}
 }

@@ -63,7 +63,8 @@ func targetCell(spec *autoscalingv2.MetricSpec, status *autoscalingv2.MetricStat
 		if status.ContainerResource == nil {
 			return resourceCell(spec.ContainerResource.Name, spec.ContainerResource.Target, nil)
 		}
-		return resourceCell(spec.ContainerResource.Name, spec.ContainerResource.Target, &status.ContainerResource.Current)
+		return resourceCell(spec.ContainerResource.Name, spec.ContainerResource.Target,
+			&status.ContainerResource.Current)
 	}
 	return "<unknown type>"
 }
@@ -84,7 +85,10 @@ func valueCell(target autoscalingv2.MetricTarget, current *autoscalingv2.MetricV
 	return now + "/" + target.Value.String()
 }
 
-func resourceCell(name corev1.ResourceName, target autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus) string {
+func resourceCell(
+	name corev1.ResourceName, target autoscalingv2.MetricTarget,
+	current *autoscalingv2.MetricValueStatus,
+) string {
 	now, want := unknown, "<auto>"
 	if target.AverageValue != nil {
 		want = target.AverageValue.String()

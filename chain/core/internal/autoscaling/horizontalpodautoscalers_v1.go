@@ -22,7 +22,9 @@ const (
 )
 
 func v1Annotations() []string {
-	return []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation}
+	return []string{
+		metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation,
+	}
 }
 
 // behaviorV1 is the JSON form of the behavior annotation: its field names are capitalized, and no
@@ -45,7 +47,9 @@ type policyV1 struct {
 }
 
 // fromV1 converts v1 to v2. It ignores annotations that it cannot parse.
-func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.HorizontalPodAutoscaler) error {
+func fromV1(
+	in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.HorizontalPodAutoscaler,
+) error {
 	out.ObjectMeta = in.ObjectMeta
 	out.Annotations = withoutV1Annotations(in.Annotations)
 	out.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -72,7 +76,10 @@ func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horizo
 	}
 	var behavior behaviorV1
 	if readAnnotation(in.Annotations, behaviorAnnotation, &behavior) && behavior != (behaviorV1{}) {
-		out.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: rulesFromV1(behavior.ScaleUp), ScaleDown: rulesFromV1(behavior.ScaleDown)}
+		out.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
+			ScaleUp:   rulesFromV1(behavior.ScaleUp),
+			ScaleDown: rulesFromV1(behavior.ScaleDown),
+		}
 	}
 
 	var current []autoscalingv1.MetricStatus
@@ -89,15 +96,25 @@ func fromV1(in *autoscalingv1.HorizontalPodAutoscaler, out *autoscalingv2.Horizo
 	}
 	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
 	if readAnnotation(in.Annotations, conditionsAnnotation, &conditions) {
-		out.Status.Conditions = mapped(conditions, func(c autoscalingv1.HorizontalPodAutoscalerCondition) autoscalingv2.HorizontalPodAutoscalerCondition {
-			return autoscalingv2.HorizontalPodAutoscalerCondition{Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
-				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration}
+		out.Status.Conditions = mapped(conditions, func(
+			c autoscalingv1.HorizontalPodAutoscalerCondition,
+		) autoscalingv2.HorizontalPodAutoscalerCondition {
+			return autoscalingv2.HorizontalPodAutoscalerCondition{
+				Type:               autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type),
+				Status:             c.Status,
+				LastTransitionTime: c.LastTransitionTime,
+				Reason:             c.Reason,
+				Message:            c.Message,
+				ObservedGeneration: c.ObservedGeneration,
+			}
 		})
 	}
 	return nil
 }
 
-func toV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.HorizontalPodAutoscaler) error {
+func toV1(
+	in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.HorizontalPodAutoscaler,
+) error {
 	out.ObjectMeta = in.ObjectMeta
 	out.Annotations = withoutV1Annotations(in.Annotations)
 	out.Spec = autoscalingv1.HorizontalPodAutoscalerSpec{
@@ -125,10 +142,14 @@ func toV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.Horizont
 		annotations[metricsAnnotation] = others
 	}
 	if b := in.Spec.Behavior; b != nil {
-		annotations[behaviorAnnotation] = behaviorV1{ScaleUp: rulesToV1(b.ScaleUp), ScaleDown: rulesToV1(b.ScaleDown)}
+		annotations[behaviorAnnotation] = behaviorV1{
+			ScaleUp:   rulesToV1(b.ScaleUp),
+			ScaleDown: rulesToV1(b.ScaleDown),
+		}
 	}
 	for _, m := range in.Status.CurrentMetrics {
-		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU {
+		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil &&
+			m.Resource.Name == corev1.ResourceCPU {
 			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
 		}
 	}
@@ -137,16 +158,25 @@ func toV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscalingv1.Horizont
 		annotations[currentMetricsAnnotation] = mapped(current, metricStatusToV1)
 	}
 	if conditions := in.Status.Conditions; len(conditions) > 0 {
-		annotations[conditionsAnnotation] = mapped(conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) autoscalingv1.HorizontalPodAutoscalerCondition {
-			return autoscalingv1.HorizontalPodAutoscalerCondition{Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status,
-				LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration}
+		annotations[conditionsAnnotation] = mapped(conditions, func(
+			c autoscalingv2.HorizontalPodAutoscalerCondition,
+		) autoscalingv1.HorizontalPodAutoscalerCondition {
+			return autoscalingv1.HorizontalPodAutoscalerCondition{
+				Type:               autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type),
+				Status:             c.Status,
+				LastTransitionTime: c.LastTransitionTime,
+				Reason:             c.Reason,
+				Message:            c.Message,
+				ObservedGeneration: c.ObservedGeneration,
+			}
 		})
 	}
 	return writeAnnotations(out, annotations)
 }
 
 func cpuUtilization(m autoscalingv2.MetricSpec) *int32 {
-	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
+	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil ||
+		m.Resource.Name != corev1.ResourceCPU {
 		return nil
 	}
 	return m.Resource.Target.AverageUtilization
@@ -191,16 +221,28 @@ func rulesFromV1(in *rulesV1) *autoscalingv2.HPAScalingRules {
 	if in == nil {
 		return nil
 	}
-	return &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: in.StabilizationWindowSeconds, SelectPolicy: in.SelectPolicy, Tolerance: in.Tolerance,
-		Policies: mapped(in.Policies, func(p policyV1) autoscalingv2.HPAScalingPolicy { return autoscalingv2.HPAScalingPolicy(p) })}
+	return &autoscalingv2.HPAScalingRules{
+		StabilizationWindowSeconds: in.StabilizationWindowSeconds,
+		SelectPolicy:               in.SelectPolicy,
+		Tolerance:                  in.Tolerance,
+		Policies: mapped(in.Policies, func(p policyV1) autoscalingv2.HPAScalingPolicy {
+			return autoscalingv2.HPAScalingPolicy(p)
+		}),
+	}
 }
 
 func rulesToV1(in *autoscalingv2.HPAScalingRules) *rulesV1 {
 	if in == nil {
 		return nil
 	}
-	return &rulesV1{StabilizationWindowSeconds: in.StabilizationWindowSeconds, SelectPolicy: in.SelectPolicy, Tolerance: in.Tolerance,
-		Policies: mapped(in.Policies, func(p autoscalingv2.HPAScalingPolicy) policyV1 { return policyV1(p) })}
+	return &rulesV1{
+		StabilizationWindowSeconds: in.StabilizationWindowSeconds,
+		SelectPolicy:               in.SelectPolicy,
+		Tolerance:                  in.Tolerance,
+		Policies: mapped(in.Policies, func(p autoscalingv2.HPAScalingPolicy) policyV1 {
+			return policyV1(p)
+		}),
+	}
 }
 
 // mapped returns the results of calling f with each element, or nil if in is nil.

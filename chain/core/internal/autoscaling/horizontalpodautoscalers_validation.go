@@ -23,10 +23,13 @@ const (
 )
 
 var (
-	metricTypes = sets.New(autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType,
-		autoscalingv2.ObjectMetricSourceType, autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType)
-	targetTypes  = sets.New(autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType)
-	selectTypes  = sets.New(autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect, autoscalingv2.MinChangePolicySelect)
+	metricTypes = sets.New(autoscalingv2.ContainerResourceMetricSourceType,
+		autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
+		autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType)
+	targetTypes = sets.New(autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType,
+		autoscalingv2.AverageValueMetricType)
+	selectTypes = sets.New(autoscalingv2.DisabledPolicySelect, autoscalingv2.MaxChangePolicySelect,
+		autoscalingv2.MinChangePolicySelect)
 	scalingTypes = sets.New(autoscalingv2.PercentScalingPolicy, autoscalingv2.PodsScalingPolicy)
 )
 
@@ -42,25 +45,32 @@ func validate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 		least = 0
 	}
 	if spec.MinReplicas != nil && *spec.MinReplicas < least {
-		errs = append(errs, field.Invalid(path.Child("minReplicas"), *spec.MinReplicas, fmt.Sprintf("must be greater than or equal to %d", least)))
+		errs = append(errs, field.Invalid(path.Child("minReplicas"), *spec.MinReplicas,
+			fmt.Sprintf("must be greater than or equal to %d", least)))
 	}
 	switch {
 	case spec.MaxReplicas == 0:
-		errs = append(errs, field.Required(path.Child("maxReplicas"), "must specify the maximum number of replicas"))
+		errs = append(errs, field.Required(path.Child("maxReplicas"),
+			"must specify the maximum number of replicas"))
 	case spec.MaxReplicas < 0:
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be greater than 0"))
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas,
+			"must be greater than 0"))
 	}
 	if spec.MinReplicas != nil && spec.MaxReplicas < *spec.MinReplicas {
-		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas, "must be greater than or equal to minReplicas"))
+		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas,
+			"must be greater than or equal to minReplicas"))
 	}
 
 	target := spec.ScaleTargetRef
 	errs = append(errs, validateReference(target, path.Child("scaleTargetRef"))...)
-	if old == nil || old.Spec.ScaleTargetRef.APIVersion != target.APIVersion || old.Spec.ScaleTargetRef.Kind != target.Kind {
+	if old == nil || old.Spec.ScaleTargetRef.APIVersion != target.APIVersion ||
+		old.Spec.ScaleTargetRef.Kind != target.Kind {
 		// ReplicationController is the only kind with scale in the core group, whose name is empty.
-		errs = append(errs, validateAPIVersion(target, target.Kind == "ReplicationController", path.Child("scaleTargetRef"))...)
+		errs = append(errs, validateAPIVersion(target, target.Kind == "ReplicationController",
+			path.Child("scaleTargetRef"))...)
 	}
-	errs = append(errs, validateMetrics(spec, path.Child("metrics"), old == nil || !hasBadReference(old.Spec.Metrics))...)
+	errs = append(errs, validateMetrics(spec, path.Child("metrics"),
+		old == nil || !hasBadReference(old.Spec.Metrics))...)
 	if behavior := spec.Behavior; behavior != nil {
 		errs = append(errs, validateRules(behavior.ScaleUp, path.Child("behavior", "scaleUp"))...)
 		errs = append(errs, validateRules(behavior.ScaleDown, path.Child("behavior", "scaleDown"))...)
@@ -68,8 +78,11 @@ func validate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	return errs
 }
 
-func validateReference(ref autoscalingv2.CrossVersionObjectReference, path *field.Path) field.ErrorList {
-	return append(validateSegment(ref.Kind, path.Child("kind")), validateSegment(ref.Name, path.Child("name"))...)
+func validateReference(
+	ref autoscalingv2.CrossVersionObjectReference, path *field.Path,
+) field.ErrorList {
+	return append(validateSegment(ref.Kind, path.Child("kind")),
+		validateSegment(ref.Name, path.Child("name"))...)
 }
 
 // validateSegment requires a name that can be a segment of a URL path.
@@ -84,7 +97,9 @@ func validateSegment(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateAPIVersion(ref autoscalingv2.CrossVersionObjectReference, coreToo bool, path *field.Path) field.ErrorList {
+func validateAPIVersion(
+	ref autoscalingv2.CrossVersionObjectReference, coreToo bool, path *field.Path,
+) field.ErrorList {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err == nil && gv.Group == "" && !coreToo {
 		err = errors.New("must specify an API group")
@@ -97,27 +112,34 @@ func validateAPIVersion(ref autoscalingv2.CrossVersionObjectReference, coreToo b
 
 func hasBadReference(metrics []autoscalingv2.MetricSpec) bool {
 	return slices.ContainsFunc(metrics, func(m autoscalingv2.MetricSpec) bool {
-		return m.Type == autoscalingv2.ObjectMetricSourceType && m.Object != nil && len(validateAPIVersion(m.Object.DescribedObject, true, nil)) > 0
+		return m.Type == autoscalingv2.ObjectMetricSourceType && m.Object != nil &&
+			len(validateAPIVersion(m.Object.DescribedObject, true, nil)) > 0
 	})
 }
 
-func validateMetrics(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path, checkAPIVersions bool) field.ErrorList {
+func validateMetrics(
+	spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path, checkAPIVersions bool,
+) field.ErrorList {
 	var errs field.ErrorList
 	countsPods := true
 	for i := range spec.Metrics {
 		m := &spec.Metrics[i]
 		errs = append(errs, validateMetric(m, path.Index(i), checkAPIVersions)...)
-		if m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType {
+		if m.Type == autoscalingv2.ObjectMetricSourceType ||
+			m.Type == autoscalingv2.ExternalMetricSourceType {
 			countsPods = false
 		}
 	}
 	if spec.MinReplicas != nil && *spec.MinReplicas == 0 && countsPods {
-		errs = append(errs, field.Forbidden(path, "must include an Object or External metric when minReplicas is 0"))
+		errs = append(errs, field.Forbidden(path,
+			"must include an Object or External metric when minReplicas is 0"))
 	}
 	return errs
 }
 
-func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path, checkAPIVersions bool) field.ErrorList {
+func validateMetric(
+	m *autoscalingv2.MetricSpec, path *field.Path, checkAPIVersions bool,
+) field.ErrorList {
 	var errs field.ErrorList
 	if m.Type == "" {
 		errs = append(errs, field.Required(path.Child("type"), "must specify a metric source type"))
@@ -131,21 +153,33 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path, checkAPIVersi
 		set      bool
 		validate func(path *field.Path) field.ErrorList
 	}{
-		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil, func(p *field.Path) field.ErrorList {
-			return validateObject(m.Object, p, checkAPIVersions)
-		}},
-		{autoscalingv2.ExternalMetricSourceType, "external", m.External != nil, func(p *field.Path) field.ErrorList {
-			return validateExternal(m.External, p)
-		}},
+		{
+			autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil,
+			func(p *field.Path) field.ErrorList {
+				return validateObject(m.Object, p, checkAPIVersions)
+			},
+		},
+		{
+			autoscalingv2.ExternalMetricSourceType, "external", m.External != nil,
+			func(p *field.Path) field.ErrorList {
+				return validateExternal(m.External, p)
+			},
+		},
 		{autoscalingv2.PodsMetricSourceType, "pods", m.Pods != nil, func(p *field.Path) field.ErrorList {
 			return validatePods(m.Pods, p)
 		}},
-		{autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil, func(p *field.Path) field.ErrorList {
-			return validateResource(string(m.Resource.Name), m.Resource.Target, p)
-		}},
-		{autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil, func(p *field.Path) field.ErrorList {
-			return validateContainerResource(m.ContainerResource, p)
-		}},
+		{
+			autoscalingv2.ResourceMetricSourceType, "resource", m.Resource != nil,
+			func(p *field.Path) field.ErrorList {
+				return validateResource(string(m.Resource.Name), m.Resource.Target, p)
+			},
+		},
+		{
+			autoscalingv2.ContainerResourceMetricSourceType, "containerResource", m.ContainerResource != nil,
+			func(p *field.Path) field.ErrorList {
+				return validateContainerResource(m.ContainerResource, p)
+			},
+		},
 	}
 	set := 0
 	for _, s := range sources {
@@ -174,7 +208,9 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path, checkAPIVersi
 	return errs
 }
 
-func validateObject(s *autoscalingv2.ObjectMetricSource, path *field.Path, checkAPIVersion bool) field.ErrorList {
+func validateObject(
+	s *autoscalingv2.ObjectMetricSource, path *field.Path, checkAPIVersion bool,
+) field.ErrorList {
 	errs := validateReference(s.DescribedObject, path.Child("describedObject"))
 	if checkAPIVersion {
 		errs = append(errs, validateAPIVersion(s.DescribedObject, true, path.Child("describedObject"))...)
@@ -182,7 +218,8 @@ func validateObject(s *autoscalingv2.ObjectMetricSource, path *field.Path, check
 	errs = append(errs, validateSegment(s.Metric.Name, path.Child("metric", "name"))...)
 	errs = append(errs, validateTarget(s.Target, path.Child("target"))...)
 	if s.Target.Value == nil && s.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"), "must specify a target value or averageValue"))
+		errs = append(errs, field.Required(path.Child("target", "averageValue"),
+			"must specify a target value or averageValue"))
 	}
 	return errs
 }
@@ -191,10 +228,12 @@ func validateExternal(s *autoscalingv2.ExternalMetricSource, path *field.Path) f
 	errs := validateSegment(s.Metric.Name, path.Child("metric", "name"))
 	errs = append(errs, validateTarget(s.Target, path.Child("target"))...)
 	if s.Target.Value == nil && s.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"), "must specify a target value or averageValue"))
+		errs = append(errs, field.Required(path.Child("target", "averageValue"),
+			"must specify a target value or averageValue"))
 	}
 	if s.Target.Value != nil && s.Target.AverageValue != nil {
-		errs = append(errs, field.Forbidden(path.Child("target", "value"), "may not be set together with averageValue"))
+		errs = append(errs, field.Forbidden(path.Child("target", "value"),
+			"may not be set together with averageValue"))
 	}
 	return errs
 }
@@ -203,27 +242,34 @@ func validatePods(s *autoscalingv2.PodsMetricSource, path *field.Path) field.Err
 	errs := validateSegment(s.Metric.Name, path.Child("metric", "name"))
 	errs = append(errs, validateTarget(s.Target, path.Child("target"))...)
 	if s.Target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageValue"), "must specify a target averageValue"))
+		errs = append(errs, field.Required(path.Child("target", "averageValue"),
+			"must specify a target averageValue"))
 	}
 	return errs
 }
 
-func validateResource(name string, target autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
+func validateResource(
+	name string, target autoscalingv2.MetricTarget, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
 		errs = append(errs, field.Required(path.Child("name"), "must specify a resource name"))
 	}
 	errs = append(errs, validateTarget(target, path.Child("target"))...)
 	if target.AverageUtilization == nil && target.AverageValue == nil {
-		errs = append(errs, field.Required(path.Child("target", "averageUtilization"), "must specify a target averageUtilization or averageValue"))
+		errs = append(errs, field.Required(path.Child("target", "averageUtilization"),
+			"must specify a target averageUtilization or averageValue"))
 	}
 	if target.AverageUtilization != nil && target.AverageValue != nil {
-		errs = append(errs, field.Forbidden(path.Child("target", "averageValue"), "may not be set together with averageUtilization"))
+		errs = append(errs, field.Forbidden(path.Child("target", "averageValue"),
+			"may not be set together with averageUtilization"))
 	}
 	return errs
 }
 
-func validateContainerResource(s *autoscalingv2.ContainerResourceMetricSource, path *field.Path) field.ErrorList {
+func validateContainerResource(
+	s *autoscalingv2.ContainerResourceMetricSource, path *field.Path,
+) field.ErrorList {
 	errs := validateResource(string(s.Name), s.Target, path)
 	if s.Name != "" {
 		errs = append(errs, quantities.ValidateContainerResourceName(s.Name, path.Child("name"))...)
@@ -243,16 +289,19 @@ func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorL
 		errs = append(errs, field.Required(path.Child("type"), "must specify a target type"))
 	}
 	if !targetTypes.Has(t.Type) {
-		errs = append(errs, field.Invalid(path.Child("type"), t.Type, fmt.Sprintf("must be one of %v", sets.List(targetTypes))))
+		errs = append(errs, field.Invalid(path.Child("type"), t.Type,
+			fmt.Sprintf("must be one of %v", sets.List(targetTypes))))
 	}
 	if t.Value != nil {
 		errs = append(errs, quantities.ValidatePositiveQuantity(*t.Value, path.Child("value"))...)
 	}
 	if t.AverageValue != nil {
-		errs = append(errs, quantities.ValidatePositiveQuantity(*t.AverageValue, path.Child("averageValue"))...)
+		errs = append(errs, quantities.ValidatePositiveQuantity(*t.AverageValue,
+			path.Child("averageValue"))...)
 	}
 	if t.AverageUtilization != nil && *t.AverageUtilization < 1 {
-		errs = append(errs, field.Invalid(path.Child("averageUtilization"), *t.AverageUtilization, "must be greater than 0"))
+		errs = append(errs, field.Invalid(path.Child("averageUtilization"), *t.AverageUtilization,
+			"must be greater than 0"))
 	}
 	return errs
 }
@@ -263,10 +312,12 @@ func validateRules(r *autoscalingv2.HPAScalingRules, path *field.Path) field.Err
 	}
 	var errs field.ErrorList
 	if w := r.StabilizationWindowSeconds; w != nil && (*w < 0 || *w > maxWindow) {
-		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w, fmt.Sprintf("must be between 0 and %d", maxWindow)))
+		errs = append(errs, field.Invalid(path.Child("stabilizationWindowSeconds"), *w,
+			fmt.Sprintf("must be between 0 and %d", maxWindow)))
 	}
 	if r.SelectPolicy != nil && !selectTypes.Has(*r.SelectPolicy) {
-		errs = append(errs, field.NotSupported(path.Child("selectPolicy"), *r.SelectPolicy, sets.List(selectTypes)))
+		errs = append(errs, field.NotSupported(path.Child("selectPolicy"), *r.SelectPolicy,
+			sets.List(selectTypes)))
 	}
 	if len(r.Policies) == 0 {
 		errs = append(errs, field.Required(path.Child("policies"), "must specify at least one policy"))
@@ -280,11 +331,13 @@ func validateRules(r *autoscalingv2.HPAScalingRules, path *field.Path) field.Err
 			errs = append(errs, field.Invalid(at.Child("value"), p.Value, "must be greater than 0"))
 		}
 		if p.PeriodSeconds <= 0 || p.PeriodSeconds > maxPeriod {
-			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds, fmt.Sprintf("must be between 1 and %d", maxPeriod)))
+			errs = append(errs, field.Invalid(at.Child("periodSeconds"), p.PeriodSeconds,
+				fmt.Sprintf("must be between 1 and %d", maxPeriod)))
 		}
 	}
 	if r.Tolerance != nil {
-		errs = append(errs, quantities.ValidateNonnegativeQuantity(*r.Tolerance, path.Child("tolerance"))...)
+		errs = append(errs, quantities.ValidateNonnegativeQuantity(*r.Tolerance,
+			path.Child("tolerance"))...)
 	}
 	return errs
 }

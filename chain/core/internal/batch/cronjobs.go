@@ -26,7 +26,8 @@ import (
 const maxCronJobName = 52
 
 var (
-	concurrencyPolicies = sets.New(batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)
+	concurrencyPolicies = sets.New(batchv1.AllowConcurrent, batchv1.ForbidConcurrent,
+		batchv1.ReplaceConcurrent)
 	// timeZonePart matches a component of a time zone name, as defined by
 	// https://data.iana.org/time-zones/theory.html#naming. Digits and plus signs occur in old names.
 	timeZonePart = regexp.MustCompile(`^[A-Za-z0-9._+][A-Za-z0-9._+-]{0,13}$`)
@@ -48,13 +49,15 @@ func CronJobs() *kind.Kind[*batchv1.CronJob] {
 			if old.Spec.JobTemplate.Spec.Scheduling == nil {
 				c.Spec.JobTemplate.Spec.Scheduling = nil
 			}
-			podspec.DropDisabledFields(&c.Spec.JobTemplate.Spec.Template, &old.Spec.JobTemplate.Spec.Template)
+			podspec.DropDisabledFields(&c.Spec.JobTemplate.Spec.Template,
+				&old.Spec.JobTemplate.Spec.Template)
 		},
 		Validate: func(_ context.Context, c *batchv1.CronJob) field.ErrorList {
 			errs := validateCronJobSpec(&c.Spec, nil)
 			// Cron jobs created before this rule existed may have longer names.
 			if len(c.Name) > maxCronJobName {
-				errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
+				errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name,
+					fmt.Sprintf("must be no more than %d characters", maxCronJobName)))
 			}
 			return errs
 		},
@@ -79,12 +82,14 @@ func CronJobs() *kind.Kind[*batchv1.CronJob] {
 		Warnings: func(_ context.Context, c, old *batchv1.CronJob) []string {
 			var warnings []string
 			if old == nil {
-				warnings = append(workloads.PodNameWarnings(c.Name), jobWarnings(path, &c.Spec.JobTemplate.Spec, nil)...)
+				warnings = append(workloads.PodNameWarnings(c.Name),
+					jobWarnings(path, &c.Spec.JobTemplate.Spec, nil)...)
 			} else if c.Generation != old.Generation {
 				warnings = jobWarnings(path, &c.Spec.JobTemplate.Spec, &old.Spec.JobTemplate.Spec.Template)
 			}
 			if strings.Contains(c.Spec.Schedule, "TZ") {
-				warnings = append(warnings, "spec.schedule: a time zone in the schedule is not supported; use spec.timeZone instead")
+				warnings = append(warnings,
+					"spec.schedule: a time zone in the schedule is not supported; use spec.timeZone instead")
 			}
 			return warnings
 		},
@@ -106,8 +111,11 @@ func cronJobRow(c *batchv1.CronJob) []any {
 		}
 	}
 	names, images := podspec.ContainerCells(&c.Spec.JobTemplate.Spec.Template.Spec)
-	return []any{c.Name, c.Spec.Schedule, ptr.Deref(c.Spec.TimeZone, "<none>"), suspend, int64(len(c.Status.Active)), last, kind.Age(c),
-		names, images, metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector)}
+	return []any{
+		c.Name, c.Spec.Schedule, ptr.Deref(c.Spec.TimeZone, "<none>"),
+		suspend, int64(len(c.Status.Active)), last, kind.Age(c), names, images,
+		metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector),
+	}
 }
 
 // defaultCronJob leaves the defaults of the job spec to the jobs, which get them when they are
@@ -129,15 +137,26 @@ func validateCronJobSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateSchedule(spec, old, path.Child("schedule"))
 	errs = append(errs, workloads.ValidateCounters(path,
-		workloads.Counter{Field: "startingDeadlineSeconds", Value: ptr.Deref(spec.StartingDeadlineSeconds, 0)},
-		workloads.Counter{Field: "successfulJobsHistoryLimit", Value: int64(ptr.Deref(spec.SuccessfulJobsHistoryLimit, 0))},
-		workloads.Counter{Field: "failedJobsHistoryLimit", Value: int64(ptr.Deref(spec.FailedJobsHistoryLimit, 0))})...)
-	if zone := spec.TimeZone; zone != nil && (old == nil || old.TimeZone == nil || *old.TimeZone != *zone) {
+		workloads.Counter{
+			Field: "startingDeadlineSeconds",
+			Value: ptr.Deref(spec.StartingDeadlineSeconds, 0),
+		},
+		workloads.Counter{
+			Field: "successfulJobsHistoryLimit",
+			Value: int64(ptr.Deref(spec.SuccessfulJobsHistoryLimit, 0)),
+		},
+		workloads.Counter{
+			Field: "failedJobsHistoryLimit",
+			Value: int64(ptr.Deref(spec.FailedJobsHistoryLimit, 0)),
+		})...)
+	if zone := spec.TimeZone; zone != nil &&
+		(old == nil || old.TimeZone == nil || *old.TimeZone != *zone) {
 		if err := checkTimeZone(*zone); err != nil {
 			errs = append(errs, field.Invalid(path.Child("timeZone"), *zone, err.Error()))
 		}
 	}
-	errs = append(errs, validateOneOf(spec.ConcurrencyPolicy, concurrencyPolicies, path.Child("concurrencyPolicy"))...)
+	errs = append(errs, validateOneOf(spec.ConcurrencyPolicy, concurrencyPolicies,
+		path.Child("concurrencyPolicy"))...)
 
 	job, jobPath := &spec.JobTemplate.Spec, path.Child("jobTemplate", "spec")
 	opts := podspec.OptionsFor(&job.Template, nil)
@@ -146,10 +165,12 @@ func validateCronJobSpec(spec, old *batchv1.CronJobSpec) field.ErrorList {
 	}
 	errs = append(errs, validateJobSpec(job, jobPath, opts)...)
 	if job.Selector != nil {
-		errs = append(errs, field.Invalid(jobPath.Child("selector"), job.Selector, "may not be set, because a selector is generated for each job"))
+		errs = append(errs, field.Invalid(jobPath.Child("selector"), job.Selector,
+			"may not be set, because a selector is generated for each job"))
 	}
 	if ptr.Deref(job.ManualSelector, false) {
-		errs = append(errs, field.NotSupported(jobPath.Child("manualSelector"), true, []string{"nil", "false"}))
+		errs = append(errs, field.NotSupported(jobPath.Child("manualSelector"), true,
+			[]string{"nil", "false"}))
 	}
 	return errs
 }
@@ -168,16 +189,19 @@ func validateSchedule(spec, old *batchv1.CronJobSpec, path *field.Path) field.Er
 	}
 	switch {
 	case old == nil || !strings.Contains(old.Schedule, "TZ"):
-		errs = append(errs, field.Invalid(path, spec.Schedule, "must not contain a time zone; use timeZone instead"))
+		errs = append(errs, field.Invalid(path, spec.Schedule,
+			"must not contain a time zone; use timeZone instead"))
 	case spec.TimeZone != nil:
-		errs = append(errs, field.Invalid(path, spec.Schedule, "must not contain a time zone when timeZone is set"))
+		errs = append(errs, field.Invalid(path, spec.Schedule,
+			"must not contain a time zone when timeZone is set"))
 	}
 	return errs
 }
 
 func checkSchedule(schedule string) error {
 	// The parser panics on a time zone with nothing after it.
-	if (strings.HasPrefix(schedule, "TZ=") || strings.HasPrefix(schedule, "CRON_TZ=")) && !strings.Contains(schedule, " ") {
+	if (strings.HasPrefix(schedule, "TZ=") || strings.HasPrefix(schedule, "CRON_TZ=")) &&
+		!strings.Contains(schedule, " ") {
 		return errors.New("must not consist of a time zone only")
 	}
 	_, err := cron.ParseStandard(schedule)

@@ -62,7 +62,10 @@ func Jobs() *kind.Kind[*batchv1.Job] {
 			},
 			Row: func(j *batchv1.Job) []any {
 				names, images := podspec.ContainerCells(&j.Spec.Template.Spec)
-				return []any{j.Name, statusCell(j), completionsCell(j), durationCell(j), kind.Age(j), names, images, metav1.FormatLabelSelector(j.Spec.Selector)}
+				return []any{
+					j.Name, statusCell(j), completionsCell(j), durationCell(j), kind.Age(j), names, images,
+					metav1.FormatLabelSelector(j.Spec.Selector),
+				}
 			},
 		},
 		Warnings: func(_ context.Context, j, old *batchv1.Job) []string {
@@ -75,17 +78,23 @@ func Jobs() *kind.Kind[*batchv1.Job] {
 			return jobWarnings(path, &j.Spec, &old.Spec.Template)
 		},
 		Status: &kind.Status[*batchv1.Job]{
-			Validate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList { return validateJobStatus(j, old) },
+			Validate: func(_ context.Context, j, old *batchv1.Job) field.ErrorList {
+				return validateJobStatus(j, old)
+			},
 		},
 		Generation: true,
 		Fields: map[string]func(*batchv1.Job) string{
-			"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
+			"status.successful": func(j *batchv1.Job) string {
+				return strconv.Itoa(int(j.Status.Succeeded))
+			},
 		},
 		Wrap: func(s *kind.Storage) rest.Storage { return jobStorage{s} },
 		Quirks: kind.Quirks{
 			NameOnUpdate: true,
 			// This default dates from before garbage collection. Deletions that rely on it get a warning.
-			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
+			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy {
+				return rest.OrphanDependents
+			},
 		},
 	}
 }
@@ -108,8 +117,8 @@ func (s jobStorage) DeleteCollection(ctx context.Context, validate rest.Validate
 func warnOfOrphans(ctx context.Context, options *metav1.DeleteOptions) {
 	// OrphanDependents is deprecated, but clients may still send it.
 	if options != nil && options.PropagationPolicy == nil && options.OrphanDependents == nil {
-		warning.AddWarning(ctx, "", "the job's pods are not deleted by default; set propagationPolicy to Background or Foreground to delete them, "+
-			"or to Orphan to suppress this warning")
+		warning.AddWarning(ctx, "", "the job's pods are not deleted by default; set propagationPolicy "+
+			"to Background or Foreground to delete them, or to Orphan to suppress this warning")
 	}
 }
 
@@ -191,14 +200,19 @@ func podLabels(j *batchv1.Job) map[string]string {
 }
 
 // jobWarnings returns warnings about the spec of a job, or of a job template, at path.
-func jobWarnings(path *field.Path, spec *batchv1.JobSpec, oldTemplate *corev1.PodTemplateSpec) []string {
+func jobWarnings(
+	path *field.Path, spec *batchv1.JobSpec, oldTemplate *corev1.PodTemplateSpec,
+) []string {
 	var warnings []string
 	if ptr.Deref(spec.CompletionMode, "") == batchv1.IndexedCompletion &&
-		ptr.Deref(spec.Completions, 0) > manyCompletions && ptr.Deref(spec.Parallelism, 0) > maxForManyCompletions {
-		warnings = append(warnings, fmt.Sprintf("%s: with more than %d completions and parallelism above %d, the status may fail to track the completed "+
-			"indexes if many indexes fail", path, manyCompletions, maxForManyCompletions))
+		ptr.Deref(spec.Completions, 0) > manyCompletions &&
+		ptr.Deref(spec.Parallelism, 0) > maxForManyCompletions {
+		warnings = append(warnings, fmt.Sprintf("%s: with more than %d completions and parallelism "+
+			"above %d, the status may fail to track the completed indexes if many indexes fail",
+			path, manyCompletions, maxForManyCompletions))
 	}
-	return append(warnings, podspec.TemplateWarnings(path.Child("template"), &spec.Template, oldTemplate)...)
+	return append(warnings, podspec.TemplateWarnings(path.Child("template"),
+		&spec.Template, oldTemplate)...)
 }
 
 func statusCell(j *batchv1.Job) string {

@@ -23,9 +23,11 @@ const (
 )
 
 var (
-	failureActions = sets.New(batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex,
-		batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore)
-	exitCodeOperators = sets.New(batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)
+	failureActions = sets.New(batchv1.PodFailurePolicyActionCount,
+		batchv1.PodFailurePolicyActionFailIndex, batchv1.PodFailurePolicyActionFailJob,
+		batchv1.PodFailurePolicyActionIgnore)
+	exitCodeOperators = sets.New(batchv1.PodFailurePolicyOnExitCodesOpIn,
+		batchv1.PodFailurePolicyOnExitCodesOpNotIn)
 	conditionStatuses = sets.New(corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown)
 )
 
@@ -42,16 +44,19 @@ func validateFailurePolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 		rule, at := &spec.PodFailurePolicy.Rules[i], path.Index(i)
 		switch {
 		case rule.Action == batchv1.PodFailurePolicyActionFailIndex && spec.BackoffLimitPerIndex == nil:
-			errs = append(errs, field.Invalid(at.Child("action"), rule.Action, "requires backoffLimitPerIndex to be set"))
+			errs = append(errs, field.Invalid(at.Child("action"), rule.Action,
+				"requires backoffLimitPerIndex to be set"))
 		default:
 			errs = append(errs, validateOneOf(rule.Action, failureActions, at.Child("action"))...)
 		}
 		if rule.OnExitCodes != nil {
 			errs = append(errs, validateExitCodes(rule.OnExitCodes, containers, at.Child("onExitCodes"))...)
 		}
-		errs = append(errs, validateConditionPatterns(rule.OnPodConditions, at.Child("onPodConditions"))...)
+		errs = append(errs, validateConditionPatterns(rule.OnPodConditions,
+			at.Child("onPodConditions"))...)
 		if (rule.OnExitCodes != nil) == (len(rule.OnPodConditions) > 0) {
-			errs = append(errs, field.Invalid(at, field.OmitValueType{}, "must have either onExitCodes or onPodConditions"))
+			errs = append(errs, field.Invalid(at, field.OmitValueType{},
+				"must have either onExitCodes or onPodConditions"))
 		}
 	}
 	return errs
@@ -68,10 +73,13 @@ func validateOneOf[T ~string](value T, known sets.Set[T], path *field.Path) fiel
 	return nil
 }
 
-func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, containers sets.Set[string], path *field.Path) field.ErrorList {
+func validateExitCodes(
+	r *batchv1.PodFailurePolicyOnExitCodesRequirement, containers sets.Set[string], path *field.Path,
+) field.ErrorList {
 	errs := validateOneOf(r.Operator, exitCodeOperators, path.Child("operator"))
 	if r.ContainerName != nil && !containers.Has(*r.ContainerName) {
-		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName, "must be the name of a container in the template"))
+		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName,
+			"must be the name of a container in the template"))
 	}
 	at := path.Child("values")
 	switch n := len(r.Values); {
@@ -96,7 +104,9 @@ func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, contai
 	return errs
 }
 
-func validateConditionPatterns(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) field.ErrorList {
+func validateConditionPatterns(
+	patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if n := len(patterns); n > maxRules {
 		errs = append(errs, field.TooMany(path, n, maxRules))
@@ -137,9 +147,11 @@ func validateSuccessPolicy(spec *batchv1.JobSpec, path *field.Path) field.ErrorL
 			limit, of = min(limit, indexes.count()), "succeededIndexes"
 		}
 		if n := rule.SucceededCount; n != nil {
-			errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*n), at.Child("succeededCount"))...)
+			errs = append(errs, apivalidation.ValidateNonnegativeField(int64(*n),
+				at.Child("succeededCount"))...)
 			if *n > limit {
-				errs = append(errs, field.Invalid(at.Child("succeededCount"), *n, fmt.Sprintf("must be less than or equal to %d, the number of %s", limit, of)))
+				errs = append(errs, field.Invalid(at.Child("succeededCount"), *n,
+					fmt.Sprintf("must be less than or equal to %d, the number of %s", limit, of)))
 			}
 		}
 	}

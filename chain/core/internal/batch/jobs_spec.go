@@ -35,26 +35,32 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateGenerated(j, old, path)
 
-	opts, selectorOpts := podspec.OptionsFor(&j.Spec.Template, nil), metav1validation.LabelSelectorValidationOptions{}
+	opts, selectorOpts := podspec.OptionsFor(&j.Spec.Template, nil),
+		metav1validation.LabelSelectorValidationOptions{}
 	if old != nil {
 		opts = podspec.OptionsFor(&j.Spec.Template, &old.Spec.Template)
-		selectorOpts.AllowInvalidLabelValueInSelector = metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)
+		selectorOpts.AllowInvalidLabelValueInSelector =
+			metav1validation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)
 	}
 	errs = append(errs, validateJobSpec(&j.Spec, path, opts)...)
 	if j.Spec.Selector == nil {
-		errs = append(errs, field.Required(path.Child("selector"), "must specify which pods belong to the job"))
+		errs = append(errs, field.Required(path.Child("selector"),
+			"must specify which pods belong to the job"))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(j.Spec.Selector, selectorOpts, path.Child("selector"))...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(j.Spec.Selector, selectorOpts,
+			path.Child("selector"))...)
 	}
 	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil {
-		errs = append(errs, workloads.ValidateTemplateLabels(selector, &j.Spec.Template, path.Child("template"))...)
+		errs = append(errs, workloads.ValidateTemplateLabels(selector, &j.Spec.Template,
+			path.Child("template"))...)
 	}
 
 	if n := ptr.Deref(j.Spec.Completions, 0); isIndexed(&j.Spec) && n > 0 {
 		// The controller derives the pods' hostnames from the name of the job and the index.
 		last := fmt.Sprintf("%s-%d", j.Name, n-1)
 		if len(validation.IsDNS1123Label(last)) > 0 {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, "results in the pod hostname "+last+", which is not a valid DNS label"))
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name,
+				"results in the pod hostname "+last+", which is not a valid DNS label"))
 		}
 	}
 	return errs
@@ -67,7 +73,8 @@ func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if j.UID == "" {
-		errs = append(errs, field.Required(field.NewPath("metadata", "uid"), "must be set, because the generated selector matches it"))
+		errs = append(errs, field.Required(field.NewPath("metadata", "uid"),
+			"must be set, because the generated selector matches it"))
 	}
 	wanted := podLabels(j)
 	if old != nil && !hasPrefixedLabels(old) {
@@ -83,8 +90,10 @@ func validateGenerated(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Key(label), have, fmt.Sprintf("must be %q", value)))
 		}
 	}
-	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !selector.Matches(labels.Set(wanted)) {
-		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "must be the generated selector, unless manualSelector is set"))
+	if selector, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil &&
+		!selector.Matches(labels.Set(wanted)) {
+		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector,
+			"must be the generated selector, unless manualSelector is set"))
 	}
 	return errs
 }
@@ -96,17 +105,29 @@ func hasPrefixedLabels(j *batchv1.Job) bool {
 }
 
 // validateJobSpec validates the spec of a job, or of a job template, except for the selector.
-func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Options) field.ErrorList {
+func validateJobSpec(
+	spec *batchv1.JobSpec, path *field.Path, opts podspec.Options,
+) field.ErrorList {
 	errs := workloads.ValidateCounters(path,
 		workloads.Counter{Field: "parallelism", Value: int64(ptr.Deref(spec.Parallelism, 0))},
 		workloads.Counter{Field: "completions", Value: int64(ptr.Deref(spec.Completions, 0))},
-		workloads.Counter{Field: "activeDeadlineSeconds", Value: ptr.Deref(spec.ActiveDeadlineSeconds, 0)},
+		workloads.Counter{
+			Field: "activeDeadlineSeconds",
+			Value: ptr.Deref(spec.ActiveDeadlineSeconds, 0),
+		},
 		workloads.Counter{Field: "backoffLimit", Value: int64(ptr.Deref(spec.BackoffLimit, 0))},
-		workloads.Counter{Field: "ttlSecondsAfterFinished", Value: int64(ptr.Deref(spec.TTLSecondsAfterFinished, 0))},
-		workloads.Counter{Field: "backoffLimitPerIndex", Value: int64(ptr.Deref(spec.BackoffLimitPerIndex, 0))},
+		workloads.Counter{
+			Field: "ttlSecondsAfterFinished",
+			Value: int64(ptr.Deref(spec.TTLSecondsAfterFinished, 0)),
+		},
+		workloads.Counter{
+			Field: "backoffLimitPerIndex",
+			Value: int64(ptr.Deref(spec.BackoffLimitPerIndex, 0)),
+		},
 		workloads.Counter{Field: "maxFailedIndexes", Value: int64(ptr.Deref(spec.MaxFailedIndexes, 0))})
 	if spec.MaxFailedIndexes != nil && spec.BackoffLimitPerIndex == nil {
-		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "must be set when maxFailedIndexes is set"))
+		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"),
+			"must be set when maxFailedIndexes is set"))
 	}
 	if by := spec.ManagedBy; by != nil {
 		errs = append(errs, validation.IsDomainPrefixedPath(path.Child("managedBy"), *by)...)
@@ -120,10 +141,12 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 		errs = append(errs, validateIndexed(spec, path)...)
 	case batchv1.NonIndexedCompletion:
 		if spec.BackoffLimitPerIndex != nil {
-			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex, "may only be set for indexed jobs"))
+			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex,
+				"may only be set for indexed jobs"))
 		}
 		if spec.MaxFailedIndexes != nil {
-			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *spec.MaxFailedIndexes, "may only be set for indexed jobs"))
+			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *spec.MaxFailedIndexes,
+				"may only be set for indexed jobs"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("completionMode"), mode,
@@ -137,14 +160,16 @@ func validateJobSpec(spec *batchv1.JobSpec, path *field.Path, opts podspec.Optio
 		if isIndexed(spec) {
 			errs = append(errs, validateSuccessPolicy(spec, path.Child("successPolicy", "rules"))...)
 		} else {
-			errs = append(errs, field.Invalid(path.Child("successPolicy"), field.OmitValueType{}, "may only be set for indexed jobs"))
+			errs = append(errs, field.Invalid(path.Child("successPolicy"), field.OmitValueType{},
+				"may only be set for indexed jobs"))
 		}
 	}
 	errs = append(errs, validateReplacement(spec, path.Child("podReplacementPolicy"))...)
 
 	errs = append(errs, podspec.ValidateTemplate(&spec.Template, path.Child("template"), opts)...)
 	ending := []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}
-	switch policy, at := spec.Template.Spec.RestartPolicy, path.Child("template", "spec", "restartPolicy"); policy {
+	switch policy, at := spec.Template.Spec.RestartPolicy, path.Child("template",
+		"spec", "restartPolicy"); policy {
 	case corev1.RestartPolicyNever:
 	case corev1.RestartPolicyOnFailure:
 		if spec.PodFailurePolicy != nil {
@@ -167,18 +192,21 @@ func validateIndexed(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	atMost := func(name string, value *int32, limit int32, why string) {
 		if value != nil && *value > limit {
-			errs = append(errs, field.Invalid(path.Child(name), *value, fmt.Sprintf("must be less than or equal to %d, because %s", limit, why)))
+			errs = append(errs, field.Invalid(path.Child(name), *value,
+				fmt.Sprintf("must be less than or equal to %d, because %s", limit, why)))
 		}
 	}
 	if spec.Completions == nil {
 		errs = append(errs, field.Required(path.Child("completions"), "must be set for indexed jobs"))
 	} else {
-		atMost("maxFailedIndexes", spec.MaxFailedIndexes, *spec.Completions, "that is the number of completions")
+		atMost("maxFailedIndexes", spec.MaxFailedIndexes, *spec.Completions,
+			"that is the number of completions")
 	}
 	atMost("parallelism", spec.Parallelism, maxIndexed, "the job is indexed")
 	atMost("maxFailedIndexes", spec.MaxFailedIndexes, maxIndexed, "the job is indexed")
 	if ptr.Deref(spec.Completions, 0) > manyCompletions && spec.BackoffLimitPerIndex != nil {
-		why := fmt.Sprintf("there are more than %d completions and backoffLimitPerIndex is set", manyCompletions)
+		why := fmt.Sprintf("there are more than %d completions and backoffLimitPerIndex is set",
+			manyCompletions)
 		if spec.MaxFailedIndexes == nil {
 			errs = append(errs, field.Required(path.Child("maxFailedIndexes"), why))
 		}
@@ -200,15 +228,19 @@ func validateReplacement(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 }
 
 // validateJobChange rejects changes to the fields that define the pods and how they are counted.
-func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.Path) field.ErrorList {
+func validateJobChange(
+	spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.Path,
+) field.ErrorList {
 	old := &oldJob.Spec
 	var errs field.ErrorList
 	switch {
 	case !isIndexed(spec):
-		errs = append(errs, apivalidation.ValidateImmutableField(spec.Completions, old.Completions, path.Child("completions"))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(spec.Completions, old.Completions,
+			path.Child("completions"))...)
 	case spec.Completions == nil || equality.Semantic.DeepEqual(spec.Completions, old.Completions):
 	case *spec.Completions != ptr.Deref(spec.Parallelism, 0):
-		errs = append(errs, field.Invalid(path.Child("completions"), *spec.Completions, "may only be changed together with parallelism, to the same value"))
+		errs = append(errs, field.Invalid(path.Child("completions"), *spec.Completions,
+			"may only be changed together with parallelism, to the same value"))
 	}
 	unchanged := func(name string, value, old any) {
 		errs = append(errs, apivalidation.ValidateImmutableField(value, old, path.Child(name))...)
@@ -225,8 +257,11 @@ func validateJobChange(spec *batchv1.JobSpec, oldJob *batchv1.Job, path *field.P
 
 // validateTemplateChange rejects changes to the template. Metadata, scheduling directives and
 // resources may change while the job is suspended and has no pods (KEP-2926, KEP-5440).
-func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path) field.ErrorList {
-	idle := ptr.Deref(old.Spec.Suspend, false) && old.Status.Active == 0 && (old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
+func validateTemplateChange(
+	tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path *field.Path,
+) field.ErrorList {
+	idle := ptr.Deref(old.Spec.Suspend, false) && old.Status.Active == 0 &&
+		(old.Status.StartTime == nil || isTrue(old, batchv1.JobSuspended))
 	if !idle {
 		return apivalidation.ValidateImmutableField(tmpl, &old.Spec.Template, path)
 	}
@@ -239,7 +274,8 @@ func validateTemplateChange(tmpl *corev1.PodTemplateSpec, old *batchv1.Job, path
 
 // keepScheduling copies the scheduling directives of spec to keep.
 func keepScheduling(keep, spec *corev1.PodSpec) {
-	keep.NodeSelector, keep.Tolerations, keep.SchedulingGates = spec.NodeSelector, spec.Tolerations, spec.SchedulingGates
+	keep.NodeSelector, keep.Tolerations, keep.SchedulingGates = spec.NodeSelector, spec.Tolerations,
+		spec.SchedulingGates
 	switch affinity := spec.Affinity; {
 	case affinity != nil && keep.Affinity == nil:
 		keep.Affinity = &corev1.Affinity{NodeAffinity: affinity.NodeAffinity}

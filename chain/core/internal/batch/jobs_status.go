@@ -26,8 +26,10 @@ func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 		workloads.Counter{Field: "terminating", Value: int64(ptr.Deref(j.Status.Terminating, 0))})
 	if pods := j.Status.UncountedTerminatedPods; pods != nil {
 		seen := sets.New[types.UID]()
-		errs = append(errs, validateUIDs(pods.Succeeded, seen, path.Child("uncountedTerminatedPods", "succeeded"))...)
-		errs = append(errs, validateUIDs(pods.Failed, seen, path.Child("uncountedTerminatedPods", "failed"))...)
+		errs = append(errs, validateUIDs(pods.Succeeded, seen,
+			path.Child("uncountedTerminatedPods", "succeeded"))...)
+		errs = append(errs, validateUIDs(pods.Failed, seen,
+			path.Child("uncountedTerminatedPods", "failed"))...)
 	}
 	errs = append(errs, validateConditions(j, old, path.Child("conditions"))...)
 	errs = append(errs, validateFinish(j, old, path)...)
@@ -62,18 +64,27 @@ func validateConditions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	toFail, met := isTrue(j, batchv1.JobFailureTarget), isTrue(j, batchv1.JobSuccessCriteriaMet)
 
 	completeChanged := changed(batchv1.JobComplete)
-	refuse(complete && failed && (completeChanged || changed(batchv1.JobFailed)), "a job cannot be both Complete and Failed")
-	refuse(complete && toFail && (completeChanged || changed(batchv1.JobFailureTarget)), "a job with FailureTarget cannot be Complete")
-	refuse(failed && !toFail && (changed(batchv1.JobFailed) || changed(batchv1.JobFailureTarget)), "a job cannot be Failed without FailureTarget")
-	refuse(complete && !met && (completeChanged || changed(batchv1.JobSuccessCriteriaMet)), "a job cannot be Complete without SuccessCriteriaMet")
+	refuse(complete && failed && (completeChanged || changed(batchv1.JobFailed)),
+		"a job cannot be both Complete and Failed")
+	refuse(complete && toFail && (completeChanged || changed(batchv1.JobFailureTarget)),
+		"a job with FailureTarget cannot be Complete")
+	refuse(failed && !toFail && (changed(batchv1.JobFailed) || changed(batchv1.JobFailureTarget)),
+		"a job cannot be Failed without FailureTarget")
+	refuse(complete && !met && (completeChanged || changed(batchv1.JobSuccessCriteriaMet)),
+		"a job cannot be Complete without SuccessCriteriaMet")
 	refuse(met && failed, "a job with SuccessCriteriaMet cannot be Failed")
 	refuse(met && toFail, "a job cannot have both SuccessCriteriaMet and FailureTarget")
-	refuse(complete && !met && j.Spec.SuccessPolicy != nil, "a job with a successPolicy cannot be Complete without SuccessCriteriaMet")
+	refuse(complete && !met && j.Spec.SuccessPolicy != nil,
+		"a job with a successPolicy cannot be Complete without SuccessCriteriaMet")
 
-	for _, final := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet} {
-		refuse(isTrue(old, final) && !isTrue(j, final), fmt.Sprintf("condition %s is final and cannot be removed", final))
+	for _, final := range []batchv1.JobConditionType{
+		batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet,
+	} {
+		refuse(isTrue(old, final) && !isTrue(j, final),
+			fmt.Sprintf("condition %s is final and cannot be removed", final))
 	}
-	refuse(isTrue(old, batchv1.JobComplete) && !isTrue(old, batchv1.JobSuccessCriteriaMet) && met, "SuccessCriteriaMet cannot be added to a Complete job")
+	refuse(isTrue(old, batchv1.JobComplete) && !isTrue(old, batchv1.JobSuccessCriteriaMet) && met,
+		"SuccessCriteriaMet cannot be added to a Complete job")
 	return errs
 }
 
@@ -83,7 +94,8 @@ func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	s := &j.Status
 	complete, finished := isTrue(j, batchv1.JobComplete), isFinished(j)
-	completeChanged, finishedChanged := complete != isTrue(old, batchv1.JobComplete), finished != isFinished(old)
+	completeChanged, finishedChanged := complete != isTrue(old, batchv1.JobComplete),
+		finished != isFinished(old)
 	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
 	endChanged := !equality.Semantic.DeepEqual(s.CompletionTime, old.Status.CompletionTime)
 
@@ -96,7 +108,8 @@ func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(end, "must be set for Complete jobs"))
 		}
 	}
-	if (startChanged || endChanged) && s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
+	if (startChanged || endChanged) && s.StartTime != nil && s.CompletionTime != nil &&
+		s.CompletionTime.Before(s.StartTime) {
 		errs = append(errs, field.Invalid(end, s.CompletionTime, "must not be before startTime"))
 	}
 	if endChanged && s.CompletionTime != nil && old.Status.CompletionTime != nil {
@@ -114,10 +127,13 @@ func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	pods := s.UncountedTerminatedPods
 	podsChanged := !equality.Semantic.DeepEqual(pods, old.Status.UncountedTerminatedPods)
 	if (finishedChanged || podsChanged) && pods != nil && len(pods.Failed)+len(pods.Succeeded) > 0 {
-		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), pods, "must be empty for finished jobs"))
+		errs = append(errs, field.Invalid(path.Child("uncountedTerminatedPods"), pods,
+			"must be empty for finished jobs"))
 	}
-	if terminating := ptr.Deref(s.Terminating, 0); terminating > 0 && (finishedChanged || terminating != ptr.Deref(old.Status.Terminating, 0)) {
-		errs = append(errs, field.Invalid(path.Child("terminating"), terminating, "must be 0 for finished jobs"))
+	if terminating := ptr.Deref(s.Terminating, 0); terminating > 0 &&
+		(finishedChanged || terminating != ptr.Deref(old.Status.Terminating, 0)) {
+		errs = append(errs, field.Invalid(path.Child("terminating"), terminating,
+			"must be 0 for finished jobs"))
 	}
 	return errs
 }
@@ -136,7 +152,8 @@ func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 			}
 		}
 		if s.CompletedIndexes != "" && !isIndexed(&j.Spec) {
-			errs = append(errs, field.Invalid(completed, s.CompletedIndexes, "may only be set for indexed jobs"))
+			errs = append(errs, field.Invalid(completed, s.CompletedIndexes,
+				"may only be set for indexed jobs"))
 		}
 	}
 	if s.FailedIndexes == nil {
@@ -144,7 +161,8 @@ func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	}
 	failed := path.Child("failedIndexes")
 	if failedChanged && j.Spec.BackoffLimitPerIndex == nil {
-		errs = append(errs, field.Invalid(failed, *s.FailedIndexes, "may only be set when backoffLimitPerIndex is set"))
+		errs = append(errs, field.Invalid(failed, *s.FailedIndexes,
+			"may only be set when backoffLimitPerIndex is set"))
 	} else if failedChanged && completions != nil {
 		if _, err := parseIndexes(*s.FailedIndexes, *completions); err != nil {
 			errs = append(errs, field.Invalid(failed, *s.FailedIndexes, err.Error()))
@@ -153,7 +171,8 @@ func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if (failedChanged || completedChanged) && completions != nil {
 		both := readableIndexes(*s.FailedIndexes, *completions)
 		if index, overlap := both.common(readableIndexes(s.CompletedIndexes, *completions)); overlap {
-			errs = append(errs, field.Invalid(failed, *s.FailedIndexes, fmt.Sprintf("must not contain index %d, which has completed", index)))
+			errs = append(errs, field.Invalid(failed, *s.FailedIndexes,
+				fmt.Sprintf("must not contain index %d, which has completed", index)))
 		}
 	}
 	return errs
@@ -168,16 +187,20 @@ func validateProgress(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("failed"), s.Failed, "must not decrease"))
 	}
 	// An indexed job can be scaled down if its completions equal its parallelism.
-	elastic := isIndexed(&j.Spec) && equality.Semantic.DeepEqual(j.Spec.Completions, j.Spec.Parallelism)
+	elastic := isIndexed(&j.Spec) &&
+		equality.Semantic.DeepEqual(j.Spec.Completions, j.Spec.Parallelism)
 	if s.Succeeded < old.Status.Succeeded && !elastic {
 		errs = append(errs, field.Invalid(path.Child("succeeded"), s.Succeeded, "must not decrease"))
 	}
-	if ready := ptr.Deref(s.Ready, 0); ready > s.Active && (ready != ptr.Deref(old.Status.Ready, 0) || s.Active != old.Status.Active) {
-		errs = append(errs, field.Invalid(path.Child("ready"), ready, "must be less than or equal to active"))
+	if ready := ptr.Deref(s.Ready, 0); ready > s.Active &&
+		(ready != ptr.Deref(old.Status.Ready, 0) || s.Active != old.Status.Active) {
+		errs = append(errs, field.Invalid(path.Child("ready"), ready,
+			"must be less than or equal to active"))
 	}
 	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
 	if startChanged && old.Status.StartTime != nil && !ptr.Deref(j.Spec.Suspend, false) {
-		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime, "may only be changed while the job is suspended"))
+		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime,
+			"may only be changed while the job is suspended"))
 	}
 	return errs
 }

@@ -24,7 +24,9 @@ func CertificateSigningRequests() *kind.Kind[*certificatesv1.CertificateSigningR
 		Name:          func(string, bool) []string { return nil },
 		PrepareCreate: stampRequestor,
 		PrepareUpdate: func(_ context.Context, r, old T) { r.Spec = old.Spec },
-		Validate:      func(_ context.Context, r T) field.ErrorList { return validateRequest(r, tolerated{}) },
+		Validate: func(_ context.Context, r T) field.ErrorList {
+			return validateRequest(r, tolerated{})
+		},
 		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList {
 			return validateChange(r, old, onlyMetadata)
 		},
@@ -53,7 +55,9 @@ func CertificateSigningRequests() *kind.Kind[*certificatesv1.CertificateSigningR
 				keepDecision(r, old)
 				stampConditions(r, old)
 			},
-			Validate:    func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, certificate) },
+			Validate: func(_ context.Context, r, old T) field.ErrorList {
+				return validateChange(r, old, certificate)
+			},
 			ResetFields: []string{"spec", "status.conditions"},
 		},
 		Subresources: []kind.Subresource[T]{{
@@ -65,11 +69,15 @@ func CertificateSigningRequests() *kind.Kind[*certificatesv1.CertificateSigningR
 				old.Status.DeepCopyInto(&r.Status)
 				r.Status.Conditions = conditions
 			},
-			Validate:    func(_ context.Context, r, old T) field.ErrorList { return validateChange(r, old, decision) },
+			Validate: func(_ context.Context, r, old T) field.ErrorList {
+				return validateChange(r, old, decision)
+			},
 			ResetFields: []string{"spec", "status.certificate"},
 		}},
 		ResetFields: []string{"spec", "status"},
-		Fields:      map[string]func(T) string{"spec.signerName": func(r T) string { return r.Spec.SignerName }},
+		Fields: map[string]func(T) string{"spec.signerName": func(r T) string {
+			return r.Spec.SignerName
+		}},
 	}
 }
 
@@ -93,7 +101,9 @@ func stampRequestor(ctx context.Context, r *certificatesv1.CertificateSigningReq
 // keepDecision takes the conditions Approved and Denied from old, as long as r has as many of each.
 // Validation refuses it if one was added or removed.
 func keepDecision(r, old *certificatesv1.CertificateSigningRequest) {
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
+	for _, t := range []certificatesv1.RequestConditionType{
+		certificatesv1.CertificateApproved, certificatesv1.CertificateDenied,
+	} {
 		stored := ofType(old, t)
 		if len(stored) != len(ofType(r, t)) {
 			continue
@@ -106,7 +116,9 @@ func keepDecision(r, old *certificatesv1.CertificateSigningRequest) {
 	}
 }
 
-func ofType(r *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) []certificatesv1.CertificateSigningRequestCondition {
+func ofType(
+	r *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType,
+) []certificatesv1.CertificateSigningRequestCondition {
 	var list []certificatesv1.CertificateSigningRequestCondition
 	for _, c := range r.Status.Conditions {
 		if c.Type == t {

@@ -21,11 +21,14 @@ const (
 )
 
 var usages = sets.New(
-	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
-	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
-	certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth,
-	certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning, certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME,
-	certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
+	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature,
+	certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
+	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment,
+	certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
+	certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny,
+	certificatesv1.UsageServerAuth, certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning,
+	certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME, certificatesv1.UsageIPsecEndSystem,
+	certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
 	certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC)
 
 // tolerated lists the invalid values that an update may keep because v1beta1 let them in.
@@ -44,9 +47,10 @@ func toleratedIn(r, old *certificatesv1.CertificateSigningRequest) tolerated {
 		legacySigner:    old.Spec.SignerName == legacySigner,
 		unknownUsages:   !usages.HasAll(old.Spec.Usages...),
 		duplicateUsages: sets.New(old.Spec.Usages...).Len() < len(old.Spec.Usages),
-		bothDecisions:   len(ofType(old, certificatesv1.CertificateApproved)) > 0 && len(ofType(old, certificatesv1.CertificateDenied)) > 0,
-		emptyTypes:      len(ofType(old, "")) > 0,
-		anyCertificate:  bytes.Equal(r.Status.Certificate, old.Status.Certificate),
+		bothDecisions: len(ofType(old, certificatesv1.CertificateApproved)) > 0 &&
+			len(ofType(old, certificatesv1.CertificateDenied)) > 0,
+		emptyTypes:     len(ofType(old, "")) > 0,
+		anyCertificate: bytes.Equal(r.Status.Certificate, old.Status.Certificate),
 	}
 	if len(old.Status.Certificate) > 0 && parseCertificates(old.Status.Certificate, false) != nil {
 		t.anyCertificate = true
@@ -77,17 +81,20 @@ func validateRequest(r *certificatesv1.CertificateSigningRequest, t tolerated) f
 		seen.Insert(usage)
 	}
 	if !t.legacySigner && r.Spec.SignerName == legacySigner {
-		errs = append(errs, field.Invalid(at.Child("signerName"), r.Spec.SignerName, "is not supported in certificates.k8s.io/v1"))
+		errs = append(errs, field.Invalid(at.Child("signerName"), r.Spec.SignerName,
+			"is not supported in certificates.k8s.io/v1"))
 	} else {
 		errs = append(errs, signers.ValidateName(r.Spec.SignerName, at.Child("signerName"))...)
 	}
 	if s := r.Spec.ExpirationSeconds; s != nil && *s < minExpirationSeconds {
-		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be at least %d (ten minutes)", minExpirationSeconds)))
+		errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s,
+			fmt.Sprintf("must be at least %d (ten minutes)", minExpirationSeconds)))
 	}
 	errs = append(errs, validateConditions(r, t)...)
 	if len(r.Status.Certificate) > 0 && !t.anyCertificate {
 		if err := parseCertificates(r.Status.Certificate, false); err != nil {
-			errs = append(errs, field.Invalid(field.NewPath("status", "certificate"), "<certificate data>", err.Error()))
+			errs = append(errs, field.Invalid(field.NewPath("status", "certificate"),
+				"<certificate data>", err.Error()))
 		}
 	}
 	return errs
@@ -140,19 +147,26 @@ const (
 	certificate
 )
 
-func validateChange(r, old *certificatesv1.CertificateSigningRequest, allowed change) field.ErrorList {
+func validateChange(
+	r, old *certificatesv1.CertificateSigningRequest, allowed change,
+) field.ErrorList {
 	errs := validateRequest(r, toleratedIn(r, old))
 	at := field.NewPath("status", "conditions")
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+	for _, t := range []certificatesv1.RequestConditionType{
+		certificatesv1.CertificateApproved, certificatesv1.CertificateDenied,
+		certificatesv1.CertificateFailed,
+	} {
 		now, before := ofType(r, t), ofType(old, t)
 		fixed := allowed != decision && t != certificatesv1.CertificateFailed
 		switch {
 		case len(now) < len(before):
 			errs = append(errs, field.Forbidden(at, fmt.Sprintf("the %s condition may not be removed", t)))
 		case fixed && len(now) > len(before):
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("the %s condition may only be added through the approval subresource", t)))
+			errs = append(errs, field.Forbidden(at,
+				fmt.Sprintf("the %s condition may only be added through the approval subresource", t)))
 		case fixed && !equality.Semantic.DeepEqual(now, before):
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("the %s condition may only be changed through the approval subresource", t)))
+			errs = append(errs, field.Forbidden(at,
+				fmt.Sprintf("the %s condition may only be changed through the approval subresource", t)))
 		}
 	}
 	if !bytes.Equal(r.Status.Certificate, old.Status.Certificate) {

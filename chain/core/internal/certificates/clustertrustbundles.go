@@ -26,7 +26,8 @@ func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 		Plural:        "clustertrustbundles",
 		ClusterScoped: true,
 		Versions:      []kind.Version{kind.ServedAsSame[*certificatesv1.ClusterTrustBundle, T]()},
-		Name:          path.ValidatePathSegmentName, // validateSigner checks the rest, which depends on the signer
+		// validateSigner checks the rest, which depends on the signer
+		Name: path.ValidatePathSegmentName,
 		Validate: func(_ context.Context, b T) field.ErrorList {
 			return append(validateSigner(b), validateTrustBundle(b.Spec.TrustBundle)...)
 		},
@@ -36,7 +37,8 @@ func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 			if b.Spec.TrustBundle != old.Spec.TrustBundle {
 				errs = append(errs, validateTrustBundle(b.Spec.TrustBundle)...)
 			}
-			return append(errs, apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))...)
+			return append(errs, apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName,
+				field.NewPath("spec", "signerName"))...)
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -51,7 +53,9 @@ func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 				return []any{b.Name, signer}
 			},
 		},
-		Fields: map[string]func(T) string{"spec.signerName": func(b T) string { return b.Spec.SignerName }},
+		Fields: map[string]func(T) string{"spec.signerName": func(b T) string {
+			return b.Spec.SignerName
+		}},
 	}
 }
 
@@ -63,12 +67,14 @@ func validateSigner(b *certificatesv1beta1.ClusterTrustBundle) field.ErrorList {
 	}
 	metadata := field.NewPath("metadata")
 	if b.GenerateName != "" {
-		errs = append(errs, validateBundleName(b.GenerateName, true, b.Spec.SignerName, metadata.Child("generateName"))...)
+		errs = append(errs, validateBundleName(b.GenerateName, true, b.Spec.SignerName,
+			metadata.Child("generateName"))...)
 	}
 	if b.Name == "" {
 		return errs // the engine reports a missing name
 	}
-	return append(errs, validateBundleName(b.Name, false, b.Spec.SignerName, metadata.Child("name"))...)
+	return append(errs, validateBundleName(b.Name, false, b.Spec.SignerName,
+		metadata.Child("name"))...)
 }
 
 func validateBundleName(name string, prefix bool, signer string, at *field.Path) field.ErrorList {
@@ -77,7 +83,8 @@ func validateBundleName(name string, prefix bool, signer string, at *field.Path)
 	if signer != "" {
 		start := strings.ReplaceAll(signer, "/", ":") + ":"
 		if !strings.HasPrefix(name, start) {
-			errs = append(errs, field.Invalid(at, name, "must start with "+start+", derived from spec.signerName"))
+			errs = append(errs, field.Invalid(at, name,
+				"must start with "+start+", derived from spec.signerName"))
 		}
 		rest = strings.TrimPrefix(name, start)
 	}

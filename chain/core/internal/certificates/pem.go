@@ -59,7 +59,8 @@ func parseCertificates(data []byte, anchors bool) error {
 			if len(certificates) > 1 || !certificates[0].IsCA || !certificates[0].BasicConstraintsValid {
 				return errNoAuthority
 			}
-			if slices.ContainsFunc(seen, func(other []byte) bool { return bytes.Equal(other, block.Bytes) }) {
+			if slices.ContainsFunc(seen,
+				func(other []byte) bool { return bytes.Equal(other, block.Bytes) }) {
 				return errors.New("contains a duplicate certificate")
 			}
 		}

@@ -46,15 +46,20 @@ const (
 // PodCertificateRequests declares podcertificaterequests (KEP-4317). Kubernetes 1.37, which
 // introduces v1, still stores them as v1beta1. Issuing or refusing a certificate requires
 // permission to "sign" for the signer.
-func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind.Kind[*certificatesv1beta1.PodCertificateRequest] {
+func PodCertificateRequests(
+	authorizer authorizer.UnconditionalAuthorizer,
+) *kind.Kind[*certificatesv1beta1.PodCertificateRequest] {
 	type T = *certificatesv1beta1.PodCertificateRequest
 	return &kind.Kind[T]{
 		Plural: "podcertificaterequests",
-		Versions: []kind.Version{kind.ServedAs(podCertificateRequestFromV1, podCertificateRequestToV1, func(r *certificatesv1.PodCertificateRequest) {
-			r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds, defaultPodCertificateLifetime)
-		})},
+		Versions: []kind.Version{kind.ServedAs(podCertificateRequestFromV1, podCertificateRequestToV1,
+			func(r *certificatesv1.PodCertificateRequest) {
+				r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds,
+					defaultPodCertificateLifetime)
+			})},
 		Default: func(r T) {
-			r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds, defaultPodCertificateLifetime)
+			r.Spec.MaxExpirationSeconds = lifetimeOr(r.Spec.MaxExpirationSeconds,
+				defaultPodCertificateLifetime)
 		},
 		Validate: func(_ context.Context, r T) field.ErrorList {
 			return validatePodCertificateRequest(&r.Spec, field.NewPath("spec"))
@@ -77,14 +82,17 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind
 				if decided := podCertificateDecision(&r.Status); decided != "" {
 					state = decided
 				}
-				return []any{r.Name, r.Spec.PodName, r.Spec.ServiceAccountName, string(r.Spec.NodeName), r.Spec.SignerName, state,
-					labels.FormatLabels(r.Spec.UnverifiedUserAnnotations)}
+				return []any{
+					r.Name, r.Spec.PodName, r.Spec.ServiceAccountName, string(r.Spec.NodeName), r.Spec.SignerName,
+					state, labels.FormatLabels(r.Spec.UnverifiedUserAnnotations),
+				}
 			},
 		},
 		Status: &kind.Status[T]{
 			Prepare: func(_ context.Context, r, old T) { metav1.ResetObjectMetaForStatus(r, old) },
 			Validate: func(ctx context.Context, r, old T) field.ErrorList {
-				if errs := validatePodCertificateStatus(r, old); len(errs) > 0 || equality.Semantic.DeepEqual(r.Status, old.Status) {
+				if errs := validatePodCertificateStatus(r, old); len(errs) > 0 ||
+					equality.Semantic.DeepEqual(r.Status, old.Status) {
 					return errs
 				}
 				at := field.NewPath("spec", "signerName")
@@ -93,12 +101,14 @@ func PodCertificateRequests(authorizer authorizer.UnconditionalAuthorizer) *kind
 					return field.ErrorList{field.InternalError(at, errors.New("the request has no user"))}
 				}
 				if !MayUseSigner(ctx, authorizer, user, "sign", old.Spec.SignerName) {
-					return field.ErrorList{field.Forbidden(at, fmt.Sprintf("user %q may not sign for %q", user.GetName(), old.Spec.SignerName))}
+					return field.ErrorList{field.Forbidden(at,
+						fmt.Sprintf("user %q may not sign for %q", user.GetName(), old.Spec.SignerName))}
 				}
 				return nil
 			},
 		},
-		ResetFields: []string{}, // a status sent to the main resource is ignored, but its field manager is recorded
+		// a status sent to the main resource is ignored, but its field manager is recorded
+		ResetFields: []string{},
 		Fields: map[string]func(T) string{
 			"spec.signerName": func(r T) string { return r.Spec.SignerName },
 			"spec.podName":    func(r T) string { return r.Spec.PodName },
@@ -115,7 +125,9 @@ func lifetimeOr(seconds *int32, otherwise int32) *int32 {
 	return seconds
 }
 
-func podCertificateRequestFromV1(in *certificatesv1.PodCertificateRequest, out *certificatesv1beta1.PodCertificateRequest) error {
+func podCertificateRequestFromV1(
+	in *certificatesv1.PodCertificateRequest, out *certificatesv1beta1.PodCertificateRequest,
+) error {
 	out.ObjectMeta = in.ObjectMeta
 	s := &in.Spec
 	out.Spec = certificatesv1beta1.PodCertificateRequestSpec{
@@ -132,7 +144,9 @@ func podCertificateRequestFromV1(in *certificatesv1.PodCertificateRequest, out *
 }
 
 // podCertificateRequestToV1 drops pkixPublicKey and proofOfPossession, which v1 does not have.
-func podCertificateRequestToV1(in *certificatesv1beta1.PodCertificateRequest, out *certificatesv1.PodCertificateRequest) error {
+func podCertificateRequestToV1(
+	in *certificatesv1beta1.PodCertificateRequest, out *certificatesv1.PodCertificateRequest,
+) error {
 	out.ObjectMeta = in.ObjectMeta
 	s := &in.Spec
 	out.Spec = certificatesv1.PodCertificateRequestSpec{
@@ -148,9 +162,12 @@ func podCertificateRequestToV1(in *certificatesv1beta1.PodCertificateRequest, ou
 	return nil
 }
 
-func validatePodCertificateRequest(s *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path) field.ErrorList {
+func validatePodCertificateRequest(
+	s *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path,
+) field.ErrorList {
 	errs := signers.ValidateName(s.SignerName, at.Child("signerName"))
-	errs = append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations, at.Child("unverifiedUserAnnotations"))...)
+	errs = append(errs, validateUserAnnotations(s.UnverifiedUserAnnotations,
+		at.Child("unverifiedUserAnnotations"))...)
 	for _, object := range []struct {
 		kind, name string
 		uid        types.UID
@@ -176,7 +193,8 @@ func validatePodCertificateRequest(s *certificatesv1beta1.PodCertificateRequestS
 		return append(errs, field.Required(at.Child("maxExpirationSeconds"), ""))
 	}
 	if seconds := *s.MaxExpirationSeconds; seconds < minPodCertificateLifetime || seconds > longest {
-		errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), seconds, fmt.Sprintf("must be between %d and %d", minPodCertificateLifetime, longest)))
+		errs = append(errs, field.Invalid(at.Child("maxExpirationSeconds"), seconds,
+			fmt.Sprintf("must be between %d and %d", minPodCertificateLifetime, longest)))
 	}
 	return append(errs, validateKeyMaterial(s, at)...)
 }
@@ -189,15 +207,19 @@ func validateUserAnnotations(annotations map[string]string, at *field.Path) fiel
 		errs = append(errs, validation.IsDomainPrefixedKey(at, strings.ToLower(key))...)
 	}
 	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
-		errs = append(errs, field.TooLong(at, "" /* not the values */, apivalidation.TotalAnnotationSizeLimitB))
+		errs = append(errs, field.TooLong(at,
+			"" /* not the values */, apivalidation.TotalAnnotationSizeLimitB))
 	}
 	return errs
 }
 
 // validateKeyMaterial requires a proof that the client has the private key: either a signed PKCS#10
 // request, or a public key and a signature.
-func validateKeyMaterial(s *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path) field.ErrorList {
-	stub, key, proof := at.Child("stubPKCS10Request"), at.Child("pkixPublicKey"), at.Child("proofOfPossession")
+func validateKeyMaterial(
+	s *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path,
+) field.ErrorList {
+	stub, key, proof := at.Child("stubPKCS10Request"), at.Child("pkixPublicKey"),
+		at.Child("proofOfPossession")
 	for _, material := range []struct {
 		at   *field.Path
 		data []byte
@@ -206,15 +228,18 @@ func validateKeyMaterial(s *certificatesv1beta1.PodCertificateRequestSpec, at *f
 			return field.ErrorList{field.TooLong(material.at, "" /* not the data */, maxKeyMaterial)}
 		}
 	}
-	hasStub, hasKey, hasProof := len(s.StubPKCS10Request) > 0, len(s.PKIXPublicKey) > 0, len(s.ProofOfPossession) > 0
+	hasStub, hasKey, hasProof := len(s.StubPKCS10Request) > 0, len(s.PKIXPublicKey) > 0,
+		len(s.ProofOfPossession) > 0
 	switch {
 	case hasStub && !hasKey && !hasProof:
 		parsed, err := x509.ParseCertificateRequest(s.StubPKCS10Request)
 		if err != nil {
-			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, "must be a DER-encoded PKCS#10 certificate signing request")}
+			return field.ErrorList{field.Invalid(stub, field.OmitValueType{},
+				"must be a DER-encoded PKCS#10 certificate signing request")}
 		}
 		if err := parsed.CheckSignature(); err != nil {
-			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, "must be signed with the private key that belongs to its public key")}
+			return field.ErrorList{field.Invalid(stub, field.OmitValueType{},
+				"must be signed with the private key that belongs to its public key")}
 		}
 		if err := checkPodKey(parsed.PublicKey); err != nil {
 			return field.ErrorList{field.Invalid(stub, field.OmitValueType{}, err.Error())}
@@ -222,16 +247,20 @@ func validateKeyMaterial(s *certificatesv1beta1.PodCertificateRequestSpec, at *f
 	case !hasStub && hasKey && hasProof:
 		public, err := x509.ParsePKIXPublicKey(s.PKIXPublicKey)
 		if err != nil {
-			return field.ErrorList{field.Invalid(key, field.OmitValueType{}, "must be a DER-encoded PKIX public key")}
+			return field.ErrorList{
+				field.Invalid(key, field.OmitValueType{}, "must be a DER-encoded PKIX public key"),
+			}
 		}
 		if err := checkPodKey(public); err != nil {
 			return field.ErrorList{field.Invalid(key, field.OmitValueType{}, err.Error())}
 		}
 		if !provesPossession(public, []byte(s.PodUID), s.ProofOfPossession) {
-			return field.ErrorList{field.Invalid(proof, field.OmitValueType{}, "must be the pod's UID signed with the private key that belongs to pkixPublicKey")}
+			return field.ErrorList{field.Invalid(proof, field.OmitValueType{},
+				"must be the pod's UID signed with the private key that belongs to pkixPublicKey")}
 		}
 	default:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must have either stubPKCS10Request or both pkixPublicKey and proofOfPossession")}
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{},
+			"must have either stubPKCS10Request or both pkixPublicKey and proofOfPossession")}
 	}
 	return nil
 }

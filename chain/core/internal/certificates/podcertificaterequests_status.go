@@ -46,9 +46,12 @@ func podCertificateDecisions() sets.Set[string] {
 }
 
 // validatePodCertificateStatus lets a request be decided once. The decision is final.
-func validatePodCertificateStatus(r, old *certificatesv1beta1.PodCertificateRequest) field.ErrorList {
+func validatePodCertificateStatus(
+	r, old *certificatesv1beta1.PodCertificateRequest,
+) field.ErrorList {
 	at := field.NewPath("status")
-	if errs := validatePodCertificateConditions(r.Status.Conditions, at.Child("conditions")); len(errs) > 0 {
+	if errs := validatePodCertificateConditions(r.Status.Conditions,
+		at.Child("conditions")); len(errs) > 0 {
 		return errs
 	}
 	must := func(same bool, why string) field.ErrorList {
@@ -58,33 +61,42 @@ func validatePodCertificateStatus(r, old *certificatesv1beta1.PodCertificateRequ
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, why)}
 	}
 	if decided := podCertificateDecision(&old.Status); decided != "" {
-		return must(equality.Semantic.DeepEqual(r.Status, old.Status), "the request is already "+decided+" and may not be changed")
+		return must(equality.Semantic.DeepEqual(r.Status, old.Status),
+			"the request is already "+decided+" and may not be changed")
 	}
 	switch podCertificateDecision(&r.Status) {
-	case certificatesv1beta1.PodCertificateRequestConditionTypeDenied, certificatesv1beta1.PodCertificateRequestConditionTypeFailed:
+	case certificatesv1beta1.PodCertificateRequestConditionTypeDenied,
+		certificatesv1beta1.PodCertificateRequestConditionTypeFailed:
 		bare := certificatesv1beta1.PodCertificateRequestStatus{Conditions: r.Status.Conditions}
-		return must(equality.Semantic.DeepEqual(r.Status, bare), "only conditions may be set when the request is Denied or Failed")
+		return must(equality.Semantic.DeepEqual(r.Status, bare),
+			"only conditions may be set when the request is Denied or Failed")
 	case certificatesv1beta1.PodCertificateRequestConditionTypeIssued:
 		return validateIssued(&r.Status, &old.Spec, at)
 	}
-	return must(equality.Semantic.DeepEqual(r.Status, old.Status), "may only be changed together with an Issued, Denied or Failed condition")
+	return must(equality.Semantic.DeepEqual(r.Status, old.Status),
+		"may only be changed together with an Issued, Denied or Failed condition")
 }
 
-func validatePodCertificateConditions(conditions []metav1.Condition, at *field.Path) field.ErrorList {
+func validatePodCertificateConditions(
+	conditions []metav1.Condition, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	decisions := 0
 	for i, c := range conditions {
 		// kube-apiserver's field path has a dot before the index here.
 		at := at.Child(fmt.Sprintf("[%d]", i))
 		if !podCertificateDecisions().Has(c.Type) {
-			errs = append(errs, field.NotSupported(at.Child("type"), c.Type, sets.List(podCertificateDecisions())))
+			errs = append(errs, field.NotSupported(at.Child("type"), c.Type,
+				sets.List(podCertificateDecisions())))
 			continue
 		}
 		if decisions++; decisions > 1 {
-			errs = append(errs, field.Invalid(at.Child("type"), c.Type, "only one of the conditions Denied, Failed and Issued may be set"))
+			errs = append(errs, field.Invalid(at.Child("type"), c.Type,
+				"only one of the conditions Denied, Failed and Issued may be set"))
 		}
 		if c.Status != metav1.ConditionTrue {
-			errs = append(errs, field.NotSupported(at.Child("status"), c.Status, []metav1.ConditionStatus{metav1.ConditionTrue}))
+			errs = append(errs, field.NotSupported(at.Child("status"), c.Status,
+				[]metav1.ConditionStatus{metav1.ConditionTrue}))
 		}
 	}
 	return append(errs, metavalidation.ValidateConditions(conditions, at)...)
@@ -92,7 +104,10 @@ func validatePodCertificateConditions(conditions []metav1.Condition, at *field.P
 
 // validateIssued checks an issued certificate against the other fields of the status and against
 // the request's spec.
-func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path) field.ErrorList {
+func validateIssued(
+	s *certificatesv1beta1.PodCertificateRequestStatus,
+	spec *certificatesv1beta1.PodCertificateRequestSpec, at *field.Path,
+) field.ErrorList {
 	chain := at.Child("certificateChain")
 	invalid := func(at *field.Path, format string, args ...any) field.ErrorList {
 		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, fmt.Sprintf(format, args...))}
@@ -108,7 +123,8 @@ func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *ce
 	if !issuedTo(leaf, spec) {
 		return append(errs, invalid(chain, "must be issued for the public key in the request")...)
 	}
-	notBefore, notAfter, refresh := at.Child("notBefore"), at.Child("notAfter"), at.Child("beginRefreshAt")
+	notBefore, notAfter, refresh := at.Child("notBefore"), at.Child("notAfter"),
+		at.Child("beginRefreshAt")
 	for _, t := range []struct {
 		at    *field.Path
 		value *metav1.Time
@@ -132,7 +148,8 @@ func validateIssued(s *certificatesv1beta1.PodCertificateRequestStatus, spec *ce
 	case lifetime < minPodCertificateLifetime*time.Second:
 		return invalid(chain, "must be valid for at least an hour")
 	case lifetime > time.Duration(*spec.MaxExpirationSeconds)*time.Second:
-		return invalid(chain, "must not be valid for longer than spec.maxExpirationSeconds (%d)", *spec.MaxExpirationSeconds)
+		return invalid(chain, "must not be valid for longer than spec.maxExpirationSeconds (%d)",
+			*spec.MaxExpirationSeconds)
 	case s.BeginRefreshAt.Time.Before(s.NotBefore.Add(refreshMargin)):
 		return invalid(refresh, "must be at least %s after notBefore", refreshMargin)
 	case s.BeginRefreshAt.Time.After(s.NotAfter.Add(-refreshMargin)):

@@ -65,9 +65,14 @@ func pkix(t *testing.T, key crypto.PublicKey) []byte {
 func validPodRequest(stub []byte) *podRequest {
 	r := &podRequest{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "n"}}
 	r.Spec = certificatesv1beta1.PodCertificateRequestSpec{
-		SignerName: "example.com/a",
-		PodName:    "p", PodUID: "1", ServiceAccountName: "s", ServiceAccountUID: "2", NodeName: "n", NodeUID: "3",
-		StubPKCS10Request: stub,
+		SignerName:         "example.com/a",
+		PodName:            "p",
+		PodUID:             "1",
+		ServiceAccountName: "s",
+		ServiceAccountUID:  "2",
+		NodeName:           "n",
+		NodeUID:            "3",
+		StubPKCS10Request:  stub,
 	}
 	return r
 }
@@ -98,7 +103,9 @@ func TestPodCertificateRequests(t *testing.T) {
 		{"long UID", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
 			s.NodeUID = "123456789" + "-" + s.NodeUID + "x"
 		}, nil},
-		{"brief", func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.MaxExpirationSeconds = new(int32(3599)) }, []string{"spec.maxExpirationSeconds Invalid"}},
+		{"brief", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
+			s.MaxExpirationSeconds = new(int32(3599))
+		}, []string{"spec.maxExpirationSeconds Invalid"}},
 		{"91 days", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
 			s.MaxExpirationSeconds = new(int32(91 * 86400))
 		}, nil},
@@ -111,8 +118,12 @@ func TestPodCertificateRequests(t *testing.T) {
 		{"annotation without a domain", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
 			s.UnverifiedUserAnnotations = map[string]string{"a": ""}
 		}, []string{"spec.unverifiedUserAnnotations Invalid"}},
-		{"no key", func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.StubPKCS10Request = nil }, []string{"spec Invalid"}},
-		{"no request", func(s *certificatesv1beta1.PodCertificateRequestSpec) { s.StubPKCS10Request = []byte("x") }, []string{"spec.stubPKCS10Request Invalid"}},
+		{"no key", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
+			s.StubPKCS10Request = nil
+		}, []string{"spec Invalid"}},
+		{"no request", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
+			s.StubPKCS10Request = []byte("x")
+		}, []string{"spec.stubPKCS10Request Invalid"}},
 		{"changed request", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
 			s.StubPKCS10Request = slices.Clone(s.StubPKCS10Request)
 			s.StubPKCS10Request[len(s.StubPKCS10Request)-1] ^= 1
@@ -124,13 +135,16 @@ func TestPodCertificateRequests(t *testing.T) {
 			s.StubPKCS10Request = make([]byte, maxKeyMaterial+1)
 		}, []string{"spec.stubPKCS10Request TooLong"}},
 		{"proof with Ed25519", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
-			s.StubPKCS10Request, s.PKIXPublicKey, s.ProofOfPossession = nil, pkix(t, public), ed25519.Sign(private, []byte("1"))
+			s.StubPKCS10Request, s.PKIXPublicKey, s.ProofOfPossession = nil, pkix(t, public),
+				ed25519.Sign(private, []byte("1"))
 		}, nil},
 		{"proof with ECDSA", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
-			s.StubPKCS10Request, s.PKIXPublicKey, s.ProofOfPossession = nil, pkix(t, elliptical.Public()), signed
+			s.StubPKCS10Request, s.PKIXPublicKey, s.ProofOfPossession = nil,
+				pkix(t, elliptical.Public()), signed
 		}, nil},
 		{"proof for another pod", func(s *certificatesv1beta1.PodCertificateRequestSpec) {
-			s.StubPKCS10Request, s.PKIXPublicKey, s.ProofOfPossession = nil, pkix(t, public), ed25519.Sign(private, []byte("2"))
+			s.StubPKCS10Request, s.PKIXPublicKey, s.ProofOfPossession = nil, pkix(t, public),
+				ed25519.Sign(private, []byte("2"))
 		}, []string{"spec.proofOfPossession Invalid"}},
 	} {
 		r := validPodRequest(stub)
@@ -144,7 +158,8 @@ func TestPodCertificateRequests(t *testing.T) {
 		}
 		before := validPodRequest(stub)
 		k.Default(before)
-		if got := kindtest.Causes(k.ValidateUpdate(t.Context(), r, before)); !slices.Equal(got, []string{"spec Invalid"}) {
+		if got := kindtest.Causes(k.ValidateUpdate(t.Context(), r, before)); !slices.Equal(got,
+			[]string{"spec Invalid"}) {
 			t.Errorf("%s: update: got %q", c.name, got)
 		}
 	}
@@ -155,14 +170,22 @@ func TestPodCertificateStatus(t *testing.T) {
 	key := ecdsaKey(t, elliptic.P256())
 	open := validPodRequest(stubFor(t, key))
 	begin := time.Now().Truncate(time.Second)
-	issue := func(public crypto.PublicKey, lifetime time.Duration) certificatesv1beta1.PodCertificateRequestStatus {
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: begin, NotAfter: begin.Add(lifetime)}
+	issue := func(
+		public crypto.PublicKey, lifetime time.Duration,
+	) certificatesv1beta1.PodCertificateRequestStatus {
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1),
+			NotBefore:    begin,
+			NotAfter:     begin.Add(lifetime),
+		}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return certificatesv1beta1.PodCertificateRequestStatus{
-			Conditions:       []metav1.Condition{{Type: "Issued", Status: "True", Reason: "R", LastTransitionTime: metav1.Now()}},
+			Conditions: []metav1.Condition{
+				{Type: "Issued", Status: "True", Reason: "R", LastTransitionTime: metav1.Now()},
+			},
 			CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der})),
 			NotBefore:        &metav1.Time{Time: begin}, NotAfter: &metav1.Time{Time: template.NotAfter},
 			BeginRefreshAt: &metav1.Time{Time: begin.Add(20 * time.Minute)},
@@ -182,30 +205,59 @@ func TestPodCertificateStatus(t *testing.T) {
 		{"chain", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
 			s.CertificateChain += "text\n" + s.CertificateChain
 		}, nil},
-		{"denied", open, certificatesv1beta1.PodCertificateRequestStatus{Conditions: good.Conditions}, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+		{
+			"denied", open, certificatesv1beta1.PodCertificateRequestStatus{Conditions: good.Conditions},
+			func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+				s.Conditions[0].Type = "Denied"
+			}, nil,
+		},
+		{"denied with a certificate", open, good, func(
+			s *certificatesv1beta1.PodCertificateRequestStatus,
+		) {
 			s.Conditions[0].Type = "Denied"
-		}, nil},
-		{"denied with a certificate", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.Conditions[0].Type = "Denied" }, []string{"status Invalid"}},
-		{"not decided", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.Conditions = nil }, []string{"status Invalid"}},
-		{"false", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.Conditions[0].Status = "False" }, []string{"status.conditions.[0].status NotSupported"}},
-		{"anything", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.Conditions[0].Type = "Ready" }, []string{"status.conditions.[0].type NotSupported"}},
+		}, []string{"status Invalid"}},
+		{"not decided", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+			s.Conditions = nil
+		}, []string{"status Invalid"}},
+		{"false", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+			s.Conditions[0].Status = "False"
+		}, []string{"status.conditions.[0].status NotSupported"}},
+		{"anything", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+			s.Conditions[0].Type = "Ready"
+		}, []string{"status.conditions.[0].type NotSupported"}},
 		{"twice", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
 			s.Conditions = append(s.Conditions, s.Conditions[0])
 			s.Conditions[1].Type = "Failed"
 		}, []string{"status.conditions.[1].type Invalid"}},
-		{"after all", issued, certificatesv1beta1.PodCertificateRequestStatus{}, nil, []string{"status Invalid"}},
+		{"after all", issued, certificatesv1beta1.PodCertificateRequestStatus{}, nil, []string{
+			"status Invalid",
+		}},
 		{"again the same", issued, good, nil, nil},
-		{"no times", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.NotAfter, s.BeginRefreshAt = nil, nil },
+		{"no times", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+			s.NotAfter, s.BeginRefreshAt = nil, nil
+		},
 			[]string{"status.beginRefreshAt Required", "status.notAfter Required"}},
-		{"no certificate", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.CertificateChain = "x" }, []string{"status.certificateChain Invalid"}},
-		{"another key", open, issue(ecdsaKey(t, elliptic.P256()).Public(), 2*time.Hour), nil, []string{"status.certificateChain Invalid"}},
-		{"half an hour", open, issue(key.Public(), time.Hour/2), nil, []string{"status.certificateChain Invalid"}},
-		{"two days", open, issue(key.Public(), 48*time.Hour), nil, []string{"status.certificateChain Invalid"}},
+		{"no certificate", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+			s.CertificateChain = "x"
+		}, []string{"status.certificateChain Invalid"}},
+		{"another key", open, issue(ecdsaKey(t, elliptic.P256()).Public(), 2*time.Hour), nil, []string{
+			"status.certificateChain Invalid",
+		}},
+		{"half an hour", open, issue(key.Public(), time.Hour/2), nil, []string{
+			"status.certificateChain Invalid",
+		}},
+		{"two days", open, issue(key.Public(), 48*time.Hour), nil, []string{
+			"status.certificateChain Invalid",
+		}},
 		{"another beginning", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
 			s.NotBefore = &metav1.Time{Time: begin.Add(time.Minute)}
 		}, []string{"status.notBefore Invalid"}},
-		{"early refresh", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.BeginRefreshAt = s.NotBefore }, []string{"status.beginRefreshAt Invalid"}},
-		{"late refresh", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) { s.BeginRefreshAt = s.NotAfter }, []string{"status.beginRefreshAt Invalid"}},
+		{"early refresh", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+			s.BeginRefreshAt = s.NotBefore
+		}, []string{"status.beginRefreshAt Invalid"}},
+		{"late refresh", open, good, func(s *certificatesv1beta1.PodCertificateRequestStatus) {
+			s.BeginRefreshAt = s.NotAfter
+		}, []string{"status.beginRefreshAt Invalid"}},
 	} {
 		r, old := c.old.DeepCopy(), c.old.DeepCopy()
 		k := podCertificateRequests(authorizerfactory.NewAlwaysAllowAuthorizer())
@@ -223,7 +275,8 @@ func TestPodCertificateStatus(t *testing.T) {
 			continue
 		}
 		k = podCertificateRequests(authorizerfactory.NewAlwaysDenyAuthorizer())
-		if got := kindtest.Causes(k.Status.Validate(ctx, r, old)); !slices.Equal(got, []string{"spec.signerName Forbidden"}) {
+		if got := kindtest.Causes(k.Status.Validate(ctx, r, old)); !slices.Equal(got,
+			[]string{"spec.signerName Forbidden"}) {
 			t.Errorf("%s by a user who may not sign: got %q", c.name, got)
 		}
 	}

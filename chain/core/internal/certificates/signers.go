@@ -11,7 +11,9 @@ import (
 
 // MayUseSigner reports whether the authorizer allows a user a verb, such as "sign", on a signer or
 // on all signers of the signer's domain.
-func MayUseSigner(ctx context.Context, a authorizer.UnconditionalAuthorizer, u user.Info, verb, signer string) bool {
+func MayUseSigner(
+	ctx context.Context, a authorizer.UnconditionalAuthorizer, u user.Info, verb, signer string,
+) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
 		decision, _, err := a.Authorize(ctx, authorizer.AttributesRecord{

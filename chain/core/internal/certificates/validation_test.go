@@ -36,16 +36,28 @@ func material(t *testing.T, authority bool) (signingRequest, issued []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: authority, BasicConstraintsValid: true}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		IsCA:                  authority,
+		BasicConstraintsValid: true,
+	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: requestBlock, Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: cert})
+	return pem.EncodeToMemory(&pem.Block{Type: requestBlock, Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: cert})
 }
 
-func condition(t certificatesv1.RequestConditionType, status corev1.ConditionStatus) certificatesv1.CertificateSigningRequestCondition {
-	return certificatesv1.CertificateSigningRequestCondition{Type: t, Status: status, LastUpdateTime: metav1.Unix(1, 0), LastTransitionTime: metav1.Unix(1, 0)}
+func condition(
+	t certificatesv1.RequestConditionType, status corev1.ConditionStatus,
+) certificatesv1.CertificateSigningRequestCondition {
+	return certificatesv1.CertificateSigningRequestCondition{
+		Type:               t,
+		Status:             status,
+		LastUpdateTime:     metav1.Unix(1, 0),
+		LastTransitionTime: metav1.Unix(1, 0),
+	}
 }
 
 func TestCertificateSigningRequests(t *testing.T) {
@@ -57,11 +69,17 @@ func TestCertificateSigningRequests(t *testing.T) {
 	forged := pem.EncodeToMemory(der)
 	valid := &csr{
 		ObjectMeta: metav1.ObjectMeta{Name: "x"},
-		Spec:       certificatesv1.CertificateSigningRequestSpec{Request: signingRequest, SignerName: "example.com/a", Usages: []certificatesv1.KeyUsage{"client auth"}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    signingRequest,
+			SignerName: "example.com/a",
+			Usages:     []certificatesv1.KeyUsage{"client auth"},
+		},
 	}
 	approval := k.Subresources[0]
 	decided := valid.DeepCopy()
-	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{condition("Approved", "True")}
+	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+		condition("Approved", "True"),
+	}
 	delivered := decided.DeepCopy()
 	delivered.Status.Certificate = issued
 	odd := decided.DeepCopy()
@@ -75,30 +93,61 @@ func TestCertificateSigningRequests(t *testing.T) {
 		want   []string
 	}{
 		{"valid", nil, "", func(*csr) {}, nil},
-		{"signer of one segment", nil, "", func(r *csr) { r.Spec.SignerName = "a/b" }, []string{"spec.signerName Invalid"}},
-		{"signer without path", nil, "", func(r *csr) { r.Spec.SignerName = "example.com" }, []string{"spec.signerName Invalid"}},
-		{"long signer", nil, "", func(r *csr) { r.Spec.SignerName = "a.b/" + strings.Repeat("a.", 300) + "a" }, []string{"spec.signerName TooLong"}},
-		{"brief", nil, "", func(r *csr) { r.Spec.ExpirationSeconds = ptr.To[int32](599) }, []string{"spec.expirationSeconds Invalid"}},
+		{"signer of one segment", nil, "", func(r *csr) {
+			r.Spec.SignerName = "a/b"
+		}, []string{"spec.signerName Invalid"}},
+		{"signer without path", nil, "", func(r *csr) {
+			r.Spec.SignerName = "example.com"
+		}, []string{"spec.signerName Invalid"}},
+		{"long signer", nil, "", func(r *csr) {
+			r.Spec.SignerName = "a.b/" + strings.Repeat("a.", 300) + "a"
+		}, []string{"spec.signerName TooLong"}},
+		{"brief", nil, "", func(r *csr) {
+			r.Spec.ExpirationSeconds = ptr.To[int32](599)
+		}, []string{"spec.expirationSeconds Invalid"}},
 		{"forged", nil, "", func(r *csr) { r.Spec.Request = forged }, []string{"spec.request Invalid"}},
-		{"not a request", nil, "", func(r *csr) { r.Spec.Request = issued }, []string{"spec.request Invalid"}},
+		{"not a request", nil, "", func(r *csr) {
+			r.Spec.Request = issued
+		}, []string{"spec.request Invalid"}},
 
 		{"approve", valid, "approval", func(r *csr) { r.Status = decided.Status }, nil},
 		{"approve and deny", decided, "approval", func(r *csr) {
 			r.Status.Conditions = append(r.Status.Conditions, condition("Denied", "True"))
 		}, []string{"status.conditions Invalid"}},
-		{"take approval back", decided, "approval", func(r *csr) { r.Status.Conditions = nil }, []string{"status.conditions Forbidden"}},
+		{"take approval back", decided, "approval", func(r *csr) {
+			r.Status.Conditions = nil
+		}, []string{"status.conditions Forbidden"}},
 		{"approve twice", valid, "approval", func(r *csr) {
-			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{condition("Approved", "True"), condition("Approved", ""), condition("", "x")}
-		}, []string{"status.conditions[1].status Required", "status.conditions[1].type Duplicate", "status.conditions[2].status NotSupported", "status.conditions[2].type Required"}},
-		{"a certificate through approval", valid, "approval", func(r *csr) { r.Status.Certificate = []byte("ignored") }, nil},
+			r.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+				condition("Approved", "True"), condition("Approved", ""), condition("", "x"),
+			}
+		}, []string{
+			"status.conditions[1].status Required", "status.conditions[1].type Duplicate",
+			"status.conditions[2].status NotSupported", "status.conditions[2].type Required",
+		}},
+		{"a certificate through approval", valid, "approval", func(r *csr) {
+			r.Status.Certificate = []byte("ignored")
+		}, nil},
 
 		{"deliver", decided, "status", func(r *csr) { r.Status.Certificate = issued }, nil},
-		{"deliver again", delivered, "status", func(r *csr) { r.Status.Certificate = slices.Concat(issued, issued) }, []string{"status.certificate Forbidden"}},
-		{"replace what is no certificate", odd, "status", func(r *csr) { r.Status.Certificate = []byte("odder") }, []string{"status.certificate Forbidden"}},
-		{"deliver a request", decided, "status", func(r *csr) { r.Status.Certificate = signingRequest }, []string{"status.certificate Invalid"}},
-		{"approve through status", valid, "status", func(r *csr) { r.Status = decided.Status }, []string{"status.conditions Forbidden"}},
-		{"reword approval through status", decided, "status", func(r *csr) { r.Status.Conditions[0].Message = "m" }, nil},
-		{"fail", decided, "status", func(r *csr) { r.Status.Conditions = append(r.Status.Conditions, condition("Failed", "True")) }, nil},
+		{"deliver again", delivered, "status", func(r *csr) {
+			r.Status.Certificate = slices.Concat(issued, issued)
+		}, []string{"status.certificate Forbidden"}},
+		{"replace what is no certificate", odd, "status", func(r *csr) {
+			r.Status.Certificate = []byte("odder")
+		}, []string{"status.certificate Forbidden"}},
+		{"deliver a request", decided, "status", func(r *csr) {
+			r.Status.Certificate = signingRequest
+		}, []string{"status.certificate Invalid"}},
+		{"approve through status", valid, "status", func(r *csr) {
+			r.Status = decided.Status
+		}, []string{"status.conditions Forbidden"}},
+		{"reword approval through status", decided, "status", func(r *csr) {
+			r.Status.Conditions[0].Message = "m"
+		}, nil},
+		{"fail", decided, "status", func(r *csr) {
+			r.Status.Conditions = append(r.Status.Conditions, condition("Failed", "True"))
+		}, nil},
 	} {
 		r := valid.DeepCopy()
 		var errs field.ErrorList
@@ -129,10 +178,19 @@ func TestCertificateSigningRequests(t *testing.T) {
 
 func TestRequestorIsStamped(t *testing.T) {
 	t.Parallel()
-	r := &csr{Spec: certificatesv1.CertificateSigningRequestSpec{Username: "root", Groups: []string{"system:masters"}}}
-	u := &user.DefaultInfo{Name: "alice", UID: "1", Groups: []string{"devs"}, Extra: map[string][]string{"k": {"v"}}}
+	r := &csr{Spec: certificatesv1.CertificateSigningRequestSpec{
+		Username: "root",
+		Groups:   []string{"system:masters"},
+	}}
+	u := &user.DefaultInfo{
+		Name:   "alice",
+		UID:    "1",
+		Groups: []string{"devs"},
+		Extra:  map[string][]string{"k": {"v"}},
+	}
 	stampRequestor(request.WithUser(t.Context(), u), r)
-	if r.Spec.Username != "alice" || r.Spec.UID != "1" || !slices.Equal(r.Spec.Groups, u.Groups) || !slices.Equal(r.Spec.Extra["k"], []string{"v"}) {
+	if r.Spec.Username != "alice" || r.Spec.UID != "1" || !slices.Equal(r.Spec.Groups, u.Groups) ||
+		!slices.Equal(r.Spec.Extra["k"], []string{"v"}) {
 		t.Errorf("got %+v", r.Spec)
 	}
 }

@@ -18,13 +18,18 @@ import (
 // (KEP-4355).
 func LeaseCandidates() *kind.Kind[*coordinationv1beta1.LeaseCandidate] {
 	return &kind.Kind[*coordinationv1beta1.LeaseCandidate]{
-		Plural:   "leasecandidates",
-		Versions: []kind.Version{kind.ServedAsSame[*coordinationv1alpha2.LeaseCandidate, *coordinationv1beta1.LeaseCandidate]()},
+		Plural: "leasecandidates",
+		Versions: []kind.Version{
+			kind.ServedAsSame[*coordinationv1alpha2.LeaseCandidate, *coordinationv1beta1.LeaseCandidate](),
+		},
 		Name:     func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
 		Validate: validateCandidate,
-		ValidateUpdate: func(ctx context.Context, c, old *coordinationv1beta1.LeaseCandidate) field.ErrorList {
+		ValidateUpdate: func(
+			ctx context.Context, c, old *coordinationv1beta1.LeaseCandidate,
+		) field.ErrorList {
 			return append(validateCandidate(ctx, c),
-				apivalidation.ValidateImmutableField(c.Spec.LeaseName, old.Spec.LeaseName, field.NewPath("spec", "leaseName"))...)
+				apivalidation.ValidateImmutableField(c.Spec.LeaseName, old.Spec.LeaseName,
+					field.NewPath("spec", "leaseName"))...)
 		},
 		Table: kind.Table[*coordinationv1beta1.LeaseCandidate]{
 			Columns: []kind.Column{
@@ -35,7 +40,9 @@ func LeaseCandidates() *kind.Kind[*coordinationv1beta1.LeaseCandidate] {
 				kind.AgeColumn(),
 			},
 			Row: func(c *coordinationv1beta1.LeaseCandidate) []any {
-				return []any{c.Name, c.Spec.LeaseName, c.Spec.BinaryVersion, c.Spec.EmulationVersion, kind.Age(c)}
+				return []any{
+					c.Name, c.Spec.LeaseName, c.Spec.BinaryVersion, c.Spec.EmulationVersion, kind.Age(c),
+				}
 			},
 		},
 		RequireResourceVersion: true,
@@ -59,18 +66,23 @@ func validateCandidate(_ context.Context, c *coordinationv1beta1.LeaseCandidate)
 		}
 		return v
 	}
-	binary, emulation := parse(spec.BinaryVersion, "binaryVersion"), parse(spec.EmulationVersion, "emulationVersion")
+	binary, emulation := parse(spec.BinaryVersion, "binaryVersion"),
+		parse(spec.EmulationVersion, "emulationVersion")
 	if spec.BinaryVersion == "" {
-		errs = append(errs, field.Required(path.Child("binaryVersion"), "must be the version of the candidate's program"))
+		errs = append(errs, field.Required(path.Child("binaryVersion"),
+			"must be the version of the candidate's program"))
 	}
 	if binary != nil && emulation != nil && binary.LessThan(emulation) {
-		errs = append(errs, field.Invalid(path.Child("binaryVersion"), spec.BinaryVersion, "must not be older than emulationVersion"))
+		errs = append(errs, field.Invalid(path.Child("binaryVersion"), spec.BinaryVersion,
+			"must not be older than emulationVersion"))
 	}
 	if spec.Strategy == "" {
-		return append(errs, field.Required(path.Child("strategy"), "must say how the holder of the lease is chosen"))
+		return append(errs, field.Required(path.Child("strategy"),
+			"must say how the holder of the lease is chosen"))
 	}
 	if spec.Strategy == coordinationv1.OldestEmulationVersion && emulation == nil {
-		errs = append(errs, field.Required(path.Child("emulationVersion"), "required by the strategy OldestEmulationVersion"))
+		errs = append(errs, field.Required(path.Child("emulationVersion"),
+			"required by the strategy OldestEmulationVersion"))
 	}
 	return append(errs, validateStrategy(string(spec.Strategy), path.Child("strategy"))...)
 }

@@ -52,10 +52,12 @@ func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := l.Spec, field.NewPath("spec")
 	if spec.LeaseDurationSeconds != nil && *spec.LeaseDurationSeconds <= 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *spec.LeaseDurationSeconds, "must be greater than 0"))
+		errs = append(errs, field.Invalid(path.Child("leaseDurationSeconds"), *spec.LeaseDurationSeconds,
+			"must be greater than 0"))
 	}
 	if spec.LeaseTransitions != nil && *spec.LeaseTransitions < 0 {
-		errs = append(errs, field.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions, "must not be less than 0"))
+		errs = append(errs, field.Invalid(path.Child("leaseTransitions"), *spec.LeaseTransitions,
+			"must not be less than 0"))
 	}
 	strategy := coordinationv1.CoordinatedLeaseStrategy("")
 	if spec.Strategy != nil {
@@ -63,7 +65,8 @@ func validateLease(_ context.Context, l *coordinationv1.Lease) field.ErrorList {
 		errs = append(errs, validateStrategy(string(strategy), path.Child("strategy"))...)
 	}
 	if spec.PreferredHolder != nil && *spec.PreferredHolder != "" && strategy == "" {
-		errs = append(errs, field.Forbidden(path.Child("preferredHolder"), "may not be set without a strategy"))
+		errs = append(errs, field.Forbidden(path.Child("preferredHolder"),
+			"may not be set without a strategy"))
 	}
 	return errs
 }
@@ -76,7 +79,9 @@ func validateStrategy(strategy string, path *field.Path) field.ErrorList {
 		if strategy == string(coordinationv1.OldestEmulationVersion) {
 			return nil
 		}
-		return field.ErrorList{field.NotSupported(path, strategy, []string{string(coordinationv1.OldestEmulationVersion)})}
+		return field.ErrorList{
+			field.NotSupported(path, strategy, []string{string(coordinationv1.OldestEmulationVersion)}),
+		}
 	}
 	var errs field.ErrorList
 	for _, msg := range validation.IsQualifiedName(strategy) {

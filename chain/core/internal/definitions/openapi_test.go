@@ -12,7 +12,9 @@ import (
 )
 
 func all() map[string]common.OpenAPIDefinition {
-	return definitions.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef("#/definitions/" + name) })
+	return definitions.GetOpenAPIDefinitions(func(name string) spec.Ref {
+		return spec.MustCreateRef("#/definitions/" + name)
+	})
 }
 
 // A package that is missing from the Makefile's list would show up only at run time, as a server that

@@ -117,7 +117,8 @@ func dropTopology(s, old *discoveryv1.EndpointSlice) {
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
 		node := e.DeprecatedTopology[corev1.LabelHostname]
-		if node != "" && e.NodeName == nil && known.Has(node) && len(validation.IsDNS1123Subdomain(node)) == 0 {
+		if node != "" && e.NodeName == nil && known.Has(node) &&
+			len(validation.IsDNS1123Subdomain(node)) == 0 {
 			e.NodeName = &node
 		}
 		e.DeprecatedTopology = nil
@@ -128,7 +129,8 @@ func dropTopology(s, old *discoveryv1.EndpointSlice) {
 // because the labels tie the slice to its service.
 func sameEndpoints(s, old *discoveryv1.EndpointSlice) bool {
 	a, b := *s, *old
-	a.TypeMeta, b.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{} // a patch may set it, other requests may not
+	// a patch may set it, other requests may not
+	a.TypeMeta, b.TypeMeta = metav1.TypeMeta{}, metav1.TypeMeta{}
 	a.ObjectMeta = metav1.ObjectMeta{Labels: s.Labels}
 	b.ObjectMeta = metav1.ObjectMeta{Labels: old.Labels}
 	return equality.Semantic.DeepEqual(&a, &b)
@@ -156,9 +158,12 @@ func warnEndpointSlice(_ context.Context, s, old *discoveryv1.EndpointSlice) []s
 	return warnings
 }
 
-func validateEndpointSliceUpdate(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
+func validateEndpointSliceUpdate(
+	_ context.Context, s, old *discoveryv1.EndpointSlice,
+) field.ErrorList {
 	errs := validateEndpointSlice(s, old)
-	return append(errs, apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+	return append(errs, apivalidation.ValidateImmutableField(s.AddressType, old.AddressType,
+		field.NewPath("addressType"))...)
 }
 
 // validateEndpointSlice accepts endpoints that are unchanged from old, which may predate the
@@ -170,9 +175,10 @@ func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	case "":
 		errs = append(errs, field.Required(field.NewPath("addressType"), ""))
 	default:
-		errs = append(errs, field.NotSupported(field.NewPath("addressType"), s.AddressType, []discoveryv1.AddressType{
-			discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
-		}))
+		errs = append(errs, field.NotSupported(field.NewPath("addressType"), s.AddressType,
+			[]discoveryv1.AddressType{
+				discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
+			}))
 	}
 	bad := validateEndpoints(s, field.NewPath("endpoints"))
 	if len(bad) > 0 && (old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)) {
@@ -192,7 +198,9 @@ func validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path) field.Err
 	return errs
 }
 
-func validateEndpoint(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, path *field.Path) field.ErrorList {
+func validateEndpoint(
+	s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	addresses := path.Child("addresses")
 	if len(e.Addresses) == 0 {
@@ -209,7 +217,8 @@ func validateEndpoint(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, pat
 		}
 	}
 	if e.NodeName != nil {
-		errs = append(errs, invalid(path.Child("nodeName"), *e.NodeName, validation.IsDNS1123Subdomain)...)
+		errs = append(errs, invalid(path.Child("nodeName"), *e.NodeName,
+			validation.IsDNS1123Subdomain)...)
 	}
 	topology := path.Child("deprecatedTopology")
 	if len(e.DeprecatedTopology) > maxTopologyLabels {
@@ -230,14 +239,17 @@ func validateEndpoint(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint, pat
 //
 // Unlike kube-apiserver, it allows loopback addresses in the slices of a Service, because Services
 // here lead to servers on the developer's own machine.
-func validateAddress(s *discoveryv1.EndpointSlice, address string, path *field.Path, i int) field.ErrorList {
+func validateAddress(
+	s *discoveryv1.EndpointSlice, address string, path *field.Path, i int,
+) field.ErrorList {
 	errs := addresses.IP(path.Index(i), address, nil)
 	if len(errs) > 0 {
 		return errs
 	}
 	ip := addresses.Parse(address)
 	if ip.Is4() != (s.AddressType == discoveryv1.AddressTypeIPv4) {
-		errs = append(errs, field.Invalid(path, address, fmt.Sprintf("must be %s addresses", s.AddressType)))
+		errs = append(errs, field.Invalid(path, address,
+			fmt.Sprintf("must be %s addresses", s.AddressType)))
 	}
 	if ip.IsLoopback() && s.Labels[discoveryv1.LabelServiceName] != "" {
 		return errs
@@ -257,10 +269,13 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorLi
 	if len(zones) > maxHints {
 		return errs
 	}
-	return append(errs, validateHintNames(nodes, path.Child("forNodes"), validation.IsDNS1123Subdomain)...)
+	return append(errs, validateHintNames(nodes, path.Child("forNodes"),
+		validation.IsDNS1123Subdomain)...)
 }
 
-func validateHintNames(names []string, path *field.Path, check func(string) []string) field.ErrorList {
+func validateHintNames(
+	names []string, path *field.Path, check func(string) []string,
+) field.ErrorList {
 	if len(names) > maxHints {
 		return field.ErrorList{field.TooMany(path, len(names), maxHints)}
 	}
@@ -302,7 +317,8 @@ func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.Err
 			errs = append(errs, addresses.Protocol(path.Child("protocol"), *p.Protocol)...)
 		}
 		if p.AppProtocol != nil {
-			errs = append(errs, invalid(path.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName)...)
+			errs = append(errs, invalid(path.Child("appProtocol"), *p.AppProtocol,
+				validation.IsQualifiedName)...)
 		}
 	}
 	return errs

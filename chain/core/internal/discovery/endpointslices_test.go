@@ -27,18 +27,27 @@ func TestValidateEndpointSlice(t *testing.T) {
 		want   string
 	}{
 		{"valid", func(*discoveryv1.EndpointSlice, *discoveryv1.Endpoint) {}, ""},
-		{"no type", func(s *discoveryv1.EndpointSlice, _ *discoveryv1.Endpoint) { s.AddressType = "" }, "addressType Required"},
-		{"loopback", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) { e.Addresses[0] = "127.0.0.1" }, "endpoints[0].addresses[0] Invalid"},
+		{"no type", func(s *discoveryv1.EndpointSlice, _ *discoveryv1.Endpoint) {
+			s.AddressType = ""
+		}, "addressType Required"},
+		{"loopback", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			e.Addresses[0] = "127.0.0.1"
+		}, "endpoints[0].addresses[0] Invalid"},
 		{"loopback of a service", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			s.Labels, e.Addresses[0] = map[string]string{discoveryv1.LabelServiceName: "s"}, "127.0.0.1"
 		}, ""},
-		{"loopback of a service, other family", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
-			s.Labels, e.Addresses[0] = map[string]string{discoveryv1.LabelServiceName: "s"}, "::1"
-		}, "endpoints[0].addresses Invalid"},
+		{
+			"loopback of a service, other family",
+			func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+				s.Labels, e.Addresses[0] = map[string]string{discoveryv1.LabelServiceName: "s"}, "::1"
+			}, "endpoints[0].addresses Invalid",
+		},
 		{"link-local address of a service", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			s.Labels, e.Addresses[0] = map[string]string{discoveryv1.LabelServiceName: "s"}, "169.254.0.1"
 		}, "endpoints[0].addresses[0] Invalid"},
-		{"family", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) { e.Addresses[0] = "fd00::1" }, "endpoints[0].addresses Invalid"},
+		{"family", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			e.Addresses[0] = "fd00::1"
+		}, "endpoints[0].addresses Invalid"},
 		{"domain", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			s.AddressType, e.Addresses[0] = discoveryv1.AddressTypeFQDN, "nodots"
 		}, "endpoints[0].addresses[0] Invalid"},
@@ -48,12 +57,19 @@ func TestValidateEndpointSlice(t *testing.T) {
 		{"too many endpoints", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			s.Endpoints = slices.Repeat(s.Endpoints, 1001)
 		}, "endpoints TooMany"},
-		{"host name", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) { e.Hostname = new("a.b") }, "endpoints[0].hostname Invalid"},
+		{"host name", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
+			e.Hostname = new("a.b")
+		}, "endpoints[0].hostname Invalid"},
 		{"zone hints", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
-			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: "a"}, {Name: "-"}}}
+			e.Hints = &discoveryv1.EndpointHints{
+				ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: "a"}, {Name: "-"}},
+			}
 		}, "endpoints[0].hints.forZones[1].name Duplicate, endpoints[0].hints.forZones[2].name Invalid"},
 		{"too many zone hints", func(_ *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
-			e.Hints = &discoveryv1.EndpointHints{ForZones: make([]discoveryv1.ForZone, 9), ForNodes: make([]discoveryv1.ForNode, 1)}
+			e.Hints = &discoveryv1.EndpointHints{
+				ForZones: make([]discoveryv1.ForZone, 9),
+				ForNodes: make([]discoveryv1.ForNode, 1),
+			}
 		}, "endpoints[0].hints.forZones TooMany"},
 		{"leading zero in the wrong family", func(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) {
 			s.AddressType, e.Addresses[0] = discoveryv1.AddressTypeIPv6, "010.0.0.1"
@@ -62,7 +78,11 @@ func TestValidateEndpointSlice(t *testing.T) {
 			e.Hints = &discoveryv1.EndpointHints{ForNodes: make([]discoveryv1.ForNode, 9)}
 		}, "endpoints[0].hints.forNodes TooMany"},
 		{"port", func(s *discoveryv1.EndpointSlice, _ *discoveryv1.Endpoint) {
-			s.Ports[0] = discoveryv1.EndpointPort{Name: new("A"), Protocol: new(corev1.Protocol("ICMP")), AppProtocol: new("a/b/c")}
+			s.Ports[0] = discoveryv1.EndpointPort{
+				Name:        new("A"),
+				Protocol:    new(corev1.Protocol("ICMP")),
+				AppProtocol: new("a/b/c"),
+			}
 		}, "ports[0].appProtocol Invalid, ports[0].name Invalid, ports[0].protocol NotSupported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -73,7 +93,8 @@ func TestValidateEndpointSlice(t *testing.T) {
 			if got := strings.Join(kindtest.Causes(validateEndpointSlice(s, nil)), ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := strings.Join(kindtest.Causes(validateEndpointSlice(s, s)), ", "); strings.Contains(got, "endpoints") {
+			if got := strings.Join(kindtest.Causes(validateEndpointSlice(s, s)), ", "); strings.Contains(got,
+				"endpoints") {
 				t.Errorf("endpoints that the old object has: got %q", got)
 			}
 		})
@@ -92,7 +113,8 @@ func TestDropTopology(t *testing.T) {
 	changed := old.DeepCopy()
 	changed.Endpoints[0].Hostname = new("h")
 	dropTopology(changed, old)
-	if e := changed.Endpoints[0]; e.DeprecatedTopology != nil || e.NodeName == nil || *e.NodeName != "node" {
+	if e := changed.Endpoints[0]; e.DeprecatedTopology != nil || e.NodeName == nil ||
+		*e.NodeName != "node" {
 		t.Errorf("got %v, node %v", e.DeprecatedTopology, e.NodeName)
 	}
 	fresh := old.DeepCopy()
@@ -117,6 +139,7 @@ func TestGeneration(t *testing.T) {
 	s.Labels, s.Endpoints[0].DeprecatedTopology = nil, map[string]string{"a": "b"}
 	EndpointSlices().PrepareUpdate(t.Context(), s, old)
 	if s.Generation != 1 || s.Endpoints[0].DeprecatedTopology != nil {
-		t.Errorf("with a topology that is dropped: generation %d, %v", s.Generation, s.Endpoints[0].DeprecatedTopology)
+		t.Errorf("with a topology that is dropped: generation %d, %v",
+			s.Generation, s.Endpoints[0].DeprecatedTopology)
 	}
 }

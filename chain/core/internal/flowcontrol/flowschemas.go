@@ -26,9 +26,12 @@ const (
 )
 
 var (
-	distinguishers = sets.New(flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType)
-	subjectKinds   = sets.New(flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount, flowcontrolv1.SubjectKindUser)
-	verbs          = sets.New("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+	distinguishers = sets.New(flowcontrolv1.FlowDistinguisherMethodByNamespaceType,
+		flowcontrolv1.FlowDistinguisherMethodByUserType)
+	subjectKinds = sets.New(flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount,
+		flowcontrolv1.SubjectKindUser)
+	verbs = sets.New("create", "delete", "deletecollection", "get", "list", "patch", "proxy",
+		"update", "watch")
 )
 
 // FlowSchemas declares flowschemas.
@@ -47,7 +50,10 @@ func FlowSchemas() *kind.Kind[*flowcontrolv1.FlowSchema] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "PriorityLevel", Description: "Priority level that the requests belong to."},
-				{Name: "MatchingPrecedence", Description: "Requests are matched against schemas in ascending order of precedence."},
+				{
+					Name:        "MatchingPrecedence",
+					Description: "Requests are matched against schemas in ascending order of precedence.",
+				},
 				{Name: "DistinguisherMethod", Description: "Attribute that separates the flows of the schema."},
 				kind.AgeColumn(),
 				{Name: "MissingPL", Description: "Whether the priority level does not exist."},
@@ -63,14 +69,20 @@ func FlowSchemas() *kind.Kind[*flowcontrolv1.FlowSchema] {
 					}
 				}
 				level := f.Spec.PriorityLevelConfiguration.Name
-				return []any{f.Name, level, int64(f.Spec.MatchingPrecedence), distinguisher, kind.Age(f), missing}
+				return []any{
+					f.Name, level, int64(f.Spec.MatchingPrecedence), distinguisher, kind.Age(f), missing,
+				}
 			},
 		},
 		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, f, old T) { restoreMetadata(&f.ObjectMeta, old.ObjectMeta) },
+			Prepare: func(_ context.Context, f, old T) {
+				restoreMetadata(&f.ObjectMeta, old.ObjectMeta)
+			},
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, f, _ T) field.ErrorList {
-				return conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })
+				return conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string {
+					return string(c.Type)
+				})
 			},
 		},
 		Generation: true,
@@ -82,12 +94,15 @@ func FlowSchemas() *kind.Kind[*flowcontrolv1.FlowSchema] {
 // schemaStorage sorts the schemas in tables by matching precedence.
 type schemaStorage struct{ *kind.Storage }
 
-func (s schemaStorage) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (s schemaStorage) ConvertToTable(
+	ctx context.Context, obj, options runtime.Object,
+) (*metav1.Table, error) {
 	if in, ok := obj.(*flowcontrolv1.FlowSchemaList); ok {
 		list := *in
 		list.Items = slices.Clone(in.Items)
 		slices.SortFunc(list.Items, func(a, b flowcontrolv1.FlowSchema) int {
-			return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+			return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence),
+				cmp.Compare(a.Name, b.Name))
 		})
 		obj = &list
 	}
@@ -104,10 +119,12 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 	case spec.MatchingPrecedence > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
 		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be at most 10000"))
 	case spec.MatchingPrecedence == exemptPrecedence && f.Name != flowcontrolv1.FlowSchemaNameExempt:
-		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "1 is reserved for the flow schema exempt"))
+		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence,
+			"1 is reserved for the flow schema exempt"))
 	}
 	if m := spec.DistinguisherMethod; m != nil && !distinguishers.Has(m.Type) {
-		errs = append(errs, field.NotSupported(at.Child("distinguisherMethod", "type"), m.Type, sets.List(distinguishers)))
+		errs = append(errs, field.NotSupported(at.Child("distinguisherMethod", "type"), m.Type,
+			sets.List(distinguishers)))
 	}
 	level := at.Child("priorityLevelConfiguration", "name")
 	if name := spec.PriorityLevelConfiguration.Name; name == "" {
@@ -125,7 +142,8 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 			errs = append(errs, field.Invalid(at, *spec, "the spec of "+f.Name+" is fixed"))
 		}
 	}
-	return append(errs, conditions(f.Status.Conditions, func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })...)
+	return append(errs, conditions(f.Status.Conditions,
+		func(c flowcontrolv1.FlowSchemaCondition) string { return string(c.Type) })...)
 }
 
 func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, at *field.Path) field.ErrorList {
@@ -137,13 +155,16 @@ func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, at *field.Path) fie
 		errs = append(errs, validateSubject(&r.Subjects[i], at.Child("subjects").Index(i))...)
 	}
 	if len(r.ResourceRules) == 0 && len(r.NonResourceRules) == 0 {
-		errs = append(errs, field.Required(at, "at least one of resourceRules and nonResourceRules is required"))
+		errs = append(errs, field.Required(at,
+			"at least one of resourceRules and nonResourceRules is required"))
 	}
 	for i := range r.ResourceRules {
-		errs = append(errs, validateResourceRule(&r.ResourceRules[i], at.Child("resourceRules").Index(i))...)
+		errs = append(errs, validateResourceRule(&r.ResourceRules[i],
+			at.Child("resourceRules").Index(i))...)
 	}
 	for i := range r.NonResourceRules {
-		errs = append(errs, validateNonResourceRule(&r.NonResourceRules[i], at.Child("nonResourceRules").Index(i))...)
+		errs = append(errs, validateNonResourceRule(&r.NonResourceRules[i],
+			at.Child("nonResourceRules").Index(i))...)
 	}
 	return errs
 }
@@ -168,7 +189,8 @@ func validateSubject(s *flowcontrolv1.Subject, at *field.Path) field.ErrorList {
 		case part.kind == s.Kind && !part.given:
 			errs = append(errs, field.Required(at.Child(part.field), "required for this kind of subject"))
 		case part.kind != s.Kind && part.given:
-			errs = append(errs, field.Forbidden(at.Child(part.field), "may not be set for this kind of subject"))
+			errs = append(errs, field.Forbidden(at.Child(part.field),
+				"may not be set for this kind of subject"))
 		}
 	}
 	switch {
@@ -182,7 +204,9 @@ func validateSubject(s *flowcontrolv1.Subject, at *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateServiceAccount(s *flowcontrolv1.ServiceAccountSubject, at *field.Path) field.ErrorList {
+func validateServiceAccount(
+	s *flowcontrolv1.ServiceAccountSubject, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	switch s.Name {
 	case "":
@@ -209,7 +233,8 @@ func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, at *field.Path) f
 	at = at.Child("namespaces")
 	switch {
 	case len(r.Namespaces) == 0 && !r.ClusterScope:
-		errs = append(errs, field.Required(at, "at least one namespace is required unless clusterScope is true"))
+		errs = append(errs, field.Required(at,
+			"at least one namespace is required unless clusterScope is true"))
 	case len(r.Namespaces) == 0:
 	case slices.Contains(r.Namespaces, flowcontrolv1.NamespaceEvery):
 		errs = append(errs, wildcardAlone(r.Namespaces, at)...)
@@ -223,7 +248,9 @@ func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, at *field.Path) f
 	return errs
 }
 
-func validateNonResourceRule(r *flowcontrolv1.NonResourcePolicyRule, at *field.Path) field.ErrorList {
+func validateNonResourceRule(
+	r *flowcontrolv1.NonResourcePolicyRule, at *field.Path,
+) field.ErrorList {
 	errs := validateVerbs(r.Verbs, at.Child("verbs"))
 	at = at.Child("nonResourceURLs")
 	errs = append(errs, wildcardAlone(r.NonResourceURLs, at)...)

@@ -56,10 +56,13 @@ func PriorityLevelConfigurations() *kind.Kind[*flowcontrolv1.PriorityLevelConfig
 			},
 		},
 		Status: &kind.Status[T]{
-			Prepare:     func(_ context.Context, p, old T) { restoreMetadata(&p.ObjectMeta, old.ObjectMeta) },
+			Prepare: func(_ context.Context, p, old T) {
+				restoreMetadata(&p.ObjectMeta, old.ObjectMeta)
+			},
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, p, _ T) field.ErrorList {
-				return conditions(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })
+				return conditions(p.Status.Conditions,
+					func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })
 			},
 		},
 		Generation: true,
@@ -84,7 +87,11 @@ func defaultPriorityLevel(s *flowcontrolv1.PriorityLevelConfigurationSpec) {
 	number(&l.NominalConcurrencyShares, defaultConcurrencyShares)
 	number(&l.LendablePercent, 0)
 	if q := l.LimitResponse.Queuing; q != nil {
-		for p, value := range map[*int32]int32{&q.Queues: defaultQueues, &q.HandSize: defaultHandSize, &q.QueueLengthLimit: defaultQueueLengthLimit} {
+		for p, value := range map[*int32]int32{
+			&q.Queues:           defaultQueues,
+			&q.HandSize:         defaultHandSize,
+			&q.QueueLengthLimit: defaultQueueLengthLimit,
+		} {
 			if *p == 0 {
 				*p = value
 			}
@@ -92,15 +99,19 @@ func defaultPriorityLevel(s *flowcontrolv1.PriorityLevelConfigurationSpec) {
 	}
 }
 
-func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
+func validatePriorityLevel(
+	_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration,
+) field.ErrorList {
 	spec, at := &p.Spec, field.NewPath("spec")
 	var errs field.ErrorList
 	if _, ok := p.Annotations[flowcontrolv1beta3.PriorityLevelPreserveZeroConcurrencySharesKey]; ok {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"), "the v1beta3 annotation is not supported in this version: set nominalConcurrencyShares instead"))
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "annotations"),
+			"the v1beta3 annotation is not supported in this version: set nominalConcurrencyShares instead"))
 	}
 	isExempt := p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt
 	if isExempt != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
-		errs = append(errs, field.Invalid(at.Child("type"), spec.Type, "must be Exempt for the priority level exempt, and for no other"))
+		errs = append(errs, field.Invalid(at.Child("type"), spec.Type,
+			"must be Exempt for the priority level exempt, and for no other"))
 	}
 	switch spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
@@ -108,7 +119,8 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 			errs = append(errs, field.Forbidden(at.Child("limited"), "may only be set for type Limited"))
 		}
 		if e := spec.Exempt; e != nil {
-			errs = append(errs, notNegative(e.NominalConcurrencyShares, at.Child("exempt", "nominalConcurrencyShares"))...)
+			errs = append(errs, notNegative(e.NominalConcurrencyShares,
+				at.Child("exempt", "nominalConcurrencyShares"))...)
 			errs = append(errs, percent(e.LendablePercent, at.Child("exempt", "lendablePercent"))...)
 		}
 	case flowcontrolv1.PriorityLevelEnablementLimited:
@@ -123,7 +135,8 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 	case "":
 		errs = append(errs, field.Required(at.Child("type"), ""))
 	default:
-		types := sets.New(flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited)
+		types := sets.New(flowcontrolv1.PriorityLevelEnablementExempt,
+			flowcontrolv1.PriorityLevelEnablementLimited)
 		errs = append(errs, field.NotSupported(at.Child("type"), spec.Type, sets.List(types)))
 	}
 	for _, fixed := range bootstrap.MandatoryPriorityLevelConfigurations {
@@ -131,7 +144,8 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 			errs = append(errs, field.Invalid(at, *spec, "the spec of "+p.Name+" is fixed"))
 		}
 	}
-	return append(errs, conditions(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })...)
+	return append(errs, conditions(p.Status.Conditions,
+		func(c flowcontrolv1.PriorityLevelConfigurationCondition) string { return string(c.Type) })...)
 }
 
 // asFixed reports whether spec is the fixed spec of a mandatory level. Operators may change the
@@ -144,7 +158,9 @@ func asFixed(spec, fixed *flowcontrolv1.PriorityLevelConfigurationSpec) bool {
 	return equality.Semantic.DeepEqual(&same, fixed)
 }
 
-func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, at *field.Path) field.ErrorList {
+func validateLimited(
+	l *flowcontrolv1.LimitedPriorityLevelConfiguration, at *field.Path,
+) field.ErrorList {
 	errs := notNegative(l.NominalConcurrencyShares, at.Child("nominalConcurrencyShares"))
 	errs = append(errs, percent(l.LendablePercent, at.Child("lendablePercent"))...)
 	errs = append(errs, notNegative(l.BorrowingLimitPercent, at.Child("borrowingLimitPercent"))...)
@@ -172,10 +188,12 @@ func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, at *fie
 func validateQueuing(q *flowcontrolv1.QueuingConfiguration, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if q.QueueLengthLimit <= 0 {
-		errs = append(errs, field.Invalid(at.Child("queueLengthLimit"), q.QueueLengthLimit, "must be positive"))
+		errs = append(errs, field.Invalid(at.Child("queueLengthLimit"),
+			q.QueueLengthLimit, "must be positive"))
 	}
 	if q.Queues <= 0 || q.Queues > maxQueues {
-		errs = append(errs, field.Invalid(at.Child("queues"), q.Queues, fmt.Sprintf("must be between 1 and %d", maxQueues)))
+		errs = append(errs, field.Invalid(at.Child("queues"), q.Queues,
+			fmt.Sprintf("must be between 1 and %d", maxQueues)))
 	}
 	hand := at.Child("handSize")
 	switch {
@@ -183,8 +201,11 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, at *field.Path) fiel
 		errs = append(errs, field.Invalid(hand, q.HandSize, "must be positive"))
 	case q.HandSize > q.Queues:
 		errs = append(errs, field.Invalid(hand, q.HandSize, "must not be greater than queues"))
-	case shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)) > shufflesharding.MaxHashBits:
-		errs = append(errs, field.Invalid(hand, q.HandSize, fmt.Sprintf("with %d queues, shuffle sharding would need more than %d bits of entropy", q.Queues, shufflesharding.MaxHashBits)))
+	case shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)) >
+		shufflesharding.MaxHashBits:
+		errs = append(errs, field.Invalid(hand, q.HandSize,
+			fmt.Sprintf("with %d queues, shuffle sharding would need more than %d bits of entropy",
+				q.Queues, shufflesharding.MaxHashBits)))
 	}
 	return errs
 }

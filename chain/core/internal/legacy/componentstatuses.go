@@ -51,7 +51,9 @@ func (componentStatuses) NamespaceScoped() bool   { return false }
 func (componentStatuses) GetSingularName() string { return "componentstatus" }
 func (componentStatuses) ShortNames() []string    { return []string{"cs"} }
 
-func (cs componentStatuses) Get(ctx context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
+func (cs componentStatuses) Get(
+	ctx context.Context, name string, _ *metav1.GetOptions,
+) (runtime.Object, error) {
 	for _, c := range cs {
 		if c.Name == name {
 			return c.status(ctx), nil
@@ -61,7 +63,9 @@ func (cs componentStatuses) Get(ctx context.Context, name string, _ *metav1.GetO
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: cs.GetSingularName()}, name)
 }
 
-func (cs componentStatuses) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+func (cs componentStatuses) List(
+	ctx context.Context, options *metainternalversion.ListOptions,
+) (runtime.Object, error) {
 	label, name := labels.Everything(), fields.Everything()
 	if options != nil && options.LabelSelector != nil {
 		label = options.LabelSelector
@@ -79,14 +83,23 @@ func (cs componentStatuses) List(ctx context.Context, options *metainternalversi
 }
 
 func (c Component) status(ctx context.Context) *corev1.ComponentStatus {
-	healthy := corev1.ComponentCondition{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}
+	healthy := corev1.ComponentCondition{
+		Type:    corev1.ComponentHealthy,
+		Status:  corev1.ConditionTrue,
+		Message: "ok",
+	}
 	if err := c.Check(ctx); err != nil {
 		healthy.Status, healthy.Message, healthy.Error = corev1.ConditionFalse, "", err.Error()
 	}
-	return &corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: c.Name}, Conditions: []corev1.ComponentCondition{healthy}}
+	return &corev1.ComponentStatus{
+		ObjectMeta: metav1.ObjectMeta{Name: c.Name},
+		Conditions: []corev1.ComponentCondition{healthy},
+	}
 }
 
-func (cs componentStatuses) ConvertToTable(_ context.Context, obj, options runtime.Object) (*metav1.Table, error) {
+func (cs componentStatuses) ConvertToTable(
+	_ context.Context, obj, options runtime.Object,
+) (*metav1.Table, error) {
 	table := &metav1.Table{}
 	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
 		table.ColumnDefinitions = []metav1.TableColumnDefinition{

@@ -60,7 +60,8 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 		size += len(value)
 	}
 	if size > maxDataSize {
-		errs = append(errs, field.TooLong(field.NewPath(""), "" /* do not repeat the data */, maxDataSize))
+		errs = append(errs, field.TooLong(field.NewPath(""),
+			"" /* do not repeat the data */, maxDataSize))
 	}
 	return errs
 }

@@ -31,8 +31,12 @@ func Endpoints() *kind.Kind[*corev1.Endpoints] {
 				}
 			}
 		},
-		Validate:       func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, nil) },
-		ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList { return validateEndpoints(e, old) },
+		Validate: func(_ context.Context, e *corev1.Endpoints) field.ErrorList {
+			return validateEndpoints(e, nil)
+		},
+		ValidateUpdate: func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList {
+			return validateEndpoints(e, old)
+		},
 		Table: kind.Table[*corev1.Endpoints]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -121,7 +125,8 @@ func validateSubsets(e *corev1.Endpoints) field.ErrorList {
 			errs = append(errs, invalidAs(path.Child("hostname"), a.Hostname, validation.IsDNS1123Label)...)
 		}
 		if a.NodeName != nil {
-			errs = append(errs, invalidAs(path.Child("nodeName"), *a.NodeName, validation.IsDNS1123Subdomain)...)
+			errs = append(errs, invalidAs(path.Child("nodeName"), *a.NodeName,
+				validation.IsDNS1123Subdomain)...)
 		}
 		if addresses.Parse(a.IP).IsValid() {
 			errs = append(errs, addresses.RoutableIP(path.Child("ip"), a.IP)...)
@@ -130,12 +135,15 @@ func validateSubsets(e *corev1.Endpoints) field.ErrorList {
 	return errs
 }
 
-func validateEndpointPort(p *corev1.EndpointPort, needsName bool, path *field.Path) field.ErrorList {
+func validateEndpointPort(
+	p *corev1.EndpointPort, needsName bool, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if p.Name != "" {
 		errs = append(errs, invalidAs(path.Child("name"), p.Name, validation.IsDNS1123Label)...)
 	} else if needsName {
-		errs = append(errs, field.Required(path.Child("name"), "must be set if the subset has more than one port"))
+		errs = append(errs, field.Required(path.Child("name"),
+			"must be set if the subset has more than one port"))
 	}
 	for _, msg := range validation.IsValidPortNum(int(p.Port)) {
 		errs = append(errs, field.Invalid(path.Child("port"), p.Port, msg))
@@ -146,7 +154,8 @@ func validateEndpointPort(p *corev1.EndpointPort, needsName bool, path *field.Pa
 		errs = append(errs, addresses.Protocol(path.Child("protocol"), p.Protocol)...)
 	}
 	if p.AppProtocol != nil {
-		errs = append(errs, invalidAs(path.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName)...)
+		errs = append(errs, invalidAs(path.Child("appProtocol"), *p.AppProtocol,
+			validation.IsQualifiedName)...)
 	}
 	return errs
 }

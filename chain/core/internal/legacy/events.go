@@ -69,17 +69,25 @@ func Events() *kind.Kind[*corev1.Event] {
 
 func eventFields() map[string]func(*corev1.Event) string {
 	return map[string]func(*corev1.Event) string{
-		"involvedObject.kind":            func(e *corev1.Event) string { return e.InvolvedObject.Kind },
-		"involvedObject.namespace":       func(e *corev1.Event) string { return e.InvolvedObject.Namespace },
-		"involvedObject.name":            func(e *corev1.Event) string { return e.InvolvedObject.Name },
-		"involvedObject.uid":             func(e *corev1.Event) string { return string(e.InvolvedObject.UID) },
-		"involvedObject.apiVersion":      func(e *corev1.Event) string { return e.InvolvedObject.APIVersion },
-		"involvedObject.resourceVersion": func(e *corev1.Event) string { return e.InvolvedObject.ResourceVersion },
-		"involvedObject.fieldPath":       func(e *corev1.Event) string { return e.InvolvedObject.FieldPath },
-		"reason":                         func(e *corev1.Event) string { return e.Reason },
-		"reportingComponent":             func(e *corev1.Event) string { return e.ReportingController },
-		"source":                         reporter,
-		"type":                           func(e *corev1.Event) string { return e.Type },
+		"involvedObject.kind": func(e *corev1.Event) string { return e.InvolvedObject.Kind },
+		"involvedObject.namespace": func(e *corev1.Event) string {
+			return e.InvolvedObject.Namespace
+		},
+		"involvedObject.name": func(e *corev1.Event) string { return e.InvolvedObject.Name },
+		"involvedObject.uid": func(e *corev1.Event) string {
+			return string(e.InvolvedObject.UID)
+		},
+		"involvedObject.apiVersion": func(e *corev1.Event) string {
+			return e.InvolvedObject.APIVersion
+		},
+		"involvedObject.resourceVersion": func(e *corev1.Event) string {
+			return e.InvolvedObject.ResourceVersion
+		},
+		"involvedObject.fieldPath": func(e *corev1.Event) string { return e.InvolvedObject.FieldPath },
+		"reason":                   func(e *corev1.Event) string { return e.Reason },
+		"reportingComponent":       func(e *corev1.Event) string { return e.ReportingController },
+		"source":                   reporter,
+		"type":                     func(e *corev1.Event) string { return e.Type },
 	}
 }
 
@@ -118,7 +126,10 @@ func eventRow(e *corev1.Event) []any {
 	if instance != "" {
 		source += ", " + instance
 	}
-	return []any{last, e.Type, e.Reason, object, e.InvolvedObject.FieldPath, source, strings.TrimSpace(e.Message), first, int64(count), e.Name}
+	return []any{
+		last, e.Type, e.Reason, object, e.InvolvedObject.FieldPath, source, strings.TrimSpace(e.Message),
+		first, int64(count), e.Name,
+	}
 }
 
 // isStrict reports whether the request came through events.k8s.io. A request without RequestInfo
@@ -133,7 +144,8 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 	if !isStrict(ctx) {
 		return errs
 	}
-	errs = append(errs, apivalidation.ValidateObjectMeta(&e.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	errs = append(errs, apivalidation.ValidateObjectMeta(&e.ObjectMeta, true,
+		apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
 	errs = append(errs, kind.ValidateFinalizers(e)...)
 	errs = append(errs, validateEventSeries(e)...)
 	if e.EventTime.IsZero() {
@@ -149,7 +161,8 @@ func validateEvent(ctx context.Context, e *corev1.Event) field.ErrorList {
 		"source":         e.Source != corev1.EventSource{},
 	} {
 		if set {
-			errs = append(errs, field.Invalid(field.NewPath(name), "", "must not be set through events.k8s.io"))
+			errs = append(errs, field.Invalid(field.NewPath(name), "",
+				"must not be set through events.k8s.io"))
 		}
 	}
 	return errs
@@ -182,7 +195,8 @@ func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorL
 		{"reportingController", e.ReportingController, old.ReportingController},
 		{"reportingInstance", e.ReportingInstance, old.ReportingInstance},
 	} {
-		errs = append(errs, apivalidation.ValidateImmutableField(f.value, f.old, field.NewPath(f.name))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(f.value, f.old,
+			field.NewPath(f.name))...)
 	}
 	return errs
 }
@@ -193,7 +207,8 @@ func validateEventSeries(e *corev1.Event) field.ErrorList {
 		return nil
 	}
 	if e.Series.Count < 2 {
-		errs = append(errs, field.Invalid(field.NewPath("series.count"), e.Series.Count, "must be at least 2"))
+		errs = append(errs, field.Invalid(field.NewPath("series.count"),
+			e.Series.Count, "must be at least 2"))
 	}
 	if e.Series.LastObservedTime.IsZero() {
 		errs = append(errs, field.Required(field.NewPath("series.lastObservedTime"), "must be specified"))
@@ -208,12 +223,14 @@ func validateEventOfAnyStyle(ctx context.Context, e *corev1.Event) field.ErrorLi
 	about := e.InvolvedObject.Namespace
 	agrees := about == e.Namespace
 	if about == "" { // the object is cluster-scoped
-		agrees = e.Namespace == metav1.NamespaceDefault || e.EventTime.IsZero() && e.Namespace == "" || !e.EventTime.IsZero() && e.Namespace == metav1.NamespaceSystem
+		agrees = e.Namespace == metav1.NamespaceDefault || e.EventTime.IsZero() && e.Namespace == "" ||
+			!e.EventTime.IsZero() && e.Namespace == metav1.NamespaceSystem
 	} else if !e.EventTime.IsZero() {
 		agrees = true
 	}
 	if !agrees {
-		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), about, "must match the namespace of the event"))
+		errs = append(errs, field.Invalid(field.NewPath("involvedObject", "namespace"), about,
+			"must match the namespace of the event"))
 	}
 	if !e.EventTime.IsZero() {
 		errs = append(errs, validateWords(ctx, e)...)
@@ -247,7 +264,8 @@ func validateWords(ctx context.Context, e *corev1.Event) field.ErrorList {
 			errs = append(errs, field.Required(field.NewPath(f.name), ""))
 		}
 		if f.max > 0 && len(f.value) > f.max {
-			errs = append(errs, field.Invalid(field.NewPath(f.name), "", fmt.Sprintf("may not be more than %d bytes", f.max)))
+			errs = append(errs, field.Invalid(field.NewPath(f.name), "",
+				fmt.Sprintf("may not be more than %d bytes", f.max)))
 		}
 	}
 	for _, msg := range validation.IsQualifiedName(e.ReportingController) {

@@ -17,7 +17,9 @@ func eventsOfOwnGroup() kind.Version {
 		"metadata.name":       "metadata.name",
 		"metadata.namespace":  "metadata.namespace",
 	}
-	for _, of := range []string{"kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"} {
+	for _, of := range []string{
+		"kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath",
+	} {
 		labels["regarding."+of] = "involvedObject." + of
 	}
 	return kind.ServedAs(eventToCore, eventFromCore, nil).WithFields(labels)
@@ -36,7 +38,10 @@ func eventToCore(in *eventsv1.Event, out *corev1.Event) error {
 	out.ReportingController, out.ReportingInstance = in.ReportingController, in.ReportingInstance
 	out.Series = nil
 	if in.Series != nil {
-		out.Series = &corev1.EventSeries{Count: in.Series.Count, LastObservedTime: in.Series.LastObservedTime}
+		out.Series = &corev1.EventSeries{
+			Count:            in.Series.Count,
+			LastObservedTime: in.Series.LastObservedTime,
+		}
 	}
 	return nil
 }
@@ -54,7 +59,10 @@ func eventFromCore(in *corev1.Event, out *eventsv1.Event) error {
 	out.ReportingController, out.ReportingInstance = in.ReportingController, in.ReportingInstance
 	out.Series = nil
 	if in.Series != nil {
-		out.Series = &eventsv1.EventSeries{Count: in.Series.Count, LastObservedTime: in.Series.LastObservedTime}
+		out.Series = &eventsv1.EventSeries{
+			Count:            in.Series.Count,
+			LastObservedTime: in.Series.LastObservedTime,
+		}
 	}
 	return nil
 }

@@ -60,7 +60,8 @@ func addToScheme(scheme *runtime.Scheme) error {
 		return err
 	}
 	for _, register := range []func(*runtime.Scheme) error{
-		eventsv1.AddToScheme, registerConnectOptions, registerEviction, registerNodeProxyOptions, registerServiceProxyOptions, registerTokenRequest,
+		eventsv1.AddToScheme, registerConnectOptions, registerEviction, registerNodeProxyOptions,
+		registerServiceProxyOptions, registerTokenRequest,
 	} {
 		if err := register(scheme); err != nil {
 			return err

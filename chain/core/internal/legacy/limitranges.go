@@ -16,7 +16,8 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-var limitTypes = sets.New(corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim)
+var limitTypes = sets.New(corev1.LimitTypePod, corev1.LimitTypeContainer,
+	corev1.LimitTypePersistentVolumeClaim)
 
 // LimitRanges declares limitranges.
 func LimitRanges() *kind.Kind[*corev1.LimitRange] {
@@ -29,7 +30,8 @@ func LimitRanges() *kind.Kind[*corev1.LimitRange] {
 				if item.Type == corev1.LimitTypeContainer {
 					defaultLimits(item)
 				}
-				quantities.RoundUp(item.Max, item.Min, item.Default, item.DefaultRequest, item.MaxLimitRequestRatio)
+				quantities.RoundUp(item.Max, item.Min, item.Default, item.DefaultRequest,
+					item.MaxLimitRequestRatio)
 			}
 		},
 		PrepareCreate: func(_ context.Context, l *corev1.LimitRange) {
@@ -104,9 +106,13 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 	check(item.Max, "max")
 	check(item.Min, "min")
 	if item.Type == corev1.LimitTypePod {
-		for child, list := range map[string]corev1.ResourceList{"default": item.Default, "defaultRequest": item.DefaultRequest} {
+		for child, list := range map[string]corev1.ResourceList{
+			"default":        item.Default,
+			"defaultRequest": item.DefaultRequest,
+		} {
 			if len(list) > 0 {
-				errs = append(errs, field.Forbidden(at.Child(child), "may not be specified for type Pod; specify it for type Container"))
+				errs = append(errs, field.Forbidden(at.Child(child),
+					"may not be specified for type Pod; specify it for type Container"))
 			}
 		}
 	} else {
@@ -117,7 +123,8 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 		_, hasMin := item.Min[corev1.ResourceStorage]
 		_, hasMax := item.Max[corev1.ResourceStorage]
 		if !hasMin && !hasMax {
-			errs = append(errs, field.Required(at.Child("limits"), "must specify min or max for storage, or both"))
+			errs = append(errs, field.Required(at.Child("limits"),
+				"must specify min or max for storage, or both"))
 		}
 	}
 	check(item.MaxLimitRequestRatio, "maxLimitRequestRatio")
@@ -134,14 +141,17 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 }
 
 // validateOrder checks that min ≤ defaultRequest ≤ default ≤ max, for those values that are set.
-func validateOrder(item *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Path) field.ErrorList {
+func validateOrder(
+	item *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	ordered := func(small, large corev1.ResourceList, smallName, largeName, blame string) {
 		s, ok := small[name]
 		l, both := large[name]
 		if ok && both && s.Cmp(l) > 0 {
 			errs = append(errs, field.Invalid(at.Child(blame).Key(string(name)), s.String(),
-				fmt.Sprintf("%s (%s) must not be greater than %s (%s)", smallName, s.String(), largeName, l.String())))
+				fmt.Sprintf("%s (%s) must not be greater than %s (%s)",
+					smallName, s.String(), largeName, l.String())))
 		}
 	}
 	ordered(item.Min, item.Max, "min", "max", "min")
@@ -161,7 +171,9 @@ func validateOrder(item *corev1.LimitRangeItem, name corev1.ResourceName, at *fi
 	return errs
 }
 
-func validateRatio(item *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Path) field.ErrorList {
+func validateRatio(
+	item *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Path,
+) field.ErrorList {
 	ratio, ok := item.MaxLimitRequestRatio[name]
 	if !ok {
 		return nil
@@ -177,10 +189,12 @@ func validateRatio(item *corev1.LimitRangeItem, name corev1.ResourceName, at *fi
 		// Like kube-apiserver, compare in thousandths unless they overflow.
 		wanted, possible := float64(ratio.Value()), float64(most.Value())/float64(least.Value())
 		if max(ratio.Value(), least.Value(), most.Value()) < resource.MaxMilliValue {
-			wanted, possible = float64(ratio.MilliValue())/1000, float64(most.MilliValue())/float64(least.MilliValue())
+			wanted, possible = float64(ratio.MilliValue())/1000,
+				float64(most.MilliValue())/float64(least.MilliValue())
 		}
 		if wanted > possible {
-			errs = append(errs, field.Invalid(key, ratio.String(), fmt.Sprintf("must not be greater than max/min, which is %f", possible)))
+			errs = append(errs, field.Invalid(key, ratio.String(),
+				fmt.Sprintf("must not be greater than max/min, which is %f", possible)))
 		}
 	}
 	return errs

@@ -37,8 +37,10 @@ func Namespaces() *kind.Kind[*corev1.Namespace] {
 				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 			}
 		},
-		PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) { n.Spec.Finalizers = old.Spec.Finalizers },
-		Canonicalize:  labelWithName,
+		PrepareUpdate: func(_ context.Context, n, old *corev1.Namespace) {
+			n.Spec.Finalizers = old.Spec.Finalizers
+		},
+		Canonicalize: labelWithName,
 		Validate: func(_ context.Context, n *corev1.Namespace) field.ErrorList {
 			var errs field.ErrorList
 			for _, f := range n.Spec.Finalizers {
@@ -52,7 +54,9 @@ func Namespaces() *kind.Kind[*corev1.Namespace] {
 				{Name: "Status", Description: "Whether the namespace is active or being deleted."},
 				kind.AgeColumn(),
 			},
-			Row: func(n *corev1.Namespace) []any { return []any{n.Name, string(n.Status.Phase), kind.Age(n)} },
+			Row: func(n *corev1.Namespace) []any {
+				return []any{n.Name, string(n.Status.Phase), kind.Age(n)}
+			},
 		},
 		Status: &kind.Status[*corev1.Namespace]{Validate: validateNamespaceStatus},
 		Subresources: []kind.Subresource[*corev1.Namespace]{{
@@ -72,8 +76,11 @@ func Namespaces() *kind.Kind[*corev1.Namespace] {
 			"status.phase": func(n *corev1.Namespace) string { return string(n.Status.Phase) },
 		},
 		Adjust: func(store *genericregistry.Store) {
-			store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
-				return len(obj.(*corev1.Namespace).Spec.Finalizers) == 0 && genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
+			store.ShouldDeleteDuringUpdate = func(
+				ctx context.Context, key string, obj, existing runtime.Object,
+			) bool {
+				return len(obj.(*corev1.Namespace).Spec.Finalizers) == 0 &&
+					genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 			}
 		},
 		Wrap:   func(s *kind.Storage) rest.Storage { return newNamespaceREST(s) },
@@ -93,9 +100,11 @@ func validateFinalizer(f corev1.FinalizerName, at *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateFinalizerName(string(f), at)
 	switch {
 	case len(errs) > 0, strings.Contains(string(f), "/"):
-	case f == corev1.FinalizerKubernetes, f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents:
+	case f == corev1.FinalizerKubernetes, f == metav1.FinalizerOrphanDependents,
+		f == metav1.FinalizerDeleteDependents:
 	default:
-		errs = append(errs, field.Invalid(at, f, "must be a well-known finalizer or have a domain prefix"))
+		errs = append(errs, field.Invalid(at, f,
+			"must be a well-known finalizer or have a domain prefix"))
 	}
 	return errs
 }
@@ -108,5 +117,6 @@ func validateNamespaceStatus(_ context.Context, n, _ *corev1.Namespace) field.Er
 	if n.Status.Phase == want {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("status", "Phase"), n.Status.Phase, "the phase of a namespace "+when+" deletionTimestamp must be "+string(want))}
+	return field.ErrorList{field.Invalid(field.NewPath("status", "Phase"), n.Status.Phase,
+		"the phase of a namespace "+when+" deletionTimestamp must be "+string(want))}
 }

@@ -41,7 +41,9 @@ func (r *namespaceREST) Destroy() { r.store.Destroy() }
 
 // Delete marks an active namespace for deletion, or removes a marked namespace that has no
 // finalizers left.
-func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *namespaceREST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
 	found, err := r.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return nil, false, err
@@ -61,7 +63,8 @@ func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.V
 	if want := options.Preconditions; *want.UID != namespace.UID {
 		return nil, false, r.conflict(name, "the namespace's UID is %s, not %s", namespace.UID, *want.UID)
 	} else if want.ResourceVersion != nil && *want.ResourceVersion != namespace.ResourceVersion {
-		return nil, false, r.conflict(name, "the namespace's resource version is %s, not %s", namespace.ResourceVersion, *want.ResourceVersion)
+		return nil, false, r.conflict(name, "the namespace's resource version is %s, not %s",
+			namespace.ResourceVersion, *want.ResourceVersion)
 	}
 	switch {
 	case namespace.DeletionTimestamp.IsZero():
@@ -77,12 +80,17 @@ func (r *namespaceREST) conflict(name, format string, args ...any) error {
 }
 
 // mark sets deletionTimestamp, the phase Terminating and the finalizers that options ask for.
-func (r *namespaceREST) mark(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *namespaceREST) mark(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
 	key, err := r.store.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
-	preconditions := &storage.Preconditions{UID: options.Preconditions.UID, ResourceVersion: options.Preconditions.ResourceVersion}
+	preconditions := &storage.Preconditions{
+		UID:             options.Preconditions.UID,
+		ResourceVersion: options.Preconditions.ResourceVersion,
+	}
 	update := func(existing runtime.Object) (runtime.Object, error) {
 		n, ok := existing.(*corev1.Namespace)
 		if !ok {
@@ -99,10 +107,12 @@ func (r *namespaceREST) mark(ctx context.Context, name string, validate rest.Val
 		return n, nil
 	}
 	out := r.store.New()
-	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, preconditions, storage.SimpleUpdate(update), dryrun.IsDryRun(options.DryRun), nil)
+	err = r.store.Storage.GuaranteedUpdate(ctx, key, out, false, preconditions,
+		storage.SimpleUpdate(update), dryrun.IsDryRun(options.DryRun), nil)
 	if err != nil {
 		resource := r.store.DefaultQualifiedResource
-		err = storageerrors.InterpretUpdateError(storageerrors.InterpretGetError(err, resource, name), resource, name)
+		err = storageerrors.InterpretUpdateError(storageerrors.InterpretGetError(err, resource, name),
+			resource, name)
 		if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 			err = apierrors.NewInternalError(err)
 		}
@@ -117,7 +127,8 @@ func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []
 	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
 	foreground := slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
 	if policy := options.PropagationPolicy; policy != nil {
-		orphan, foreground = *policy == metav1.DeletePropagationOrphan, *policy == metav1.DeletePropagationForeground
+		orphan, foreground = *policy == metav1.DeletePropagationOrphan,
+			*policy == metav1.DeletePropagationForeground
 	} else if options.OrphanDependents != nil { // deprecated, but clients may still send it
 		orphan, foreground = *options.OrphanDependents, foreground && !*options.OrphanDependents
 	}
@@ -128,5 +139,6 @@ func dependentsFinalizers(finalizers []string, options *metav1.DeleteOptions) []
 		}
 		return list
 	}
-	return set(set(finalizers, metav1.FinalizerOrphanDependents, orphan), metav1.FinalizerDeleteDependents, foreground)
+	return set(set(finalizers, metav1.FinalizerOrphanDependents, orphan),
+		metav1.FinalizerDeleteDependents, foreground)
 }

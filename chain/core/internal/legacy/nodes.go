@@ -118,8 +118,9 @@ func nodeRow(n *corev1.Node) []any {
 	}
 	return []any{
 		n.Name, status, nodeRoles(n), kind.Age(n), n.Status.NodeInfo.KubeletVersion,
-		nodeAddress(n, corev1.NodeInternalIP), nodeAddress(n, corev1.NodeExternalIP),
-		orUnknown(n.Status.NodeInfo.OSImage), kernel, orUnknown(n.Status.NodeInfo.ContainerRuntimeVersion),
+		nodeAddress(n, corev1.NodeInternalIP),
+		nodeAddress(n, corev1.NodeExternalIP), orUnknown(n.Status.NodeInfo.OSImage), kernel,
+		orUnknown(n.Status.NodeInfo.ContainerRuntimeVersion),
 	}
 }
 
@@ -157,13 +158,15 @@ func orUnknown(s string) string {
 func warnNode(_ context.Context, n, _ *corev1.Node) []string {
 	var warnings []string
 	if n.Spec.ConfigSource != nil {
-		warnings = append(warnings, "spec.configSource: kubelets can no longer be configured through the API")
+		warnings = append(warnings,
+			"spec.configSource: kubelets can no longer be configured through the API")
 	}
 	if n.Spec.DoNotUseExternalID != "" {
 		warnings = append(warnings, "spec.externalID: deprecated and unused")
 	}
 	for i, cidr := range n.Spec.PodCIDRs {
-		warnings = append(warnings, validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
+		warnings = append(warnings,
+			validation.GetWarningsForCIDR(field.NewPath("spec", "podCIDRs").Index(i), cidr)...)
 	}
 	return warnings
 }

@@ -24,10 +24,11 @@ var _ rest.Connecter = &nodeProxy{}
 
 // registerNodeProxyOptions registers the conversion from query parameters to NodeProxyOptions.
 func registerNodeProxyOptions(scheme *runtime.Scheme) error {
-	return scheme.AddConversionFunc((*url.Values)(nil), (*corev1.NodeProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
-		out.(*corev1.NodeProxyOptions).Path = in.(*url.Values).Get("path")
-		return nil
-	})
+	return scheme.AddConversionFunc((*url.Values)(nil), (*corev1.NodeProxyOptions)(nil),
+		func(in, out any, _ conversion.Scope) error {
+			out.(*corev1.NodeProxyOptions).Path = in.(*url.Values).Get("path")
+			return nil
+		})
 }
 
 func (p *nodeProxy) New() runtime.Object { return &corev1.NodeProxyOptions{} }
@@ -36,17 +37,23 @@ func (p *nodeProxy) New() runtime.Object { return &corev1.NodeProxyOptions{} }
 func (p *nodeProxy) Destroy() {}
 
 func (p *nodeProxy) ConnectMethods() []string {
-	return []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
+	return []string{
+		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodHead, http.MethodOptions,
+	}
 }
 
 func (p *nodeProxy) NewConnectOptions() (runtime.Object, bool, string) {
 	return &corev1.NodeProxyOptions{}, true, "path"
 }
 
-func (p *nodeProxy) Connect(ctx context.Context, id string, _ runtime.Object, _ rest.Responder) (http.Handler, error) {
+func (p *nodeProxy) Connect(
+	ctx context.Context, id string, _ runtime.Object, _ rest.Responder,
+) (http.Handler, error) {
 	_, name, _, ok := utilnet.SplitSchemeNamePort(id)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form [http:|https:]name[:port]", id))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form [http:|https:]name[:port]",
+			id))
 	}
 	node, err := p.nodes.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -55,7 +62,8 @@ func (p *nodeProxy) Connect(ctx context.Context, id string, _ runtime.Object, _ 
 	if err := addressed(node.(*corev1.Node)); err != nil {
 		return nil, err
 	}
-	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q has no kubelet: the nodes of this server are API objects without machines", name))
+	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf(
+		"node %q has no kubelet: the nodes of this server are API objects without machines", name))
 }
 
 // addressed returns an error if the node has no address at which its kubelet could be reached. As

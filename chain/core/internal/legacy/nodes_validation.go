@@ -34,7 +34,8 @@ func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 	errs = append(errs, validateNodeStatus(&n.Status)...)
 	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {
-		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity, "must be greater than zero"))
+		errs = append(errs, field.Invalid(meta.Child("nodeSwapStatus", "capacity"), *swap.Capacity,
+			"must be greater than zero"))
 	}
 
 	at := field.NewPath("spec", "podCIDRs")
@@ -44,10 +45,12 @@ func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
 	if count := len(n.Spec.PodCIDRs); count > 1 {
 		dual, err := netutils.IsDualStackCIDRStrings(n.Spec.PodCIDRs)
 		if err != nil {
-			errs = append(errs, field.InternalError(at, fmt.Errorf("determine the IP families of the CIDRs: %w", err)))
+			errs = append(errs, field.InternalError(at,
+				fmt.Errorf("determine the IP families of the CIDRs: %w", err)))
 		}
 		if !dual || count > 2 {
-			errs = append(errs, field.Invalid(at, n.Spec.PodCIDRs, "must have at most one CIDR of each IP family"))
+			errs = append(errs, field.Invalid(at, n.Spec.PodCIDRs,
+				"must have at most one CIDR of each IP family"))
 		}
 	}
 	return errs
@@ -56,11 +59,13 @@ func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
 // validateNodeStatus validates the status fields that are checked on every write, through nodes and
 // nodes/status alike.
 func validateNodeStatus(status *corev1.NodeStatus) field.ErrorList {
-	errs := append(validateNodeAmounts(status.Capacity, "capacity"), validateNodeAmounts(status.Allocatable, "allocatable")...)
+	errs := append(validateNodeAmounts(status.Capacity, "capacity"),
+		validateNodeAmounts(status.Allocatable, "allocatable")...)
 	at, features := field.NewPath("status", "declaredFeatures"), status.DeclaredFeatures
 	for i, feature := range features {
 		if len(feature) > validation.DNS1123SubdomainMaxLength || !declaredFeature.MatchString(feature) {
-			errs = append(errs, field.Invalid(at.Index(i), feature, "must be the name of a feature, such as MyFeature/mySubFeature"))
+			errs = append(errs, field.Invalid(at.Index(i), feature,
+				"must be the name of a feature, such as MyFeature/mySubFeature"))
 		}
 		if i == 0 {
 			continue
@@ -78,7 +83,8 @@ func validateNodeStatus(status *corev1.NodeStatus) field.ErrorList {
 func validateNodeAmounts(list corev1.ResourceList, child string) field.ErrorList {
 	var errs field.ErrorList
 	for name, q := range list {
-		errs = append(errs, quantities.ValidateResourceQuantity(name, q, field.NewPath("status", child, string(name)))...)
+		errs = append(errs, quantities.ValidateResourceQuantity(name, q,
+			field.NewPath("status", child, string(name)))...)
 	}
 	return errs
 }
@@ -93,12 +99,15 @@ func validateTaints(taints []corev1.Taint, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("value"), t.Value, strings.Join(msgs, "; ")))
 		}
 		switch t.Effect {
-		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+			corev1.TaintEffectNoExecute:
 		case "":
 			errs = append(errs, field.Required(path.Child("effect"), "must specify the effect of the taint"))
 		default:
 			errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect,
-				[]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}))
+				[]corev1.TaintEffect{
+					corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
+				}))
 		}
 		identity := [2]string{t.Key, string(t.Effect)}
 		if seen.Has(identity) {
@@ -131,7 +140,9 @@ func validateAvoidPods(value string, at *field.Path) field.ErrorList {
 	}
 	var avoid corev1.AvoidPods
 	if err := json.Unmarshal([]byte(value), &avoid); err != nil {
-		return field.ErrorList{field.Invalid(at.Child("AvoidPods"), corev1.PreferAvoidPodsAnnotationKey, err.Error())}
+		return field.ErrorList{
+			field.Invalid(at.Child("AvoidPods"), corev1.PreferAvoidPodsAnnotationKey, err.Error()),
+		}
 	}
 	var errs field.ErrorList
 	for i, entry := range avoid.PreferAvoidPods {
@@ -162,7 +173,8 @@ func validateNodeUpdate(_ context.Context, n, old *corev1.Node) field.ErrorList 
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 
 	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(old.Spec.PodCIDRs, n.Spec.PodCIDRs) {
-		errs = append(errs, field.Forbidden(spec.Child("podCIDRs"), "cannot be changed once they are set"))
+		errs = append(errs, field.Forbidden(spec.Child("podCIDRs"),
+			"cannot be changed once they are set"))
 	}
 	if old.Spec.ProviderID != "" && old.Spec.ProviderID != n.Spec.ProviderID {
 		errs = append(errs, field.Forbidden(spec.Child("providerID"), "cannot be changed once it is set"))

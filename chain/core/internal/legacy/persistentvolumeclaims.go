@@ -18,8 +18,10 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
-var claimResourceStatuses = sets.New(corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
-	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizeInfeasible)
+var claimResourceStatuses = sets.New(corev1.PersistentVolumeClaimControllerResizeInProgress,
+	corev1.PersistentVolumeClaimControllerResizeInfeasible,
+	corev1.PersistentVolumeClaimNodeResizePending, corev1.PersistentVolumeClaimNodeResizeInProgress,
+	corev1.PersistentVolumeClaimNodeResizeInfeasible)
 
 // PersistentVolumeClaims declares persistentvolumeclaims.
 func PersistentVolumeClaims() *kind.Kind[*corev1.PersistentVolumeClaim] {
@@ -52,9 +54,16 @@ func PersistentVolumeClaims() *kind.Kind[*corev1.PersistentVolumeClaim] {
 				{Name: "Capacity", Description: "Capacity of the volume."},
 				{Name: "Access Modes", Description: "Access modes of the volume."},
 				{Name: "StorageClass", Description: "Storage class that the claim requests."},
-				{Name: "VolumeAttributesClass", Description: "Volume attributes class that the claim requests."},
+				{
+					Name:        "VolumeAttributesClass",
+					Description: "Volume attributes class that the claim requests.",
+				},
 				kind.AgeColumn(),
-				{Name: "VolumeMode", Priority: 1, Description: "Whether the claim requests a file system or a block device."},
+				{
+					Name:        "VolumeMode",
+					Priority:    1,
+					Description: "Whether the claim requests a file system or a block device.",
+				},
 			},
 			Row: claimRow,
 		},
@@ -100,8 +109,9 @@ func claimRow(c *corev1.PersistentVolumeClaim) []any {
 		class = *c.Spec.StorageClassName
 	}
 	return []any{
-		c.Name, phase, c.Spec.VolumeName, capacity, modes, storageClassCell(c, class), attributesClassCell(c.Spec.VolumeAttributesClassName),
-		kind.Age(c), volumeModeCell(c.Spec.VolumeMode),
+		c.Name, phase, c.Spec.VolumeName, capacity, modes,
+		storageClassCell(c, class), attributesClassCell(c.Spec.VolumeAttributesClassName), kind.Age(c),
+		volumeModeCell(c.Spec.VolumeMode),
 	}
 }
 
@@ -122,32 +132,44 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	if want.StorageClassName == nil && class != nil && (!hadAnnotation || *class == annotated) {
 		want.StorageClassName = class
 	}
-	movedToField := hadAnnotation && old.Spec.StorageClassName == nil && class != nil && *class == annotated && (!hasAnnotation || now == annotated)
+	movedToField := hadAnnotation && old.Spec.StorageClassName == nil && class != nil &&
+		*class == annotated && (!hasAnnotation || now == annotated)
 	if !movedToField && annotated != now {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation), now, "cannot be changed"))
+		errs = append(errs,
+			field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation),
+				now, "cannot be changed"))
 	}
 	is := c.Spec.DeepCopy()
 	if c.Status.Phase == corev1.ClaimBound {
 		if is.Resources.Requests != nil {
-			is.Resources.Requests[corev1.ResourceStorage] = old.Spec.Resources.Requests[corev1.ResourceStorage]
+			is.Resources.Requests[corev1.ResourceStorage] =
+				old.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
 		is.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
 	}
 	if !equality.Semantic.DeepEqual(is, want) {
 		errs = append(errs, field.Forbidden(spec,
-			"immutable after creation, except for resources.requests and volumeAttributesClassName of a bound claim"))
+			"immutable after creation, except for resources.requests and volumeAttributesClassName of a "+
+				"bound claim"))
 	}
 
-	size, oldSize := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
+	size, oldSize := c.Spec.Resources.Requests[corev1.ResourceStorage],
+		old.Spec.Resources.Requests[corev1.ResourceStorage]
 	// A request that could not be satisfied may be reduced, but volumes never shrink.
-	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(oldSize) < 0 && size.Cmp(capacity) <= 0 {
-		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"), "must be greater than status.capacity"))
+	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(oldSize) < 0 &&
+		size.Cmp(capacity) <= 0 {
+		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"),
+			"must be greater than status.capacity"))
 	}
-	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode,
+		field.NewPath("volumeMode"))...)
 
-	if old.Status.CurrentVolumeAttributesClassName != nil && !equality.Semantic.DeepEqual(old.Spec.VolumeAttributesClassName, c.Spec.VolumeAttributesClassName) {
+	if old.Status.CurrentVolumeAttributesClassName != nil &&
+		!equality.Semantic.DeepEqual(old.Spec.VolumeAttributesClassName,
+			c.Spec.VolumeAttributesClassName) {
 		if is := c.Spec.VolumeAttributesClassName; is == nil || *is == "" {
-			errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"), "cannot be unset: the volume already has a class"))
+			errs = append(errs, field.Forbidden(spec.Child("volumeAttributesClassName"),
+				"cannot be unset: the volume already has a class"))
 		}
 	}
 	return errs
@@ -160,7 +182,8 @@ func validateClaimStatus(_ context.Context, c, _ *corev1.PersistentVolumeClaim) 
 	}
 	status := field.NewPath("status")
 	for name, size := range c.Status.Capacity {
-		errs = append(errs, quantities.ValidateNonnegativeQuantity(size, status.Child("capacity").Key(string(name)))...)
+		errs = append(errs, quantities.ValidateNonnegativeQuantity(size,
+			status.Child("capacity").Key(string(name)))...)
 	}
 	at := status.Child("allocatedResourceStatuses")
 	for name, state := range c.Status.AllocatedResourceStatuses {

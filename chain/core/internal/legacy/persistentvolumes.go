@@ -22,7 +22,8 @@ import (
 // mountOptionsAnnotation is the predecessor of the mountOptions field.
 const mountOptionsAnnotation = "volume.beta.kubernetes.io/mount-options"
 
-var reclaimPolicies = sets.New(corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)
+var reclaimPolicies = sets.New(corev1.PersistentVolumeReclaimDelete,
+	corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)
 
 // topologySuccessors maps beta labels to their successors. The node affinity of a volume may change
 // from a beta label to its successor.
@@ -40,7 +41,10 @@ func PersistentVolumes() *kind.Kind[*corev1.PersistentVolume] {
 		ClusterScoped: true,
 		Default:       defaultPersistentVolume,
 		PrepareCreate: func(_ context.Context, v *corev1.PersistentVolume) {
-			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: new(metav1.Now())}
+			v.Status = corev1.PersistentVolumeStatus{
+				Phase:                   corev1.VolumePending,
+				LastPhaseTransitionTime: new(metav1.Now()),
+			}
 		},
 		Validate: func(_ context.Context, v *corev1.PersistentVolume) field.ErrorList {
 			return validatePersistentVolume(v, nil)
@@ -58,7 +62,11 @@ func PersistentVolumes() *kind.Kind[*corev1.PersistentVolume] {
 				{Name: "VolumeAttributesClass", Description: "Volume attributes class of the volume."},
 				{Name: "Reason", Description: "Reason for the phase of the volume."},
 				kind.AgeColumn(),
-				{Name: "VolumeMode", Priority: 1, Description: "Whether the volume is a file system or a block device."},
+				{
+					Name:        "VolumeMode",
+					Priority:    1,
+					Description: "Whether the volume is a file system or a block device.",
+				},
 			},
 			Row: persistentVolumeRow,
 		},
@@ -73,7 +81,9 @@ func PersistentVolumes() *kind.Kind[*corev1.PersistentVolume] {
 					v.Status.LastPhaseTransitionTime = new(metav1.Now())
 				}
 			},
-			Validate: func(_ context.Context, v, _ *corev1.PersistentVolume) field.ErrorList { return requireVersion(v) },
+			Validate: func(_ context.Context, v, _ *corev1.PersistentVolume) field.ErrorList {
+				return requireVersion(v)
+			},
 		},
 		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
@@ -90,8 +100,10 @@ func persistentVolumeRow(v *corev1.PersistentVolume) []any {
 	}
 	size := v.Spec.Capacity[corev1.ResourceStorage]
 	return []any{
-		v.Name, size.String(), accessModesCell(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy), phase, claim,
-		storageClassCell(v, v.Spec.StorageClassName), attributesClassCell(v.Spec.VolumeAttributesClassName), v.Status.Reason, kind.Age(v),
+		v.Name, size.String(), accessModesCell(v.Spec.AccessModes),
+		string(v.Spec.PersistentVolumeReclaimPolicy), phase, claim,
+		storageClassCell(v, v.Spec.StorageClassName),
+		attributesClassCell(v.Spec.VolumeAttributesClassName), v.Status.Reason, kind.Age(v),
 		volumeModeCell(v.Spec.VolumeMode),
 	}
 }
@@ -104,7 +116,8 @@ func accessModesCell(modes []corev1.PersistentVolumeAccessMode) string {
 		mode  corev1.PersistentVolumeAccessMode
 		short string
 	}{
-		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"},
+		{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"},
+		{corev1.ReadWriteOncePod, "RWOP"},
 	} {
 		if have.Has(m.mode) {
 			short = append(short, m.short)
@@ -142,30 +155,38 @@ func requireVersion(obj metav1.Object) field.ErrorList {
 	if obj.GetResourceVersion() != "" {
 		return nil
 	}
-	return field.ErrorList{field.Required(field.NewPath("resourceVersion"), "must be specified for an update of the status")}
+	return field.ErrorList{
+		field.Required(field.NewPath("resourceVersion"), "must be specified for an update of the status"),
+	}
 }
 
 // validatePersistentVolume validates v; old is nil for a new volume. Invalid values in the node
 // affinity of v are allowed if old has some too.
 func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
-	impossible := old != nil && old.Spec.NodeAffinity != nil && nodeselectors.HasImpossibleValue(old.Spec.NodeAffinity.Required)
-	return append(validatePersistentVolumeSpec(&v.Spec, v.Name, impossible, field.NewPath("spec")), validateMountOptions(v)...)
+	impossible := old != nil && old.Spec.NodeAffinity != nil &&
+		nodeselectors.HasImpossibleValue(old.Spec.NodeAffinity.Required)
+	return append(validatePersistentVolumeSpec(&v.Spec, v.Name, impossible, field.NewPath("spec")),
+		validateMountOptions(v)...)
 }
 
-func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string, impossibleNodes bool, at *field.Path) field.ErrorList {
+func validatePersistentVolumeSpec(
+	spec *corev1.PersistentVolumeSpec, name string, impossibleNodes bool, at *field.Path,
+) field.ErrorList {
 	errs := claims.ValidateAccessModes(spec.AccessModes, at.Child("accessModes"))
 	capacity := at.Child("capacity")
 	if len(spec.Capacity) == 0 {
 		errs = append(errs, field.Required(capacity, "must specify the storage capacity"))
 	}
 	if _, ok := spec.Capacity[corev1.ResourceStorage]; !ok || len(spec.Capacity) > 1 {
-		errs = append(errs, field.NotSupported(capacity, spec.Capacity, []corev1.ResourceName{corev1.ResourceStorage}))
+		errs = append(errs, field.NotSupported(capacity, spec.Capacity,
+			[]corev1.ResourceName{corev1.ResourceStorage}))
 	}
 	for r, size := range spec.Capacity {
 		errs = append(errs, quantities.ValidatePositiveQuantity(size, capacity.Key(string(r)))...)
 	}
 	if p := spec.PersistentVolumeReclaimPolicy; p != "" && !reclaimPolicies.Has(p) {
-		errs = append(errs, field.NotSupported(at.Child("persistentVolumeReclaimPolicy"), p, sets.List(reclaimPolicies)))
+		errs = append(errs, field.NotSupported(at.Child("persistentVolumeReclaimPolicy"), p,
+			sets.List(reclaimPolicies)))
 	}
 	if a := spec.NodeAffinity; a != nil {
 		required := at.Child("nodeAffinity", "required")
@@ -177,8 +198,10 @@ func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string
 	}
 	errs = append(errs, validatePersistentVolumeSource(spec, name, at)...)
 	// Recycling would delete all files of the node.
-	if p := spec.HostPath; p != nil && path.Clean(p.Path) == "/" && spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be Recycle for the root directory of a node"))
+	if p := spec.HostPath; p != nil && path.Clean(p.Path) == "/" &&
+		spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"),
+			"may not be Recycle for the root directory of a node"))
 	}
 	if spec.StorageClassName != "" {
 		errs = append(errs, validateName(spec.StorageClassName, at.Child("storageClassName"))...)
@@ -187,22 +210,28 @@ func validatePersistentVolumeSpec(spec *corev1.PersistentVolumeSpec, name string
 	return append(errs, validateVolumeAttributesClass(spec, at)...)
 }
 
-func validateVolumeAttributesClass(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
+func validateVolumeAttributesClass(
+	spec *corev1.PersistentVolumeSpec, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if class := spec.VolumeAttributesClassName; class != nil {
 		if *class == "" {
-			errs = append(errs, field.Required(at.Child("volumeAttributesClassName"), "must not be empty; omit it for no class"))
+			errs = append(errs, field.Required(at.Child("volumeAttributesClassName"),
+				"must not be empty; omit it for no class"))
 		} else {
 			errs = append(errs, validateName(*class, at.Child("volumeAttributesClassName"))...)
 		}
 		if spec.CSI == nil {
-			errs = append(errs, field.Required(at.Child("csi"), "must be set if volumeAttributesClassName is set"))
+			errs = append(errs, field.Required(at.Child("csi"),
+				"must be set if volumeAttributesClassName is set"))
 		}
 	}
 	return errs
 }
 
-func validatePersistentVolumeUpdate(_ context.Context, v, old *corev1.PersistentVolume) field.ErrorList {
+func validatePersistentVolumeUpdate(
+	_ context.Context, v, old *corev1.PersistentVolume,
+) field.ErrorList {
 	errs := validatePersistentVolume(v, old)
 
 	source := v.Spec.PersistentVolumeSource.DeepCopy()
@@ -210,15 +239,19 @@ func validatePersistentVolumeUpdate(_ context.Context, v, old *corev1.Persistent
 		source.CSI.ControllerExpandSecretRef = nil // the secret may be added
 	}
 	if !equality.Semantic.DeepEqual(*source, old.Spec.PersistentVolumeSource) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"), "the volume source is immutable after creation"))
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"),
+			"the volume source is immutable after creation"))
 	}
-	errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
-	if old.Spec.NodeAffinity != nil && !sameVolumeAffinity(v.Spec.NodeAffinity, old.Spec.NodeAffinity) {
+	errs = append(errs, apivalidation.ValidateImmutableField(v.Spec.VolumeMode, old.Spec.VolumeMode,
+		field.NewPath("volumeMode"))...)
+	if old.Spec.NodeAffinity != nil &&
+		!sameVolumeAffinity(v.Spec.NodeAffinity, old.Spec.NodeAffinity) {
 		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), v.Spec.NodeAffinity,
 			"is immutable, except that beta topology labels may be replaced by their successors"))
 	}
 	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "cannot be unset"))
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"),
+			"cannot be unset"))
 	}
 	return errs
 }
@@ -249,19 +282,24 @@ func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []st
 	var warnings []string
 	annotations := field.NewPath("metadata", "annotations")
 	if _, ok := v.Annotations[corev1.BetaStorageClassAnnotation]; ok {
-		warnings = append(warnings, fmt.Sprintf("%s: deprecated since v1.8 in favour of storageClassName", annotations.Key(corev1.BetaStorageClassAnnotation)))
+		warnings = append(warnings, fmt.Sprintf("%s: deprecated since v1.8 in favour of storageClassName",
+			annotations.Key(corev1.BetaStorageClassAnnotation)))
 	}
 	if _, ok := v.Annotations[mountOptionsAnnotation]; ok {
-		warnings = append(warnings, fmt.Sprintf("%s: deprecated since v1.31 in favour of mountOptions", annotations.Key(mountOptionsAnnotation)))
+		warnings = append(warnings, fmt.Sprintf("%s: deprecated since v1.31 in favour of mountOptions",
+			annotations.Key(mountOptionsAnnotation)))
 	}
 	spec := field.NewPath("spec")
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		warnings = append(warnings, fmt.Sprintf("%s: Recycle is deprecated; use dynamic provisioning instead", spec.Child("persistentVolumeReclaimPolicy")))
+		warnings = append(warnings,
+			fmt.Sprintf("%s: Recycle is deprecated; use dynamic provisioning instead",
+				spec.Child("persistentVolumeReclaimPolicy")))
 	}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
 		for i := range a.Required.NodeSelectorTerms {
 			at := spec.Child("nodeAffinity", "required", "nodeSelectorTerms").Index(i)
-			warnings = append(warnings, nodeselectors.TermWarnings(&a.Required.NodeSelectorTerms[i], false, at)...)
+			warnings = append(warnings, nodeselectors.TermWarnings(&a.Required.NodeSelectorTerms[i],
+				false, at)...)
 		}
 	}
 	return append(warnings, warnVolumeSource(&v.Spec, spec)...)
@@ -273,12 +311,14 @@ func warnPersistentVolume(_ context.Context, v, _ *corev1.PersistentVolume) []st
 func ValidateInlineVolume(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for name, set := range map[string]bool{
-		"claimRef":                      spec.ClaimRef != nil,
-		"capacity":                      len(spec.Capacity) > 0,
-		"persistentVolumeReclaimPolicy": spec.PersistentVolumeReclaimPolicy != "" && spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain,
-		"nodeAffinity":                  spec.NodeAffinity != nil,
-		"storageClassName":              spec.StorageClassName != "",
-		"volumeMode":                    spec.VolumeMode != nil && *spec.VolumeMode != corev1.PersistentVolumeFilesystem,
+		"claimRef": spec.ClaimRef != nil,
+		"capacity": len(spec.Capacity) > 0,
+		"persistentVolumeReclaimPolicy": spec.PersistentVolumeReclaimPolicy != "" &&
+			spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain,
+		"nodeAffinity":     spec.NodeAffinity != nil,
+		"storageClassName": spec.StorageClassName != "",
+		"volumeMode": spec.VolumeMode != nil &&
+			*spec.VolumeMode != corev1.PersistentVolumeFilesystem,
 	} {
 		if set {
 			errs = append(errs, field.Forbidden(at.Child(name), "may not be specified for an inline volume"))

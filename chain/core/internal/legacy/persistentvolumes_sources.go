@@ -24,8 +24,9 @@ var iscsiNames = map[string]*regexp.Regexp{
 }
 
 // annotatedSources are the volume sources that support the mount options annotation.
-var annotatedSources = sets.New("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephFS", "azureFile",
-	"vsphereVolume", "azureDisk", "photonPersistentDisk")
+var annotatedSources = sets.New("gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs",
+	"rbd", "quobyte", "iscsi", "cinder", "cephFS", "azureFile", "vsphereVolume", "azureDisk",
+	"photonPersistentDisk")
 
 // maxISCSISession limits the total length of volume name and target portal, which together name an
 // iSCSI interface if initiatorName is set.
@@ -104,45 +105,84 @@ func volumeSources(spec *corev1.PersistentVolumeSpec, name string, at *field.Pat
 	s := &spec.PersistentVolumeSource
 	type errorList = field.ErrorList
 	return []volumeSource{
-		{"hostPath", s.HostPath != nil, func(at *field.Path) errorList { return volumesources.ValidateHostPath(s.HostPath, at) }, ""},
-		{"gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) errorList { return volumesources.ValidateGCEDisk(s.GCEPersistentDisk, at) }, ""},
-		{"awsElasticBlockStore", s.AWSElasticBlockStore != nil, func(at *field.Path) errorList { return volumesources.ValidateAWSDisk(s.AWSElasticBlockStore, at) }, ""},
-		{"glusterfs", s.Glusterfs != nil, func(at *field.Path) errorList { return validateGlusterfs(s.Glusterfs, at) }, "v1.25"},
-		{"flocker", s.Flocker != nil, func(at *field.Path) errorList { return volumesources.ValidateFlocker(s.Flocker, at) }, ""},
-		{"nfs", s.NFS != nil, func(at *field.Path) errorList { return volumesources.ValidateNFS(s.NFS, at) }, ""},
-		{"rbd", s.RBD != nil, func(at *field.Path) errorList {
-			return append(requireSome(s.RBD.CephMonitors, at.Child("monitors")), requireSome(s.RBD.RBDImage, at.Child("image"))...)
-		}, "v1.28"},
-		{"quobyte", s.Quobyte != nil, func(at *field.Path) errorList { return volumesources.ValidateQuobyte(s.Quobyte, at) }, ""},
-		{"cephFS", s.CephFS != nil, func(at *field.Path) errorList { return requireSome(s.CephFS.Monitors, at.Child("monitors")) }, "v1.28"},
-		{"iscsi", s.ISCSI != nil, func(at *field.Path) errorList { return validateISCSI(s.ISCSI, name, at) }, ""},
-		{"cinder", s.Cinder != nil, func(at *field.Path) errorList {
-			return append(requireSome(s.Cinder.VolumeID, at.Child("volumeID")), validateSecretRef(s.Cinder.SecretRef, at.Child("secretRef"))...)
+		{"hostPath", s.HostPath != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateHostPath(s.HostPath, at)
 		}, ""},
-		{"fc", s.FC != nil, func(at *field.Path) errorList { return volumesources.ValidateFC(s.FC, at) }, ""},
+		{"gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateGCEDisk(s.GCEPersistentDisk, at)
+		}, ""},
+		{"awsElasticBlockStore", s.AWSElasticBlockStore != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateAWSDisk(s.AWSElasticBlockStore, at)
+		}, ""},
+		{"glusterfs", s.Glusterfs != nil, func(at *field.Path) errorList {
+			return validateGlusterfs(s.Glusterfs, at)
+		}, "v1.25"},
+		{"flocker", s.Flocker != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateFlocker(s.Flocker, at)
+		}, ""},
+		{"nfs", s.NFS != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateNFS(s.NFS, at)
+		}, ""},
+		{"rbd", s.RBD != nil, func(at *field.Path) errorList {
+			return append(requireSome(s.RBD.CephMonitors, at.Child("monitors")),
+				requireSome(s.RBD.RBDImage, at.Child("image"))...)
+		}, "v1.28"},
+		{"quobyte", s.Quobyte != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateQuobyte(s.Quobyte, at)
+		}, ""},
+		{"cephFS", s.CephFS != nil, func(at *field.Path) errorList {
+			return requireSome(s.CephFS.Monitors, at.Child("monitors"))
+		}, "v1.28"},
+		{"iscsi", s.ISCSI != nil, func(at *field.Path) errorList {
+			return validateISCSI(s.ISCSI, name, at)
+		}, ""},
+		{"cinder", s.Cinder != nil, func(at *field.Path) errorList {
+			return append(requireSome(s.Cinder.VolumeID, at.Child("volumeID")),
+				validateSecretRef(s.Cinder.SecretRef, at.Child("secretRef"))...)
+		}, ""},
+		{"fc", s.FC != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateFC(s.FC, at)
+		}, ""},
 		{"flexVolume", s.FlexVolume != nil, func(at *field.Path) errorList {
 			return volumesources.ValidateFlexOptions(s.FlexVolume.Driver, s.FlexVolume.Options, at)
 		}, ""},
-		{"azureFile", s.AzureFile != nil, func(at *field.Path) errorList { return validateAzureFile(s.AzureFile, at) }, ""},
-		{"vsphereVolume", s.VsphereVolume != nil, func(at *field.Path) errorList { return volumesources.ValidateVSphere(s.VsphereVolume, at) }, ""},
-		{"photonPersistentDisk", s.PhotonPersistentDisk != nil, func(at *field.Path) errorList { return volumesources.ValidatePhoton(s.PhotonPersistentDisk, at) }, "v1.11"},
-		{"portworxVolume", s.PortworxVolume != nil, func(at *field.Path) errorList { return volumesources.ValidatePortworx(s.PortworxVolume, at) }, ""},
-		{"azureDisk", s.AzureDisk != nil, func(at *field.Path) errorList { return volumesources.ValidateAzureDisk(s.AzureDisk, at) }, ""},
-		{"scaleIO", s.ScaleIO != nil, func(at *field.Path) errorList { return validateScaleIO(s.ScaleIO, at) }, "v1.16"},
+		{"azureFile", s.AzureFile != nil, func(at *field.Path) errorList {
+			return validateAzureFile(s.AzureFile, at)
+		}, ""},
+		{"vsphereVolume", s.VsphereVolume != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateVSphere(s.VsphereVolume, at)
+		}, ""},
+		{"photonPersistentDisk", s.PhotonPersistentDisk != nil, func(at *field.Path) errorList {
+			return volumesources.ValidatePhoton(s.PhotonPersistentDisk, at)
+		}, "v1.11"},
+		{"portworxVolume", s.PortworxVolume != nil, func(at *field.Path) errorList {
+			return volumesources.ValidatePortworx(s.PortworxVolume, at)
+		}, ""},
+		{"azureDisk", s.AzureDisk != nil, func(at *field.Path) errorList {
+			return volumesources.ValidateAzureDisk(s.AzureDisk, at)
+		}, ""},
+		{"scaleIO", s.ScaleIO != nil, func(at *field.Path) errorList {
+			return validateScaleIO(s.ScaleIO, at)
+		}, "v1.16"},
 		{"local", s.Local != nil, func(*field.Path) errorList { return validateLocal(spec, at) }, ""},
-		{"storageos", s.StorageOS != nil, func(at *field.Path) errorList { return validateStorageOS(s.StorageOS, at) }, "v1.22"},
+		{"storageos", s.StorageOS != nil, func(at *field.Path) errorList {
+			return validateStorageOS(s.StorageOS, at)
+		}, "v1.22"},
 		{"csi", s.CSI != nil, func(at *field.Path) errorList { return validateCSIVolume(s.CSI, at) }, ""},
 	}
 }
 
-func validatePersistentVolumeSource(spec *corev1.PersistentVolumeSpec, name string, at *field.Path) field.ErrorList {
+func validatePersistentVolumeSource(
+	spec *corev1.PersistentVolumeSpec, name string, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	found := false
 	for _, s := range volumeSources(spec, name, at) {
 		switch {
 		case !s.set:
 		case found && s.field != "flexVolume": // kube-apiserver accepts flexVolume beside another source
-			errs = append(errs, field.Forbidden(at.Child(s.field), "may not specify more than one volume source"))
+			errs = append(errs, field.Forbidden(at.Child(s.field),
+				"may not specify more than one volume source"))
 		default:
 			found = true
 			errs = append(errs, s.validate(at.Child(s.path()))...)
@@ -159,7 +199,9 @@ func warnVolumeSource(spec *corev1.PersistentVolumeSpec, at *field.Path) []strin
 	var warnings []string
 	for _, s := range volumeSources(spec, "", at) {
 		if s.set && s.deprecated != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: deprecated since %s, and no longer supported by kubelets", at.Child(s.path()), s.deprecated))
+			warnings = append(warnings,
+				fmt.Sprintf("%s: deprecated since %s, and no longer supported by kubelets",
+					at.Child(s.path()), s.deprecated))
 		}
 	}
 	return warnings
@@ -176,7 +218,10 @@ func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 			return nil
 		}
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations", mountOptionsAnnotation), "this volume source does not support mount options")}
+	return field.ErrorList{
+		field.Forbidden(field.NewPath("metadata", "annotations", mountOptionsAnnotation),
+			"this volume source does not support mount options"),
+	}
 }
 
 func validateLocal(spec *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
@@ -184,7 +229,8 @@ func validateLocal(spec *corev1.PersistentVolumeSpec, at *field.Path) field.Erro
 	errs := requireSome(spec.Local.Path, path)
 	errs = append(errs, volumesources.ValidateNoBacksteps(spec.Local.Path, path)...)
 	if spec.NodeAffinity == nil || spec.NodeAffinity.Required == nil {
-		errs = append(errs, field.Required(at.Child("nodeAffinity"), "a local volume requires node affinity"))
+		errs = append(errs, field.Required(at.Child("nodeAffinity"),
+			"a local volume requires node affinity"))
 	}
 	return errs
 }
@@ -216,7 +262,8 @@ func validateCSIVolume(s *corev1.CSIPersistentVolumeSource, at *field.Path) fiel
 }
 
 func validateGlusterfs(s *corev1.GlusterfsPersistentVolumeSource, at *field.Path) field.ErrorList {
-	errs := append(requireSome(s.EndpointsName, at.Child("endpoints")), requireSome(s.Path, at.Child("path"))...)
+	errs := append(requireSome(s.EndpointsName, at.Child("endpoints")),
+		requireSome(s.Path, at.Child("path"))...)
 	if s.EndpointsNamespace != nil {
 		for _, msg := range apivalidation.ValidateNamespaceName(*s.EndpointsNamespace, false) {
 			errs = append(errs, field.Invalid(at.Child("endpointsNamespace"), *s.EndpointsNamespace, msg))
@@ -225,11 +272,14 @@ func validateGlusterfs(s *corev1.GlusterfsPersistentVolumeSource, at *field.Path
 	return errs
 }
 
-func validateISCSI(s *corev1.ISCSIPersistentVolumeSource, volume string, at *field.Path) field.ErrorList {
+func validateISCSI(
+	s *corev1.ISCSIPersistentVolumeSource, volume string, at *field.Path,
+) field.ErrorList {
 	errs := requireSome(s.TargetPortal, at.Child("targetPortal"))
 	if s.InitiatorName != nil && len(volume)+1+len(s.TargetPortal) > maxISCSISession {
 		errs = append(errs, field.Invalid(at.Child("targetportal"), s.TargetPortal,
-			fmt.Sprintf("if initiatorName is set, the volume name and targetPortal may not be longer than %d characters together", maxISCSISession-1)))
+			fmt.Sprintf("if initiatorName is set, the volume name and targetPortal may not be longer than "+
+				"%d characters together", maxISCSISession-1)))
 	}
 	if s.IQN == "" {
 		errs = append(errs, field.Required(at.Child("iqn"), ""))
@@ -240,7 +290,8 @@ func validateISCSI(s *corev1.ISCSIPersistentVolumeSource, volume string, at *fie
 		errs = append(errs, field.Invalid(at.Child("lun"), s.Lun, validation.InclusiveRangeError(0, 255)))
 	}
 	if s.SecretRef == nil && (s.DiscoveryCHAPAuth || s.SessionCHAPAuth) {
-		errs = append(errs, field.Required(at.Child("secretRef"), "CHAP authentication requires a secret"))
+		errs = append(errs, field.Required(at.Child("secretRef"),
+			"CHAP authentication requires a secret"))
 	}
 	if s.SecretRef != nil {
 		errs = append(errs, requireSome(s.SecretRef.Name, at.Child("secretRef", "name"))...)
@@ -257,11 +308,14 @@ func validateISCSIName(name string, at *field.Path) field.ErrorList {
 			return nil
 		}
 	}
-	return field.ErrorList{field.Invalid(at, name, "must be an iSCSI name that starts with iqn., eui. or naa.")}
+	return field.ErrorList{
+		field.Invalid(at, name, "must be an iSCSI name that starts with iqn., eui. or naa."),
+	}
 }
 
 func validateAzureFile(s *corev1.AzureFilePersistentVolumeSource, at *field.Path) field.ErrorList {
-	errs := append(requireSome(s.SecretName, at.Child("secretName")), requireSome(s.ShareName, at.Child("shareName"))...)
+	errs := append(requireSome(s.SecretName, at.Child("secretName")),
+		requireSome(s.ShareName, at.Child("shareName"))...)
 	if s.SecretNamespace != nil {
 		errs = append(errs, requireSome(*s.SecretNamespace, at.Child("secretNamespace"))...)
 	}
@@ -295,7 +349,8 @@ func validateSecretRef(ref *corev1.SecretReference, at *field.Path) field.ErrorL
 	if ref == nil {
 		return nil
 	}
-	return append(requireSome(ref.Name, at.Child("name")), requireSome(ref.Namespace, at.Child("namespace"))...)
+	return append(requireSome(ref.Name, at.Child("name")),
+		requireSome(ref.Namespace, at.Child("namespace"))...)
 }
 
 func validateLabel(name string, at *field.Path) field.ErrorList {

@@ -36,8 +36,12 @@ func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.P
 		PrepareUpdate:  preparePodUpdate,
 		Validate:       validatePod,
 		ValidateUpdate: validatePodUpdate,
-		Table:          kind.Table[*corev1.Pod]{Columns: podColumns(), Row: podRow, Conditions: podRowConditions},
-		Warnings:       podWarnings,
+		Table: kind.Table[*corev1.Pod]{
+			Columns:    podColumns(),
+			Row:        podRow,
+			Conditions: podRowConditions,
+		},
+		Warnings: podWarnings,
 		Status: &kind.Status[*corev1.Pod]{
 			Prepare:     preparePodStatus,
 			Validate:    validatePodStatus,
@@ -45,27 +49,54 @@ func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.P
 			ResetFields: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"},
 		},
 		Subresources: []kind.Subresource[*corev1.Pod]{
-			{Name: "ephemeralcontainers", Prepare: prepareEphemeralContainers, Validate: validateEphemeralContainers},
+			{
+				Name:     "ephemeralcontainers",
+				Prepare:  prepareEphemeralContainers,
+				Validate: validateEphemeralContainers,
+			},
 			{Name: "resize", Prepare: prepareResize, Validate: validateResize},
-			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage { binder.pods = s; return podBindingREST{binder} }},
-			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage { return &evictionREST{pods: s, budgets: budgets} }},
-			{Name: "log", New: func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} }},
-			{Name: "exec", New: func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) }},
-			{Name: "attach", New: func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) }},
-			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage { return newPortForwardREST(kubelets{s, nodes}) }},
-			{Name: "proxy", New: func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) }},
+			{Name: "binding", New: func(s *genericregistry.Store) rest.Storage {
+				binder.pods = s
+				return podBindingREST{binder}
+			}},
+			{Name: "eviction", New: func(s *genericregistry.Store) rest.Storage {
+				return &evictionREST{pods: s, budgets: budgets}
+			}},
+			{
+				Name: "log",
+				New:  func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} },
+			},
+			{
+				Name: "exec",
+				New:  func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) },
+			},
+			{
+				Name: "attach",
+				New:  func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) },
+			},
+			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage {
+				return newPortForwardREST(kubelets{s, nodes})
+			}},
+			{
+				Name: "proxy",
+				New:  func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) },
+			},
 		},
 		Generation: true,
 		Fields: map[string]func(*corev1.Pod) string{
-			"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
-			"spec.host":                func(p *corev1.Pod) string { return p.Spec.NodeName }, // name of the field before v1
-			"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
-			"spec.schedulerName":       func(p *corev1.Pod) string { return p.Spec.SchedulerName },
-			"spec.serviceAccountName":  func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
-			"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
-			"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
-			"status.podIP":             podIP,
-			"status.podIPs":            func(*corev1.Pod) string { return "" }, // as in kube-apiserver, supported but always empty
+			"spec.nodeName": func(p *corev1.Pod) string { return p.Spec.NodeName },
+			// name of the field before v1
+			"spec.host":               func(p *corev1.Pod) string { return p.Spec.NodeName },
+			"spec.restartPolicy":      func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
+			"spec.schedulerName":      func(p *corev1.Pod) string { return p.Spec.SchedulerName },
+			"spec.serviceAccountName": func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
+			"spec.hostNetwork": func(p *corev1.Pod) string {
+				return strconv.FormatBool(p.Spec.HostNetwork)
+			},
+			"status.phase": func(p *corev1.Pod) string { return string(p.Status.Phase) },
+			"status.podIP": podIP,
+			// as in kube-apiserver, supported but always empty
+			"status.podIPs":            func(*corev1.Pod) string { return "" },
 			"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
 		},
 		IndexedField: "spec.nodeName",
@@ -95,7 +126,8 @@ func defaultPod(p *corev1.Pod) {
 // initContainerAnnotations duplicated, up to v1.7, the fields that replaced them. They are dropped.
 var initContainerAnnotations = []string{
 	"pod.alpha.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-containers",
-	"pod.alpha.kubernetes.io/init-container-statuses", "pod.beta.kubernetes.io/init-container-statuses",
+	"pod.alpha.kubernetes.io/init-container-statuses",
+	"pod.beta.kubernetes.io/init-container-statuses",
 }
 
 // syncPodIPs makes podIP equal to the first of podIPs. If the two differ, podIP wins, because an

@@ -30,7 +30,10 @@ func (r *bindingREST) Destroy()                {}
 func (r *bindingREST) NamespaceScoped() bool   { return true }
 func (r *bindingREST) GetSingularName() string { return "binding" }
 
-func (r *bindingREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *bindingREST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -45,13 +48,21 @@ var _ rest.SubresourceObjectMetaPreserver = podBindingREST{}
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate returns true to keep the UID of the
 // request, which is a precondition on the pod.
-func (podBindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
+func (podBindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool {
+	return true
+}
 
-func (r podBindingREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r podBindingREST) Create(
+	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	return r.bind(ctx, name, obj, validate, options)
 }
 
-func (r *bindingREST) bind(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *bindingREST) bind(
+	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	binding, ok := obj.(*corev1.Binding)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %T", obj))
@@ -75,7 +86,8 @@ func (r *bindingREST) bind(ctx context.Context, name string, obj runtime.Object,
 	if binding.ResourceVersion != "" {
 		preconditions.ResourceVersion = &binding.ResourceVersion
 	}
-	err := changePod(ctx, r.pods, name, preconditions, dryrun.IsDryRun(options.DryRun), func(p *corev1.Pod) error { return assign(p, binding) })
+	err := changePod(ctx, r.pods, name, preconditions, dryrun.IsDryRun(options.DryRun),
+		func(p *corev1.Pod) error { return assign(p, binding) })
 	if _, ok := err.(apierrors.APIStatus); err != nil && !ok {
 		err = apierrors.NewConflict(corev1.Resource("pods/binding"), name, err)
 	}
@@ -89,7 +101,8 @@ func validateTarget(target *corev1.ObjectReference) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("target")
 	if target.Kind != "" && target.Kind != "Node" {
-		errs = append(errs, field.NotSupported(path.Child("kind"), target.Kind, []string{"Node", "<empty>"}))
+		errs = append(errs, field.NotSupported(path.Child("kind"), target.Kind,
+			[]string{"Node", "<empty>"}))
 	}
 	switch {
 	case target.Name == "":
@@ -112,8 +125,10 @@ func assign(p *corev1.Pod, binding *corev1.Binding) error {
 	p.Spec.NodeName = binding.Target.Name
 	p.Status.NominatedNodeName = ""
 	p.Annotations = overlay(p.Annotations, binding.Annotations)
-	p.Labels = overlay(p.Labels, binding.Labels) // topology labels of the node, which admission copies to the binding (KEP-4742)
-	setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	// topology labels of the node, which admission copies to the binding (KEP-4742)
+	p.Labels = overlay(p.Labels, binding.Labels)
+	setPodCondition(&p.Status,
+		corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	return nil
 }
 
@@ -126,7 +141,10 @@ func overlay(under, over map[string]string) map[string]string {
 }
 
 // changePod updates a stored pod, bypassing the strategy that applies to client requests.
-func changePod(ctx context.Context, pods *genericregistry.Store, name string, preconditions *storage.Preconditions, dryRun bool, change func(*corev1.Pod) error) error {
+func changePod(
+	ctx context.Context, pods *genericregistry.Store, name string,
+	preconditions *storage.Preconditions, dryRun bool, change func(*corev1.Pod) error,
+) error {
 	key, err := pods.KeyFunc(ctx, name)
 	if err != nil {
 		return err
@@ -138,7 +156,8 @@ func changePod(ctx context.Context, pods *genericregistry.Store, name string, pr
 		}
 		return p, change(p)
 	})
-	err = pods.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, preconditions, update, dryRun, nil)
+	err = pods.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, preconditions, update,
+		dryRun, nil)
 	if err == nil {
 		return nil
 	}

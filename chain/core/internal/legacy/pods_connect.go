@@ -53,7 +53,8 @@ func (k kubelets) unreachable(ctx context.Context, p *corev1.Pod) error {
 			return err
 		}
 	}
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("no kubelet serves pod %s: node %s is an API object without a machine", p.Name, p.Spec.NodeName))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf(
+		"no kubelet serves pod %s: node %s is an API object without a machine", p.Name, p.Spec.NodeName))
 }
 
 // container checks that the pod has the container. The name may be empty if the pod has only one
@@ -73,7 +74,8 @@ func (k kubelets) container(p *corev1.Pod, name string) error {
 	case name == "" && len(p.Spec.Containers) == 1:
 		return nil
 	case name == "":
-		return apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s: one of %s", p.Name, strings.Join(names, ", ")))
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"a container name must be specified for pod %s: one of %s", p.Name, strings.Join(names, ", ")))
 	case !slices.Contains(names, name):
 		return apierrors.NewBadRequest(fmt.Sprintf("pod %s has no container %s", p.Name, name))
 	}
@@ -124,13 +126,16 @@ func (r *logREST) OverrideMetricsVerb(verb string) string {
 	return verb
 }
 
-func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+func (r *logREST) Get(
+	ctx context.Context, name string, options runtime.Object,
+) (runtime.Object, error) {
 	o, ok := options.(*corev1.PodLogOptions)
 	if !ok {
 		return nil, fmt.Errorf("not a PodLogOptions object: %T", options)
 	}
 	if errs := validateLogOptions(o); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), name, errs)
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(),
+			name, errs)
 	}
 	p, err := r.pod(ctx, name)
 	if err != nil {
@@ -145,21 +150,26 @@ func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) 
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	var errs field.ErrorList
 	if o.TailLines != nil && *o.TailLines < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines, "must not be negative"))
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines,
+			"must not be negative"))
 	}
 	if o.LimitBytes != nil && *o.LimitBytes < 1 {
-		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.LimitBytes, "must be greater than 0"))
+		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.LimitBytes,
+			"must be greater than 0"))
 	}
 	if o.SinceSeconds != nil {
 		if o.SinceTime != nil {
-			errs = append(errs, field.Forbidden(field.NewPath(""), "only one of sinceTime and sinceSeconds may be specified"))
+			errs = append(errs, field.Forbidden(field.NewPath(""),
+				"only one of sinceTime and sinceSeconds may be specified"))
 		} else if *o.SinceSeconds < 1 {
-			errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
+			errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds,
+				"must be greater than 0"))
 		}
 	}
 	if o.Stream != nil {
 		// The feature PodLogsQuerySplitStreams is off by default.
-		errs = append(errs, field.Forbidden(field.NewPath("stream"), "may not be specified: kubelets do not separate stdout and stderr"))
+		errs = append(errs, field.Forbidden(field.NewPath("stream"),
+			"may not be specified: kubelets do not separate stdout and stderr"))
 	}
 	return errs
 }
@@ -175,7 +185,9 @@ type connectREST struct {
 
 func newExecREST(k kubelets) rest.Storage {
 	return &connectREST{
-		kubelets: k, kind: func() runtime.Object { return &corev1.PodExecOptions{} }, methods: []string{"GET", "POST"},
+		kubelets: k,
+		kind:     func() runtime.Object { return &corev1.PodExecOptions{} },
+		methods:  []string{"GET", "POST"},
 		check: func(ctx context.Context, name string, options runtime.Object) error {
 			return k.stream(ctx, name, options.(*corev1.PodExecOptions).Container)
 		},
@@ -184,7 +196,9 @@ func newExecREST(k kubelets) rest.Storage {
 
 func newAttachREST(k kubelets) rest.Storage {
 	return &connectREST{
-		kubelets: k, kind: func() runtime.Object { return &corev1.PodAttachOptions{} }, methods: []string{"GET", "POST"},
+		kubelets: k,
+		kind:     func() runtime.Object { return &corev1.PodAttachOptions{} },
+		methods:  []string{"GET", "POST"},
 		check: func(ctx context.Context, name string, options runtime.Object) error {
 			return k.stream(ctx, name, options.(*corev1.PodAttachOptions).Container)
 		},
@@ -193,7 +207,9 @@ func newAttachREST(k kubelets) rest.Storage {
 
 func newPortForwardREST(k kubelets) rest.Storage {
 	return &connectREST{
-		kubelets: k, kind: func() runtime.Object { return &corev1.PodPortForwardOptions{} }, methods: []string{"GET", "POST"},
+		kubelets: k,
+		kind:     func() runtime.Object { return &corev1.PodPortForwardOptions{} },
+		methods:  []string{"GET", "POST"},
 		check: func(ctx context.Context, name string, _ runtime.Object) error {
 			p, err := k.pod(ctx, name)
 			if err != nil {
@@ -217,7 +233,8 @@ func newProxyREST(k kubelets) rest.Storage {
 func (k kubelets) proxy(ctx context.Context, id string, _ runtime.Object) error {
 	_, name, _, ok := splitSchemeNamePort(id)
 	if !ok {
-		return apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form name, name:port or scheme:name:port", id))
+		return apierrors.NewBadRequest(
+			fmt.Sprintf("%q is not of the form name, name:port or scheme:name:port", id))
 	}
 	p, err := k.pod(ctx, name)
 	if err != nil {
@@ -226,7 +243,8 @@ func (k kubelets) proxy(ctx context.Context, id string, _ runtime.Object) error 
 	if ip := netutils.ParseIPSloppy(podIP(p)); ip == nil || !ip.IsGlobalUnicast() {
 		return apierrors.NewBadRequest(fmt.Sprintf("address not allowed: %q", podIP(p)))
 	}
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("pod %s is not reachable at %s: this control plane has no pod network", p.Name, podIP(p)))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf(
+		"pod %s is not reachable at %s: this control plane has no pod network", p.Name, podIP(p)))
 }
 
 // splitSchemeNamePort splits "name", "name:port" and "scheme:name:port".
@@ -257,6 +275,8 @@ func (r *connectREST) NewConnectOptions() (runtime.Object, bool, string) {
 
 // Connect implements rest.Connecter. It always returns an error, because there is no kubelet to
 // connect to.
-func (r *connectREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (http.Handler, error) {
+func (r *connectREST) Connect(
+	ctx context.Context, name string, options runtime.Object, _ rest.Responder,
+) (http.Handler, error) {
 	return nil, r.check(ctx, name, options)
 }

@@ -14,11 +14,18 @@ import (
 
 func TestWhichContainersStartAgain(t *testing.T) {
 	t.Parallel()
-	rule := func(operator corev1.ContainerRestartRuleOnExitCodesOperator, action corev1.ContainerRestartRuleAction) corev1.ContainerRestartRule {
-		return corev1.ContainerRestartRule{Action: action, ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: []int32{3}}}
+	rule := func(
+		operator corev1.ContainerRestartRuleOnExitCodesOperator, action corev1.ContainerRestartRuleAction,
+	) corev1.ContainerRestartRule {
+		return corev1.ContainerRestartRule{
+			Action:    action,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: operator, Values: []int32{3}},
+		}
 	}
-	in, notIn := corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn
-	restart, all := corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers
+	in, notIn := corev1.ContainerRestartRuleOnExitCodesOpIn,
+		corev1.ContainerRestartRuleOnExitCodesOpNotIn
+	restart, all := corev1.ContainerRestartRuleActionRestart,
+		corev1.ContainerRestartRuleActionRestartAllContainers
 	tests := map[string]struct {
 		rules  []corev1.ContainerRestartRule
 		policy corev1.ContainerRestartPolicy
@@ -26,12 +33,18 @@ func TestWhichContainersStartAgain(t *testing.T) {
 		status string
 		want   bool
 	}{
-		"the pod's policy":        {nil, "", 3, "c", false},
-		"its own":                 {nil, "OnFailure", 3, "c", true},
-		"its own, no failure":     {nil, "OnFailure", 0, "c", false},
-		"rule":                    {[]corev1.ContainerRestartRule{rule(in, restart)}, "Never", 3, "c", true},
-		"rule for other codes":    {[]corev1.ContainerRestartRule{rule(in, restart)}, "Never", 4, "c", false},
-		"rule for all others":     {[]corev1.ContainerRestartRule{rule(notIn, restart)}, "Never", 4, "c", true},
+		"the pod's policy":    {nil, "", 3, "c", false},
+		"its own":             {nil, "OnFailure", 3, "c", true},
+		"its own, no failure": {nil, "OnFailure", 0, "c", false},
+		"rule": {
+			[]corev1.ContainerRestartRule{rule(in, restart)}, "Never", 3, "c", true,
+		},
+		"rule for other codes": {
+			[]corev1.ContainerRestartRule{rule(in, restart)}, "Never", 4, "c", false,
+		},
+		"rule for all others": {
+			[]corev1.ContainerRestartRule{rule(notIn, restart)}, "Never", 4, "c", true,
+		},
 		"another takes all along": {[]corev1.ContainerRestartRule{rule(in, all)}, "Never", 0, "c", true},
 		"not in the spec":         {nil, "Always", 3, "d", false},
 	}
@@ -46,7 +59,8 @@ func TestWhichContainersStartAgain(t *testing.T) {
 				}
 			})
 			old.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: test.status, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: test.code}},
+				Name:  test.status,
+				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: test.code}},
 			}}
 			p := old.DeepCopy()
 			p.Status.ContainerStatuses[0].State = corev1.ContainerState{}
@@ -62,7 +76,10 @@ func TestStatusesOfDevices(t *testing.T) {
 	health := func(name string, list ...corev1.ResourceHealth) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-				Name: "c", AllocatedResourcesStatus: []corev1.ResourceStatus{{Name: corev1.ResourceName(name), Resources: list}},
+				Name: "c",
+				AllocatedResourcesStatus: []corev1.ResourceStatus{
+					{Name: corev1.ResourceName(name), Resources: list},
+				},
 			}}
 		}
 	}
@@ -78,39 +95,54 @@ func TestStatusesOfDevices(t *testing.T) {
 			func(p *corev1.Pod) {
 				health("claim:x/r", healthy)(p)
 				p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
-					ResourceClaimName: "x", RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: "r"}},
+					ResourceClaimName: "x",
+					RequestMappings: []corev1.ContainerExtendedResourceRequest{
+						{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: "r"},
+					},
 				}
 			}, nil,
 		},
 		"of a claim": {health("claim:a/b", healthy), nil},
 		"unknown":    {health("example.com/tpu", healthy), []string{allocated + "name Invalid"}},
 		"twice": {
-			health("example.com/gpu", healthy, corev1.ResourceHealth{ResourceID: "1", Health: "Well", Message: new("")}),
-			[]string{allocated + "resources[1].health NotSupported", allocated + "resources[1].message Required", allocated + "resources[1].resourceID Duplicate"},
+			health("example.com/gpu", healthy,
+				corev1.ResourceHealth{ResourceID: "1", Health: "Well", Message: new("")}),
+			[]string{
+				allocated + "resources[1].health NotSupported", allocated + "resources[1].message Required",
+				allocated + "resources[1].resourceID Duplicate",
+			},
 		},
 		"of an ephemeral container": {
 			func(p *corev1.Pod) {
 				health("example.com/gpu")(p)
-				p.Status.EphemeralContainerStatuses, p.Status.ContainerStatuses = p.Status.ContainerStatuses, nil
+				p.Status.EphemeralContainerStatuses, p.Status.ContainerStatuses = p.Status.ContainerStatuses,
+					nil
 			},
 			[]string{"status.ephemeralContainerStatuses[0].allocatedResourcesStatus Forbidden"},
 		},
 		"extended": {
 			func(p *corev1.Pod) {
 				p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
-					ResourceClaimName: "x", RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: "r"}},
+					ResourceClaimName: "x",
+					RequestMappings: []corev1.ContainerExtendedResourceRequest{
+						{ContainerName: "c", ResourceName: "example.com/gpu", RequestName: "r"},
+					},
 				}
 			}, nil,
 		},
 		"extended, wrong": {
 			func(p *corev1.Pod) {
 				p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{
-					RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "d", RequestName: "R"}, {ContainerName: "c", ResourceName: "cpu", RequestName: "r"}},
+					RequestMappings: []corev1.ContainerExtendedResourceRequest{
+						{ContainerName: "d", RequestName: "R"},
+						{ContainerName: "c", ResourceName: "cpu", RequestName: "r"},
+					},
 				}
 			},
 			[]string{
-				extended + "requestMappings[0].containerName Invalid", extended + "requestMappings[1].resourceName Invalid",
-				extended + "requestName Invalid", extended + "resourceClaimName Required",
+				extended + "requestMappings[0].containerName Invalid",
+				extended + "requestMappings[1].resourceName Invalid", extended + "requestName Invalid",
+				extended + "resourceClaimName Required",
 			},
 		},
 		"no address": {
@@ -123,13 +155,15 @@ func TestStatusesOfDevices(t *testing.T) {
 			t.Parallel()
 			old := createdPod(func(p *corev1.Pod) {
 				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{
-					Limits: amounts("example.com/gpu", "1"), Claims: []corev1.ResourceClaim{{Name: "a", Request: "b"}},
+					Limits: amounts("example.com/gpu", "1"),
+					Claims: []corev1.ResourceClaim{{Name: "a", Request: "b"}},
 				}
 			})
 			p := old.DeepCopy()
 			test.change(p)
 			preparePodStatus(t.Context(), p, old)
-			if got := kindtest.Causes(validatePodStatus(t.Context(), p, old)); !slices.Equal(got, test.want) {
+			if got := kindtest.Causes(validatePodStatus(t.Context(), p, old)); !slices.Equal(got,
+				test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -141,7 +175,8 @@ func TestNominatedOnceBound(t *testing.T) {
 	old := createdPod(func(p *corev1.Pod) { p.Spec.NodeName = "n" })
 	p := old.DeepCopy()
 	p.Status.NominatedNodeName = "m"
-	if got, want := kindtest.Causes(validatePodStatus(t.Context(), p, old)), []string{"status.nominatedNodeName Forbidden"}; !slices.Equal(got, want) {
+	if got, want := kindtest.Causes(validatePodStatus(t.Context(), p, old)),
+		[]string{"status.nominatedNodeName Forbidden"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -150,10 +185,19 @@ func TestStatusKeepsGenerations(t *testing.T) {
 	t.Parallel()
 	old := createdPod()
 	old.Status.ObservedGeneration = 2
-	old.Status.Conditions = []corev1.PodCondition{{Type: "A", ObservedGeneration: 1}, {Type: "A", ObservedGeneration: 2}, {Type: "B", ObservedGeneration: 3}}
+	old.Status.Conditions = []corev1.PodCondition{
+		{Type: "A", ObservedGeneration: 1},
+		{Type: "A", ObservedGeneration: 2},
+		{Type: "B", ObservedGeneration: 3},
+	}
 	p := old.DeepCopy()
 	p.Status.ObservedGeneration = 0
-	p.Status.Conditions = []corev1.PodCondition{{Type: "B", ObservedGeneration: 4}, {Type: "A"}, {Type: "A"}, {Type: "A"}}
+	p.Status.Conditions = []corev1.PodCondition{
+		{Type: "B", ObservedGeneration: 4},
+		{Type: "A"},
+		{Type: "A"},
+		{Type: "A"},
+	}
 	p.Status.VolumeHealth = []corev1.PodVolumeHealth{{}}
 	old.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "c"}}
 	preparePodStatus(t.Context(), p, old)
@@ -161,7 +205,8 @@ func TestStatusKeepsGenerations(t *testing.T) {
 	for _, c := range p.Status.Conditions {
 		got = append(got, c.ObservedGeneration)
 	}
-	if want := []int64{4, 1, 2, 0}; !slices.Equal(got, want) || p.Status.ObservedGeneration != 2 || p.Status.VolumeHealth != nil {
+	if want := []int64{4, 1, 2, 0}; !slices.Equal(got, want) || p.Status.ObservedGeneration != 2 ||
+		p.Status.VolumeHealth != nil {
 		t.Errorf("got %d and %v, volumes %v", p.Status.ObservedGeneration, got, p.Status.VolumeHealth)
 	}
 	if len(p.Status.ResourceClaimStatuses) != 1 {
@@ -186,25 +231,39 @@ func TestResizesThatAreRefused(t *testing.T) {
 			},
 			[]string{"spec.containers Forbidden"},
 		},
-		"renamed":   {nil, func(p *corev1.Pod) { p.Spec.Containers[0].Name = "d" }, []string{"spec.containers[0].name Forbidden"}},
-		"static":    {func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, func(*corev1.Pod) {}, []string{"[] Forbidden"}},
-		"pod level": {nil, func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")} }, nil},
+		"renamed": {nil, func(p *corev1.Pod) {
+			p.Spec.Containers[0].Name = "d"
+		}, []string{"spec.containers[0].name Forbidden"}},
+		"static": {
+			func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+			func(*corev1.Pod) {},
+			[]string{"[] Forbidden"},
+		},
+		"pod level": {nil, func(p *corev1.Pod) {
+			p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")}
+		}, nil},
 		"no longer pod level": {
-			func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")} },
+			func(p *corev1.Pod) {
+				p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("cpu", "4")}
+			},
 			func(p *corev1.Pod) { p.Spec.Resources = nil }, []string{"spec.resources Forbidden"},
 		},
 		"init container": {
-			nil, func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "2") }, nil,
+			nil, func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "2") },
+			nil,
 		},
 		"init container that would restart": {
 			func(p *corev1.Pod) {
-				p.Spec.InitContainers[0].ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: "cpu", RestartPolicy: corev1.RestartContainer}}
+				p.Spec.InitContainers[0].ResizePolicy = []corev1.ContainerResizePolicy{
+					{ResourceName: "cpu", RestartPolicy: corev1.RestartContainer},
+				}
 			},
 			func(p *corev1.Pod) { p.Spec.InitContainers[0].Resources.Requests = amounts("cpu", "2") },
 			[]string{"spec.initContainers[0] Forbidden"},
 		},
 		"generateName that could be no name": {
-			nil, func(p *corev1.Pod) { p.Namespace, p.GenerateName = "n", "Bad_" }, []string{"metadata.generateName Invalid"},
+			nil, func(p *corev1.Pod) { p.Namespace, p.GenerateName = "n", "Bad_" },
+			[]string{"metadata.generateName Invalid"},
 		},
 		"disk of an init container": {
 			nil, func(p *corev1.Pod) {
@@ -218,7 +277,9 @@ func TestResizesThatAreRefused(t *testing.T) {
 			t.Parallel()
 			old := createdPod(func(p *corev1.Pod) {
 				p.Spec.Containers[0].Resources.Requests = amounts("cpu", "1")
-				p.Spec.InitContainers = []corev1.Container{{Name: "a", Image: "i", Resources: corev1.ResourceRequirements{Requests: amounts("cpu", "1")}}}
+				p.Spec.InitContainers = []corev1.Container{
+					{Name: "a", Image: "i", Resources: corev1.ResourceRequirements{Requests: amounts("cpu", "1")}},
+				}
 				if test.old != nil {
 					test.old(p)
 				}
@@ -241,15 +302,23 @@ func TestResourcesOfWholePods(t *testing.T) {
 	ofContainer := resources(amounts("cpu", "2", "memory", "1Gi", "hugepages-2Mi", "4Mi"), nil)
 	pages := amounts("hugepages-2Mi", "4Mi")
 	for name, test := range map[string]struct{ of, container, want corev1.ResourceRequirements }{
-		"only requests":   {resources(nil, amounts("cpu", "3")), resources(amounts("memory", "1Gi"), nil), resources(nil, amounts("cpu", "3"))},
-		"with huge pages": {resources(nil, amounts("cpu", "3")), ofContainer, resources(pages, amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi"))},
-		"only limits":     {resources(amounts("cpu", "3"), nil), resources(nil, amounts("memory", "1Gi")), resources(amounts("cpu", "3"), amounts("cpu", "3", "memory", "1Gi"))},
+		"only requests": {
+			resources(nil, amounts("cpu", "3")), resources(amounts("memory", "1Gi"), nil),
+			resources(nil, amounts("cpu", "3")),
+		},
+		"with huge pages": {resources(nil, amounts("cpu", "3")), ofContainer, resources(pages,
+			amounts("cpu", "3", "memory", "1Gi", "hugepages-2Mi", "4Mi"))},
+		"only limits": {
+			resources(amounts("cpu", "3"), nil), resources(nil, amounts("memory", "1Gi")),
+			resources(amounts("cpu", "3"), amounts("cpu", "3", "memory", "1Gi")),
+		},
 	} {
 		p := createdPod(func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources = test.container
 			p.Spec.Resources = &test.of
 		})
-		if got := *p.Spec.Resources; got.String() != test.want.String() || len(validatePod(t.Context(), p)) > 0 {
+		if got := *p.Spec.Resources; got.String() != test.want.String() ||
+			len(validatePod(t.Context(), p)) > 0 {
 			t.Errorf("%s: got %v, %v", name, got, validatePod(t.Context(), p))
 		}
 	}
@@ -259,8 +328,12 @@ func TestAppArmorOfAnnotations(t *testing.T) {
 	t.Parallel()
 	profile := func(value string) *corev1.AppArmorProfile {
 		p := createdPod(func(p *corev1.Pod) {
-			p.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "c": value}
-			p.Spec.SecurityContext = &corev1.PodSecurityContext{AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault}}
+			p.Annotations = map[string]string{
+				corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "c": value,
+			}
+			p.Spec.SecurityContext = &corev1.PodSecurityContext{
+				AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault},
+			}
 		})
 		if p.Spec.Containers[0].SecurityContext == nil {
 			return nil
@@ -286,7 +359,10 @@ func TestBindingNamesANode(t *testing.T) {
 		"node":    {corev1.ObjectReference{Name: "n"}, nil},
 		"nothing": {corev1.ObjectReference{Kind: "Node"}, []string{"target.name Required"}},
 		"bad":     {corev1.ObjectReference{Name: "N_"}, []string{"target.name Invalid"}},
-		"rack":    {corev1.ObjectReference{Kind: "Rack", Name: "N_"}, []string{"target.kind NotSupported"}},
+		"rack": {
+			corev1.ObjectReference{Kind: "Rack", Name: "N_"},
+			[]string{"target.kind NotSupported"},
+		},
 	}
 	for name, test := range tests {
 		if got := kindtest.Causes(validateTarget(&test.target)); !slices.Equal(got, test.want) {
@@ -294,7 +370,10 @@ func TestBindingNamesANode(t *testing.T) {
 		}
 	}
 	p := createdPod()
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "z"}}, Target: corev1.ObjectReference{Name: "n"}}
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"topology.kubernetes.io/zone": "z"}},
+		Target:     corev1.ObjectReference{Name: "n"},
+	}
 	if err := assign(p, binding); err != nil || p.Labels["topology.kubernetes.io/zone"] != "z" {
 		t.Errorf("labels %v, %v", p.Labels, err)
 	}
@@ -306,14 +385,16 @@ func TestUpdatesThatEndEarly(t *testing.T) {
 	p := old.DeepCopy()
 	p.Spec.ActiveDeadlineSeconds = new(int64(5))
 	p.Spec.NodeName = "n"
-	if got, want := kindtest.Causes(validatePodUpdate(t.Context(), p, old)), []string{"spec.activeDeadlineSeconds Invalid"}; !slices.Equal(got, want) {
+	if got, want := kindtest.Causes(validatePodUpdate(t.Context(), p, old)),
+		[]string{"spec.activeDeadlineSeconds Invalid"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if warnings := podWarnings(t.Context(), p, old); len(warnings) > 0 {
 		t.Errorf("warnings about an update: %q", warnings)
 	}
 	p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{}}
-	if got, want := podWarnings(t.Context(), p, nil), podspec.PodWarnings(p); len(want) == 0 || !slices.Equal(got, want) {
+	if got, want := podWarnings(t.Context(), p, nil), podspec.PodWarnings(p); len(want) == 0 ||
+		!slices.Equal(got, want) {
 		t.Errorf("warnings about a new pod: got %q", got)
 	}
 }
@@ -335,7 +416,8 @@ func TestDryRunsOfEvictions(t *testing.T) {
 		"at odds":      {&metav1.DeleteOptions{DryRun: []string{"Some"}}, dry, nil, true},
 	}
 	for name, test := range tests {
-		got, err := deletionOf(&policyv1.Eviction{DeleteOptions: test.content}, &metav1.CreateOptions{DryRun: test.request})
+		got, err := deletionOf(&policyv1.Eviction{DeleteOptions: test.content},
+			&metav1.CreateOptions{DryRun: test.request})
 		if (err != nil) != test.wrong || err == nil && !slices.Equal(got.DryRun, test.want) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

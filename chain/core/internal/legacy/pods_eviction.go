@@ -49,19 +49,24 @@ func registerEviction(scheme *runtime.Scheme) error {
 	if err := policyv1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	scheme.AddKnownTypes(schema.GroupVersion{Group: policyv1.GroupName, Version: runtime.APIVersionInternal}, &policyv1.Eviction{})
+	scheme.AddKnownTypes(schema.GroupVersion{
+		Group:   policyv1.GroupName,
+		Version: runtime.APIVersionInternal,
+	}, &policyv1.Eviction{})
 	// Evictions are still accepted in policy/v1beta1, although the rest of that version was removed.
 	// The two versions have the same fields.
 	scheme.AddKnownTypes(policyv1beta1.SchemeGroupVersion, &policyv1beta1.Eviction{})
 	return errors.Join(
-		scheme.AddConversionFunc((*policyv1beta1.Eviction)(nil), (*policyv1.Eviction)(nil), func(in, out any, _ conversion.Scope) error {
-			*out.(*policyv1.Eviction) = policyv1.Eviction(*in.(*policyv1beta1.Eviction))
-			return nil
-		}),
-		scheme.AddConversionFunc((*policyv1.Eviction)(nil), (*policyv1beta1.Eviction)(nil), func(in, out any, _ conversion.Scope) error {
-			*out.(*policyv1beta1.Eviction) = policyv1beta1.Eviction(*in.(*policyv1.Eviction))
-			return nil
-		}),
+		scheme.AddConversionFunc((*policyv1beta1.Eviction)(nil), (*policyv1.Eviction)(nil),
+			func(in, out any, _ conversion.Scope) error {
+				*out.(*policyv1.Eviction) = policyv1.Eviction(*in.(*policyv1beta1.Eviction))
+				return nil
+			}),
+		scheme.AddConversionFunc((*policyv1.Eviction)(nil), (*policyv1beta1.Eviction)(nil),
+			func(in, out any, _ conversion.Scope) error {
+				*out.(*policyv1beta1.Eviction) = policyv1beta1.Eviction(*in.(*policyv1.Eviction))
+				return nil
+			}),
 	)
 }
 
@@ -87,7 +92,10 @@ func (r *evictionREST) AcceptsGroupVersion(gv schema.GroupVersion) bool {
 	return gv == policyv1.SchemeGroupVersion || gv == policyv1beta1.SchemeGroupVersion
 }
 
-func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *evictionREST) Create(
+	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	eviction, ok := obj.(*policyv1.Eviction)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not an Eviction object: %T", obj))
@@ -139,7 +147,8 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 	err = r.delete(ctx, p, deletion, spared != "")
 	if apierrors.IsConflict(err) && free && spared != "" {
 		// The pod may have become healthy, so its budget must be checked again.
-		return nil, tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the pod changed while its disruption budget %s was checked", spared))
+		return nil, tooManyDisruptions(evictionRetryAfter,
+			fmt.Sprintf("the pod changed while its disruption budget %s was checked", spared))
 	}
 	if err != nil {
 		return nil, err
@@ -149,7 +158,9 @@ func (r *evictionREST) Create(ctx context.Context, name string, obj runtime.Obje
 
 // deletionOf returns the delete options of the eviction. The deletion is a dry run if the request
 // is one.
-func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*metav1.DeleteOptions, error) {
+func deletionOf(
+	eviction *policyv1.Eviction, options *metav1.CreateOptions,
+) (*metav1.DeleteOptions, error) {
 	deletion := eviction.DeleteOptions.DeepCopy()
 	switch {
 	case deletion == nil:
@@ -157,7 +168,8 @@ func deletionOf(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*me
 	case len(deletion.DryRun) == 0:
 		deletion.DryRun = options.DryRun
 	case len(options.DryRun) > 0 && !slices.Equal(options.DryRun, deletion.DryRun):
-		return nil, fmt.Errorf("dryRun of the request (%v) and dryRun of deleteOptions (%v) do not match", options.DryRun, deletion.DryRun)
+		return nil, fmt.Errorf("dryRun of the request (%v) and dryRun of deleteOptions (%v) do not match",
+			options.DryRun, deletion.DryRun)
 	}
 	return deletion, nil
 }
@@ -171,7 +183,9 @@ func storagePreconditions(p *metav1.Preconditions) *storage.Preconditions {
 
 // delete sets the DisruptionTarget condition of the pod and deletes the pod. If unchanged is true,
 // the deletion fails if the pod has changed since it was read.
-func (r *evictionREST) delete(ctx context.Context, p *corev1.Pod, deletion *metav1.DeleteOptions, unchanged bool) error {
+func (r *evictionREST) delete(
+	ctx context.Context, p *corev1.Pod, deletion *metav1.DeleteOptions, unchanged bool,
+) error {
 	deletion = deletion.DeepCopy()
 	if unchanged && (deletion.Preconditions == nil || deletion.Preconditions.ResourceVersion == nil) {
 		if deletion.Preconditions == nil {
@@ -181,15 +195,16 @@ func (r *evictionREST) delete(ctx context.Context, p *corev1.Pod, deletion *meta
 	}
 	if !dryrun.IsDryRun(deletion.DryRun) {
 		var version string
-		err := changePod(ctx, r.pods, p.Name, storagePreconditions(deletion.Preconditions), false, func(p *corev1.Pod) error {
-			setPodCondition(&p.Status, corev1.PodCondition{
-				Type:    corev1.DisruptionTarget,
-				Status:  corev1.ConditionTrue,
-				Reason:  "EvictionByEvictionAPI",
-				Message: "Eviction API: evicting",
+		err := changePod(ctx, r.pods, p.Name, storagePreconditions(deletion.Preconditions), false,
+			func(p *corev1.Pod) error {
+				setPodCondition(&p.Status, corev1.PodCondition{
+					Type:    corev1.DisruptionTarget,
+					Status:  corev1.ConditionTrue,
+					Reason:  "EvictionByEvictionAPI",
+					Message: "Eviction API: evicting",
+				})
+				return nil
 			})
-			return nil
-		})
 		if err != nil {
 			return err
 		}
@@ -209,7 +224,9 @@ func (r *evictionREST) delete(ctx context.Context, p *corev1.Pod, deletion *meta
 // askBudget takes one disruption from the budget of the pod. If the pod is unhealthy and may be
 // evicted without a disruption, askBudget takes none and returns the name of the budget. The caller
 // must then delete the pod only if it has not changed.
-func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool) (spared string, err error) {
+func (r *evictionREST) askBudget(
+	ctx context.Context, p *corev1.Pod, dryRun bool,
+) (spared string, err error) {
 	budgets, err := r.budgetsOf(ctx, p)
 	switch {
 	case err != nil:
@@ -218,9 +235,10 @@ func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool
 		return "", nil
 	case len(budgets) > 1:
 		return "", &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status:  metav1.StatusFailure,
-			Message: "the pod has several disruption budgets, but the eviction subresource supports only one",
-			Code:    500,
+			Status: metav1.StatusFailure,
+			Message: "the pod has several disruption budgets, but the eviction subresource supports " +
+				"only one",
+			Code: 500,
 		}}
 	}
 	b := &budgets[0]
@@ -236,7 +254,8 @@ func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool
 	err = retry.OnError(evictionConflicts(), apierrors.IsConflict, func() error {
 		if again {
 			var err error
-			if b, err = r.budgets.PodDisruptionBudgets(b.Namespace).Get(ctx, b.Name, metav1.GetOptions{}); err != nil {
+			if b, err = r.budgets.PodDisruptionBudgets(b.Namespace).Get(ctx, b.Name,
+				metav1.GetOptions{}); err != nil {
 				return err
 			}
 		}
@@ -244,12 +263,15 @@ func (r *evictionREST) askBudget(ctx context.Context, p *corev1.Pod, dryRun bool
 		return r.take(ctx, b, p.Name, dryRun)
 	})
 	if apierrors.IsConflict(err) || errors.Is(err, context.DeadlineExceeded) {
-		return "", tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s changes too often; retry later", b.Name))
+		return "", tooManyDisruptions(evictionRetryAfter,
+			fmt.Sprintf("the disruption budget %s changes too often; retry later", b.Name))
 	}
 	return "", err
 }
 
-func (r *evictionREST) budgetsOf(ctx context.Context, p *corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
+func (r *evictionREST) budgetsOf(
+	ctx context.Context, p *corev1.Pod,
+) ([]policyv1.PodDisruptionBudget, error) {
 	if r.budgets == nil {
 		return nil, nil
 	}
@@ -269,18 +291,25 @@ func (r *evictionREST) budgetsOf(ctx context.Context, p *corev1.Pod) ([]policyv1
 
 // take records a disruption in the status of the budget until the disruption controller observes
 // the deletion of the pod.
-func (r *evictionREST) take(ctx context.Context, b *policyv1.PodDisruptionBudget, name string, dryRun bool) error {
+func (r *evictionREST) take(
+	ctx context.Context, b *policyv1.PodDisruptionBudget, name string, dryRun bool,
+) error {
 	resource := policyv1.Resource("poddisruptionbudget")
 	s := &b.Status
 	switch {
 	case s.ObservedGeneration < b.Generation:
-		return tooManyDisruptions(evictionRetryAfter, fmt.Sprintf("the disruption budget %s has changed and has not been processed yet", b.Name))
+		return tooManyDisruptions(evictionRetryAfter,
+			fmt.Sprintf("the disruption budget %s has changed and has not been processed yet", b.Name))
 	case s.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(resource, b.Name, errors.New("status.disruptionsAllowed is negative"))
+		return apierrors.NewForbidden(resource, b.Name,
+			errors.New("status.disruptionsAllowed is negative"))
 	case len(s.DisruptedPods) > maxDisruptedPods:
-		return apierrors.NewForbidden(resource, b.Name, errors.New("too many evictions have not been confirmed by the disruption controller"))
+		return apierrors.NewForbidden(resource, b.Name,
+			errors.New("too many evictions have not been confirmed by the disruption controller"))
 	case s.DisruptionsAllowed == 0:
-		return tooManyDisruptions(0, fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d", b.Name, s.DesiredHealthy, s.CurrentHealthy))
+		return tooManyDisruptions(0,
+			fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d",
+				b.Name, s.DesiredHealthy, s.CurrentHealthy))
 	}
 	s.DisruptionsAllowed--
 	if s.DisruptionsAllowed == 0 {
@@ -299,6 +328,8 @@ func (r *evictionREST) take(ctx context.Context, b *policyv1.PodDisruptionBudget
 
 func tooManyDisruptions(retryAfter int, message string) error {
 	err := apierrors.NewTooManyRequests(overBudget, retryAfter)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: message}}
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{
+		{Type: policyv1.DisruptionBudgetCause, Message: message},
+	}
 	return err
 }

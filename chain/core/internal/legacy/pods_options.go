@@ -18,7 +18,8 @@ import (
 func registerConnectOptions(scheme *runtime.Scheme) error {
 	internal := schema.GroupVersion{Version: runtime.APIVersionInternal}
 	for _, options := range []runtime.Object{
-		&corev1.PodLogOptions{}, &corev1.PodExecOptions{}, &corev1.PodAttachOptions{}, &corev1.PodPortForwardOptions{},
+		&corev1.PodLogOptions{}, &corev1.PodExecOptions{}, &corev1.PodAttachOptions{},
+		&corev1.PodPortForwardOptions{},
 		&corev1.PodProxyOptions{}, &corev1.NodeProxyOptions{},
 	} {
 		scheme.AddKnownTypes(internal, options)

@@ -72,10 +72,12 @@ func mergeLabelKeys(p *corev1.Pod) {
 	}
 	if a := p.Spec.Affinity; a != nil {
 		if a.PodAffinity != nil {
-			terms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+			terms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 		if a.PodAntiAffinity != nil {
-			terms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+			terms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+				a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
 	for i := range p.Spec.TopologySpreadConstraints {
@@ -112,7 +114,8 @@ func copyAppArmorAnnotations(ctx context.Context, p *corev1.Pod) {
 				}
 				c.SecurityContext.AppArmorProfile = profile
 			}
-			warning.AddWarning(ctx, "", fmt.Sprintf("metadata.annotations[%s]: deprecated since v1.30; set securityContext.appArmorProfile instead", key))
+			warning.AddWarning(ctx, "", fmt.Sprintf("metadata.annotations[%s]: deprecated since v1.30; "+
+				"set securityContext.appArmorProfile instead", key))
 		}
 	}
 }
@@ -134,7 +137,8 @@ func podQOS(p *corev1.Pod) corev1.PodQOSClass {
 		}
 	}
 	guaranteed, asked := true, false
-	requests, limits := map[corev1.ResourceName]resource.Quantity{}, map[corev1.ResourceName]resource.Quantity{}
+	requests, limits := map[corev1.ResourceName]resource.Quantity{},
+		map[corev1.ResourceName]resource.Quantity{}
 	for _, r := range all {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			asked = sum(requests, r.Requests, name) || asked
@@ -157,7 +161,9 @@ func podQOS(p *corev1.Pod) corev1.PodQOSClass {
 }
 
 // sum adds the named resource of list to sums. It reports whether list has a positive amount.
-func sum(sums map[corev1.ResourceName]resource.Quantity, list corev1.ResourceList, name corev1.ResourceName) bool {
+func sum(
+	sums map[corev1.ResourceName]resource.Quantity, list corev1.ResourceList, name corev1.ResourceName,
+) bool {
 	quantity, ok := list[name]
 	if !ok || quantity.Sign() <= 0 {
 		return false

@@ -28,7 +28,8 @@ func keepAllBut(p, old *corev1.Pod, change func(spec, wanted *corev1.PodSpec)) {
 
 // validateChangedPod validates the whole pod like a new one, but tolerates what old already has.
 func validateChangedPod(p, old *corev1.Pod) field.ErrorList {
-	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	errs := apivalidation.ValidateObjectMeta(&p.ObjectMeta, true, apivalidation.NameIsDNSSubdomain,
+		field.NewPath("metadata"))
 	return append(errs, podspec.ValidatePod(p, podspec.PodOptionsFor(p, old))...)
 }
 
@@ -44,7 +45,9 @@ func prepareEphemeralContainers(_ context.Context, p, old *corev1.Pod) {
 func validateEphemeralContainers(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs := validateChangedPod(p, old)
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods may not have ephemeral containers")}
+		return field.ErrorList{
+			field.Forbidden(field.NewPath(""), "static pods may not have ephemeral containers"),
+		}
 	}
 	path := field.NewPath("spec", "ephemeralContainers")
 	byName := map[string]*corev1.EphemeralContainer{}
@@ -56,16 +59,19 @@ func validateEphemeralContainers(_ context.Context, p, old *corev1.Pod) field.Er
 		is, ok := byName[was.Name]
 		switch {
 		case !ok:
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("ephemeral container %q cannot be removed", was.Name)))
+			errs = append(errs, field.Forbidden(path,
+				fmt.Sprintf("ephemeral container %q cannot be removed", was.Name)))
 		case !equality.Semantic.DeepEqual(is, was):
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("ephemeral container %q cannot be changed", was.Name)))
+			errs = append(errs, field.Forbidden(path,
+				fmt.Sprintf("ephemeral container %q cannot be changed", was.Name)))
 		}
 	}
 	return errs
 }
 
 func prepareResize(_ context.Context, p, old *corev1.Pod) {
-	if len(p.Spec.Containers) != len(old.Spec.Containers) || len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
+	if len(p.Spec.Containers) != len(old.Spec.Containers) ||
+		len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
 		// Validation refuses this update, so other changes do not matter.
 		return
 	}
@@ -108,7 +114,8 @@ func validateResize(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 		was = podQOS(old)
 	}
 	if is := podQOS(p); is != was {
-		errs = append(errs, field.Invalid(spec, is, "the QoS class of the pod, "+string(was)+", may not change"))
+		errs = append(errs, field.Invalid(spec, is,
+			"the QoS class of the pod, "+string(was)+", may not change"))
 	}
 	if !nodeResizes(old) {
 		errs = append(errs, field.Forbidden(spec, "the node of the pod does not support resizing"))
@@ -118,10 +125,12 @@ func validateResize(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 		errs = append(errs, takeBackPodResize(rest, &old.Spec, spec)...)
 	}
 	if len(old.Status.NodeAllocatableResourceClaimStatuses) > 0 {
-		errs = append(errs, field.Forbidden(spec, "a pod whose resource claims use allocatable resources of the node cannot be resized"))
+		errs = append(errs, field.Forbidden(spec,
+			"a pod whose resource claims use allocatable resources of the node cannot be resized"))
 	}
 	wrong := sameOrder(p.Spec.Containers, old.Spec.Containers, spec.Child("containers"))
-	wrong = append(wrong, sameOrder(p.Spec.InitContainers, old.Spec.InitContainers, spec.Child("initContainers"))...)
+	wrong = append(wrong, sameOrder(p.Spec.InitContainers, old.Spec.InitContainers,
+		spec.Child("initContainers"))...)
 	if len(wrong) > 0 {
 		return append(errs, wrong...)
 	}
@@ -153,7 +162,9 @@ func takeBackPodResize(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorL
 	var was corev1.ResourceRequirements
 	if old.Resources != nil {
 		if rest.Resources == nil {
-			return field.ErrorList{field.Forbidden(spec.Child("resources"), "pod-level resources may be changed but not removed")}
+			return field.ErrorList{
+				field.Forbidden(spec.Child("resources"), "pod-level resources may be changed but not removed"),
+			}
 		}
 		was = *old.Resources
 	}
@@ -161,7 +172,8 @@ func takeBackPodResize(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorL
 	claims := rest.Resources.Claims
 	takeBack(rest.Resources, &was)
 	rest.Resources.Claims = claims
-	if is := rest.Resources; old.Resources == nil && len(is.Requests)+len(is.Limits)+len(is.Claims) == 0 {
+	if is := rest.Resources; old.Resources == nil &&
+		len(is.Requests)+len(is.Limits)+len(is.Claims) == 0 {
 		rest.Resources = nil
 	}
 	if !equality.Semantic.DeepEqual(rest.Resources, old.Resources) {
@@ -177,7 +189,8 @@ func sameOrder(is, was []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range is {
 		if is[i].Name != was[i].Name {
-			errs = append(errs, field.Forbidden(path.Index(i).Child("name"), "a resize may not rename or reorder containers"))
+			errs = append(errs, field.Forbidden(path.Index(i).Child("name"),
+				"a resize may not rename or reorder containers"))
 		}
 	}
 	return errs
@@ -188,7 +201,8 @@ func sameOrder(is, was []corev1.Container, path *field.Path) field.ErrorList {
 func takeBackContainers(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range rest.InitContainers {
-		c, was, at := &rest.InitContainers[i], &old.InitContainers[i], spec.Child("initContainers").Index(i)
+		c, was, at := &rest.InitContainers[i], &old.InitContainers[i],
+			spec.Child("initContainers").Index(i)
 		errs = append(errs, removedAmounts(&c.Resources, &was.Resources, at.Child("resources"))...)
 		changed := !equality.Semantic.DeepEqual(c, was)
 		takeBack(&c.Resources, &was.Resources)
@@ -196,14 +210,18 @@ func takeBackContainers(rest, old *corev1.PodSpec, spec *field.Path) field.Error
 			errs = append(errs, field.Forbidden(at, "only cpu and memory resources can be resized"))
 		}
 		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		restarts := slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool { return p.RestartPolicy == corev1.RestartContainer })
+		restarts := slices.ContainsFunc(c.ResizePolicy, func(p corev1.ContainerResizePolicy) bool {
+			return p.RestartPolicy == corev1.RestartContainer
+		})
 		if changed && !sidecar && restarts {
-			errs = append(errs, field.Forbidden(at, "an init container cannot be restarted to be resized, unless it is a sidecar"))
+			errs = append(errs, field.Forbidden(at,
+				"an init container cannot be restarted to be resized, unless it is a sidecar"))
 		}
 	}
 	for i := range rest.Containers {
 		c, was := &rest.Containers[i], &old.Containers[i]
-		errs = append(errs, removedAmounts(&c.Resources, &was.Resources, spec.Child("containers").Index(i).Child("resources"))...)
+		errs = append(errs, removedAmounts(&c.Resources, &was.Resources,
+			spec.Child("containers").Index(i).Child("resources"))...)
 		takeBack(&c.Resources, &was.Resources)
 		if !equality.Semantic.DeepEqual(c, was) {
 			errs = append(errs, field.Forbidden(spec, "only cpu and memory resources can be resized"))
@@ -241,5 +259,8 @@ func takeBack(is, was *corev1.ResourceRequirements) {
 		}
 		return all
 	}
-	*is = corev1.ResourceRequirements{Limits: list(is.Limits, was.Limits), Requests: list(is.Requests, was.Requests)}
+	*is = corev1.ResourceRequirements{
+		Limits:   list(is.Limits, was.Limits),
+		Requests: list(is.Requests, was.Requests),
+	}
 }

@@ -64,7 +64,9 @@ func dropDisabledStatusFields(s, old *corev1.PodStatus) {
 		s.VolumeHealth = nil
 	}
 	if slices.ContainsFunc(containerStatuses(old), func(c *corev1.ContainerStatus) bool {
-		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMountStatus) bool { return m.VolumeStatus != nil && m.VolumeStatus.Image != nil })
+		return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMountStatus) bool {
+			return m.VolumeStatus != nil && m.VolumeStatus.Image != nil
+		})
 	}) {
 		return
 	}
@@ -77,7 +79,9 @@ func dropDisabledStatusFields(s, old *corev1.PodStatus) {
 
 func containerStatuses(s *corev1.PodStatus) []*corev1.ContainerStatus {
 	var all []*corev1.ContainerStatus
-	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{
+		s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses,
+	} {
 		for i := range list {
 			all = append(all, &list[i])
 		}
@@ -90,10 +94,12 @@ func podStatusWarnings(_ context.Context, p, _ *corev1.Pod) []string {
 	path := field.NewPath("status")
 	var warnings []string
 	for i, ip := range p.Status.PodIPs {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Child("podIPs").Index(i).Child("ip"), ip.IP)...)
+		warnings = append(warnings,
+			validation.GetWarningsForIP(path.Child("podIPs").Index(i).Child("ip"), ip.IP)...)
 	}
 	for i, ip := range p.Status.HostIPs {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Child("hostIPs").Index(i).Child("ip"), ip.IP)...)
+		warnings = append(warnings,
+			validation.GetWarningsForIP(path.Child("hostIPs").Index(i).Child("ip"), ip.IP)...)
 	}
 	return warnings
 }
@@ -106,19 +112,25 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	if name := p.Status.NominatedNodeName; name != "" && name != old.Status.NominatedNodeName {
 		errs = append(errs, invalidName(path.Child("nominatedNodeName"), name)...)
 		if old.Spec.NodeName != "" {
-			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"), "the pod is already assigned to a node"))
+			errs = append(errs, field.Forbidden(path.Child("nominatedNodeName"),
+				"the pod is already assigned to a node"))
 		}
 	}
 	if p.Status.ObservedGeneration < 0 {
-		errs = append(errs, field.Invalid(path.Child("observedGeneration"), p.Status.ObservedGeneration, "must not be negative"))
+		errs = append(errs, field.Invalid(path.Child("observedGeneration"), p.Status.ObservedGeneration,
+			"must not be negative"))
 	}
 	if p.Status.QOSClass != old.Status.QOSClass {
-		errs = append(errs, field.Invalid(path.Child("qosClass"), p.Status.QOSClass, "is immutable: it follows from the spec"))
+		errs = append(errs, field.Invalid(path.Child("qosClass"), p.Status.QOSClass,
+			"is immutable: it follows from the spec"))
 	}
 	// The spec of the stored pod determines which containers may restart.
-	errs = append(errs, validateTransitions(old, old.Status.ContainerStatuses, p.Status.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
-	errs = append(errs, validateTransitions(old, old.Status.InitContainerStatuses, p.Status.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
-	errs = append(errs, validateTransitions(nil, old.Status.EphemeralContainerStatuses, p.Status.EphemeralContainerStatuses, nil, path.Child("ephemeralContainerStatuses"))...)
+	errs = append(errs, validateTransitions(old, old.Status.ContainerStatuses,
+		p.Status.ContainerStatuses, old.Spec.Containers, path.Child("containerStatuses"))...)
+	errs = append(errs, validateTransitions(old, old.Status.InitContainerStatuses,
+		p.Status.InitContainerStatuses, old.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	errs = append(errs, validateTransitions(nil, old.Status.EphemeralContainerStatuses,
+		p.Status.EphemeralContainerStatuses, nil, path.Child("ephemeralContainerStatuses"))...)
 	for name, list := range map[string][]corev1.ContainerStatus{
 		"containerStatuses":          p.Status.ContainerStatuses,
 		"initContainerStatuses":      p.Status.InitContainerStatuses,
@@ -126,11 +138,14 @@ func validatePodStatus(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	} {
 		errs = append(errs, validateContainerUsers(p, list, path.Child(name))...)
 	}
-	errs = append(errs, validateAllocated(p, p.Status.ContainerStatuses, p.Spec.Containers, path.Child("containerStatuses"))...)
-	errs = append(errs, validateAllocated(p, p.Status.InitContainerStatuses, p.Spec.InitContainers, path.Child("initContainerStatuses"))...)
+	errs = append(errs, validateAllocated(p, p.Status.ContainerStatuses, p.Spec.Containers,
+		path.Child("containerStatuses"))...)
+	errs = append(errs, validateAllocated(p, p.Status.InitContainerStatuses, p.Spec.InitContainers,
+		path.Child("initContainerStatuses"))...)
 	for i, s := range p.Status.EphemeralContainerStatuses {
 		if len(s.AllocatedResourcesStatus) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).Child("allocatedResourcesStatus"), "may not be set for ephemeral containers"))
+			errs = append(errs, field.Forbidden(path.Child("ephemeralContainerStatuses").Index(i).
+				Child("allocatedResourcesStatus"), "may not be set for ephemeral containers"))
 		}
 	}
 	errs = append(errs, validateExtendedClaim(p, path.Child("extendedResourceClaimStatus"))...)
@@ -149,7 +164,8 @@ func validatePodConditions(p *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, c := range p.Status.Conditions {
 		if c.ObservedGeneration < 0 {
-			errs = append(errs, field.Invalid(path.Index(i).Child("observedGeneration"), c.ObservedGeneration, "must not be negative"))
+			errs = append(errs, field.Invalid(path.Index(i).Child("observedGeneration"),
+				c.ObservedGeneration, "must not be negative"))
 		}
 		for _, msg := range validation.IsQualifiedName(string(c.Type)) {
 			// kube-apiserver capitalizes Type in the path.
@@ -177,7 +193,8 @@ func validatePodAddresses(p, old *corev1.Pod, path *field.Path) field.ErrorList 
 		was = append(was, ip.IP)
 	}
 	if len(is) > 0 && is[0] != p.Status.HostIP {
-		errs = append(errs, field.Invalid(path.Child("hostIPs").Index(0).Child("ip"), is[0], "must equal hostIP"))
+		errs = append(errs, field.Invalid(path.Child("hostIPs").Index(0).Child("ip"),
+			is[0], "must equal hostIP"))
 	}
 	return append(errs, validateAddresses(is, was, path.Child("hostIPs"))...)
 }
@@ -203,7 +220,9 @@ func validateAddresses(is, was []string, path *field.Path) field.ErrorList {
 
 // validateTransitions checks that a container that terminated for good does not leave that state.
 // If p is nil, every terminated container has terminated for good.
-func validateTransitions(p *corev1.Pod, was, is []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
+func validateTransitions(
+	p *corev1.Pod, was, is []corev1.ContainerStatus, containers []corev1.Container, path *field.Path,
+) field.ErrorList {
 	if p != nil && restartsAll(p) {
 		return nil
 	}
@@ -212,8 +231,10 @@ func validateTransitions(p *corev1.Pod, was, is []corev1.ContainerStatus, contai
 		if old.State.Terminated == nil || restarts(p, old, containers) {
 			continue
 		}
-		if slices.ContainsFunc(is, func(s corev1.ContainerStatus) bool { return s.Name == old.Name && s.State.Terminated == nil }) {
-			errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "a terminated container that may not restart cannot leave the terminated state"))
+		if slices.ContainsFunc(is,
+			func(s corev1.ContainerStatus) bool { return s.Name == old.Name && s.State.Terminated == nil }) {
+			errs = append(errs, field.Forbidden(path.Index(i).Child("state"),
+				"a terminated container that may not restart cannot leave the terminated state"))
 		}
 	}
 	return errs
@@ -221,11 +242,12 @@ func validateTransitions(p *corev1.Pod, was, is []corev1.ContainerStatus, contai
 
 // restartsAll reports whether some container may restart the whole pod (KEP-5532).
 func restartsAll(p *corev1.Pod) bool {
-	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(c corev1.Container) bool {
-		return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
-			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+	return slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers),
+		func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+				return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+			})
 		})
-	})
 }
 
 // restarts reports whether the kubelet may restart the terminated container. The first of its
@@ -262,7 +284,9 @@ func restarts(p *corev1.Pod, s corev1.ContainerStatus, containers []corev1.Conta
 	return false
 }
 
-func validateContainerUsers(p *corev1.Pod, list []corev1.ContainerStatus, path *field.Path) field.ErrorList {
+func validateContainerUsers(
+	p *corev1.Pod, list []corev1.ContainerStatus, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range list {
 		if s.User == nil || s.User.Linux == nil {
@@ -296,14 +320,16 @@ func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 	for i, s := range p.Status.ResourceClaimStatuses {
 		at := path.Index(i).Child("name")
 		if !known.Has(s.Name) {
-			errs = append(errs, field.Invalid(at, s.Name, "must be the name of an entry in spec.resourceClaims"))
+			errs = append(errs, field.Invalid(at, s.Name,
+				"must be the name of an entry in spec.resourceClaims"))
 		}
 		if seen.Has(s.Name) {
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
 		seen.Insert(s.Name)
 		if s.ResourceClaimName != nil {
-			errs = append(errs, invalidName(path.Index(i).Child("resourceClaimName"), *s.ResourceClaimName)...)
+			errs = append(errs, invalidName(path.Index(i).Child("resourceClaimName"),
+				*s.ResourceClaimName)...)
 		}
 	}
 	return errs

@@ -11,19 +11,25 @@ import (
 )
 
 var resourceHealths = []corev1.ResourceHealthStatus{
-	corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown,
+	corev1.ResourceHealthStatusHealthy, corev1.ResourceHealthStatusUnhealthy,
+	corev1.ResourceHealthStatusUnknown,
 }
 
 // validateAllocated validates what kubelets report about the health of the devices of containers
 // (KEP-4680).
-func validateAllocated(p *corev1.Pod, statuses []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
+func validateAllocated(
+	p *corev1.Pod, statuses []corev1.ContainerStatus, containers []corev1.Container, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range statuses {
-		container := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
+		container := slices.IndexFunc(containers, func(c corev1.Container) bool {
+			return c.Name == s.Name
+		})
 		for j, allocated := range s.AllocatedResourcesStatus {
 			at := path.Index(i).Child("allocatedResourcesStatus").Index(j)
 			if container >= 0 && !hasResource(p, &containers[container], allocated.Name) {
-				errs = append(errs, field.Invalid(at.Child("name"), allocated.Name, "must be a resource that the container requests or, with the prefix claim:, one of its claims"))
+				errs = append(errs, field.Invalid(at.Child("name"), allocated.Name, "must be a resource that "+
+					"the container requests or, with the prefix claim:, one of its claims"))
 			}
 			errs = append(errs, validateHealths(allocated.Resources, at.Child("resources"))...)
 		}
@@ -40,9 +46,10 @@ func hasResource(p *corev1.Pod, c *corev1.Container, name corev1.ResourceName) b
 		_, requested := c.Resources.Requests[name]
 		return requested
 	}
-	if s := p.Status.ExtendedResourceClaimStatus; s != nil && slices.ContainsFunc(s.RequestMappings, func(m corev1.ContainerExtendedResourceRequest) bool {
-		return m.ContainerName == c.Name && claimed == s.ResourceClaimName+"/"+m.RequestName
-	}) {
+	if s := p.Status.ExtendedResourceClaimStatus; s != nil &&
+		slices.ContainsFunc(s.RequestMappings, func(m corev1.ContainerExtendedResourceRequest) bool {
+			return m.ContainerName == c.Name && claimed == s.ResourceClaimName+"/"+m.RequestName
+		}) {
 		return true
 	}
 	return slices.ContainsFunc(c.Resources.Claims, func(claim corev1.ResourceClaim) bool {
@@ -62,10 +69,12 @@ func validateHealths(list []corev1.ResourceHealth, path *field.Path) field.Error
 			errs = append(errs, field.NotSupported(at.Child("health"), r.Health, resourceHealths))
 		}
 		if r.Message != nil && *r.Message == "" {
-			errs = append(errs, field.Required(at.Child("message"), "must not be empty; omit it if there is no message"))
+			errs = append(errs, field.Required(at.Child("message"),
+				"must not be empty; omit it if there is no message"))
 		}
 		if r.Message != nil && len(*r.Message) > corev1.ResourceHealthMessageMaxLength {
-			errs = append(errs, field.TooLong(at.Child("message"), *r.Message, corev1.ResourceHealthMessageMaxLength))
+			errs = append(errs, field.TooLong(at.Child("message"), *r.Message,
+				corev1.ResourceHealthMessageMaxLength))
 		}
 		if seen.Has(r.ResourceID) {
 			errs = append(errs, field.Duplicate(at.Child("resourceID"), r.ResourceID))
@@ -88,15 +97,18 @@ func validateExtendedClaim(p *corev1.Pod, path *field.Path) field.ErrorList {
 		requests[c.Name] = c.Resources.Requests
 	}
 	if len(status.RequestMappings) == 0 {
-		errs = append(errs, field.Required(path.Child("requestMappings"), "must have at least one request mapping"))
+		errs = append(errs, field.Required(path.Child("requestMappings"),
+			"must have at least one request mapping"))
 	}
 	seen := sets.Set[corev1.ContainerExtendedResourceRequest]{}
 	for i, mapping := range status.RequestMappings {
 		at := path.Child("requestMappings").Index(i)
 		if list, ok := requests[mapping.ContainerName]; !ok {
-			errs = append(errs, field.Invalid(at.Child("containerName"), mapping.ContainerName, "the pod has no such container"))
+			errs = append(errs, field.Invalid(at.Child("containerName"), mapping.ContainerName,
+				"the pod has no such container"))
 		} else if _, ok := list[corev1.ResourceName(mapping.ResourceName)]; !ok {
-			errs = append(errs, field.Invalid(at.Child("resourceName"), mapping.ResourceName, "the container does not request this resource"))
+			errs = append(errs, field.Invalid(at.Child("resourceName"), mapping.ResourceName,
+				"the container does not request this resource"))
 		}
 		for _, msg := range validation.IsDNS1123Label(mapping.RequestName) {
 			// As in kube-apiserver, the path has no index.
@@ -104,7 +116,8 @@ func validateExtendedClaim(p *corev1.Pod, path *field.Path) field.ErrorList {
 		}
 		if seen.Has(mapping) {
 			errs = append(errs, field.Duplicate(at.Child("containerName"), mapping.ContainerName),
-				field.Duplicate(at.Child("resourceName"), mapping.ResourceName), field.Duplicate(at.Child("requestName"), mapping.RequestName))
+				field.Duplicate(at.Child("resourceName"), mapping.ResourceName),
+				field.Duplicate(at.Child("requestName"), mapping.RequestName))
 		}
 		seen.Insert(mapping)
 	}

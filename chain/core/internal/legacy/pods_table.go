@@ -22,7 +22,11 @@ func podColumns() []kind.Column {
 		kind.AgeColumn(),
 		{Name: "IP", Priority: 1, Description: "First address of the pod."},
 		{Name: "Node", Priority: 1, Description: "Node that the pod is assigned to."},
-		{Name: "Nominated Node", Priority: 1, Description: "Node that the pod may be assigned to once preempted pods have left it."},
+		{
+			Name:        "Nominated Node",
+			Priority:    1,
+			Description: "Node that the pod may be assigned to once preempted pods have left it.",
+		},
 		{Name: "Readiness Gates", Priority: 1, Description: "Readiness gates that are true, out of all."},
 	}
 }
@@ -31,13 +35,15 @@ func podRow(p *corev1.Pod) []any {
 	s := summarize(p)
 	restarts := fmt.Sprint(s.restarts)
 	if s.restarts != 0 && !s.lastRestart.IsZero() {
-		restarts = fmt.Sprintf("%d (%s ago)", s.restarts, duration.HumanDuration(time.Since(s.lastRestart)))
+		restarts = fmt.Sprintf("%d (%s ago)",
+			s.restarts, duration.HumanDuration(time.Since(s.lastRestart)))
 	}
 	gates := none
 	if n := len(p.Spec.ReadinessGates); n > 0 {
 		open := 0
 		for _, gate := range p.Spec.ReadinessGates {
-			if c := podCondition(&p.Status, gate.ConditionType); c != nil && c.Status == corev1.ConditionTrue {
+			if c := podCondition(&p.Status, gate.ConditionType); c != nil &&
+				c.Status == corev1.ConditionTrue {
 				open++
 			}
 		}
@@ -58,7 +64,11 @@ func orNone(s string) string {
 
 // podRowConditions marks finished pods as completed, for clients that display them differently.
 func podRowConditions(p *corev1.Pod) []metav1.TableRowCondition {
-	completed := metav1.TableRowCondition{Type: metav1.RowCompleted, Status: metav1.ConditionTrue, Reason: string(p.Status.Phase)}
+	completed := metav1.TableRowCondition{
+		Type:   metav1.RowCompleted,
+		Status: metav1.ConditionTrue,
+		Reason: string(p.Status.Phase),
+	}
 	switch p.Status.Phase {
 	case corev1.PodSucceeded:
 		completed.Message = "The pod has completed successfully."
@@ -83,7 +93,8 @@ func summarize(p *corev1.Pod) podSummary {
 	if p.Status.Reason != "" {
 		s.status = p.Status.Reason
 	}
-	if c := podCondition(&p.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonSchedulingGated {
+	if c := podCondition(&p.Status, corev1.PodScheduled); c != nil &&
+		c.Reason == corev1.PodReasonSchedulingGated {
 		s.status = corev1.PodReasonSchedulingGated
 	}
 	sidecars := map[string]bool{}
@@ -113,7 +124,9 @@ func summarize(p *corev1.Pod) podSummary {
 
 // initContainers finds the first init container that has not completed. It returns the restarts of
 // sidecars separately.
-func (s *podSummary) initContainers(p *corev1.Pod, sidecars map[string]bool) (initializing bool, kept podSummary) {
+func (s *podSummary) initContainers(
+	p *corev1.Pod, sidecars map[string]bool,
+) (initializing bool, kept podSummary) {
 	for i, c := range p.Status.InitContainerStatuses {
 		s.addRestarts(c)
 		if sidecars[c.Name] {

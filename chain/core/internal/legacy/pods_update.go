@@ -35,7 +35,8 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, validateAddedTolerations(p, old, spec.Child("tolerations"))...)
 	for i, gate := range p.Spec.SchedulingGates {
 		if !slices.Contains(old.Spec.SchedulingGates, gate) {
-			errs = append(errs, field.Forbidden(spec.Child("schedulingGates").Index(i).Child("name"), fmt.Sprintf("gate %s is new: gates can only be removed", gate.Name)))
+			errs = append(errs, field.Forbidden(spec.Child("schedulingGates").Index(i).Child("name"),
+				fmt.Sprintf("gate %s is new: gates can only be removed", gate.Name)))
 		}
 	}
 
@@ -50,7 +51,8 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	rest.ActiveDeadlineSeconds = old.Spec.ActiveDeadlineSeconds
 	rest.Tolerations = old.Spec.Tolerations
 	rest.SchedulingGates = old.Spec.SchedulingGates
-	if was, is := old.Spec.TerminationGracePeriodSeconds, rest.TerminationGracePeriodSeconds; was != nil && is != nil && *was < 0 && *is == 1 {
+	if was, is := old.Spec.TerminationGracePeriodSeconds,
+		rest.TerminationGracePeriodSeconds; was != nil && is != nil && *was < 0 && *is == 1 {
 		rest.TerminationGracePeriodSeconds = was
 	}
 	if len(old.Spec.SchedulingGates) > 0 {
@@ -58,7 +60,9 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	}
 	if !equality.Semantic.DeepEqual(rest, &old.Spec) {
 		errs = append(errs, field.Forbidden(spec,
-			"pod updates may not change fields other than container images, activeDeadlineSeconds, terminationGracePeriodSeconds (only from negative to 1), tolerations (only additions) and schedulingGates (only removals)"))
+			"pod updates may not change fields other than container images, activeDeadlineSeconds, "+
+				"terminationGracePeriodSeconds (only from negative to 1), tolerations (only additions) "+
+				"and schedulingGates (only removals)"))
 	}
 	return errs
 }
@@ -80,7 +84,9 @@ func sameContainers(p, old *corev1.Pod, spec *field.Path) field.ErrorList {
 // validateDeadlineUpdate checks that the deadline is only set or shortened. The result further is
 // false if the deadline is out of range or longer than before: then the other fields are not
 // validated.
-func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, further bool) {
+func validateDeadlineUpdate(
+	p, old *corev1.Pod, path *field.Path,
+) (errs field.ErrorList, further bool) {
 	is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds
 	switch {
 	case is == nil && was != nil:
@@ -88,9 +94,12 @@ func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.Er
 	case is == nil:
 		return nil, true
 	case *is < 0 || *is > math.MaxInt32:
-		return field.ErrorList{field.Invalid(path, *is, validation.InclusiveRangeError(0, math.MaxInt32))}, false
+		return field.ErrorList{
+			field.Invalid(path, *is, validation.InclusiveRangeError(0, math.MaxInt32)),
+		}, false
 	case was != nil && *is > *was:
-		return field.ErrorList{field.Invalid(path, *is, "must not be greater than the previous value")}, false
+		return field.ErrorList{field.Invalid(path, *is, "must not be greater than the previous value")},
+			false
 	}
 	return nil, true
 }
@@ -104,7 +113,8 @@ func validateAddedTolerations(p, old *corev1.Pod, path *field.Path) field.ErrorL
 			return is == was
 		})
 		if !kept {
-			return field.ErrorList{field.Forbidden(path, "existing tolerations may not be removed or changed, except for tolerationSeconds")}
+			return field.ErrorList{field.Forbidden(path,
+				"existing tolerations may not be removed or changed, except for tolerationSeconds")}
 		}
 	}
 	return nil
@@ -116,7 +126,8 @@ func validateNarrowed(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorLi
 	var errs field.ErrorList
 	for key, value := range old.NodeSelector {
 		if is, ok := rest.NodeSelector[key]; !ok || is != value {
-			errs = append(errs, field.Invalid(spec.Child("nodeSelector"), rest.NodeSelector, "only additions are allowed"))
+			errs = append(errs, field.Invalid(spec.Child("nodeSelector"), rest.NodeSelector,
+				"only additions are allowed"))
 			break
 		}
 	}
@@ -133,7 +144,8 @@ func validateNarrowed(rest, old *corev1.PodSpec, spec *field.Path) field.ErrorLi
 	switch {
 	case rest.Affinity == nil:
 		rest.Affinity = old.Affinity
-	case old.Affinity == nil && rest.Affinity.PodAffinity == nil && rest.Affinity.PodAntiAffinity == nil:
+	case old.Affinity == nil && rest.Affinity.PodAffinity == nil &&
+		rest.Affinity.PodAntiAffinity == nil:
 		rest.Affinity = nil
 	default:
 		rest.Affinity.NodeAffinity = was
@@ -156,12 +168,14 @@ func validateNarrowedAffinity(is, was *corev1.NodeAffinity, path *field.Path) fi
 	}
 	var errs field.ErrorList
 	for i, term := range is.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		if (len(terms[i].MatchExpressions) == 0 && len(terms[i].MatchFields) == 0) && (len(term.MatchExpressions) > 0 || len(term.MatchFields) > 0) {
+		if (len(terms[i].MatchExpressions) == 0 && len(terms[i].MatchFields) == 0) &&
+			(len(term.MatchExpressions) > 0 || len(term.MatchFields) > 0) {
 			// An empty term matches nothing. With a requirement, it would match more nodes.
 			errs = append(errs, field.Invalid(at.Index(i), term, "an empty term may not be changed"))
 			continue
 		}
-		if !extends(term.MatchExpressions, terms[i].MatchExpressions) || !extends(term.MatchFields, terms[i].MatchFields) {
+		if !extends(term.MatchExpressions, terms[i].MatchExpressions) ||
+			!extends(term.MatchFields, terms[i].MatchFields) {
 			errs = append(errs, field.Invalid(at.Index(i), term, "only additions to a term are allowed"))
 		}
 	}
@@ -180,13 +194,15 @@ func validateFixedAnnotations(p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("metadata", "annotations")
 	keys := sets.KeySet(p.Annotations).Union(sets.KeySet(old.Annotations))
 	for _, key := range sets.List(keys) {
-		if key != corev1.MirrorPodAnnotationKey && !strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
+		if key != corev1.MirrorPodAnnotationKey &&
+			!strings.HasPrefix(key, corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix) {
 			continue
 		}
 		is, now := p.Annotations[key]
 		was, before := old.Annotations[key]
 		if is != was || now != before {
-			errs = append(errs, field.Forbidden(path.Key(key), "may not be changed after the pod is created"))
+			errs = append(errs, field.Forbidden(path.Key(key),
+				"may not be changed after the pod is created"))
 		}
 	}
 	return errs

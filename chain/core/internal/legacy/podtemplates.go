@@ -27,7 +27,8 @@ func PodTemplates() *kind.Kind[*corev1.PodTemplate] {
 			return podspec.ValidateTemplate(&t.Template, field.NewPath("template"), podspec.Options{})
 		},
 		ValidateUpdate: func(_ context.Context, t, old *corev1.PodTemplate) field.ErrorList {
-			return podspec.ValidateTemplate(&t.Template, field.NewPath("template"), podspec.OptionsFor(&t.Template, &old.Template))
+			return podspec.ValidateTemplate(&t.Template, field.NewPath("template"),
+				podspec.OptionsFor(&t.Template, &old.Template))
 		},
 		Table: kind.Table[*corev1.PodTemplate]{
 			Columns: []kind.Column{

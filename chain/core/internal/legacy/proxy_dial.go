@@ -15,8 +15,9 @@ import (
 // errLocalAddress is the error for an address that a proxy may not connect to. Permission to write
 // the endpoints of a service, or the status of a pod or a node, must not give access to the machine
 // that the server runs on, or to services that listen next to it.
-var errLocalAddress = errors.New("address not allowed: the proxies to services, pods and nodes connect to loopback, link-local, " +
-	"multicast and unspecified addresses only if the server runs with --proxy-allow-local-addresses")
+var errLocalAddress = errors.New(
+	"address not allowed: the proxies to services, pods and nodes connect to loopback, link-local, " +
+		"multicast and unspecified addresses only if the server runs with --proxy-allow-local-addresses")
 
 // proxyDialer makes the connections of the proxies.
 type proxyDialer struct {

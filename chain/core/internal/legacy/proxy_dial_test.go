@@ -55,7 +55,8 @@ func TestProxyDialerChecksWhatItDials(t *testing.T) {
 		t.Fatal(err)
 	}
 	dial := func(d proxyDialer, host string) error {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+":"+at.Port(), nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			"http://"+host+":"+at.Port(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,11 @@ func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 				kind.AgeColumn(),
 				{Name: "Containers", Priority: 1, Description: "Names of the containers in the template."},
 				{Name: "Images", Priority: 1, Description: "Images of the containers in the template."},
-				{Name: "Selector", Priority: 1, Description: "Labels of the pods that belong to the controller."},
+				{
+					Name:        "Selector",
+					Priority:    1,
+					Description: "Labels of the pods that belong to the controller.",
+				},
 			},
 			Row: replicationControllerRow,
 		},
@@ -75,7 +79,10 @@ func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 			Validate: func(_ context.Context, r, _ *corev1.ReplicationController) field.ErrorList {
 				s := r.Status
 				return workloads.ValidateReplicaCounts(workloads.ReplicaCounts{
-					Replicas: s.Replicas, FullyLabeled: s.FullyLabeledReplicas, Ready: s.ReadyReplicas, Available: s.AvailableReplicas,
+					Replicas:           s.Replicas,
+					FullyLabeled:       s.FullyLabeledReplicas,
+					Ready:              s.ReadyReplicas,
+					Available:          s.AvailableReplicas,
 					ObservedGeneration: s.ObservedGeneration,
 				}, field.NewPath("status"))
 			},
@@ -90,13 +97,17 @@ func ReplicationControllers() *kind.Kind[*corev1.ReplicationController] {
 		},
 		Generation: true,
 		Fields: map[string]func(*corev1.ReplicationController) string{
-			"status.replicas": func(r *corev1.ReplicationController) string { return strconv.Itoa(int(r.Status.Replicas)) },
+			"status.replicas": func(r *corev1.ReplicationController) string {
+				return strconv.Itoa(int(r.Status.Replicas))
+			},
 		},
 		Quirks: kind.Quirks{
 			// The storage path of kube-apiserver, which is older than groups and the present name.
 			StoragePath: "controllers",
 			// The default predates garbage collection.
-			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy { return rest.OrphanDependents },
+			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy {
+				return rest.OrphanDependents
+			},
 		},
 	}
 }
@@ -113,8 +124,10 @@ func replicationControllerRow(r *corev1.ReplicationController) []any {
 	if r.Spec.Template != nil {
 		names, images = podspec.ContainerCells(&r.Spec.Template.Spec)
 	}
-	return []any{r.Name, int64(wantedReplicas(r)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), kind.Age(r),
-		names, images, labels.FormatLabels(r.Spec.Selector)}
+	return []any{
+		r.Name, int64(wantedReplicas(r)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas),
+		kind.Age(r), names, images, labels.FormatLabels(r.Spec.Selector),
+	}
 }
 
 // defaultReplicationController sets defaults. Labels and selector default to the labels of the
@@ -139,20 +152,24 @@ func defaultReplicationController(r *corev1.ReplicationController) {
 	}
 }
 
-func validateReplicationController(r *corev1.ReplicationController, oldTemplate *corev1.PodTemplateSpec) field.ErrorList {
+func validateReplicationController(
+	r *corev1.ReplicationController, oldTemplate *corev1.PodTemplateSpec,
+) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := workloads.ValidateCounters(path,
 		workloads.Counter{Field: "minReadySeconds", Value: int64(r.Spec.MinReadySeconds)},
 		workloads.Counter{Field: "replicas", Value: int64(wantedReplicas(r))})
 	if len(r.Spec.Selector) == 0 {
-		errs = append(errs, field.Required(path.Child("selector"), "must select the pods of the controller"))
+		errs = append(errs, field.Required(path.Child("selector"),
+			"must select the pods of the controller"))
 	}
 	path = path.Child("template")
 	tmpl := r.Spec.Template
 	if tmpl == nil {
 		return append(errs, field.Required(path, "must specify a pod template"))
 	}
-	errs = append(errs, workloads.ValidateTemplateLabels(labels.SelectorFromSet(r.Spec.Selector), tmpl, path)...)
+	errs = append(errs, workloads.ValidateTemplateLabels(labels.SelectorFromSet(r.Spec.Selector),
+		tmpl, path)...)
 	errs = append(errs, podspec.ValidateTemplate(tmpl, path, podspec.OptionsFor(tmpl, oldTemplate))...)
 	return append(errs, workloads.ValidateEverlasting(tmpl, path)...)
 }

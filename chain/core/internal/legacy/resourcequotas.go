@@ -23,25 +23,30 @@ var quotaScopes = map[corev1.ResourceQuotaScope]sets.Set[corev1.ResourceName]{
 	corev1.ResourceQuotaScopeNotBestEffort:             podResources,
 	corev1.ResourceQuotaScopePriorityClass:             podResources,
 	corev1.ResourceQuotaScopeCrossNamespacePodAffinity: podResources,
-	corev1.ResourceQuotaScopeVolumeAttributesClass:     sets.New(corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage),
+	corev1.ResourceQuotaScopeVolumeAttributesClass: sets.New(corev1.ResourcePersistentVolumeClaims,
+		corev1.ResourceRequestsStorage),
 }
 
-var podResources = sets.New(corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU,
-	corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory)
+var podResources = sets.New(corev1.ResourcePods, corev1.ResourceCPU, corev1.ResourceMemory,
+	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU,
+	corev1.ResourceLimitsMemory)
 
 // ResourceQuotas declares resourcequotas.
 func ResourceQuotas() *kind.Kind[*corev1.ResourceQuota] {
 	return &kind.Kind[*corev1.ResourceQuota]{
 		Plural:     "resourcequotas",
 		ShortNames: []string{"quota"},
-		Default:    func(q *corev1.ResourceQuota) { quantities.RoundUp(q.Spec.Hard, q.Status.Hard, q.Status.Used) },
+		Default: func(q *corev1.ResourceQuota) {
+			quantities.RoundUp(q.Spec.Hard, q.Status.Hard, q.Status.Used)
+		},
 		Validate: func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
 			return append(validateQuotaSpec(&q.Spec), validateQuotaStatus(&q.Status)...)
 		},
 		ValidateUpdate: func(_ context.Context, q, old *corev1.ResourceQuota) field.ErrorList {
 			errs := append(validateQuotaSpec(&q.Spec), validateQuotaStatus(&q.Status)...)
 			if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "scopes"), q.Spec.Scopes, "cannot be changed"))
+				errs = append(errs, field.Invalid(field.NewPath("spec", "scopes"),
+					q.Spec.Scopes, "cannot be changed"))
 			}
 			return errs
 		},
@@ -111,7 +116,8 @@ func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 	var scopes []corev1.ResourceQuotaScope
 	for _, r := range spec.ScopeSelector.MatchExpressions {
 		scopes = append(scopes, r.ScopeName)
-		errs = append(errs, validateQuotaScope(r.ScopeName, spec.Hard, at.Child("scopeName"), r.ScopeName, at, spec.ScopeSelector)...)
+		errs = append(errs, validateQuotaScope(r.ScopeName, spec.Hard, at.Child("scopeName"), r.ScopeName,
+			at, spec.ScopeSelector)...)
 		errs = append(errs, validateScopeRequirement(r, at)...)
 	}
 	return append(errs, validateScopePairs(scopes, at, spec.ScopeSelector)...)
@@ -119,53 +125,69 @@ func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 
 // validateQuotaScope checks that the scope is known and that it supports the resources in hard.
 // Unknown scopes are reported with nameAt and name, unsupported resources with at and value.
-func validateQuotaScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList, nameAt *field.Path, name any, at *field.Path, value any) field.ErrorList {
+func validateQuotaScope(
+	scope corev1.ResourceQuotaScope, hard corev1.ResourceList, nameAt *field.Path, name any,
+	at *field.Path, value any,
+) field.ErrorList {
 	countable, ok := quotaScopes[scope]
 	if !ok {
-		return field.ErrorList{field.Invalid(nameAt, name, fmt.Sprintf("unsupported quota scope %s", scope))}
+		return field.ErrorList{
+			field.Invalid(nameAt, name, fmt.Sprintf("unsupported quota scope %s", scope)),
+		}
 	}
 	var errs field.ErrorList
 	for _, limited := range sets.List(sets.KeySet(hard)) {
 		if quantities.IsStandardQuotaResource(limited) && !countable.Has(limited) {
-			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("scope %s does not support resource %s", scope, limited)))
+			errs = append(errs, field.Invalid(at, value,
+				fmt.Sprintf("scope %s does not support resource %s", scope, limited)))
 		}
 	}
 	return errs
 }
 
-func validateScopePairs(scopes []corev1.ResourceQuotaScope, at *field.Path, value any) field.ErrorList {
+func validateScopePairs(
+	scopes []corev1.ResourceQuotaScope, at *field.Path, value any,
+) field.ErrorList {
 	var errs field.ErrorList
 	for _, pair := range [][2]corev1.ResourceQuotaScope{
 		{corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort},
 		{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 	} {
 		if slices.Contains(scopes, pair[0]) && slices.Contains(scopes, pair[1]) {
-			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("conflicting scopes %s and %s", pair[0], pair[1])))
+			errs = append(errs, field.Invalid(at, value,
+				fmt.Sprintf("conflicting scopes %s and %s", pair[0], pair[1])))
 		}
 	}
 	return errs
 }
 
-func validateScopeRequirement(r corev1.ScopedResourceSelectorRequirement, at *field.Path) field.ErrorList {
+func validateScopeRequirement(
+	r corev1.ScopedResourceSelectorRequirement, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	switch r.ScopeName {
-	case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort, corev1.ResourceQuotaScopeTerminating,
+	case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort,
+		corev1.ResourceQuotaScopeTerminating,
 		corev1.ResourceQuotaScopeNotTerminating, corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
 		if r.Operator != corev1.ScopeSelectorOpExists {
-			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, fmt.Sprintf("must be Exists for scope %s", r.ScopeName)))
+			errs = append(errs, field.Invalid(at.Child("operator"), r.Operator,
+				fmt.Sprintf("must be Exists for scope %s", r.ScopeName)))
 		}
 	}
 	switch r.Operator {
 	case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 		if len(r.Values) == 0 {
-			errs = append(errs, field.Required(at.Child("values"), "must not be empty if operator is In or NotIn"))
+			errs = append(errs, field.Required(at.Child("values"),
+				"must not be empty if operator is In or NotIn"))
 		}
 	case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
-			errs = append(errs, field.Invalid(at.Child("values"), r.Values, "must be empty if operator is Exists or DoesNotExist"))
+			errs = append(errs, field.Invalid(at.Child("values"), r.Values,
+				"must be empty if operator is Exists or DoesNotExist"))
 		}
 	default:
-		errs = append(errs, field.Invalid(at.Child("operator"), r.Operator, "is not a valid operator of a scope selector"))
+		errs = append(errs, field.Invalid(at.Child("operator"), r.Operator,
+			"is not a valid operator of a scope selector"))
 	}
 	return errs
 }

@@ -34,8 +34,10 @@ func Secrets() *kind.Kind[*corev1.Secret] {
 			},
 		},
 		Warnings: warnSecret,
-		Fields:   map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string { return string(s.Type) }},
-		Quirks:   kind.Quirks{NameOnUpdate: true},
+		Fields: map[string]func(*corev1.Secret) string{"type": func(s *corev1.Secret) string {
+			return string(s.Type)
+		}},
+		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
 }
 
@@ -67,7 +69,8 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 
 	need := func(key string) {
 		if _, ok := s.Data[key]; !ok {
-			errs = append(errs, field.Required(data.Key(key), fmt.Sprintf("must be set for secrets of type %s", s.Type)))
+			errs = append(errs, field.Required(data.Key(key),
+				fmt.Sprintf("must be set for secrets of type %s", s.Type)))
 		}
 	}
 	needJSON := func(key string) {
@@ -79,7 +82,9 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			errs = append(errs, field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "must be the name of a service account"))
+			errs = append(errs,
+				field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey),
+					"must be the name of a service account"))
 		}
 	case corev1.SecretTypeDockercfg:
 		needJSON(corev1.DockerConfigKey)
@@ -94,7 +99,8 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 		}
 	case corev1.SecretTypeSSHAuth:
 		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
-			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey), "must contain the private key"))
+			errs = append(errs, field.Required(data.Key(corev1.SSHAuthPrivateKey),
+				"must contain the private key"))
 		}
 	case corev1.SecretTypeTLS:
 		need(corev1.TLSCertKey)
@@ -118,7 +124,9 @@ func validateStaysImmutable(immutable *bool) field.ErrorList {
 	if immutable != nil && *immutable {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath("immutable"), "may not be unset: the object is immutable")}
+	return field.ErrorList{
+		field.Forbidden(field.NewPath("immutable"), "may not be unset: the object is immutable"),
+	}
 }
 
 // forbidChange forbids changes to a field of an immutable object. Even a change from nil to an
@@ -127,15 +135,19 @@ func forbidChange(value, old any, name string) field.ErrorList {
 	if reflect.DeepEqual(value, old) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(field.NewPath(name), "may not be changed: the object is immutable")}
+	return field.ErrorList{
+		field.Forbidden(field.NewPath(name), "may not be changed: the object is immutable"),
+	}
 }
 
 func warnSecret(_ context.Context, s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil
 	}
-	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
-		return []string{fmt.Sprintf("data: %s and %s are not a valid key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey],
+		s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{fmt.Sprintf("data: %s and %s are not a valid key pair: %v",
+			corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)}
 	}
 	return nil
 }

@@ -54,5 +54,6 @@ func warnServiceAccount(_ context.Context, a, old *corev1.ServiceAccount) []stri
 			return nil
 		}
 	}
-	return []string{`metadata.annotations["` + mountableSecretsAnnotation + `"]: deprecated since v1.32; use separate namespaces to isolate secrets`}
+	return []string{`metadata.annotations["` + mountableSecretsAnnotation +
+		`"]: deprecated since v1.32; use separate namespaces to isolate secrets`}
 }

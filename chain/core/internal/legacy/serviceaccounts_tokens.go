@@ -67,7 +67,10 @@ func registerTokenRequest(scheme *runtime.Scheme) error {
 	if err := authenticationv1.AddToScheme(scheme); err != nil {
 		return err
 	}
-	internal := schema.GroupVersion{Group: authenticationv1.GroupName, Version: runtime.APIVersionInternal}
+	internal := schema.GroupVersion{
+		Group:   authenticationv1.GroupName,
+		Version: runtime.APIVersionInternal,
+	}
 	scheme.AddKnownTypes(internal, &authenticationv1.TokenRequest{})
 	scheme.AddTypeDefaultingFunc(&authenticationv1.TokenRequest{}, func(o any) {
 		if spec := &o.(*authenticationv1.TokenRequest).Spec; spec.ExpirationSeconds == nil {
@@ -104,14 +107,19 @@ func (r *tokenREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKin
 // request, which is a precondition on the service account.
 func (r *tokenREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
-func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (r *tokenREST) Create(
+	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions,
+) (runtime.Object, error) {
 	req := obj.(*authenticationv1.TokenRequest)
 	if r.issuer == nil || r.objects == nil {
-		return nil, apierrors.NewServiceUnavailable("this server has no key for signing service account tokens")
+		return nil,
+			apierrors.NewServiceUnavailable("this server has no key for signing service account tokens")
 	}
 	namespace := genericapirequest.NamespaceValue(ctx)
 	if err := mismatch(req, namespace, name); err != nil {
-		return nil, apierrors.NewInvalid(r.GroupVersionKind(schema.GroupVersion{}).GroupKind(), name, field.ErrorList{err})
+		return nil, apierrors.NewInvalid(r.GroupVersionKind(schema.GroupVersion{}).GroupKind(), name,
+			field.ErrorList{err})
 	}
 	found, err := r.accounts.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -124,8 +132,11 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 		req.UID = account.UID
 	case account.UID:
 	default:
-		return nil, apierrors.NewConflict(schema.GroupResource{Group: authenticationv1.GroupName, Resource: "TokenRequest"}, name,
-			fmt.Errorf("the UID in the request is %s, but the UID of the service account is %s", req.UID, account.UID))
+		return nil, apierrors.NewConflict(schema.GroupResource{
+			Group:    authenticationv1.GroupName,
+			Resource: "TokenRequest",
+		}, name, fmt.Errorf("the UID in the request is %s, but the UID of the service account is %s",
+			req.UID, account.UID))
 	}
 	req.Name, req.Namespace = name, namespace
 	if len(req.Spec.Audiences) == 0 {
@@ -146,7 +157,8 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 
 	lifetime := time.Duration(*req.Spec.ExpirationSeconds) * time.Second
 	if longest := r.issuer.MaxLifetime(); longest > 0 && lifetime > longest {
-		warning.AddWarning(ctx, "", fmt.Sprintf("token lifetime limited to %s instead of the requested %s", longest, lifetime))
+		warning.AddWarning(ctx, "",
+			fmt.Sprintf("token lifetime limited to %s instead of the requested %s", longest, lifetime))
 		lifetime = longest
 		*req.Spec.ExpirationSeconds = int64(longest / time.Second)
 	}
@@ -162,7 +174,10 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 	}
 	out := req.DeepCopy()
 	// Count from before signing: a client must not believe that the token lives longer than it does.
-	out.Status = authenticationv1.TokenRequestStatus{Token: signed, ExpirationTimestamp: metav1.NewTime(now.Add(lifetime))}
+	out.Status = authenticationv1.TokenRequestStatus{
+		Token:               signed,
+		ExpirationTimestamp: metav1.NewTime(now.Add(lifetime)),
+	}
 	return out, nil
 }
 
@@ -170,9 +185,11 @@ func (r *tokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 func mismatch(req *authenticationv1.TokenRequest, namespace, name string) *field.Error {
 	switch {
 	case req.Name != "" && req.Name != name:
-		return field.Invalid(field.NewPath("metadata", "name"), req.Name, "must match the name of the service account")
+		return field.Invalid(field.NewPath("metadata", "name"), req.Name,
+			"must match the name of the service account")
 	case req.Namespace != "" && req.Namespace != namespace:
-		return field.Invalid(field.NewPath("metadata", "namespace"), req.Namespace, "must match the namespace of the service account")
+		return field.Invalid(field.NewPath("metadata", "namespace"), req.Namespace,
+			"must match the namespace of the service account")
 	}
 	return nil
 }
@@ -181,15 +198,21 @@ func validateTokenRequest(req *authenticationv1.TokenRequest) field.ErrorList {
 	path := field.NewPath("spec", "expirationSeconds")
 	switch seconds := *req.Spec.ExpirationSeconds; {
 	case seconds < minTokenSeconds:
-		return field.ErrorList{field.Invalid(path, seconds, fmt.Sprintf("must be at least %d seconds", minTokenSeconds))}
+		return field.ErrorList{
+			field.Invalid(path, seconds, fmt.Sprintf("must be at least %d seconds", minTokenSeconds)),
+		}
 	case seconds > maxTokenSeconds:
-		return field.ErrorList{field.Invalid(path, seconds, fmt.Sprintf("must be at most %d seconds", int64(maxTokenSeconds)))}
+		return field.ErrorList{
+			field.Invalid(path, seconds, fmt.Sprintf("must be at most %d seconds", int64(maxTokenSeconds))),
+		}
 	}
 	return nil
 }
 
 // bind looks up the object that ref names and sets it in t.
-func (r *tokenREST) bind(ctx context.Context, t *Token, ref *authenticationv1.BoundObjectReference) error {
+func (r *tokenREST) bind(
+	ctx context.Context, t *Token, ref *authenticationv1.BoundObjectReference,
+) error {
 	// Check the name here, not in the client that gets the object: the error must blame the request,
 	// not the server.
 	if ref.Name == "" {
@@ -209,7 +232,9 @@ func (r *tokenREST) bind(ctx context.Context, t *Token, ref *authenticationv1.Bo
 		}
 		uid = t.Pod.UID
 		if t.Pod.Spec.ServiceAccountName != t.Account.Name {
-			return apierrors.NewBadRequest(fmt.Sprintf("pod %q does not run as service account %q: the token cannot be bound to it", ref.Name, t.Account.Name))
+			return apierrors.NewBadRequest(
+				fmt.Sprintf("pod %q does not run as service account %q: the token cannot be bound to it",
+					ref.Name, t.Account.Name))
 		}
 		if node := t.Pod.Spec.NodeName; node != "" {
 			t.Node, err = r.objects.Nodes().Get(ctx, node, metav1.GetOptions{})
@@ -225,16 +250,19 @@ func (r *tokenREST) bind(ctx context.Context, t *Token, ref *authenticationv1.Bo
 		}
 		uid = t.Node.UID
 	case schema.GroupKind{Kind: "Secret"}:
-		if t.Secret, err = r.objects.Secrets(namespace).Get(ctx, ref.Name, metav1.GetOptions{}); err != nil {
+		if t.Secret, err = r.objects.Secrets(namespace).Get(ctx, ref.Name,
+			metav1.GetOptions{}); err != nil {
 			return err
 		}
 		uid = t.Secret.UID
 	default:
-		return apierrors.NewBadRequest(fmt.Sprintf("a token cannot be bound to an object of type %s", gvk.GroupKind()))
+		return apierrors.NewBadRequest(fmt.Sprintf("a token cannot be bound to an object of type %s",
+			gvk.GroupKind()))
 	}
 	if ref.UID != "" && ref.UID != uid {
 		return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, ref.Name,
-			fmt.Errorf("the object's UID is %s, not %s: it may have been deleted and recreated", uid, ref.UID))
+			fmt.Errorf("the object's UID is %s, not %s: it may have been deleted and recreated",
+				uid, ref.UID))
 	}
 	return nil
 }

@@ -24,22 +24,34 @@ import (
 // services cannot be created or updated. The client, a client of this server, finds the endpoints
 // that services/proxy connects to and deletes the Endpoints of a deleted service; if it is nil,
 // services/proxy is refused. local allows services/proxy to connect to local addresses.
-func Services(allocator ServiceAllocator, client kubernetes.Interface, local bool) *kind.Kind[*corev1.Service] {
+func Services(
+	allocator ServiceAllocator, client kubernetes.Interface, local bool,
+) *kind.Kind[*corev1.Service] {
 	storage := serviceStorage{allocator: allocator, client: client}
 	return &kind.Kind[*corev1.Service]{
-		Plural:         "services",
-		ShortNames:     []string{"svc"},
-		Categories:     []string{"all"},
-		Name:           apivalidation.NameIsDNSLabel,
-		Default:        defaultService,
-		PrepareUpdate:  func(_ context.Context, s, old *corev1.Service) { dropWhatTypeForbids(s, old) },
-		Validate:       func(_ context.Context, s *corev1.Service) field.ErrorList { return validateService(s, nil) },
-		ValidateUpdate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceUpdate(s, old) },
+		Plural:        "services",
+		ShortNames:    []string{"svc"},
+		Categories:    []string{"all"},
+		Name:          apivalidation.NameIsDNSLabel,
+		Default:       defaultService,
+		PrepareUpdate: func(_ context.Context, s, old *corev1.Service) { dropWhatTypeForbids(s, old) },
+		Validate: func(_ context.Context, s *corev1.Service) field.ErrorList {
+			return validateService(s, nil)
+		},
+		ValidateUpdate: func(_ context.Context, s, old *corev1.Service) field.ErrorList {
+			return validateServiceUpdate(s, old)
+		},
 		Table: kind.Table[*corev1.Service]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Type", Description: "How the service is reached: ClusterIP, NodePort, LoadBalancer or ExternalName."},
-				{Name: "Cluster-IP", Description: "Address of the service inside the cluster; None for a headless service."},
+				{
+					Name:        "Type",
+					Description: "How the service is reached: ClusterIP, NodePort, LoadBalancer or ExternalName.",
+				},
+				{
+					Name:        "Cluster-IP",
+					Description: "Address of the service inside the cluster; None for a headless service.",
+				},
 				{Name: "External-IP", Description: "Addresses of the service outside the cluster."},
 				{Name: "Port(s)", Description: "Ports of the service, with their node ports."},
 				kind.AgeColumn(),
@@ -50,12 +62,17 @@ func Services(allocator ServiceAllocator, client kubernetes.Interface, local boo
 				if len(s.Spec.ClusterIPs) > 0 {
 					clusterIP = s.Spec.ClusterIPs[0]
 				}
-				return []any{s.Name, string(s.Spec.Type), clusterIP, externalIP(s), portCell(s.Spec.Ports), kind.Age(s), labels.FormatLabels(s.Spec.Selector)}
+				return []any{
+					s.Name, string(s.Spec.Type), clusterIP, externalIP(s), portCell(s.Spec.Ports), kind.Age(s),
+					labels.FormatLabels(s.Spec.Selector),
+				}
 			},
 		},
 		Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnService(s) },
 		Status: &kind.Status[*corev1.Service]{
-			Validate: func(_ context.Context, s, old *corev1.Service) field.ErrorList { return validateServiceStatus(s, old) },
+			Validate: func(_ context.Context, s, old *corev1.Service) field.ErrorList {
+				return validateServiceStatus(s, old)
+			},
 			Warnings: func(_ context.Context, s, _ *corev1.Service) []string { return warnServiceStatus(s) },
 		},
 		Subresources: []kind.Subresource[*corev1.Service]{{
@@ -142,7 +159,8 @@ func isExternallyAccessible(s *corev1.Service) bool {
 // hasHealthCheck reports whether the service has a health check node port, at which its load
 // balancer asks nodes whether they have endpoints of the service.
 func hasHealthCheck(s *corev1.Service) bool {
-	return isLoadBalancer(s) && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	return isLoadBalancer(s) &&
+		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 // defaultAffinitySeconds is the default timeout of ClientIP session affinity, three hours.
@@ -157,7 +175,8 @@ func defaultService(s *corev1.Service) {
 	case corev1.ServiceAffinityNone:
 		spec.SessionAffinityConfig = nil
 	case corev1.ServiceAffinityClientIP:
-		if c := spec.SessionAffinityConfig; c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil {
+		if c := spec.SessionAffinityConfig; c == nil || c.ClientIP == nil ||
+			c.ClientIP.TimeoutSeconds == nil {
 			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
 				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(defaultAffinitySeconds))},
 			}
@@ -178,7 +197,8 @@ func defaultService(s *corev1.Service) {
 	if spec.ExternalTrafficPolicy == "" && isExternallyAccessible(s) {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 	}
-	if spec.InternalTrafficPolicy == nil && (spec.Type == corev1.ServiceTypeClusterIP || hasNodePorts(s)) {
+	if spec.InternalTrafficPolicy == nil &&
+		(spec.Type == corev1.ServiceTypeClusterIP || hasNodePorts(s)) {
 		spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
 	}
 	if isLoadBalancer(s) {
@@ -203,7 +223,8 @@ func warnService(s *corev1.Service) []string {
 	headless := s.Spec.Type == corev1.ServiceTypeClusterIP && s.Spec.ClusterIP == corev1.ClusterIPNone
 	if s.Spec.ClusterIP != corev1.ClusterIPNone {
 		for i, ip := range s.Spec.ClusterIPs {
-			warnings = append(warnings, validation.GetWarningsForIP(path.Child("clusterIPs").Index(i), ip)...)
+			warnings = append(warnings,
+				validation.GetWarningsForIP(path.Child("clusterIPs").Index(i), ip)...)
 		}
 	}
 	if headless && s.Spec.LoadBalancerIP != "" {
@@ -213,7 +234,8 @@ func warnService(s *corev1.Service) []string {
 		warnings = append(warnings, "spec.sessionAffinity is ignored for a headless service")
 	}
 	for i, ip := range s.Spec.ExternalIPs {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Child("externalIPs").Index(i), ip)...)
+		warnings = append(warnings,
+			validation.GetWarningsForIP(path.Child("externalIPs").Index(i), ip)...)
 	}
 	if len(s.Spec.ExternalIPs) > 0 {
 		switch {
@@ -226,17 +248,21 @@ func warnService(s *corev1.Service) []string {
 		}
 	}
 	if s.Spec.LoadBalancerIP != "" {
-		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP"), s.Spec.LoadBalancerIP)...)
+		warnings = append(warnings, validation.GetWarningsForIP(path.Child("loadBalancerIP"),
+			s.Spec.LoadBalancerIP)...)
 	}
 	for i, cidr := range s.Spec.LoadBalancerSourceRanges {
-		warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
+		warnings = append(warnings,
+			validation.GetWarningsForCIDR(path.Child("loadBalancerSourceRanges").Index(i), cidr)...)
 	}
 	if s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ExternalName != "" {
 		warnings = append(warnings, "spec.externalName is ignored unless the type is ExternalName")
 	}
-	if d := s.Spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
-		warnings = append(warnings, fmt.Sprintf("spec.trafficDistribution: %s is deprecated; use %s instead",
-			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone))
+	if d := s.Spec.TrafficDistribution; d != nil &&
+		*d == corev1.ServiceTrafficDistributionPreferClose {
+		warnings = append(warnings,
+			fmt.Sprintf("spec.trafficDistribution: %s is deprecated; use %s instead",
+				corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone))
 	}
 	return warnings
 }

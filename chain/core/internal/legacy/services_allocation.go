@@ -27,7 +27,9 @@ type ServiceAllocator interface {
 	Families() []corev1.IPFamily
 	// AllocateIP reserves ip for the service, or any free address of the family if ip is empty. With
 	// dryRun, it returns the address without reserving it.
-	AllocateIP(ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool) (string, error)
+	AllocateIP(
+		ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool,
+	) (string, error)
 	// ReleaseIP releases ip if it is reserved for the service.
 	ReleaseIP(ctx context.Context, s *corev1.Service, ip string) error
 	// AllocateNodePort reserves port, or any free port if port is 0. With dryRun, it returns the port
@@ -71,13 +73,17 @@ func (a serviceStorage) complete(obj runtime.Object) {
 	}
 }
 
-func (a serviceStorage) beginCreate(ctx context.Context, obj runtime.Object, options *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+func (a serviceStorage) beginCreate(
+	ctx context.Context, obj runtime.Object, options *metav1.CreateOptions,
+) (genericregistry.FinishFunc, error) {
 	s := obj.(*corev1.Service)
 	syncClusterIPs(s, nil)
 	return a.begin(ctx, s, nil, dryrun.IsDryRun(options.DryRun))
 }
 
-func (a serviceStorage) beginUpdate(ctx context.Context, obj, existing runtime.Object, options *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+func (a serviceStorage) beginUpdate(
+	ctx context.Context, obj, existing runtime.Object, options *metav1.UpdateOptions,
+) (genericregistry.FinishFunc, error) {
 	s, old := obj.(*corev1.Service), existing.(*corev1.Service)
 	a.complete(old)
 	adoptAllocated(s, old)
@@ -85,7 +91,9 @@ func (a serviceStorage) beginUpdate(ctx context.Context, obj, existing runtime.O
 	return a.begin(ctx, s, old, dryrun.IsDryRun(options.DryRun))
 }
 
-func (a serviceStorage) begin(ctx context.Context, s, old *corev1.Service, dryRun bool) (genericregistry.FinishFunc, error) {
+func (a serviceStorage) begin(
+	ctx context.Context, s, old *corev1.Service, dryRun bool,
+) (genericregistry.FinishFunc, error) {
 	if a.allocator == nil {
 		return nil, apierrors.NewServiceUnavailable("this server cannot allocate addresses for services")
 	}
@@ -112,7 +120,12 @@ func (a serviceStorage) afterDelete(obj runtime.Object, options *metav1.DeleteOp
 	defer cancel()
 	s := obj.(*corev1.Service)
 	a.complete(s)
-	r := &reservation{allocator: a.allocator, service: s, spareIPs: heldIPs(s), sparePorts: sets.List(heldPorts(s))}
+	r := &reservation{
+		allocator:  a.allocator,
+		service:    s,
+		spareIPs:   heldIPs(s),
+		sparePorts: sets.List(heldPorts(s)),
+	}
 	r.finish(ctx, true)
 	if a.client == nil {
 		return
@@ -120,7 +133,8 @@ func (a serviceStorage) afterDelete(obj runtime.Object, options *metav1.DeleteOp
 	// A new service of the same name must not get the endpoints of the old one.
 	err := a.client.CoreV1().Endpoints(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		utilruntime.HandleErrorWithContext(ctx, err, "Failed to delete the endpoints of a deleted service", "namespace", s.Namespace, "name", s.Name)
+		utilruntime.HandleErrorWithContext(ctx, err,
+			"Failed to delete the endpoints of a deleted service", "namespace", s.Namespace, "name", s.Name)
 	}
 }
 
@@ -213,7 +227,8 @@ func (r *reservation) takeIPs(ctx context.Context) error {
 		ip, err := r.allocator.AllocateIP(ctx, r.service, spec.IPFamilies[i], wanted, r.dryRun)
 		switch {
 		case err != nil && wanted != "":
-			return invalidService(r.service, field.Invalid(field.NewPath("spec", "clusterIPs"), spec.ClusterIPs, fmt.Sprintf("%s: %v", wanted, err)))
+			return invalidService(r.service, field.Invalid(field.NewPath("spec", "clusterIPs"),
+				spec.ClusterIPs, fmt.Sprintf("%s: %v", wanted, err)))
 		case err != nil:
 			return apierrors.NewInternalError(fmt.Errorf("failed to allocate a cluster IP: %w", err))
 		}
@@ -248,7 +263,8 @@ func (r *reservation) takePorts(ctx context.Context) error {
 		if r.old == nil || !hasHealthCheck(r.old) {
 			port, err := r.takePort(ctx, spec.HealthCheckNodePort, used)
 			if err != nil {
-				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a health check node port: %w", err))
+				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a health check node port: %w",
+					err))
 			}
 			spec.HealthCheckNodePort = port
 			used.Insert(port)
@@ -328,7 +344,9 @@ func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int
 	port, err := r.takePort(ctx, p.NodePort, used)
 	switch {
 	case err != nil && p.NodePort != 0:
-		return invalidService(r.service, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, err.Error()))
+		return invalidService(r.service,
+			field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"),
+				p.NodePort, err.Error()))
 	case err != nil:
 		return apierrors.NewInternalError(fmt.Errorf("failed to allocate a node port: %w", err))
 	}
@@ -338,7 +356,9 @@ func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int
 }
 
 // takePort reserves port, or any free port if port is 0. It never returns a port that is in used.
-func (r *reservation) takePort(ctx context.Context, port int32, used sets.Set[int32]) (int32, error) {
+func (r *reservation) takePort(
+	ctx context.Context, port int32, used sets.Set[int32],
+) (int32, error) {
 	if port != 0 && used.Has(port) {
 		return 0, errors.New("is specified twice")
 	}

@@ -115,7 +115,8 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 		return nil
 	}
 	spec := &s.Spec
-	open := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0 // headless, and the user manages the endpoints
+	// headless, and the user manages the endpoints
+	open := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	choosePolicy(spec, old, open)
 	if errs := validateClusterIPs(s, old); len(errs) > 0 {
 		return errs
@@ -129,7 +130,8 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 		if slices.Contains(cluster, family) {
 			spec.IPFamilies = append(slices.Clone(spec.IPFamilies), family)
 		} else {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(i), ip, fmt.Sprintf("this cluster is not configured for %s", family)))
+			errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(i), ip,
+				fmt.Sprintf("this cluster is not configured for %s", family)))
 		}
 	}
 	if len(errs) > 0 {
@@ -138,11 +140,13 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 	dual := *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack
 	if !open {
 		if *spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack && len(cluster) < 2 {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *spec.IPFamilyPolicy, "this cluster has only one IP family"))
+			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *spec.IPFamilyPolicy,
+				"this cluster has only one IP family"))
 		}
 		for i, family := range spec.IPFamilies {
 			if !slices.Contains(cluster, family) {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "this cluster is not configured for this IP family"))
+				errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family,
+					"this cluster is not configured for this IP family"))
 			}
 		}
 		if len(errs) > 0 {
@@ -164,10 +168,11 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 // single-stack.
 func keepsPreferDualStack(s, old *corev1.Service) bool {
 	prefers := func(s *corev1.Service) bool {
-		return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
+		return s.Spec.IPFamilyPolicy != nil &&
+			*s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack
 	}
-	return old != nil && old.Spec.Type == s.Spec.Type && prefers(s) && prefers(old) && sameClusterIPs(s, old) &&
-		slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
+	return old != nil && old.Spec.Type == s.Spec.Type && prefers(s) && prefers(old) &&
+		sameClusterIPs(s, old) && slices.Equal(s.Spec.IPFamilies, old.Spec.IPFamilies)
 }
 
 func choosePolicy(spec *corev1.ServiceSpec, old *corev1.Service, open bool) {
@@ -195,10 +200,12 @@ func fitPolicy(s, old *corev1.Service) field.ErrorList {
 			spec.IPFamilies = spec.IPFamilies[:1:1]
 		}
 		if len(spec.ClusterIPs) > 1 {
-			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "may not be SingleStack with two clusterIPs"))
+			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy,
+				"may not be SingleStack with two clusterIPs"))
 		}
 		if len(spec.IPFamilies) > 1 {
-			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "may not be SingleStack with two ipFamilies"))
+			errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy,
+				"may not be SingleStack with two ipFamilies"))
 		}
 		return errs
 	}
@@ -206,10 +213,12 @@ func fitPolicy(s, old *corev1.Service) field.ErrorList {
 		return nil
 	}
 	if n := len(spec.ClusterIPs); n > 0 && n < len(old.Spec.ClusterIPs) {
-		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "must be SingleStack to remove the second cluster IP"))
+		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy,
+			"must be SingleStack to remove the second cluster IP"))
 	}
 	if n := len(spec.IPFamilies); n > 0 && n < len(old.Spec.IPFamilies) {
-		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy, "must be SingleStack to remove the second IP family"))
+		errs = append(errs, field.Invalid(path, *spec.IPFamilyPolicy,
+			"must be SingleStack to remove the second IP family"))
 	}
 	return errs
 }
@@ -237,7 +246,8 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 	for i, family := range spec.IPFamilies {
 		familyPath := path.Child("ipFamilies").Index(i)
 		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol {
-			errs = append(errs, field.NotSupported(familyPath, family, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}))
+			errs = append(errs, field.NotSupported(familyPath, family,
+				[]corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}))
 		}
 		if seen.Has(family) {
 			errs = append(errs, field.Duplicate(familyPath, family))
@@ -245,7 +255,10 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 		seen.Insert(family)
 	}
 	if p := spec.IPFamilyPolicy; p != nil {
-		known := []corev1.IPFamilyPolicy{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack}
+		known := []corev1.IPFamilyPolicy{
+			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack,
+			corev1.IPFamilyPolicySingleStack,
+		}
 		if !slices.Contains(known, *p) {
 			errs = append(errs, field.NotSupported(path.Child("ipFamilyPolicy"), *p, known))
 		}
@@ -259,7 +272,8 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 	for i, ip := range spec.ClusterIPs {
 		if ip == corev1.ClusterIPNone && i == 0 {
 			if len(spec.ClusterIPs) > 1 {
-				errs, wrong = append(errs, field.Invalid(ips, spec.ClusterIPs, "must be either None or addresses")), true
+				errs, wrong = append(errs, field.Invalid(ips, spec.ClusterIPs,
+					"must be either None or addresses")), true
 			}
 			continue
 		}
@@ -267,7 +281,8 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 		errs, wrong = append(errs, bad...), wrong || len(bad) > 0
 	}
 	if len(spec.ClusterIPs) > 2 {
-		errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "may have at most one address of each IP family"))
+		errs = append(errs, field.Invalid(ips, spec.ClusterIPs,
+			"may have at most one address of each IP family"))
 	}
 	if wrong || isHeadless(s) {
 		return errs
@@ -284,13 +299,15 @@ func validateFamiliesOfIPs(spec *corev1.ServiceSpec, path *field.Path) field.Err
 		family := familyOf(addresses.Parse(ip))
 		found.Insert(family)
 		if i < len(spec.IPFamilies) && spec.IPFamilies[i] == otherFamily(family) {
-			errs = append(errs, field.Invalid(ips.Index(i), ip, fmt.Sprintf("must be an address of family %s, like ipFamilies[%d]", spec.IPFamilies[i], i)))
+			errs = append(errs, field.Invalid(ips.Index(i), ip,
+				fmt.Sprintf("must be an address of family %s, like ipFamilies[%d]", spec.IPFamilies[i], i)))
 		}
 	}
 	// Two addresses must be of different families. More than two are an error here too, although the
 	// caller has already reported their number.
 	if len(spec.ClusterIPs) > 1 && (len(found) < 2 || len(spec.ClusterIPs) > 2) {
-		errs = append(errs, field.Invalid(ips, spec.ClusterIPs, "may have at most one address of each IP family"))
+		errs = append(errs, field.Invalid(ips, spec.ClusterIPs,
+			"may have at most one address of each IP family"))
 	}
 	return errs
 }

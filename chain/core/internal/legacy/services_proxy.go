@@ -42,10 +42,11 @@ var (
 // registerServiceProxyOptions registers the conversion from query parameters to
 // ServiceProxyOptions.
 func registerServiceProxyOptions(scheme *runtime.Scheme) error {
-	return scheme.AddConversionFunc((*url.Values)(nil), (*corev1.ServiceProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
-		out.(*corev1.ServiceProxyOptions).Path = in.(*url.Values).Get("path")
-		return nil
-	})
+	return scheme.AddConversionFunc((*url.Values)(nil), (*corev1.ServiceProxyOptions)(nil),
+		func(in, out any, _ conversion.Scope) error {
+			out.(*corev1.ServiceProxyOptions).Path = in.(*url.Values).Get("path")
+			return nil
+		})
 }
 
 func (p *serviceProxy) New() runtime.Object { return &corev1.ServiceProxyOptions{} }
@@ -54,7 +55,10 @@ func (p *serviceProxy) New() runtime.Object { return &corev1.ServiceProxyOptions
 func (p *serviceProxy) Destroy() {}
 
 func (p *serviceProxy) ConnectMethods() []string {
-	return []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions}
+	return []string{
+		http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodHead, http.MethodOptions,
+	}
 }
 
 func (p *serviceProxy) NewConnectOptions() (runtime.Object, bool, string) {
@@ -64,17 +68,21 @@ func (p *serviceProxy) NewConnectOptions() (runtime.Object, bool, string) {
 func (p *serviceProxy) ProducesMIMETypes(string) []string { return nil }
 func (p *serviceProxy) ProducesObject(string) any         { return nil }
 
-func (p *serviceProxy) Connect(ctx context.Context, id string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (p *serviceProxy) Connect(
+	ctx context.Context, id string, options runtime.Object, responder rest.Responder,
+) (http.Handler, error) {
 	location, err := p.locate(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path, options.(*corev1.ServiceProxyOptions).Path)
+	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path,
+		options.(*corev1.ServiceProxyOptions).Path)
 	// There is no name to check the certificate of an endpoint against. As in kube-apiserver, TLS only
 	// provides secrecy here.
 	transport := p.dialer.transport()
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-	handler := utilproxy.NewUpgradeAwareHandler(location, utilnet.SetTransportDefaults(transport), true, false, utilproxy.NewErrorResponder(responder))
+	handler := utilproxy.NewUpgradeAwareHandler(location, utilnet.SetTransportDefaults(transport),
+		true, false, utilproxy.NewErrorResponder(responder))
 	return handler, nil
 }
 
@@ -83,7 +91,8 @@ func (p *serviceProxy) Connect(ctx context.Context, id string, options runtime.O
 func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(id)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form [http:|https:]name[:port]", id))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is not of the form [http:|https:]name[:port]",
+			id))
 	}
 	obj, err := p.services.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -100,7 +109,8 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 			}
 		}
 		if !found {
-			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("service %q has no port %d", name, number))
+			return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("service %q has no port %d",
+				name, number))
 		}
 	}
 	if p.client == nil {
@@ -111,7 +121,8 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 		return nil, err
 	}
 	if len(addresses) == 0 {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q", id))
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no endpoints available for service %q",
+			id))
 	}
 	var allowed []netip.AddrPort
 	for _, address := range addresses {
@@ -131,15 +142,19 @@ func (p *serviceProxy) locate(ctx context.Context, id string) (*url.URL, error) 
 // endpoints returns the addresses of the ready endpoints that serve a port, from the EndpointSlices
 // of the service or, if it has none, from its Endpoints. Host names are left out: no user may make
 // this server resolve names of their choice.
-func (p *serviceProxy) endpoints(ctx context.Context, s *corev1.Service, port string) ([]netip.AddrPort, error) {
+func (p *serviceProxy) endpoints(
+	ctx context.Context, s *corev1.Service, port string,
+) ([]netip.AddrPort, error) {
 	found := sets.New[netip.AddrPort]()
 	insert := func(address string, port int32) {
-		ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(address)) // old endpoints may have leading zeros
+		// old endpoints may have leading zeros
+		ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(address))
 		if ok && port > 0 && port <= math.MaxUint16 {
 			found.Insert(netip.AddrPortFrom(ip.Unmap(), uint16(port)))
 		}
 	}
-	list, err := p.client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})
+	list, err := p.client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})
 	if err != nil {
 		return nil, fmt.Errorf("list endpoint slices: %w", err)
 	}

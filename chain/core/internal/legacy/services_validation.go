@@ -54,8 +54,10 @@ func validateTopologyAnnotations(annotations map[string]string) field.ErrorList 
 	if !set || !deprecated || mode == hints {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode), mode,
-		"must match "+corev1.DeprecatedAnnotationTopologyAwareHints+" if both are set")}
+	return field.ErrorList{
+		field.Invalid(field.NewPath("metadata", "annotations").Key(corev1.AnnotationTopologyMode), mode,
+			"must match "+corev1.DeprecatedAnnotationTopologyAwareHints+" if both are set"),
+	}
 }
 
 func validateType(s *corev1.Service, path *field.Path) field.ErrorList {
@@ -64,27 +66,34 @@ func validateType(s *corev1.Service, path *field.Path) field.ErrorList {
 	case corev1.ServiceTypeClusterIP:
 	case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
 		if isHeadless(s) {
-			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "may only be used for services of type ClusterIP"))
+			errs = append(errs, field.Invalid(path.Child("clusterIPs").Index(0), corev1.ClusterIPNone,
+				"may only be used for services of type ClusterIP"))
 		}
 	case corev1.ServiceTypeExternalName:
 		if len(s.Spec.ClusterIPs) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("clusterIPs"), "may not be set for services of type ExternalName"))
+			errs = append(errs, field.Forbidden(path.Child("clusterIPs"),
+				"may not be set for services of type ExternalName"))
 		}
 		if len(s.Spec.IPFamilies) > 0 {
-			errs = append(errs, field.Forbidden(path.Child("ipFamilies"), "may not be set for services of type ExternalName"))
+			errs = append(errs, field.Forbidden(path.Child("ipFamilies"),
+				"may not be set for services of type ExternalName"))
 		}
 		if s.Spec.IPFamilyPolicy != nil {
-			errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"), "may not be set for services of type ExternalName"))
+			errs = append(errs, field.Forbidden(path.Child("ipFamilyPolicy"),
+				"may not be set for services of type ExternalName"))
 		}
 		// A trailing dot makes the name absolute for resolvers.
 		if name := strings.TrimSuffix(s.Spec.ExternalName, "."); name == "" {
-			errs = append(errs, field.Required(path.Child("externalName"), "must be set for services of type ExternalName"))
+			errs = append(errs, field.Required(path.Child("externalName"),
+				"must be set for services of type ExternalName"))
 		} else {
-			errs = append(errs, invalidAs(path.Child("externalName"), name, validation.IsDNS1123Subdomain)...)
+			errs = append(errs, invalidAs(path.Child("externalName"), name,
+				validation.IsDNS1123Subdomain)...)
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("type"), s.Spec.Type, []corev1.ServiceType{
-			corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort,
+			corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer,
+			corev1.ServiceTypeNodePort,
 		}))
 	}
 	return errs
@@ -110,11 +119,13 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 			}
 			names.Insert(p.Name)
 		} else if len(s.Spec.Ports) > 1 {
-			errs = append(errs, field.Required(path.Child("name"), "must be set if the service has more than one port"))
+			errs = append(errs, field.Required(path.Child("name"),
+				"must be set if the service has more than one port"))
 		}
 		errs = append(errs, validateServicePort(&p, path)...)
 		if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP {
-			errs = append(errs, field.Forbidden(path.Child("nodePort"), "may not be set for services of type ClusterIP"))
+			errs = append(errs, field.Forbidden(path.Child("nodePort"),
+				"may not be set for services of type ClusterIP"))
 		}
 		if key := (portKey{p.Protocol, p.Port}); ports.Has(key) {
 			errs = append(errs, field.Duplicate(path, p))
@@ -143,14 +154,16 @@ func validateServicePort(p *corev1.ServicePort, path *field.Path) field.ErrorLis
 		errs = append(errs, addresses.Protocol(path.Child("protocol"), p.Protocol)...)
 	}
 	if p.TargetPort.Type == intstr.String {
-		errs = append(errs, invalidAs(path.Child("targetPort"), p.TargetPort.StrVal, validation.IsValidPortName)...)
+		errs = append(errs, invalidAs(path.Child("targetPort"), p.TargetPort.StrVal,
+			validation.IsValidPortName)...)
 	} else {
 		for _, msg := range validation.IsValidPortNum(p.TargetPort.IntValue()) {
 			errs = append(errs, field.Invalid(path.Child("targetPort"), p.TargetPort.IntValue(), msg))
 		}
 	}
 	if p.AppProtocol != nil {
-		errs = append(errs, invalidAs(path.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName)...)
+		errs = append(errs, invalidAs(path.Child("appProtocol"), *p.AppProtocol,
+			validation.IsQualifiedName)...)
 	}
 	return errs
 }
@@ -175,12 +188,15 @@ func validateAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	case config == nil:
 		return field.ErrorList{field.Required(configPath, "must be set if sessionAffinity is ClientIP")}
 	case config.ClientIP == nil:
-		return field.ErrorList{field.Required(configPath.Child("clientIP"), "must be set if sessionAffinity is ClientIP")}
+		return field.ErrorList{
+			field.Required(configPath.Child("clientIP"), "must be set if sessionAffinity is ClientIP"),
+		}
 	case config.ClientIP.TimeoutSeconds == nil:
 		return field.ErrorList{field.Required(seconds, "must be set if sessionAffinity is ClientIP")}
 	}
 	var errs field.ErrorList
-	for _, msg := range validation.IsInRange(int(*config.ClientIP.TimeoutSeconds), 1, maxAffinitySeconds) {
+	for _, msg := range validation.IsInRange(int(*config.ClientIP.TimeoutSeconds),
+		1, maxAffinitySeconds) {
 		errs = append(errs, field.Invalid(seconds, *config.ClientIP.TimeoutSeconds, msg))
 	}
 	return errs
@@ -205,7 +221,8 @@ func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorL
 		errs = append(errs, field.Required(allocate, ""))
 	}
 	if old != nil && isLoadBalancer(old) {
-		errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass, class)...)
+		errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.LoadBalancerClass,
+			old.Spec.LoadBalancerClass, class)...)
 	}
 	if s.Spec.LoadBalancerClass != nil {
 		errs = append(errs, invalidAs(class, *s.Spec.LoadBalancerClass, validation.IsQualifiedName)...)
@@ -256,11 +273,13 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	switch policy := s.Spec.ExternalTrafficPolicy; {
 	case !isExternallyAccessible(s):
 		if policy != "" {
-			errs = append(errs, field.Invalid(external, policy, "may only be set for services that are accessible from outside the cluster"))
+			errs = append(errs, field.Invalid(external, policy,
+				"may only be set for services that are accessible from outside the cluster"))
 		}
 	case policy == "":
 		errs = append(errs, field.Required(external, ""))
-	case policy != corev1.ServiceExternalTrafficPolicyCluster && policy != corev1.ServiceExternalTrafficPolicyLocal:
+	case policy != corev1.ServiceExternalTrafficPolicyCluster &&
+		policy != corev1.ServiceExternalTrafficPolicyLocal:
 		errs = append(errs, field.NotSupported(external, policy, []corev1.ServiceExternalTrafficPolicy{
 			corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
 		}))
@@ -268,7 +287,8 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	switch port := s.Spec.HealthCheckNodePort; {
 	case !hasHealthCheck(s):
 		if port != 0 {
-			errs = append(errs, field.Invalid(check, port, "may only be set for services of type LoadBalancer with externalTrafficPolicy Local"))
+			errs = append(errs, field.Invalid(check, port,
+				"may only be set for services of type LoadBalancer with externalTrafficPolicy Local"))
 		}
 	case port == 0:
 		errs = append(errs, field.Required(check, ""))
@@ -283,12 +303,16 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 		if s.Spec.Type == corev1.ServiceTypeClusterIP || hasNodePorts(s) {
 			errs = append(errs, field.Required(internal, ""))
 		}
-	case *policy != corev1.ServiceInternalTrafficPolicyCluster && *policy != corev1.ServiceInternalTrafficPolicyLocal:
+	case *policy != corev1.ServiceInternalTrafficPolicyCluster &&
+		*policy != corev1.ServiceInternalTrafficPolicyLocal:
 		errs = append(errs, field.NotSupported(internal, *policy, []corev1.ServiceInternalTrafficPolicy{
 			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal,
 		}))
 	}
-	known := []string{corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode}
+	known := []string{
+		corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+		corev1.ServiceTrafficDistributionPreferSameNode,
+	}
 	if d := s.Spec.TrafficDistribution; d != nil && !slices.Contains(known, *d) {
 		errs = append(errs, field.NotSupported(path.Child("trafficDistribution"), *d, known))
 	}
@@ -297,8 +321,10 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := append(validateClusterIPsUpdate(s, old), validateFamiliesUpdate(s, old)...)
-	if hasHealthCheck(s) && hasHealthCheck(old) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "healthCheckNodePort"), apivalidation.FieldImmutableErrorMsg))
+	if hasHealthCheck(s) && hasHealthCheck(old) &&
+		s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "healthCheckNodePort"),
+			apivalidation.FieldImmutableErrorMsg))
 	}
 	return append(errs, validateService(s, old)...)
 }
@@ -332,7 +358,8 @@ func validateFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
 	if !hasClusterIP(s) || !hasClusterIP(old) || isHeadless(s) || isHeadless(old) {
 		return nil
 	}
-	first, families, oldFamilies := field.NewPath("spec", "ipFamilies").Index(0), s.Spec.IPFamilies, old.Spec.IPFamilies
+	first, families, oldFamilies := field.NewPath("spec", "ipFamilies").Index(0),
+		s.Spec.IPFamilies, old.Spec.IPFamilies
 	common := min(len(families), len(oldFamilies))
 	if len(families) != len(oldFamilies) {
 		common = min(common, 1)
@@ -356,8 +383,10 @@ func requireSingleStack(s *corev1.Service) field.ErrorList {
 	if p := s.Spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicySingleStack {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
-		"must be SingleStack to remove the second IP family")}
+	return field.ErrorList{
+		field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+			"must be SingleStack to remove the second IP family"),
+	}
 }
 
 func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
@@ -383,7 +412,8 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 		case in.IPMode == nil:
 			errs = append(errs, field.Required(mode, ""))
 		case *in.IPMode != corev1.LoadBalancerIPModeVIP && *in.IPMode != corev1.LoadBalancerIPModeProxy:
-			errs = append(errs, field.NotSupported(mode, *in.IPMode, []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}))
+			errs = append(errs, field.NotSupported(mode, *in.IPMode,
+				[]corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP}))
 		}
 	}
 	return errs

@@ -26,19 +26,23 @@ func amounts(pairs ...string) corev1.ResourceList {
 
 // through returns the context of a request to an API group.
 func through(t *testing.T, group string) context.Context {
-	return genericapirequest.WithRequestInfo(t.Context(), &genericapirequest.RequestInfo{APIGroup: group, APIVersion: "v1"})
+	return genericapirequest.WithRequestInfo(t.Context(),
+		&genericapirequest.RequestInfo{APIGroup: group, APIVersion: "v1"})
 }
 
 func TestValidation(t *testing.T) {
 	t.Parallel()
 	volume := func(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
-		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
-			Capacity:    amounts("storage", "1Gi"),
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"},
+		v := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "v"},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity:    amounts("storage", "1Gi"),
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"},
+				},
 			},
-		}}
+		}
 		defaultPersistentVolume(v)
 		change(v)
 		return v
@@ -46,9 +50,15 @@ func TestValidation(t *testing.T) {
 	same := func(*corev1.PersistentVolume) {}
 	onNode := func(label, value string) *corev1.PersistentVolume {
 		return volume(func(v *corev1.PersistentVolume) {
-			zone := corev1.NodeSelectorRequirement{Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
-			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
-				{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}}}}
+			zone := corev1.NodeSelectorRequirement{
+				Key:      label,
+				Operator: corev1.NodeSelectorOpIn,
+				Values:   []string{value},
+			}
+			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{
+				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
+					{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}}},
+			}
 		})
 	}
 	claim := func(change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
@@ -67,7 +77,10 @@ func TestValidation(t *testing.T) {
 	bound := func(size string) *corev1.PersistentVolumeClaim {
 		return claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Resources.Requests = amounts("storage", size)
-			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: amounts("storage", "1Gi")}
+			c.Status = corev1.PersistentVolumeClaimStatus{
+				Phase:    corev1.ClaimBound,
+				Capacity: amounts("storage", "1Gi"),
+			}
 		})
 	}
 	event := func(change func(*corev1.Event)) *corev1.Event {
@@ -95,7 +108,9 @@ func TestValidation(t *testing.T) {
 		"volume": {errs: validatePersistentVolume(volume(same), nil)},
 		"local volume without node": {
 			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
-				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/a/../b"}}
+				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+					Local: &corev1.LocalVolumeSource{Path: "/a/../b"},
+				}
 			}), nil),
 			want: []string{"spec.local.path Invalid", "spec.nodeAffinity Required"},
 		},
@@ -108,28 +123,37 @@ func TestValidation(t *testing.T) {
 		"volume that takes mount options": {
 			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
 				v.Annotations = map[string]string{mountOptionsAnnotation: "ro"}
-				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}
+				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+					NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"},
+				}
 			}), nil),
 		},
 		"volume of old sources": {
 			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
 				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
-					GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{}, CephFS: &corev1.CephFSPersistentVolumeSource{},
+					GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{},
+					CephFS:            &corev1.CephFSPersistentVolumeSource{},
 				}
 			}), nil),
 			want: []string{"spec.cephFS Forbidden", "spec.persistentDisk.pdName Required"},
 		},
 		"volume without driver": {
-			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.Driver = "" }), nil),
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
+				v.Spec.CSI.Driver = ""
+			}), nil),
 			want: []string{"spec.csi.driver Required"},
 		},
 		"volume without source": {
-			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) { v.Spec.CSI = nil }), nil),
+			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
+				v.Spec.CSI = nil
+			}), nil),
 			want: []string{"spec Required"},
 		},
 		"recycled root": {
 			errs: validatePersistentVolume(volume(func(v *corev1.PersistentVolume) {
-				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/."}}
+				v.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: "/."},
+				}
 				v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRecycle
 			}), nil),
 			want: []string{"spec.persistentVolumeReclaimPolicy Forbidden"},
@@ -140,16 +164,22 @@ func TestValidation(t *testing.T) {
 			}), volume(same)),
 		},
 		"volume moved": {
-			errs: validatePersistentVolumeUpdate(ctx, volume(func(v *corev1.PersistentVolume) { v.Spec.CSI.VolumeHandle = "other" }), volume(same)),
+			errs: validatePersistentVolumeUpdate(ctx, volume(func(v *corev1.PersistentVolume) {
+				v.Spec.CSI.VolumeHandle = "other"
+			}), volume(same)),
 			want: []string{"spec.persistentvolumesource Forbidden"},
 		},
 		"volume on an impossible node": {
 			errs: validatePersistentVolume(onNode("zone", "not a value"), nil),
-			want: []string{"spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].values[0] Invalid"},
+			want: []string{
+				"spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].values[0] Invalid",
+			},
 		},
-		"volume that is on an impossible node": {errs: validatePersistentVolumeUpdate(ctx, onNode("zone", "not a value"), onNode("zone", "not a value"))},
+		"volume that is on an impossible node": {errs: validatePersistentVolumeUpdate(ctx,
+			onNode("zone", "not a value"), onNode("zone", "not a value"))},
 		"volume's zone gets its new label": {
-			errs: validatePersistentVolumeUpdate(ctx, onNode(corev1.LabelTopologyZone, "a"), onNode(corev1.LabelFailureDomainBetaZone, "a")),
+			errs: validatePersistentVolumeUpdate(ctx, onNode(corev1.LabelTopologyZone, "a"),
+				onNode(corev1.LabelFailureDomainBetaZone, "a")),
 		},
 		"volume's zone changes": {
 			errs: validatePersistentVolumeUpdate(ctx, onNode("zone", "b"), onNode("zone", "a")),
@@ -161,10 +191,13 @@ func TestValidation(t *testing.T) {
 			}), bound("2Gi")),
 			want: []string{"spec.resources.requests.storage Forbidden", "spec.resources[storage] Required"},
 		},
-		"claim grows":               {errs: validateClaimUpdate(ctx, bound("3Gi"), bound("2Gi"))},
-		"claim's attributes change": {errs: validateClaimUpdate(ctx, attributes(bound("2Gi"), "b"), attributes(bound("2Gi"), "a"))},
+		"claim grows": {errs: validateClaimUpdate(ctx, bound("3Gi"), bound("2Gi"))},
+		"claim's attributes change": {
+			errs: validateClaimUpdate(ctx, attributes(bound("2Gi"), "b"), attributes(bound("2Gi"), "a")),
+		},
 		"unbound claim's attributes change": {
-			errs: validateClaimUpdate(ctx, attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "b"), attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "a")),
+			errs: validateClaimUpdate(ctx, attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "b"),
+				attributes(claim(func(*corev1.PersistentVolumeClaim) {}), "a")),
 			want: []string{"spec Forbidden"},
 		},
 		"claim's attributes go": {
@@ -181,12 +214,15 @@ func TestValidation(t *testing.T) {
 			want: []string{"spec.resources.requests.storage Forbidden"},
 		},
 		"claim changes mode": {
-			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }), bound("2Gi")),
+			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+			}), bound("2Gi")),
 			want: []string{"spec Forbidden", "volumeMode Invalid"},
 		},
 		"claim gets a class": {
-			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fast") }),
-				claim(func(*corev1.PersistentVolumeClaim) {})),
+			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.StorageClassName = new("fast")
+			}), claim(func(*corev1.PersistentVolumeClaim) {})),
 		},
 		"claim changes its annotated class": {
 			errs: validateClaimUpdate(ctx, claim(func(c *corev1.PersistentVolumeClaim) {
@@ -203,17 +239,25 @@ func TestValidation(t *testing.T) {
 		},
 		"event": {errs: validateEvent(through(t, "events.k8s.io"), event(func(*corev1.Event) {}))},
 		"event of old style through core": {
-			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) { e.EventTime, e.Action = metav1.MicroTime{}, "" })),
+			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) {
+				e.EventTime, e.Action = metav1.MicroTime{}, ""
+			})),
 		},
 		"event of old style through events.k8s.io": {
-			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) { e.EventTime, e.Count = metav1.MicroTime{}, 1 })),
+			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) {
+				e.EventTime, e.Count = metav1.MicroTime{}, 1
+			})),
 			want: []string{"count Invalid", "eventTime Required"},
 		},
 		"event with a finalizer of nobody's, through core": {
-			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) { e.Name, e.Finalizers = "", []string{"f"} })),
+			errs: validateEvent(through(t, ""), event(func(e *corev1.Event) {
+				e.Name, e.Finalizers = "", []string{"f"}
+			})),
 		},
 		"event with a finalizer of nobody's, through events.k8s.io": {
-			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) { e.Name, e.Finalizers = "", []string{"f"} })),
+			errs: validateEvent(through(t, "events.k8s.io"), event(func(e *corev1.Event) {
+				e.Name, e.Finalizers = "", []string{"f"}
+			})),
 			want: []string{"metadata.finalizers[0] Invalid", "metadata.name Required"},
 		},
 		"new event without a controller, through core": {
@@ -221,29 +265,46 @@ func TestValidation(t *testing.T) {
 			want: []string{"reportingComponent Invalid", "reportingComponent Required"},
 		},
 		"event changed through core": {
-			errs: validateEventUpdate(through(t, ""), event(func(e *corev1.Event) { e.Message = "m" }), event(func(*corev1.Event) {})),
+			errs: validateEventUpdate(through(t, ""), event(func(e *corev1.Event) { e.Message = "m" }),
+				event(func(*corev1.Event) {})),
 		},
 		"node gets more": {
-			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), node(func(*corev1.Node) {})),
+			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Spec.Unschedulable = true }),
+				node(func(*corev1.Node) {})),
 		},
 		"node moved": {
-			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Spec.ProviderID, n.Spec.PodCIDRs = "p://2", []string{"10.0.1.0/24"} }), node(func(*corev1.Node) {})),
+			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) {
+				n.Spec.ProviderID, n.Spec.PodCIDRs = "p://2", []string{"10.0.1.0/24"}
+			}), node(func(*corev1.Node) {})),
 			want: []string{"spec.podCIDRs Forbidden", "spec.providerID Forbidden"},
 		},
 		"node of two IPv4 ranges": {
-			errs: validateNode(ctx, node(func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "10.0.1.0/24"} })),
+			errs: validateNode(ctx, node(func(n *corev1.Node) {
+				n.Spec.PodCIDRs = []string{"10.0.0.0/24", "10.0.1.0/24"}
+			})),
 			want: []string{"spec.podCIDRs Invalid"},
 		},
 		"node of something that is no range": {
-			errs: validateNode(ctx, node(func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/24", "x"} })),
-			want: []string{"spec.podCIDRs InternalError", "spec.podCIDRs Invalid", "spec.podCIDRs[1] Invalid"},
+			errs: validateNode(ctx, node(func(n *corev1.Node) {
+				n.Spec.PodCIDRs = []string{"10.0.0.0/24", "x"}
+			})),
+			want: []string{
+				"spec.podCIDRs InternalError", "spec.podCIDRs Invalid", "spec.podCIDRs[1] Invalid",
+			},
 		},
 		"features of a node": {
-			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) { n.Status.DeclaredFeatures = []string{"B/a", "A", "A", "c"} }), node(func(*corev1.Node) {})),
-			want: []string{"status.declaredFeatures[1] Invalid", "status.declaredFeatures[2] Duplicate", "status.declaredFeatures[3] Invalid"},
+			errs: validateNodeUpdate(ctx, node(func(n *corev1.Node) {
+				n.Status.DeclaredFeatures = []string{"B/a", "A", "A", "c"}
+			}), node(func(*corev1.Node) {})),
+			want: []string{
+				"status.declaredFeatures[1] Invalid", "status.declaredFeatures[2] Duplicate",
+				"status.declaredFeatures[3] Invalid",
+			},
 		},
 		"taints in an annotation": {
-			errs: validateNode(ctx, node(func(n *corev1.Node) { n.Annotations = map[string]string{taintsAnnotation: `[{"key":"a b"}]`} })),
+			errs: validateNode(ctx, node(func(n *corev1.Node) {
+				n.Annotations = map[string]string{taintsAnnotation: `[{"key":"a b"}]`}
+			})),
 			want: []string{
 				"metadata.annotations.scheduler.alpha.kubernetes.io/taints[0].effect Required",
 				"metadata.annotations.scheduler.alpha.kubernetes.io/taints[0].key Invalid",
@@ -257,36 +318,59 @@ func TestValidation(t *testing.T) {
 			want: []string{"metadata.taints[1] Duplicate", "metadata.taints[2].effect Required"},
 		},
 		"quota selector": {
-			errs: validateQuotaSpec(&corev1.ResourceQuotaSpec{Hard: amounts("pods", "1"), ScopeSelector: &corev1.ScopeSelector{
-				MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
-					{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpIn},
-					{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpExists, Values: []string{"x"}},
+			errs: validateQuotaSpec(&corev1.ResourceQuotaSpec{
+				Hard: amounts("pods", "1"),
+				ScopeSelector: &corev1.ScopeSelector{
+					MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+						{ScopeName: corev1.ResourceQuotaScopeBestEffort, Operator: corev1.ScopeSelectorOpIn},
+						{
+							ScopeName: corev1.ResourceQuotaScopePriorityClass,
+							Operator:  corev1.ScopeSelectorOpExists,
+							Values:    []string{"x"},
+						},
+					},
 				},
-			}}),
+			}),
 			want: []string{
-				"spec.scopeSelector.matchExpressions.operator Invalid", "spec.scopeSelector.matchExpressions.values Invalid",
+				"spec.scopeSelector.matchExpressions.operator Invalid",
+				"spec.scopeSelector.matchExpressions.values Invalid",
 				"spec.scopeSelector.matchExpressions.values Required",
 			},
 		},
 		"limits out of order": {
-			errs: validateLimits(&corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Min: amounts("cpu", "2"), Max: amounts("cpu", "1"),
-				MaxLimitRequestRatio: amounts("cpu", "3")}, field.NewPath("x")),
+			errs: validateLimits(&corev1.LimitRangeItem{
+				Type:                 corev1.LimitTypeContainer,
+				Min:                  amounts("cpu", "2"),
+				Max:                  amounts("cpu", "1"),
+				MaxLimitRequestRatio: amounts("cpu", "3"),
+			}, field.NewPath("x")),
 			want: []string{"x.maxLimitRequestRatio[cpu] Invalid", "x.min[cpu] Invalid"},
 		},
 		"limits of pods": {
-			errs: validateLimits(&corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: amounts("cpu", "-1"), Default: amounts("cpu", "1")}, field.NewPath("x")),
+			errs: validateLimits(&corev1.LimitRangeItem{
+				Type:    corev1.LimitTypePod,
+				Max:     amounts("cpu", "-1"),
+				Default: amounts("cpu", "1"),
+			}, field.NewPath("x")),
 			want: []string{"x.default Forbidden"},
 		},
 		"docker configuration that is no object": {
-			errs: validateSecret(ctx, &corev1.Secret{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte("[]")}}),
+			errs: validateSecret(ctx, &corev1.Secret{
+				Type: corev1.SecretTypeDockercfg,
+				Data: map[string][]byte{corev1.DockerConfigKey: []byte("[]")},
+			}),
 			want: []string{"data[.dockercfg] Invalid"},
 		},
 		"immutable configuration gets an empty list": {
-			errs: validateConfigMapUpdate(ctx, &corev1.ConfigMap{Immutable: new(true), BinaryData: map[string][]byte{}}, &corev1.ConfigMap{Immutable: new(true)}),
+			errs: validateConfigMapUpdate(ctx, &corev1.ConfigMap{
+				Immutable:  new(true),
+				BinaryData: map[string][]byte{},
+			}, &corev1.ConfigMap{Immutable: new(true)}),
 			want: []string{"binaryData Forbidden"},
 		},
 		"secret is immutable": {
-			errs: validateSecretUpdate(ctx, &corev1.Secret{}, &corev1.Secret{Immutable: new(true), Data: map[string][]byte{"k": nil}}),
+			errs: validateSecretUpdate(ctx, &corev1.Secret{},
+				&corev1.Secret{Immutable: new(true), Data: map[string][]byte{"k": nil}}),
 			want: []string{"data Forbidden", "immutable Forbidden"},
 		},
 	} {
@@ -303,7 +387,10 @@ func TestValidation(t *testing.T) {
 
 func TestSecretStringData(t *testing.T) {
 	t.Parallel()
-	s := &corev1.Secret{Data: map[string][]byte{"a": []byte("1"), "b": []byte("1")}, StringData: map[string]string{"b": "2"}}
+	s := &corev1.Secret{
+		Data:       map[string][]byte{"a": []byte("1"), "b": []byte("1")},
+		StringData: map[string]string{"b": "2"},
+	}
 	defaultSecret(s)
 	if string(s.Data["a"]) != "1" || string(s.Data["b"]) != "2" || s.StringData != nil {
 		t.Errorf("data %v, stringData %v", s.Data, s.StringData)
@@ -312,7 +399,9 @@ func TestSecretStringData(t *testing.T) {
 
 func TestSecretReferences(t *testing.T) {
 	t.Parallel()
-	a := &corev1.ServiceAccount{Secrets: []corev1.ObjectReference{{Name: "s", Namespace: "other", Kind: "K"}}}
+	a := &corev1.ServiceAccount{
+		Secrets: []corev1.ObjectReference{{Name: "s", Namespace: "other", Kind: "K"}},
+	}
 	keepSecretNames(a)
 	if a.Secrets[0] != (corev1.ObjectReference{Name: "s"}) {
 		t.Errorf("got %v", a.Secrets)
@@ -326,18 +415,30 @@ func TestPhaseTransitionTime(t *testing.T) {
 	k := PersistentVolumes()
 	then, said := metav1.Unix(1, 0), metav1.Unix(2, 0)
 	volume := func(phase corev1.PersistentVolumePhase, at *metav1.Time) *corev1.PersistentVolume {
-		return &corev1.PersistentVolume{Status: corev1.PersistentVolumeStatus{Phase: phase, LastPhaseTransitionTime: at}}
+		return &corev1.PersistentVolume{
+			Status: corev1.PersistentVolumeStatus{Phase: phase, LastPhaseTransitionTime: at},
+		}
 	}
 	old := volume(corev1.VolumeAvailable, &then)
 	for name, test := range map[string]struct {
 		volume *corev1.PersistentVolume
 		want   func(metav1.Time) bool
 	}{
-		"same phase":            {volume(corev1.VolumeAvailable, nil), func(at metav1.Time) bool { return at.Equal(&then) }},
-		"same phase, said":      {volume(corev1.VolumeAvailable, &said), func(at metav1.Time) bool { return at.Equal(&said) }},
-		"other phase":           {volume(corev1.VolumeBound, &then), func(at metav1.Time) bool { return time.Since(at.Time) < time.Hour }},
-		"other phase, said":     {volume(corev1.VolumeBound, &said), func(at metav1.Time) bool { return at.Equal(&said) }},
-		"other phase, not said": {volume(corev1.VolumeBound, nil), func(at metav1.Time) bool { return time.Since(at.Time) < time.Hour }},
+		"same phase": {volume(corev1.VolumeAvailable, nil), func(at metav1.Time) bool {
+			return at.Equal(&then)
+		}},
+		"same phase, said": {volume(corev1.VolumeAvailable, &said), func(at metav1.Time) bool {
+			return at.Equal(&said)
+		}},
+		"other phase": {volume(corev1.VolumeBound, &then), func(at metav1.Time) bool {
+			return time.Since(at.Time) < time.Hour
+		}},
+		"other phase, said": {volume(corev1.VolumeBound, &said), func(at metav1.Time) bool {
+			return at.Equal(&said)
+		}},
+		"other phase, not said": {volume(corev1.VolumeBound, nil), func(at metav1.Time) bool {
+			return time.Since(at.Time) < time.Hour
+		}},
 	} {
 		k.Status.Prepare(t.Context(), test.volume, old)
 		if at := test.volume.Status.LastPhaseTransitionTime; at == nil || !test.want(*at) {

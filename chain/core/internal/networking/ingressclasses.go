@@ -73,12 +73,17 @@ func validateIngressClass(_ context.Context, c *networkingv1.IngressClass) field
 	return errs
 }
 
-func validateIngressClassUpdate(ctx context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-	errs := apivalidation.ValidateImmutableField(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))
+func validateIngressClassUpdate(
+	ctx context.Context, c, old *networkingv1.IngressClass,
+) field.ErrorList {
+	errs := apivalidation.ValidateImmutableField(c.Spec.Controller, old.Spec.Controller,
+		field.NewPath("spec", "controller"))
 	return append(errs, validateIngressClass(ctx, c)...)
 }
 
-func validateParameters(p *networkingv1.IngressClassParametersReference, path *field.Path) field.ErrorList {
+func validateParameters(
+	p *networkingv1.IngressClassParametersReference, path *field.Path,
+) field.ErrorList {
 	errs := validateReference(p.APIGroup, p.Kind, p.Name, path)
 	namespace := path.Child("namespace")
 	switch {
@@ -98,7 +103,8 @@ func validateParameters(p *networkingv1.IngressClassParametersReference, path *f
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("scope"), *p.Scope, []string{
-			networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace,
+			networkingv1.IngressClassParametersReferenceScopeCluster,
+			networkingv1.IngressClassParametersReferenceScopeNamespace,
 		}))
 	}
 	return errs

@@ -29,7 +29,10 @@ func Ingresses() *kind.Kind[*networkingv1.Ingress] {
 		Table: kind.Table[*networkingv1.Ingress]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "Class", Description: "The ingress class, which selects the controller that serves this ingress."},
+				{
+					Name:        "Class",
+					Description: "The ingress class, which selects the controller that serves this ingress.",
+				},
 				{Name: "Hosts", Description: "Hosts that the rules apply to."},
 				{Name: "Address", Description: "Addresses of the load balancer."},
 				{Name: "Ports", Description: "Ports that the load balancer listens on."},
@@ -43,12 +46,18 @@ func Ingresses() *kind.Kind[*networkingv1.Ingress] {
 				if len(in.Spec.TLS) > 0 {
 					ports = "80, 443"
 				}
-				return []any{in.Name, class, hosts(in.Spec.Rules), addressCell(in.Status.LoadBalancer.Ingress), ports, kind.Age(in)}
+				return []any{
+					in.Name, class, hosts(in.Spec.Rules), addressCell(in.Status.LoadBalancer.Ingress), ports,
+					kind.Age(in),
+				}
 			},
 		},
 		Warnings: func(_ context.Context, obj, old *networkingv1.Ingress) []string {
 			if _, set := obj.Annotations[classAnnotation]; set && old == nil {
-				return []string{fmt.Sprintf("metadata.annotations[%s] is deprecated: use spec.ingressClassName instead", classAnnotation)}
+				return []string{
+					fmt.Sprintf("metadata.annotations[%s] is deprecated: use spec.ingressClassName instead",
+						classAnnotation),
+				}
 			}
 			return nil
 		},
@@ -111,7 +120,8 @@ func validateIngressCreate(_ context.Context, in *networkingv1.Ingress) field.Er
 	errs := ingressRules{}.validate(in)
 	class, annotated := in.Annotations[classAnnotation]
 	if annotated && in.Spec.IngressClassName != nil && class != *in.Spec.IngressClassName {
-		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "must match spec.ingressClassName"))
+		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class,
+			"must match spec.ingressClassName"))
 	}
 	return errs
 }
@@ -119,10 +129,12 @@ func validateIngressCreate(_ context.Context, in *networkingv1.Ingress) field.Er
 func validateIngressUpdate(_ context.Context, in, old *networkingv1.Ingress) field.ErrorList {
 	var r ingressRules
 	for _, tls := range old.Spec.TLS {
-		r.anySecretName = r.anySecretName || tls.SecretName != "" && len(validation.IsDNS1123Subdomain(tls.SecretName)) > 0
+		r.anySecretName = r.anySecretName ||
+			tls.SecretName != "" && len(validation.IsDNS1123Subdomain(tls.SecretName)) > 0
 	}
 	for _, rule := range old.Spec.Rules {
-		r.anyWildcardRule = r.anyWildcardRule || strings.Contains(rule.Host, "*") && len(validateHTTPRule(rule.HTTP, nil)) > 0
+		r.anyWildcardRule = r.anyWildcardRule ||
+			strings.Contains(rule.Host, "*") && len(validateHTTPRule(rule.HTTP, nil)) > 0
 	}
 	return r.validate(in)
 }
@@ -139,7 +151,8 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 	for i, rule := range spec.Rules {
 		rulePath := path.Child("rules").Index(i)
 		if rule.Host != "" && netutils.ParseIPSloppy(rule.Host) != nil {
-			errs = append(errs, field.Invalid(rulePath.Child("host"), rule.Host, "must be a DNS name, not an IP address"))
+			errs = append(errs, field.Invalid(rulePath.Child("host"), rule.Host,
+				"must be a DNS name, not an IP address"))
 		}
 		errs = append(errs, validateHost(rule.Host, rulePath.Child("host"))...)
 		if !r.anyWildcardRule || !strings.Contains(rule.Host, "*") {
@@ -201,7 +214,9 @@ func validateHTTPRule(http *networkingv1.HTTPIngressRuleValue, path *field.Path)
 
 func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
 	if p.PathType == nil {
-		return field.ErrorList{field.Required(path.Child("pathType"), "one of Exact, ImplementationSpecific and Prefix")}
+		return field.ErrorList{
+			field.Required(path.Child("pathType"), "one of Exact, ImplementationSpecific and Prefix"),
+		}
 	}
 	var errs field.ErrorList
 	url := path.Child("path")
@@ -226,9 +241,11 @@ func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.E
 			errs = append(errs, field.Invalid(url, p.Path, "must start with /"))
 		}
 	default:
-		errs = append(errs, field.NotSupported(path.Child("pathType"), *p.PathType, []networkingv1.PathType{
-			networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix,
-		}))
+		errs = append(errs, field.NotSupported(path.Child("pathType"), *p.PathType,
+			[]networkingv1.PathType{
+				networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific,
+				networkingv1.PathTypePrefix,
+			}))
 	}
 	return append(errs, validateBackend(&p.Backend, path.Child("backend"))...)
 }
@@ -238,14 +255,17 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 	case b.Resource != nil && b.Service != nil:
 		return field.ErrorList{field.Invalid(path, "", "may not have both a resource and a service")}
 	case b.Resource != nil:
-		return validateReference(b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name, path.Child("resource"))
+		return validateReference(b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name,
+			path.Child("resource"))
 	case b.Service != nil:
 		return validateServiceBackend(b.Service, path)
 	}
 	return field.ErrorList{field.Invalid(path, "", "must have a resource or a service")}
 }
 
-func validateServiceBackend(s *networkingv1.IngressServiceBackend, path *field.Path) field.ErrorList {
+func validateServiceBackend(
+	s *networkingv1.IngressServiceBackend, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	name := path.Child("service", "name")
 	if s.Name == "" {

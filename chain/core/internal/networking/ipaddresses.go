@@ -30,7 +30,9 @@ func IPAddresses() *kind.Kind[*networkingv1.IPAddress] {
 				kind.NameColumn(),
 				{Name: "ParentRef", Description: "The object that uses the address."},
 			},
-			Row: func(a *networkingv1.IPAddress) []any { return []any{a.Name, parent(a.Spec.ParentRef), kind.Age(a)} },
+			Row: func(a *networkingv1.IPAddress) []any {
+				return []any{a.Name, parent(a.Spec.ParentRef), kind.Age(a)}
+			},
 		},
 		Quirks: kind.Quirks{NameOnUpdate: true},
 	}
@@ -40,7 +42,9 @@ func parent(ref *networkingv1.ParentReference) string {
 	if ref == nil {
 		return "<none>"
 	}
-	parts := []string{strings.ToLower(schema.GroupResource{Group: ref.Group, Resource: ref.Resource}.String())}
+	parts := []string{
+		strings.ToLower(schema.GroupResource{Group: ref.Group, Resource: ref.Resource}.String()),
+	}
 	if ref.Namespace != "" {
 		parts = append(parts, ref.Namespace)
 	}
@@ -78,5 +82,6 @@ func validateIPAddress(_ context.Context, a *networkingv1.IPAddress) field.Error
 
 func validateIPAddressUpdate(ctx context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
 	errs := validateIPAddress(ctx, a)
-	return append(errs, apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))...)
+	return append(errs, apivalidation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef,
+		field.NewPath("spec", "parentRef"))...)
 }

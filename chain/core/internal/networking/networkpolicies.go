@@ -43,14 +43,17 @@ func NetworkPolicies() *kind.Kind[*networkingv1.NetworkPolicy] {
 					path = path.Child("ipBlock")
 					warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("cidr"), block.CIDR)...)
 					for i, except := range block.Except {
-						warnings = append(warnings, validation.GetWarningsForCIDR(path.Child("except").Index(i), except)...)
+						warnings = append(warnings,
+							validation.GetWarningsForCIDR(path.Child("except").Index(i), except)...)
 					}
 				}
 			})
 			return warnings
 		},
 		// An empty list counts as a change from a nil list, although they mean the same.
-		SameGeneration: func(p, old *networkingv1.NetworkPolicy) bool { return reflect.DeepEqual(p.Spec, old.Spec) },
+		SameGeneration: func(p, old *networkingv1.NetworkPolicy) bool {
+			return reflect.DeepEqual(p.Spec, old.Spec)
+		},
 	}
 }
 
@@ -75,9 +78,12 @@ type policyRules struct {
 	cidrs     []string
 }
 
-func validateNetworkPolicyUpdate(_ context.Context, p, old *networkingv1.NetworkPolicy) field.ErrorList {
+func validateNetworkPolicyUpdate(
+	_ context.Context, p, old *networkingv1.NetworkPolicy,
+) field.ErrorList {
 	var r policyRules
-	r.selectors.AllowInvalidLabelValueInSelector = len(metavalidation.ValidateLabelSelector(&old.Spec.PodSelector, r.selectors, nil)) > 0
+	r.selectors.AllowInvalidLabelValueInSelector =
+		len(metavalidation.ValidateLabelSelector(&old.Spec.PodSelector, r.selectors, nil)) > 0
 	eachPeer(&old.Spec, func(peer *networkingv1.NetworkPolicyPeer, _ *field.Path) {
 		if peer.IPBlock != nil {
 			r.cidrs = append(append(r.cidrs, peer.IPBlock.CIDR), peer.IPBlock.Except...)
@@ -88,7 +94,8 @@ func validateNetworkPolicyUpdate(_ context.Context, p, old *networkingv1.Network
 
 func (r policyRules) validate(spec *networkingv1.NetworkPolicySpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := metavalidation.ValidateLabelSelector(&spec.PodSelector, r.selectors, path.Child("podSelector"))
+	errs := metavalidation.ValidateLabelSelector(&spec.PodSelector, r.selectors,
+		path.Child("podSelector"))
 	eachPort(spec, func(port *networkingv1.NetworkPolicyPort, path *field.Path) {
 		errs = append(errs, validatePolicyPort(port, path)...)
 	})
@@ -96,7 +103,9 @@ func (r policyRules) validate(spec *networkingv1.NetworkPolicySpec) field.ErrorL
 		errs = append(errs, r.validatePeer(peer, path)...)
 	})
 	types := path.Child("policyTypes")
-	supported := []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress}
+	supported := []networkingv1.PolicyType{
+		networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress,
+	}
 	if len(spec.PolicyTypes) > len(supported) {
 		return append(errs, field.Invalid(types, spec.PolicyTypes, "must have at most two items"))
 	}
@@ -143,23 +152,29 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) fie
 	return errs
 }
 
-func (r policyRules) validatePeer(p *networkingv1.NetworkPolicyPeer, path *field.Path) field.ErrorList {
+func (r policyRules) validatePeer(
+	p *networkingv1.NetworkPolicyPeer, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	selects := p.PodSelector != nil || p.NamespaceSelector != nil
 	if p.PodSelector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(p.PodSelector, r.selectors, path.Child("podSelector"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.PodSelector, r.selectors,
+			path.Child("podSelector"))...)
 	}
 	if p.NamespaceSelector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(p.NamespaceSelector, r.selectors, path.Child("namespaceSelector"))...)
+		errs = append(errs, metavalidation.ValidateLabelSelector(p.NamespaceSelector, r.selectors,
+			path.Child("namespaceSelector"))...)
 	}
 	if p.IPBlock != nil {
 		errs = append(errs, r.validateBlock(p.IPBlock, path.Child("ipBlock"))...)
 	}
 	switch {
 	case !selects && p.IPBlock == nil:
-		errs = append(errs, field.Required(path, "must have a podSelector, a namespaceSelector or both, or an ipBlock"))
+		errs = append(errs, field.Required(path,
+			"must have a podSelector, a namespaceSelector or both, or an ipBlock"))
 	case selects && p.IPBlock != nil:
-		errs = append(errs, field.Forbidden(path, "an ipBlock may not be combined with a podSelector or a namespaceSelector"))
+		errs = append(errs, field.Forbidden(path,
+			"an ipBlock may not be combined with a podSelector or a namespaceSelector"))
 	}
 	return errs
 }
@@ -183,7 +198,9 @@ func (r policyRules) validateBlock(b *networkingv1.IPBlock, path *field.Path) fi
 	return errs
 }
 
-func eachPort(spec *networkingv1.NetworkPolicySpec, do func(*networkingv1.NetworkPolicyPort, *field.Path)) {
+func eachPort(
+	spec *networkingv1.NetworkPolicySpec, do func(*networkingv1.NetworkPolicyPort, *field.Path),
+) {
 	path := field.NewPath("spec")
 	for i := range spec.Ingress {
 		for j := range spec.Ingress[i].Ports {
@@ -197,7 +214,9 @@ func eachPort(spec *networkingv1.NetworkPolicySpec, do func(*networkingv1.Networ
 	}
 }
 
-func eachPeer(spec *networkingv1.NetworkPolicySpec, do func(*networkingv1.NetworkPolicyPeer, *field.Path)) {
+func eachPeer(
+	spec *networkingv1.NetworkPolicySpec, do func(*networkingv1.NetworkPolicyPeer, *field.Path),
+) {
 	path := field.NewPath("spec")
 	for i := range spec.Ingress {
 		for j := range spec.Ingress[i].From {

@@ -46,7 +46,9 @@ func validateServiceCIDR(_ context.Context, c *networkingv1.ServiceCIDR) field.E
 	case len(cidrs) == 0:
 		return field.ErrorList{field.Required(path, "must have one block, or one of each IP family")}
 	case len(cidrs) > 2:
-		return field.ErrorList{field.Invalid(path, cidrs, "must have at most two blocks, one of each IP family")}
+		return field.ErrorList{
+			field.Invalid(path, cidrs, "must have at most two blocks, one of each IP family"),
+		}
 	}
 	var errs field.ErrorList
 	for i, cidr := range cidrs {
@@ -62,7 +64,9 @@ func validateServiceCIDR(_ context.Context, c *networkingv1.ServiceCIDR) field.E
 }
 
 // validateServiceCIDRUpdate allows adding a block of the other IP family and no other change.
-func validateServiceCIDRUpdate(ctx context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+func validateServiceCIDRUpdate(
+	ctx context.Context, c, old *networkingv1.ServiceCIDR,
+) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "cidrs")
 	grown := len(old.Spec.CIDRs) == 1 && len(c.Spec.CIDRs) == 2
@@ -71,7 +75,8 @@ func validateServiceCIDRUpdate(ctx context.Context, c, old *networkingv1.Service
 	}
 	for i, cidr := range old.Spec.CIDRs {
 		if c.Spec.CIDRs[i] != cidr {
-			errs = append(errs, field.Invalid(path.Index(i), c.Spec.CIDRs[i], apivalidation.FieldImmutableErrorMsg))
+			errs = append(errs, field.Invalid(path.Index(i), c.Spec.CIDRs[i],
+				apivalidation.FieldImmutableErrorMsg))
 		}
 	}
 	if grown {

@@ -23,7 +23,8 @@ func RuntimeClasses() *kind.Kind[*nodev1.RuntimeClass] {
 		ClusterScoped: true,
 		Validate:      validateRuntimeClass,
 		ValidateUpdate: func(ctx context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-			return append(validateRuntimeClass(ctx, c), apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)
+			return append(validateRuntimeClass(ctx, c),
+				apivalidation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)
 		},
 		Table: kind.Table[*nodev1.RuntimeClass]{
 			Columns: []kind.Column{
@@ -51,11 +52,13 @@ func validateRuntimeClass(_ context.Context, c *nodev1.RuntimeClass) field.Error
 	}
 	if c.Overhead != nil {
 		limits := &corev1.ResourceRequirements{Limits: c.Overhead.PodFixed}
-		errs = append(errs, podspec.ValidateResources(limits, nil, field.NewPath("overhead"), podspec.Options{})...)
+		errs = append(errs, podspec.ValidateResources(limits, nil,
+			field.NewPath("overhead"), podspec.Options{})...)
 	}
 	if s := c.Scheduling; s != nil {
 		path := field.NewPath("scheduling")
-		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, metav1validation.ValidateLabels(s.NodeSelector,
+			path.Child("nodeSelector"))...)
 		errs = append(errs, validateTolerations(s.Tolerations, path.Child("tolerations"))...)
 	}
 	return errs

@@ -18,13 +18,23 @@ func TestRuntimeClasses(t *testing.T) {
 		class nodev1.RuntimeClass
 		want  string
 	}{
-		"same":    {nodev1.RuntimeClass{Handler: "runsc"}, ""},
-		"other":   {nodev1.RuntimeClass{Handler: "kata"}, "handler Invalid"},
-		"bad key": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"a b": ""}}}, "scheduling.nodeSelector Invalid"},
-		"toleration": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Operator: "Equal"}}}},
+		"same":  {nodev1.RuntimeClass{Handler: "runsc"}, ""},
+		"other": {nodev1.RuntimeClass{Handler: "kata"}, "handler Invalid"},
+		"bad key": {nodev1.RuntimeClass{
+			Handler:    "runsc",
+			Scheduling: &nodev1.Scheduling{NodeSelector: map[string]string{"a b": ""}},
+		}, "scheduling.nodeSelector Invalid"},
+		"toleration": {nodev1.RuntimeClass{
+			Handler:    "runsc",
+			Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{{Operator: "Equal"}}},
+		},
 			"scheduling.tolerations[0].operator Invalid"},
-		"same toleration, for other times": {nodev1.RuntimeClass{Handler: "runsc", Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{
-			{Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(1))}, {Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(2))}}}},
+		"same toleration, for other times": {nodev1.RuntimeClass{
+			Handler: "runsc",
+			Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{
+				{Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(1))},
+				{Key: "a", Effect: "NoExecute", TolerationSeconds: new(int64(2))}}},
+		},
 			"scheduling.tolerations[1] Duplicate"},
 	} {
 		got := strings.Join(kindtest.Causes(k.ValidateUpdate(t.Context(), &c.class, old)), ", ")

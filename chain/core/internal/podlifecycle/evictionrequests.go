@@ -41,7 +41,8 @@ func EvictionRequests() *kind.Kind[*lifecyclev1alpha1.EvictionRequest] {
 		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList {
 			s, at := &r.Spec, field.NewPath("spec")
 			errs := apivalidation.ValidateImmutableField(s.Target, old.Spec.Target, at.Child("target"))
-			errs = append(errs, apivalidation.ValidateImmutableField(s.Requester, old.Spec.Requester, at.Child("requester"))...)
+			errs = append(errs, apivalidation.ValidateImmutableField(s.Requester, old.Spec.Requester,
+				at.Child("requester"))...)
 			if s.Intent != old.Spec.Intent {
 				errs = append(errs, validateIntent(s.Intent, at.Child("intent"))...)
 			}
@@ -68,7 +69,8 @@ func EvictionRequests() *kind.Kind[*lifecyclev1alpha1.EvictionRequest] {
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, r, old T) field.ErrorList {
 				s, at := &r.Status, field.NewPath("status")
-				return append(validateObservedGeneration(s.ObservedGeneration, old.Status.ObservedGeneration, at), validateConditions(s.Conditions, at)...)
+				return append(validateObservedGeneration(s.ObservedGeneration,
+					old.Status.ObservedGeneration, at), validateConditions(s.Conditions, at)...)
 			},
 		},
 		Generation:             true,

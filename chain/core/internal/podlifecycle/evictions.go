@@ -35,7 +35,8 @@ func Evictions() *kind.Kind[*lifecyclev1alpha1.Eviction] {
 			return validatePod(p.Name, string(p.UID), at.Child("pod"))
 		},
 		ValidateUpdate: func(_ context.Context, e, old T) field.ErrorList {
-			return apivalidation.ValidateImmutableField(e.Spec.Target, old.Spec.Target, field.NewPath("spec", "target"))
+			return apivalidation.ValidateImmutableField(e.Spec.Target, old.Spec.Target,
+				field.NewPath("spec", "target"))
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -67,15 +68,21 @@ func Evictions() *kind.Kind[*lifecyclev1alpha1.Eviction] {
 	}
 }
 
-func validateEvictionStatus(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, now time.Time) field.ErrorList {
+func validateEvictionStatus(
+	s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, now time.Time,
+) field.ErrorList {
 	errs := validateObservedGeneration(s.ObservedGeneration, old.ObservedGeneration, at)
 	errs = append(errs, validateConditions(s.Conditions, at)...)
 	ended := false
-	for _, t := range []lifecyclev1alpha1.EvictionConditionType{lifecyclev1alpha1.EvictionConditionTargetEvicted, lifecyclev1alpha1.EvictionConditionFailed} {
-		condition, before := meta.FindStatusCondition(s.Conditions, string(t)), meta.FindStatusCondition(old.Conditions, string(t))
+	for _, t := range []lifecyclev1alpha1.EvictionConditionType{
+		lifecyclev1alpha1.EvictionConditionTargetEvicted, lifecyclev1alpha1.EvictionConditionFailed,
+	} {
+		condition, before := meta.FindStatusCondition(s.Conditions, string(t)),
+			meta.FindStatusCondition(old.Conditions, string(t))
 		wasTrue := before != nil && before.Status == metav1.ConditionTrue
 		if wasTrue && !equality.Semantic.DeepEqual(condition, before) {
-			errs = append(errs, field.Invalid(at.Child("conditions"), field.OmitValueType{}, "the condition "+string(t)+" may not be changed once it is true"))
+			errs = append(errs, field.Invalid(at.Child("conditions"), field.OmitValueType{},
+				"the condition "+string(t)+" may not be changed once it is true"))
 		}
 		ended = ended || wasTrue || condition != nil && condition.Status == metav1.ConditionTrue
 	}

@@ -32,10 +32,15 @@ type (
 
 // validateTurns checks that the responders take turns in the order of the list: each becomes active
 // after the previous one has ended. The names in the list and their order are immutable once set.
-func validateTurns(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, ended bool, now time.Time) field.ErrorList {
+func validateTurns(
+	s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, ended bool, now time.Time,
+) field.ErrorList {
 	list, before := s.TargetResponders, old.TargetResponders
-	if len(before) > 0 && !slices.EqualFunc(list, before, func(a, b turn) bool { return a.Name == b.Name }) {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "the names and their order are immutable")}
+	if len(before) > 0 &&
+		!slices.EqualFunc(list, before, func(a, b turn) bool { return a.Name == b.Name }) {
+		return field.ErrorList{
+			field.Invalid(at, field.OmitValueType{}, "the names and their order are immutable"),
+		}
 	}
 	if len(list) > maxResponders {
 		return field.ErrorList{field.TooMany(at, len(list), maxResponders)}
@@ -59,10 +64,13 @@ func validateTurns(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, end
 		passes := last >= 0 && list[last].State != lifecyclev1alpha1.ResponderStateActive
 		expected := expectedStates(i, last, before, passes, ended)
 		if !slices.Contains(expected, t.State) {
-			errs = append(errs, field.Invalid(at.Child("state"), t.State, fmt.Sprintf("must be one of %q in this state of the eviction", expected)))
+			errs = append(errs, field.Invalid(at.Child("state"), t.State,
+				fmt.Sprintf("must be one of %q in this state of the eviction", expected)))
 		}
-		if !slices.Contains(expected, lifecyclev1alpha1.ResponderStateActive) && !ended && alive(&s.Responders[i], now) {
-			errs = append(errs, field.Forbidden(at.Child("state"), "the responder is still at work: its last heartbeat is recent"))
+		if !slices.Contains(expected, lifecyclev1alpha1.ResponderStateActive) && !ended &&
+			alive(&s.Responders[i], now) {
+			errs = append(errs, field.Forbidden(at.Child("state"),
+				"the responder is still at work: its last heartbeat is recent"))
 		}
 	}
 	return errs
@@ -86,18 +94,23 @@ func validateTurn(t, was *turn, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(priority, *p, "is immutable"))
 		}
 	case *p < 0 || *p > maxResponderPriority:
-		errs = append(errs, field.Invalid(priority, *p, fmt.Sprintf("must be between 0 and %d", maxResponderPriority)))
+		errs = append(errs, field.Invalid(priority, *p,
+			fmt.Sprintf("must be between 0 and %d", maxResponderPriority)))
 	}
 	return append(errs, oneOf(t.State, at.Child("state"),
-		lifecyclev1alpha1.ResponderStateInactive, lifecyclev1alpha1.ResponderStateActive, lifecyclev1alpha1.ResponderStateInterrupted,
-		lifecyclev1alpha1.ResponderStateCanceled, lifecyclev1alpha1.ResponderStateCompleted)...)
+		lifecyclev1alpha1.ResponderStateInactive, lifecyclev1alpha1.ResponderStateActive,
+		lifecyclev1alpha1.ResponderStateInterrupted, lifecyclev1alpha1.ResponderStateCanceled,
+		lifecyclev1alpha1.ResponderStateCompleted)...)
 }
 
 // expectedStates returns the states that responder i may be in. last is the index of the responder
 // that was active before the update, or -1; passes reports whether that responder is no longer
 // active.
 func expectedStates(i, last int, before []turn, passes, ended bool) []state {
-	final := []state{lifecyclev1alpha1.ResponderStateInterrupted, lifecyclev1alpha1.ResponderStateCanceled, lifecyclev1alpha1.ResponderStateCompleted}
+	final := []state{
+		lifecyclev1alpha1.ResponderStateInterrupted, lifecyclev1alpha1.ResponderStateCanceled,
+		lifecyclev1alpha1.ResponderStateCompleted,
+	}
 	switch {
 	case i < last, len(before) > 0 && last < 0 && ended:
 		return []state{before[i].State}
@@ -125,9 +138,13 @@ func alive(r *report, now time.Time) bool {
 
 // validateResponders requires a report for each responder. Only the active responder may change its
 // report.
-func validateResponders(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, now time.Time) field.ErrorList {
-	if !slices.EqualFunc(s.TargetResponders, s.Responders, func(t turn, r report) bool { return t.Name == r.Name }) {
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "must have the same names as targetResponders, in the same order")}
+func validateResponders(
+	s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path, now time.Time,
+) field.ErrorList {
+	if !slices.EqualFunc(s.TargetResponders, s.Responders,
+		func(t turn, r report) bool { return t.Name == r.Name }) {
+		return field.ErrorList{field.Invalid(at, field.OmitValueType{},
+			"must have the same names as targetResponders, in the same order")}
 	}
 	if len(s.Responders) > maxResponders {
 		return field.ErrorList{field.TooMany(at, len(s.Responders), maxResponders)}
@@ -141,8 +158,10 @@ func validateResponders(s, old *lifecyclev1alpha1.EvictionStatus, at *field.Path
 		was := &report{}
 		if i < len(old.Responders) {
 			was = &old.Responders[i]
-			if s.TargetResponders[i].State != lifecyclev1alpha1.ResponderStateActive && !equality.Semantic.DeepEqual(r, was) {
-				errs = append(errs, field.Invalid(at, r.Name, "only the active responder may change its report"))
+			if s.TargetResponders[i].State != lifecyclev1alpha1.ResponderStateActive &&
+				!equality.Semantic.DeepEqual(r, was) {
+				errs = append(errs, field.Invalid(at, r.Name,
+					"only the active responder may change its report"))
 				continue
 			}
 		} else {
@@ -171,7 +190,8 @@ func validateReport(r, was *report, state state, at *field.Path, now time.Time) 
 
 	switch {
 	case r.HeartbeatTime == nil && was.HeartbeatTime != nil:
-		errs = append(errs, field.Required(at.Child("heartbeatTime"), "may not be removed once it is set"))
+		errs = append(errs, field.Required(at.Child("heartbeatTime"),
+			"may not be removed once it is set"))
 	case r.HeartbeatTime == nil || r.HeartbeatTime.Equal(was.HeartbeatTime):
 	case r.StartTime == nil || r.HeartbeatTime.Before(r.StartTime):
 		invalid("heartbeatTime", "must not be before startTime")
@@ -201,7 +221,8 @@ func validateReport(r, was *report, state state, at *field.Path, now time.Time) 
 		invalid("completionTime", "must be now")
 	}
 	if m := r.Message; m != nil && utf8.RuneCountInString(*m) > maxResponderMessage {
-		errs = append(errs, field.TooLong(at.Child("message"), "" /* not the text */, maxResponderMessage))
+		errs = append(errs, field.TooLong(at.Child("message"),
+			"" /* not the text */, maxResponderMessage))
 	}
 	return errs
 }

@@ -9,8 +9,10 @@ import (
 // Group returns the API group lifecycle.k8s.io.
 func Group() kind.Group {
 	return kind.Group{
-		Name:     lifecyclev1alpha1.GroupName,
-		Versions: []kind.GroupVersion{{Version: "v1alpha1", AddToScheme: lifecyclev1alpha1.AddToScheme, OffByDefault: true}},
-		Kinds:    []kind.Declaration{EvictionRequests(), Evictions()},
+		Name: lifecyclev1alpha1.GroupName,
+		Versions: []kind.GroupVersion{
+			{Version: "v1alpha1", AddToScheme: lifecyclev1alpha1.AddToScheme, OffByDefault: true},
+		},
+		Kinds: []kind.Declaration{EvictionRequests(), Evictions()},
 	}
 }

@@ -29,7 +29,8 @@ func validatePod(name, uid string, at *field.Path) field.ErrorList {
 	if uid == "" {
 		return append(errs, field.Required(at.Child("uid"), ""))
 	}
-	return append(errs, validate.UUID(context.Background(), operation.Operation{}, at.Child("uid"), &uid, nil)...)
+	return append(errs, validate.UUID(context.Background(), operation.Operation{},
+		at.Child("uid"), &uid, nil)...)
 }
 
 // validateParticipant checks the name of a requester or a responder.
@@ -60,7 +61,9 @@ func validateObservedGeneration(now, then *int64, status *field.Path) field.Erro
 	case now == nil && then == nil:
 		return nil
 	case now == nil:
-		return field.ErrorList{field.Invalid(at, field.OmitValueType{}, "may not be removed once it is set")}
+		return field.ErrorList{
+			field.Invalid(at, field.OmitValueType{}, "may not be removed once it is set"),
+		}
 	case *now < 1:
 		return field.ErrorList{field.Invalid(at, *now, "must be at least 1")}
 	case then != nil && *now < *then:

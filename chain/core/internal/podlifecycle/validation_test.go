@@ -30,7 +30,8 @@ func TestEvictionRequests(t *testing.T) {
 	t.Parallel()
 	k := EvictionRequests()
 	spec := func(uid, requester, intent string) string {
-		return `{'spec':{'target':{'pod':{'name':'p','uid':'` + uid + `'}},'requester':'` + requester + `','intent':'` + intent + `'}}`
+		return `{'spec':{'target':{'pod':{'name':'p','uid':'` + uid + `'}},'requester':'` + requester +
+			`','intent':'` + intent + `'}}`
 	}
 	valid := spec(uid, "example.com/a", "Eviction")
 	for _, c := range []struct {
@@ -39,12 +40,20 @@ func TestEvictionRequests(t *testing.T) {
 		want           []string
 	}{
 		{"valid", valid, "", nil},
-		{"empty", `{}`, "", []string{"spec.intent Required", "spec.requester Required", "spec.target Invalid"}},
-		{"upper case", spec(strings.ToUpper(uid), "a", "Ask"), "", []string{"spec.intent NotSupported", "spec.requester Invalid", "spec.target.pod.uid Invalid"}},
+		{"empty", `{}`, "", []string{
+			"spec.intent Required", "spec.requester Required", "spec.target Invalid",
+		}},
+		{"upper case", spec(strings.ToUpper(uid), "a", "Ask"), "", []string{
+			"spec.intent NotSupported", "spec.requester Invalid", "spec.target.pod.uid Invalid",
+		}},
 		{"reserved", spec(uid, "a.k8s.io/b", "Eviction"), "", []string{"spec.requester Invalid"}},
 		{"withdrawn", spec(uid, "example.com/a", "Withdrawn"), valid, nil},
-		{"another requester", spec(uid, "example.com/b", "Eviction"), valid, []string{"spec.requester Invalid"}},
-		{"another target", `{'spec':{'requester':'example.com/a','intent':'Eviction'}}`, valid, []string{"spec.target Invalid"}},
+		{"another requester", spec(uid, "example.com/b", "Eviction"), valid, []string{
+			"spec.requester Invalid",
+		}},
+		{"another target", `{'spec':{'requester':'example.com/a','intent':'Eviction'}}`, valid, []string{
+			"spec.target Invalid",
+		}},
 	} {
 		obj := decode[lifecyclev1alpha1.EvictionRequest](t, c.document)
 		var errs field.ErrorList
@@ -58,10 +67,19 @@ func TestEvictionRequests(t *testing.T) {
 		}
 	}
 	status := func(generation string) *lifecyclev1alpha1.EvictionRequest {
-		return decode[lifecyclev1alpha1.EvictionRequest](t, `{'status':{'observedGeneration':`+generation+`}}`)
+		return decode[lifecyclev1alpha1.EvictionRequest](t,
+			`{'status':{'observedGeneration':`+generation+`}}`)
 	}
-	for _, c := range [][3]string{{"1", "null", ""}, {"0", "null", "i"}, {"2", "1", ""}, {"1", "2", "i"}, {"null", "1", "i"}, {"null", "null", ""}} {
-		if errs := k.Status.Validate(t.Context(), status(c[0]), status(c[1])); (len(errs) > 0) != (c[2] != "") {
+	for _, c := range [][3]string{
+		{"1", "null", ""},
+		{"0", "null", "i"},
+		{"2", "1", ""},
+		{"1", "2", "i"},
+		{"null", "1", "i"},
+		{"null", "null", ""},
+	} {
+		if errs := k.Status.Validate(t.Context(), status(c[0]), status(c[1])); (len(errs) > 0) !=
+			(c[2] != "") {
 			t.Errorf("from generation %s to %s: %v", c[1], c[0], errs)
 		}
 	}
@@ -76,7 +94,11 @@ func TestTurns(t *testing.T) {
 		s := &lifecyclev1alpha1.EvictionStatus{}
 		for i, state := range strings.Fields(states) {
 			name := fmt.Sprintf("example.com/%d", i)
-			s.TargetResponders = append(s.TargetResponders, turn{Name: name, Priority: new(int32(100 - i)), State: lifecyclev1alpha1.ResponderStateType(state)})
+			s.TargetResponders = append(s.TargetResponders, turn{
+				Name:     name,
+				Priority: new(int32(100 - i)),
+				State:    lifecyclev1alpha1.ResponderStateType(state),
+			})
 			r := report{Name: name}
 			if state != "Inactive" {
 				r.StartTime = &metav1.Time{Time: now.Add(-heard)}
@@ -92,38 +114,76 @@ func TestTurns(t *testing.T) {
 		want            []string
 	}{
 		{"first turn", "", "Active Inactive", 0, nil, nil},
-		{"nobody's turn", "", "Inactive Inactive", 0, nil, []string{"status.targetResponders[0].state Invalid"}},
-		{"both at once", "", "Active Active", 0, nil, []string{"status.targetResponders[1].state Forbidden", "status.targetResponders[1].state Invalid"}},
-		{"unknown state", "", "Active Lost", time.Hour, func(s *lifecyclev1alpha1.EvictionStatus) { s.Responders[0].StartTime = &metav1.Time{Time: now} }, []string{"status.responders[1].startTime Invalid", "status.targetResponders[1].state Invalid", "status.targetResponders[1].state NotSupported"}},
-		{"no priority", "", "Active Inactive", 0, func(s *lifecyclev1alpha1.EvictionStatus) { s.TargetResponders[0].Priority = nil }, []string{"status.targetResponders[0].priority Required"}},
-		{"no report", "", "Active Inactive", 0, func(s *lifecyclev1alpha1.EvictionStatus) { s.Responders = s.Responders[:1] },
+		{"nobody's turn", "", "Inactive Inactive", 0, nil, []string{
+			"status.targetResponders[0].state Invalid",
+		}},
+		{"both at once", "", "Active Active", 0, nil, []string{
+			"status.targetResponders[1].state Forbidden", "status.targetResponders[1].state Invalid",
+		}},
+		{"unknown state", "", "Active Lost", time.Hour, func(s *lifecyclev1alpha1.EvictionStatus) {
+			s.Responders[0].StartTime = &metav1.Time{Time: now}
+		}, []string{
+			"status.responders[1].startTime Invalid", "status.targetResponders[1].state Invalid",
+			"status.targetResponders[1].state NotSupported",
+		}},
+		{"no priority", "", "Active Inactive", 0, func(s *lifecyclev1alpha1.EvictionStatus) {
+			s.TargetResponders[0].Priority = nil
+		}, []string{"status.targetResponders[0].priority Required"}},
+		{"no report", "", "Active Inactive", 0, func(s *lifecyclev1alpha1.EvictionStatus) {
+			s.Responders = s.Responders[:1]
+		},
 			[]string{"status.responders Invalid", "status.targetResponders[1] Invalid"}},
-		{"no start", "", "Active Inactive", 0, func(s *lifecyclev1alpha1.EvictionStatus) { s.Responders[0].StartTime = nil }, []string{"status.responders[0].startTime Required"}},
-		{"silent for long", "Active Inactive", "Interrupted Active", 21 * time.Minute, func(s *lifecyclev1alpha1.EvictionStatus) {
-			s.Responders[1].StartTime = nil
-		}, []string{"status.responders[1].startTime Required"}},
+		{"no start", "", "Active Inactive", 0, func(s *lifecyclev1alpha1.EvictionStatus) {
+			s.Responders[0].StartTime = nil
+		}, []string{"status.responders[0].startTime Required"}},
+		{
+			"silent for long", "Active Inactive", "Interrupted Active", 21 * time.Minute,
+			func(s *lifecyclev1alpha1.EvictionStatus) {
+				s.Responders[1].StartTime = nil
+			}, []string{"status.responders[1].startTime Required"},
+		},
 		{"still at work", "Active Inactive", "Interrupted Inactive", time.Minute, nil,
-			[]string{"status.targetResponders[0].state Forbidden", "status.targetResponders[1].state Invalid"}},
+			[]string{
+				"status.targetResponders[0].state Forbidden", "status.targetResponders[1].state Invalid",
+			}},
 		{"others", "Active Inactive", "Active", 0, nil, []string{"status.targetResponders Invalid"}},
-		{"completed and evicted", "Active Inactive", "Completed Inactive", time.Minute, func(s *lifecyclev1alpha1.EvictionStatus) {
-			s.Conditions = []metav1.Condition{{Type: "TargetEvicted", Status: "True", Reason: "PodDeleted", LastTransitionTime: metav1.Time{Time: now}}}
-		}, nil},
-		{"heartbeat", "Active Inactive", "Active Inactive", time.Minute, func(s *lifecyclev1alpha1.EvictionStatus) {
-			s.Responders[0].HeartbeatTime = &metav1.Time{Time: now}
-		}, nil},
-		{"heartbeat of tomorrow", "Active Inactive", "Active Inactive", time.Minute, func(s *lifecyclev1alpha1.EvictionStatus) {
-			s.Responders[0].HeartbeatTime = &metav1.Time{Time: now.Add(24 * time.Hour)}
-		}, []string{"status.responders[0].heartbeatTime Invalid"}},
-		{"message of one who waits", "Active Inactive", "Active Inactive", time.Minute, func(s *lifecyclev1alpha1.EvictionStatus) {
-			s.Responders[1].Message = new("me too")
-		}, []string{"status.responders[1] Invalid"}},
+		{
+			"completed and evicted", "Active Inactive", "Completed Inactive", time.Minute,
+			func(s *lifecyclev1alpha1.EvictionStatus) {
+				s.Conditions = []metav1.Condition{{
+					Type:               "TargetEvicted",
+					Status:             "True",
+					Reason:             "PodDeleted",
+					LastTransitionTime: metav1.Time{Time: now},
+				}}
+			}, nil,
+		},
+		{
+			"heartbeat", "Active Inactive", "Active Inactive", time.Minute,
+			func(s *lifecyclev1alpha1.EvictionStatus) {
+				s.Responders[0].HeartbeatTime = &metav1.Time{Time: now}
+			}, nil,
+		},
+		{
+			"heartbeat of tomorrow", "Active Inactive", "Active Inactive", time.Minute,
+			func(s *lifecyclev1alpha1.EvictionStatus) {
+				s.Responders[0].HeartbeatTime = &metav1.Time{Time: now.Add(24 * time.Hour)}
+			}, []string{"status.responders[0].heartbeatTime Invalid"},
+		},
+		{
+			"message of one who waits", "Active Inactive", "Active Inactive", time.Minute,
+			func(s *lifecyclev1alpha1.EvictionStatus) {
+				s.Responders[1].Message = new("me too")
+			}, []string{"status.responders[1] Invalid"},
+		},
 	} {
 		was := status(c.then, c.heard)
 		is := status(c.now, c.heard)
 		if c.change != nil {
 			c.change(is)
 		}
-		if got := kindtest.Causes(validateEvictionStatus(is, was, field.NewPath("status"), now)); !slices.Equal(got, c.want) {
+		if got := kindtest.Causes(validateEvictionStatus(is, was,
+			field.NewPath("status"), now)); !slices.Equal(got, c.want) {
 			t.Errorf("%s:\n got %q\nwant %q", c.name, got, c.want)
 		}
 	}

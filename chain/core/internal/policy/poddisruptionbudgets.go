@@ -35,7 +35,10 @@ func PodDisruptionBudgets() *kind.Kind[*policyv1.PodDisruptionBudget] {
 				kind.AgeColumn(),
 			},
 			Row: func(b *policyv1.PodDisruptionBudget) []any {
-				return []any{b.Name, limitCell(b.Spec.MinAvailable), limitCell(b.Spec.MaxUnavailable), int64(b.Status.DisruptionsAllowed), kind.Age(b)}
+				return []any{
+					b.Name, limitCell(b.Spec.MinAvailable), limitCell(b.Spec.MaxUnavailable),
+					int64(b.Status.DisruptionsAllowed), kind.Age(b),
+				}
 			},
 		},
 		Status: &kind.Status[*policyv1.PodDisruptionBudget]{
@@ -62,23 +65,30 @@ func limitCell(v *intstr.IntOrString) string {
 	return v.String()
 }
 
-func validateSpec(spec *policyv1.PodDisruptionBudgetSpec, oldSelector *metav1.LabelSelector) field.ErrorList {
+func validateSpec(
+	spec *policyv1.PodDisruptionBudgetSpec, oldSelector *metav1.LabelSelector,
+) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("spec")
 	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
-		errs = append(errs, field.Invalid(at, field.OmitValueType{}, "may not have both minAvailable and maxUnavailable"))
+		errs = append(errs, field.Invalid(at, field.OmitValueType{},
+			"may not have both minAvailable and maxUnavailable"))
 	}
 	if spec.MinAvailable != nil {
-		errs = append(errs, workloads.ValidateIntOrPercent(*spec.MinAvailable, at.Child("minAvailable"))...)
+		errs = append(errs, workloads.ValidateIntOrPercent(*spec.MinAvailable,
+			at.Child("minAvailable"))...)
 	}
 	if spec.MaxUnavailable != nil {
-		errs = append(errs, workloads.ValidateIntOrPercent(*spec.MaxUnavailable, at.Child("maxUnavailable"))...)
+		errs = append(errs, workloads.ValidateIntOrPercent(*spec.MaxUnavailable,
+			at.Child("maxUnavailable"))...)
 	}
 	opts := metav1validation.LabelSelectorValidationOptions{
 		AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(oldSelector),
 	}
-	errs = append(errs, metav1validation.ValidateLabelSelector(spec.Selector, opts, at.Child("selector"))...)
-	if p := spec.UnhealthyPodEvictionPolicy; p != nil && *p != policyv1.IfHealthyBudget && *p != policyv1.AlwaysAllow {
+	errs = append(errs, metav1validation.ValidateLabelSelector(spec.Selector, opts,
+		at.Child("selector"))...)
+	if p := spec.UnhealthyPodEvictionPolicy; p != nil && *p != policyv1.IfHealthyBudget &&
+		*p != policyv1.AlwaysAllow {
 		errs = append(errs, field.NotSupported(at.Child("unhealthyPodEvictionPolicy"), *p,
 			[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}))
 	}

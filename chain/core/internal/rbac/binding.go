@@ -31,11 +31,14 @@ func defaultBinding(subjects []rbacv1.Subject, ref *rbacv1.RoleRef) {
 	}
 }
 
-func validateBinding(subjects []rbacv1.Subject, ref rbacv1.RoleRef, namespaced bool) field.ErrorList {
+func validateBinding(
+	subjects []rbacv1.Subject, ref rbacv1.RoleRef, namespaced bool,
+) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("roleRef")
 	if ref.APIGroup != rbacv1.GroupName {
-		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacv1.GroupName}))
+		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup,
+			[]string{rbacv1.GroupName}))
 	}
 	kinds := []string{clusterRoleKind}
 	if namespaced {
@@ -72,11 +75,13 @@ func validateSubject(s rbacv1.Subject, namespaced bool, at *field.Path) field.Er
 			errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{""}))
 		}
 		if !namespaced && s.Namespace == "" {
-			errs = append(errs, field.Required(at.Child("namespace"), "must name the service account's namespace"))
+			errs = append(errs, field.Required(at.Child("namespace"),
+				"must name the service account's namespace"))
 		}
 	case rbacv1.UserKind, rbacv1.GroupKind:
 		if s.APIGroup != rbacv1.GroupName {
-			errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
+			errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup,
+				[]string{rbacv1.GroupName}))
 		}
 	default:
 		kinds := []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}
@@ -91,7 +96,8 @@ func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot be changed: delete the binding and create a new one")}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref,
+		"cannot be changed: delete the binding and create a new one")}
 }
 
 func bindingColumns() []kind.Column {
@@ -101,7 +107,11 @@ func bindingColumns() []kind.Column {
 		kind.AgeColumn(),
 		{Name: "Users", Priority: 1, Description: "Users to whom the role is granted."},
 		{Name: "Groups", Priority: 1, Description: "Groups to whose members the role is granted."},
-		{Name: "ServiceAccounts", Priority: 1, Description: "Service accounts to which the role is granted."},
+		{
+			Name:        "ServiceAccounts",
+			Priority:    1,
+			Description: "Service accounts to which the role is granted.",
+		},
 	}
 }
 

@@ -27,7 +27,9 @@ func ClusterRoleBindings(policy Policy) *kind.Kind[*rbacv1.ClusterRoleBinding] {
 		},
 		Table: kind.Table[*rbacv1.ClusterRoleBinding]{
 			Columns: bindingColumns(),
-			Row:     func(b *rbacv1.ClusterRoleBinding) []any { return bindingRow(b, b.Subjects, b.RoleRef) },
+			Row: func(b *rbacv1.ClusterRoleBinding) []any {
+				return bindingRow(b, b.Subjects, b.RoleRef)
+			},
 		},
 		CreateOnUpdate: true,
 		Wrap: func(s *kind.Storage) rest.Storage {

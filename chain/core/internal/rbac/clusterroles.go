@@ -25,7 +25,9 @@ func ClusterRoles(policy Policy) *kind.Kind[*rbacv1.ClusterRole] {
 			return validateClusterRole(r, metav1validation.LabelSelectorValidationOptions{})
 		},
 		ValidateUpdate: func(_ context.Context, r, old *rbacv1.ClusterRole) field.ErrorList {
-			return validateClusterRole(r, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: hasInvalidSelector(old)})
+			return validateClusterRole(r, metav1validation.LabelSelectorValidationOptions{
+				AllowInvalidLabelValueInSelector: hasInvalidSelector(old),
+			})
 		},
 		CreateOnUpdate: true,
 		Wrap: func(s *kind.Storage) rest.Storage {
@@ -35,12 +37,16 @@ func ClusterRoles(policy Policy) *kind.Kind[*rbacv1.ClusterRole] {
 }
 
 func hasInvalidSelector(r *rbacv1.ClusterRole) bool {
-	return r.AggregationRule != nil && slices.ContainsFunc(r.AggregationRule.ClusterRoleSelectors, func(s metav1.LabelSelector) bool {
-		return len(metav1validation.ValidateLabelSelector(&s, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
-	})
+	return r.AggregationRule != nil &&
+		slices.ContainsFunc(r.AggregationRule.ClusterRoleSelectors, func(s metav1.LabelSelector) bool {
+			return len(metav1validation.ValidateLabelSelector(&s,
+				metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
+		})
 }
 
-func validateClusterRole(r *rbacv1.ClusterRole, selectors metav1validation.LabelSelectorValidationOptions) field.ErrorList {
+func validateClusterRole(
+	r *rbacv1.ClusterRole, selectors metav1validation.LabelSelectorValidationOptions,
+) field.ErrorList {
 	errs := validateRules(r.Rules, false)
 	if r.AggregationRule == nil {
 		return errs
@@ -71,7 +77,11 @@ func mayWriteClusterRole(ctx context.Context, p Policy, obj, old runtime.Object)
 		return nil
 	}
 	return mayGrantRole(ctx, p, []rbacv1.PolicyRule{
-		{Verbs: []string{rbacv1.VerbAll}, APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}},
+		{
+			Verbs:     []string{rbacv1.VerbAll},
+			APIGroups: []string{rbacv1.APIGroupAll},
+			Resources: []string{rbacv1.ResourceAll},
+		},
 		{Verbs: []string{rbacv1.VerbAll}, NonResourceURLs: []string{rbacv1.NonResourceAll}},
 	})
 }

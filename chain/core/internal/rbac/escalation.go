@@ -51,29 +51,39 @@ type guarded struct {
 	check  check
 }
 
-func (g *guarded) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (g *guarded) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc,
+	options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	if err := g.refuse(ctx, obj, nil); err != nil {
 		return nil, err
 	}
 	return g.Storage.Create(ctx, obj, validate, options)
 }
 
-func (g *guarded) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	checked := rest.WrapUpdatedObjectInfo(info, func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
-		// The garbage collector removes finalizers and owner references from objects whose rules it does
-		// not hold.
-		if collects(obj, old) {
-			return obj, nil
-		}
-		return obj, g.refuse(ctx, obj, old)
-	})
-	return g.Storage.Update(ctx, name, checked, createValidation, updateValidation, forceAllowCreate, options)
+func (g *guarded) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc,
+	forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	checked := rest.WrapUpdatedObjectInfo(info,
+		func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
+			// The garbage collector removes finalizers and owner references from objects whose rules it does
+			// not hold.
+			if collects(obj, old) {
+				return obj, nil
+			}
+			return obj, g.refuse(ctx, obj, old)
+		})
+	return g.Storage.Update(ctx, name, checked, createValidation, updateValidation,
+		forceAllowCreate, options)
 }
 
 func (g *guarded) refuse(ctx context.Context, obj, old runtime.Object) error {
 	u, ok := genericapirequest.UserFrom(ctx)
 	if !ok {
-		return apierrors.NewForbidden(g.DefaultQualifiedResource, "", errors.New("the request has no user"))
+		return apierrors.NewForbidden(g.DefaultQualifiedResource, "",
+			errors.New("the request has no user"))
 	}
 	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
 		return nil
@@ -112,9 +122,15 @@ func collects(obj, old runtime.Object) bool {
 
 // mayGrantRole returns an error unless the user may escalate the role or holds all of its rules.
 func mayGrantRole(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) error {
-	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.IsResourceRequest && mayDo(ctx, p, authorizer.AttributesRecord{
-		Verb: "escalate", APIGroup: info.APIGroup, APIVersion: info.APIVersion, Resource: info.Resource, Name: info.Name, Namespace: info.Namespace,
-	}) {
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok && info.IsResourceRequest &&
+		mayDo(ctx, p, authorizer.AttributesRecord{
+			Verb:       "escalate",
+			APIGroup:   info.APIGroup,
+			APIVersion: info.APIVersion,
+			Resource:   info.Resource,
+			Name:       info.Name,
+			Namespace:  info.Namespace,
+		}) {
 		return nil
 	}
 	return holds(ctx, p, rules)
@@ -131,12 +147,18 @@ func mayBind(ctx context.Context, p Policy, ref rbacv1.RoleRef) error {
 		resource = "clusterroles"
 	}
 	if resource != "" && mayDo(ctx, p, authorizer.AttributesRecord{
-		Verb: "bind", APIGroup: ref.APIGroup, APIVersion: "*", Resource: resource, Name: ref.Name, Namespace: namespace,
+		Verb:       "bind",
+		APIGroup:   ref.APIGroup,
+		APIVersion: "*",
+		Resource:   resource,
+		Name:       ref.Name,
+		Namespace:  namespace,
 	}) {
 		return nil
 	}
 	if ref.Kind == roleKind && namespace == "" {
-		return apierrors.NewBadRequest("a cluster role binding cannot refer to a Role, which is in a namespace")
+		return apierrors.NewBadRequest("a cluster role binding cannot refer to a Role, " +
+			"which is in a namespace")
 	}
 	rules, err := p.RoleRules(ctx, ref, namespace)
 	if apierrors.IsNotFound(err) {
@@ -177,7 +199,8 @@ func holds(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) error {
 		return nil
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "user %q (groups=%q) would grant permissions that they do not hold:", u.GetName(), u.GetGroups())
+	fmt.Fprintf(&b, "user %q (groups=%q) would grant permissions that they do not hold:",
+		u.GetName(), u.GetGroups())
 	for _, rule := range compact(missing) {
 		b.WriteString("\n" + describe(rule))
 	}

@@ -39,18 +39,22 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 		}
 		if len(rule.NonResourceURLs) > 0 {
 			if namespaced {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs, "only cluster roles may have non-resource URLs"))
+				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs,
+					"only cluster roles may have non-resource URLs"))
 			}
 			if len(rule.APIGroups) > 0 || len(rule.Resources) > 0 || len(rule.ResourceNames) > 0 {
-				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs, "a rule may not have both resources and non-resource URLs"))
+				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs,
+					"a rule may not have both resources and non-resource URLs"))
 			}
 			continue
 		}
 		if len(rule.APIGroups) == 0 {
-			errs = append(errs, field.Required(at.Child("apiGroups"), "at least one API group is required in a rule for resources"))
+			errs = append(errs, field.Required(at.Child("apiGroups"),
+				"at least one API group is required in a rule for resources"))
 		}
 		if len(rule.Resources) == 0 {
-			errs = append(errs, field.Required(at.Child("resources"), "at least one resource is required in a rule for resources"))
+			errs = append(errs, field.Required(at.Child("resources"),
+				"at least one resource is required in a rule for resources"))
 		}
 	}
 	return errs

@@ -21,11 +21,13 @@ func DeviceClasses() *kind.Kind[*resourcev1.DeviceClass] {
 		Versions:      deviceClassVersions(),
 		Name:          kind.GeneratedName,
 		Validate: func(ctx context.Context, c T) field.ErrorList {
-			generated := resourcev1.Validate_DeviceClassSpec(ctx, asCreate(), field.NewPath("spec"), &c.Spec, nil)
+			generated := resourcev1.Validate_DeviceClassSpec(ctx, asCreate(), field.NewPath("spec"),
+				&c.Spec, nil)
 			return together(ctx, validateClass(&c.Spec, nil), generated)
 		},
 		ValidateUpdate: func(ctx context.Context, c, old T) field.ErrorList {
-			generated := resourcev1.Validate_DeviceClassSpec(ctx, asUpdate(), field.NewPath("spec"), &c.Spec, &old.Spec)
+			generated := resourcev1.Validate_DeviceClassSpec(ctx, asUpdate(), field.NewPath("spec"),
+				&c.Spec, &old.Spec)
 			return together(ctx, validateClass(&c.Spec, &old.Spec), generated)
 		},
 		Table: kind.Table[T]{
@@ -48,8 +50,10 @@ func validateClass(spec, old *resourcev1.DeviceClassSpec) field.ErrorList {
 		func(c *resourcev1.DeviceClassConfiguration, at *field.Path) field.ErrorList {
 			return validateConfiguration(&c.DeviceConfiguration, sameConfig, at)
 		})...)
-	if name := spec.ExtendedResourceName; name != nil && !quantities.IsExtendedResource(corev1.ResourceName(*name)) {
-		errs = append(errs, field.Invalid(at.Child("extendedResourceName"), *name, "must be the name of an extended resource"))
+	if name := spec.ExtendedResourceName; name != nil &&
+		!quantities.IsExtendedResource(corev1.ResourceName(*name)) {
+		errs = append(errs, field.Invalid(at.Child("extendedResourceName"), *name,
+			"must be the name of an extended resource"))
 	}
 	return errs
 }

@@ -34,12 +34,17 @@ func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 		// TimeAdded belongs to the effect. If a client changes the effect but not the time, the time is
 		// set to now.
 		PrepareUpdate: func(_ context.Context, r, old T) {
-			if t, was := &r.Spec.Taint, &old.Spec.Taint; t.Effect != was.Effect && t.TimeAdded.Equal(was.TimeAdded) {
+			if t, was := &r.Spec.Taint, &old.Spec.Taint; t.Effect != was.Effect &&
+				t.TimeAdded.Equal(was.TimeAdded) {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
 			}
 		},
-		Validate:       func(_ context.Context, r T) field.ErrorList { return validateTaintRule(&r.Spec, nil) },
-		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList { return validateTaintRule(&r.Spec, &old.Spec) },
+		Validate: func(_ context.Context, r T) field.ErrorList {
+			return validateTaintRule(&r.Spec, nil)
+		},
+		ValidateUpdate: func(_ context.Context, r, old T) field.ErrorList {
+			return validateTaintRule(&r.Spec, &old.Spec)
+		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
@@ -60,7 +65,8 @@ func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 			Validate: func(_ context.Context, r, _ T) field.ErrorList {
 				at := field.NewPath("status", "conditions")
 				errs := metavalidation.ValidateConditions(r.Status.Conditions, at)
-				if limit := resourcev1beta2.DeviceTaintRuleStatusMaxConditions; len(r.Status.Conditions) > limit {
+				if limit :=
+					resourcev1beta2.DeviceTaintRuleStatusMaxConditions; len(r.Status.Conditions) > limit {
 					errs = append(errs, field.TooMany(at, len(r.Status.Conditions), limit))
 				}
 				return errs
@@ -96,7 +102,8 @@ func validateTaintRule(spec, old *resourcev1beta2.DeviceTaintRuleSpec) field.Err
 	t := spec.Taint
 	errs = append(errs, validateTaint(t.Key, t.Value, at.Child("taint"))...)
 	if old == nil || old.Taint.Effect != t.Effect {
-		errs = append(errs, validateEffect(resourcev1.DeviceTaintEffect(t.Effect), at.Child("taint", "effect"))...)
+		errs = append(errs, validateEffect(resourcev1.DeviceTaintEffect(t.Effect),
+			at.Child("taint", "effect"))...)
 	}
 	return errs
 }

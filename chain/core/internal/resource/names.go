@@ -20,7 +20,10 @@ import (
 // asCreate and asUpdate return the operation to pass to the generated validation. Fields of alpha
 // features stay forbidden.
 func asCreate() operation.Operation {
-	return operation.Operation{Type: operation.Create, Options: map[string]bool{"DRAPartitionableDevicesType": false}}
+	return operation.Operation{
+		Type:    operation.Create,
+		Options: map[string]bool{"DRAPartitionableDevicesType": false},
+	}
 }
 
 func asUpdate() operation.Operation {
@@ -34,7 +37,8 @@ func asUpdate() operation.Operation {
 func together(ctx context.Context, written, generated field.ErrorList) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()
-	for _, err := range append(written, validate.FilterEnforcedDeclarativeErrors(ctx, generated, true)...) {
+	for _, err := range append(written, validate.FilterEnforcedDeclarativeErrors(ctx,
+		generated, true)...) {
 		key := string(err.Type) + " " + err.Field
 		if !seen.Has(key) {
 			errs = append(errs, err)
@@ -128,7 +132,9 @@ func labelValue(value string, at *field.Path) field.ErrorList {
 }
 
 // each checks the elements of a list. If the list is too long, it reports only that.
-func each[T any](list []T, limit int, at *field.Path, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
+func each[T any](
+	list []T, limit int, at *field.Path, check func(*T, *field.Path) field.ErrorList,
+) field.ErrorList {
 	if len(list) > limit {
 		return field.ErrorList{field.TooMany(at, len(list), limit)}
 	}
@@ -140,7 +146,9 @@ func each[T any](list []T, limit int, at *field.Path, check func(*T, *field.Path
 }
 
 // unique is like each, but also requires the keys of the elements to be distinct.
-func unique[T any, K comparable](list []T, limit int, at *field.Path, key func(*T) K, check func(*T, *field.Path) field.ErrorList) field.ErrorList {
+func unique[T any, K comparable](
+	list []T, limit int, at *field.Path, key func(*T) K, check func(*T, *field.Path) field.ErrorList,
+) field.ErrorList {
 	seen := sets.New[K]()
 	return each(list, limit, at, func(element *T, at *field.Path) field.ErrorList {
 		errs := check(element, at)
@@ -163,7 +171,9 @@ func object(raw runtime.RawExtension, stored bool, limit int, at *field.Path) fi
 		return field.ErrorList{field.TooLong(at, "" /* not the data */, limit)}
 	}
 	if err := json.Unmarshal(raw.Raw, &value); err != nil {
-		return field.ErrorList{field.Invalid(at, "<value omitted>", fmt.Sprintf("must be valid JSON: %v", err))}
+		return field.ErrorList{
+			field.Invalid(at, "<value omitted>", fmt.Sprintf("must be valid JSON: %v", err)),
+		}
 	}
 	switch value.(type) {
 	case nil:

@@ -67,7 +67,8 @@ func validateDevices(d *resourcev1.DeviceClaim, at *field.Path) field.ErrorList 
 	names := requestNames(d)
 	errs := unique(d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"),
 		func(r *resourcev1.DeviceRequest) string { return r.Name }, validateRequest)
-	errs = append(errs, each(d.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"),
+	errs = append(errs, each(d.Constraints, resourcev1.DeviceConstraintsMaxSize,
+		at.Child("constraints"),
 		func(c *resourcev1.DeviceConstraint, at *field.Path) field.ErrorList {
 			return validateConstraint(c, names, at)
 		})...)
@@ -78,13 +79,16 @@ func validateDevices(d *resourcev1.DeviceClaim, at *field.Path) field.ErrorList 
 		})...)
 }
 
-func validateConstraint(c *resourcev1.DeviceConstraint, names sets.Set[string], at *field.Path) field.ErrorList {
+func validateConstraint(
+	c *resourcev1.DeviceConstraint, names sets.Set[string], at *field.Path,
+) field.ErrorList {
 	errs := references(c.Requests, names, at.Child("requests"))
 	switch {
 	case c.MatchAttribute != nil:
 		errs = append(errs, fullyQualifiedName(string(*c.MatchAttribute), at.Child("matchAttribute"))...)
 	case c.DistinctAttribute != nil:
-		errs = append(errs, fullyQualifiedName(string(*c.DistinctAttribute), at.Child("distinctAttribute"))...)
+		errs = append(errs, fullyQualifiedName(string(*c.DistinctAttribute),
+			at.Child("distinctAttribute"))...)
 	default:
 		errs = append(errs, field.Required(at, "one of matchAttribute and distinctAttribute is required"))
 	}
@@ -105,7 +109,8 @@ func requestNames(d *resourcev1.DeviceClaim) sets.Set[string] {
 }
 
 func references(list []string, names sets.Set[string], at *field.Path) field.ErrorList {
-	return unique(list, resourcev1.DeviceRequestsMaxSize, at, func(name *string) string { return *name },
+	return unique(list, resourcev1.DeviceRequestsMaxSize, at,
+		func(name *string) string { return *name },
 		func(name *string, at *field.Path) field.ErrorList { return reference(*name, names, at) })
 }
 
@@ -128,13 +133,17 @@ func validateRequest(r *resourcev1.DeviceRequest, at *field.Path) field.ErrorLis
 	case e != nil && len(r.FirstAvailable) > 0:
 		errs = append(errs, field.Invalid(at, r.Name, "may not have both exactly and firstAvailable"))
 	case e != nil:
-		errs = append(errs, validateWanted(wanted{e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations}, at.Child("exactly"))...)
+		errs = append(errs, validateWanted(wanted{
+			e.DeviceClassName, e.Selectors, e.AllocationMode, e.Count, e.Tolerations,
+		}, at.Child("exactly"))...)
 	default:
-		errs = append(errs, unique(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"),
-			func(s *resourcev1.DeviceSubRequest) string { return s.Name },
+		errs = append(errs, unique(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize,
+			at.Child("firstAvailable"), func(s *resourcev1.DeviceSubRequest) string { return s.Name },
 			func(s *resourcev1.DeviceSubRequest, at *field.Path) field.ErrorList {
 				errs := label(s.Name, at.Child("name"))
-				return append(errs, validateWanted(wanted{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}, at)...)
+				return append(errs, validateWanted(wanted{
+					s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations,
+				}, at)...)
 			})...)
 	}
 	return errs
@@ -164,10 +173,13 @@ func validateWanted(w wanted, at *field.Path) field.ErrorList {
 		}
 	case resourcev1.DeviceAllocationModeAll:
 		if w.count != 0 {
-			errs = append(errs, field.Invalid(at.Child("count"), w.count, "may not be set if allocationMode is All"))
+			errs = append(errs, field.Invalid(at.Child("count"), w.count,
+				"may not be set if allocationMode is All"))
 		}
 	default:
-		modes := []resourcev1.DeviceAllocationMode{resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount}
+		modes := []resourcev1.DeviceAllocationMode{
+			resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount,
+		}
 		errs = append(errs, field.NotSupported(at.Child("allocationMode"), w.mode, modes))
 	}
 	return append(errs, validateTolerations(w.tolerations, at.Child("tolerations"))...)
@@ -189,14 +201,17 @@ func validateToleration(t *resourcev1.DeviceToleration, at *field.Path) field.Er
 	switch t.Operator {
 	case resourcev1.DeviceTolerationOpExists:
 		if t.Value != "" {
-			errs = append(errs, field.Invalid(at.Child("value"), t.Value, "may not be set if operator is Exists"))
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value,
+				"may not be set if operator is Exists"))
 		}
 	case resourcev1.DeviceTolerationOpEqual:
 		errs = append(errs, labelValue(t.Value, at.Child("value"))...)
 	case "":
 		errs = append(errs, field.Required(at.Child("operator"), ""))
 	default:
-		operators := []resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}
+		operators := []resourcev1.DeviceTolerationOperator{
+			resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists,
+		}
 		errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, operators))
 	}
 	if t.Effect != "" {
@@ -206,7 +221,8 @@ func validateToleration(t *resourcev1.DeviceToleration, at *field.Path) field.Er
 }
 
 func validateEffect(e resourcev1.DeviceTaintEffect, at *field.Path) field.ErrorList {
-	effects := sets.New(resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute)
+	effects := sets.New(resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintEffectNoSchedule,
+		resourcev1.DeviceTaintEffectNoExecute)
 	switch {
 	case e == "":
 		return field.ErrorList{field.Required(at, "")}
@@ -217,24 +233,30 @@ func validateEffect(e resourcev1.DeviceTaintEffect, at *field.Path) field.ErrorL
 }
 
 // validateSelectors compiles the expressions, unless they are stored and were compiled on creation.
-func validateSelectors(list []resourcev1.DeviceSelector, stored bool, at *field.Path) field.ErrorList {
-	return each(list, resourcev1.DeviceSelectorsMaxSize, at, func(s *resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
-		switch {
-		case s.CEL == nil:
-			return field.ErrorList{field.Required(at.Child("cel"), "")}
-		case stored:
-			return nil
-		}
-		return validateExpression(s.CEL.Expression, at.Child("cel", "expression"))
-	})
+func validateSelectors(
+	list []resourcev1.DeviceSelector, stored bool, at *field.Path,
+) field.ErrorList {
+	return each(list, resourcev1.DeviceSelectorsMaxSize, at,
+		func(s *resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
+			switch {
+			case s.CEL == nil:
+				return field.ErrorList{field.Required(at.Child("cel"), "")}
+			case stored:
+				return nil
+			}
+			return validateExpression(s.CEL.Expression, at.Child("cel", "expression"))
+		})
 }
 
 func validateExpression(expression string, at *field.Path) field.ErrorList {
 	if len(expression) > resourcev1.CELSelectorExpressionMaxLength {
-		return field.ErrorList{field.TooLong(at, "" /* not the expression */, resourcev1.CELSelectorExpressionMaxLength)}
+		return field.ErrorList{
+			field.TooLong(at, "" /* not the expression */, resourcev1.CELSelectorExpressionMaxLength),
+		}
 	}
 	mode := environment.NewExpressions
-	result := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).CompileCELExpression(expression, cel.Options{EnvType: &mode})
+	result := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true}).
+		CompileCELExpression(expression, cel.Options{EnvType: &mode})
 	switch err := result.Error; {
 	case err != nil && err.Type == apiservercel.ErrorTypeRequired:
 		return field.ErrorList{field.Required(at, err.Detail)}
@@ -243,16 +265,22 @@ func validateExpression(expression string, at *field.Path) field.ErrorList {
 	case err != nil:
 		return field.ErrorList{field.InternalError(at, err)}
 	case result.MaxCost > resourcev1.CELSelectorExpressionMaxCost:
-		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("estimated cost %d exceeds the limit of %d", result.MaxCost, resourcev1.CELSelectorExpressionMaxCost))}
+		return field.ErrorList{
+			field.Forbidden(at, fmt.Sprintf("estimated cost %d exceeds the limit of %d",
+				result.MaxCost, resourcev1.CELSelectorExpressionMaxCost)),
+		}
 	}
 	return nil
 }
 
-func validateConfiguration(c *resourcev1.DeviceConfiguration, stored bool, at *field.Path) field.ErrorList {
+func validateConfiguration(
+	c *resourcev1.DeviceConfiguration, stored bool, at *field.Path,
+) field.ErrorList {
 	if c.Opaque == nil {
 		return field.ErrorList{field.Required(at.Child("opaque"), "")}
 	}
 	at = at.Child("opaque")
 	errs := volumesources.ValidateCSIDriverName(c.Opaque.Driver, at.Child("driver"))
-	return append(errs, object(c.Opaque.Parameters, stored, resourcev1.OpaqueParametersMaxLength, at.Child("parameters"))...)
+	return append(errs, object(c.Opaque.Parameters, stored, resourcev1.OpaqueParametersMaxLength,
+		at.Child("parameters"))...)
 }

@@ -26,7 +26,9 @@ const adminLabel = "resource.kubernetes.io/admin-access"
 
 // ResourceClaims declares resourceclaims. The authorizer decides who may write which parts of the
 // status; a nil authorizer allows everything.
-func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer) *kind.Kind[*resourcev1.ResourceClaim] {
+func ResourceClaims(
+	labels NamespaceLabels, auth authorizer.UnconditionalAuthorizer,
+) *kind.Kind[*resourcev1.ResourceClaim] {
 	type T = *resourcev1.ResourceClaim
 	at := field.NewPath("spec")
 	return &kind.Kind[T]{
@@ -38,7 +40,8 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 		Validate: func(ctx context.Context, c T) field.ErrorList {
 			errs := labels.adminAccess(ctx, c.Namespace, &c.Spec.Devices)
 			errs = append(errs, validateDevices(&c.Spec.Devices, at.Child("devices"))...)
-			return together(ctx, errs, resourcev1.Validate_ResourceClaimSpec(ctx, asCreate(), at, &c.Spec, nil))
+			return together(ctx, errs,
+				resourcev1.Validate_ResourceClaimSpec(ctx, asCreate(), at, &c.Spec, nil))
 		},
 		ValidateUpdate: func(_ context.Context, c, old T) field.ErrorList {
 			return apivalidation.ValidateImmutableField(c.Spec, old.Spec, at)
@@ -57,7 +60,8 @@ func ResourceClaims(labels NamespaceLabels, auth authorizer.UnconditionalAuthori
 				errs := statusRights{auth}.check(ctx, c, old)
 				errs = append(errs, labels.adminAccessGranted(ctx, c, old)...)
 				errs = append(errs, validateClaimStatus(c, old)...)
-				return together(ctx, errs, resourcev1.Validate_ResourceClaimStatus(ctx, asUpdate(), field.NewPath("status"), &c.Status, &old.Status))
+				return together(ctx, errs, resourcev1.Validate_ResourceClaimStatus(ctx, asUpdate(),
+					field.NewPath("status"), &c.Status, &old.Status))
 			},
 			ResetFields: []string{"metadata", "spec"},
 		},
@@ -93,10 +97,13 @@ func defaultClaim(c *resourcev1.ResourceClaim, v1beta1 bool) {
 
 // adminAccess refuses requests with admin access unless the namespace has the label. Like in
 // kube-apiserver, the field path is the one of a claim even for templates.
-func (l NamespaceLabels) adminAccess(ctx context.Context, namespace string, d *resourcev1.DeviceClaim) field.ErrorList {
+func (l NamespaceLabels) adminAccess(
+	ctx context.Context, namespace string, d *resourcev1.DeviceClaim,
+) field.ErrorList {
 	for i, r := range d.Requests {
 		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
-			return l.labelled(ctx, namespace, field.NewPath("spec", "devices", "requests").Index(i).Child("adminAccess"))
+			return l.labelled(ctx, namespace,
+				field.NewPath("spec", "devices", "requests").Index(i).Child("adminAccess"))
 		}
 	}
 	return nil
@@ -104,23 +111,29 @@ func (l NamespaceLabels) adminAccess(ctx context.Context, namespace string, d *r
 
 // adminAccessGranted refuses allocations with admin access unless the namespace has the label or
 // the old claim has such an allocation already.
-func (l NamespaceLabels) adminAccessGranted(ctx context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+func (l NamespaceLabels) adminAccessGranted(
+	ctx context.Context, c, old *resourcev1.ResourceClaim,
+) field.ErrorList {
 	granted := func(c *resourcev1.ResourceClaim) int {
 		if c.Status.Allocation == nil {
 			return -1
 		}
-		return slices.IndexFunc(c.Status.Allocation.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
-			return r.AdminAccess != nil && *r.AdminAccess
-		})
+		return slices.IndexFunc(c.Status.Allocation.Devices.Results,
+			func(r resourcev1.DeviceRequestAllocationResult) bool {
+				return r.AdminAccess != nil && *r.AdminAccess
+			})
 	}
 	i := granted(c)
 	if i < 0 || granted(old) >= 0 {
 		return nil
 	}
-	return l.labelled(ctx, c.Namespace, field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess"))
+	return l.labelled(ctx, c.Namespace,
+		field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess"))
 }
 
-func (l NamespaceLabels) labelled(ctx context.Context, namespace string, at *field.Path) field.ErrorList {
+func (l NamespaceLabels) labelled(
+	ctx context.Context, namespace string, at *field.Path,
+) field.ErrorList {
 	if l == nil {
 		return nil
 	}
@@ -129,7 +142,9 @@ func (l NamespaceLabels) labelled(ctx context.Context, namespace string, at *fie
 	case err != nil:
 		return field.ErrorList{field.InternalError(at, err)}
 	case labels[adminLabel] != "true":
-		return field.ErrorList{field.Forbidden(at, "the namespace does not have the label "+adminLabel+": true")}
+		return field.ErrorList{
+			field.Forbidden(at, "the namespace does not have the label "+adminLabel+": true"),
+		}
 	}
 	return nil
 }
@@ -139,13 +154,15 @@ func (l NamespaceLabels) labelled(ctx context.Context, namespace string, at *fie
 func prepareClaimStatus(_ context.Context, c, old *resourcev1.ResourceClaim) {
 	metav1.ResetObjectMetaForStatus(c, old)
 	gone := allocatedDevices(old).Difference(allocatedDevices(c))
-	c.Status.Devices = slices.DeleteFunc(c.Status.Devices, func(s resourcev1.AllocatedDeviceStatus) bool { return gone.Has(reported(&s)) })
+	c.Status.Devices = slices.DeleteFunc(c.Status.Devices,
+		func(s resourcev1.AllocatedDeviceStatus) bool { return gone.Has(reported(&s)) })
 	if len(c.Status.Devices) == 0 {
 		c.Status.Devices = nil
 	}
 	if a := c.Status.Allocation; a != nil && old.Status.Allocation == nil {
 		for i := range a.Devices.Results {
-			a.Devices.Results[i].SkipNodeOperations = nil // a field of the alpha feature DRAOptionalNodeOperations
+			// a field of the alpha feature DRAOptionalNodeOperations
+			a.Devices.Results[i].SkipNodeOperations = nil
 		}
 	}
 }
@@ -187,9 +204,11 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	switch a := c.Status.Allocation; {
 	case a == nil:
 	case old.Status.Allocation != nil:
-		errs = append(errs, apivalidation.ValidateImmutableField(a, old.Status.Allocation, at.Child("allocation"))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(a, old.Status.Allocation,
+			at.Child("allocation"))...)
 	default:
-		errs = append(errs, validateAllocation(a, requestNames(&c.Spec.Devices), at.Child("allocation"))...)
+		errs = append(errs, validateAllocation(a, requestNames(&c.Spec.Devices),
+			at.Child("allocation"))...)
 	}
 	return errs
 }
@@ -200,7 +219,11 @@ func validateReservations(c, old *resourcev1.ResourceClaim, at *field.Path) fiel
 		func(r *resourcev1.ResourceClaimConsumerReference) types.UID { return r.UID },
 		func(r *resourcev1.ResourceClaimConsumerReference, at *field.Path) field.ErrorList {
 			var errs field.ErrorList
-			for name, value := range map[string]string{"resource": r.Resource, "name": r.Name, "uid": string(r.UID)} {
+			for name, value := range map[string]string{
+				"resource": r.Resource,
+				"name":     r.Name,
+				"uid":      string(r.UID),
+			} {
 				if value == "" {
 					errs = append(errs, field.Required(at.Child(name), ""))
 				}
@@ -216,16 +239,21 @@ func validateReservations(c, old *resourcev1.ResourceClaim, at *field.Path) fiel
 	return errs
 }
 
-func validateAllocation(a *resourcev1.AllocationResult, names sets.Set[string], at *field.Path) field.ErrorList {
-	errs := each(a.Devices.Results, resourcev1.AllocationResultsMaxSize, at.Child("devices", "results"),
+func validateAllocation(
+	a *resourcev1.AllocationResult, names sets.Set[string], at *field.Path,
+) field.ErrorList {
+	errs := each(a.Devices.Results, resourcev1.AllocationResultsMaxSize,
+		at.Child("devices", "results"),
 		func(r *resourcev1.DeviceRequestAllocationResult, at *field.Path) field.ErrorList {
 			errs := reference(r.Request, names, at.Child("request"))
 			errs = append(errs, volumesources.ValidateCSIDriverName(r.Driver, at.Child("driver"))...)
 			errs = append(errs, poolName(r.Pool, at.Child("pool"))...)
 			errs = append(errs, label(r.Device, at.Child("device"))...)
-			return append(errs, validateBindingConditions(r.BindingConditions, r.BindingFailureConditions, at)...)
+			return append(errs, validateBindingConditions(r.BindingConditions,
+				r.BindingFailureConditions, at)...)
 		})
-	errs = append(errs, each(a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, at.Child("devices", "config"),
+	errs = append(errs, each(a.Devices.Config, 2*resourcev1.DeviceConfigMaxSize,
+		at.Child("devices", "config"),
 		func(c *resourcev1.DeviceAllocationConfiguration, at *field.Path) field.ErrorList {
 			errs := references(c.Requests, names, at.Child("requests"))
 			return append(errs, validateConfiguration(&c.DeviceConfiguration, false, at)...)
@@ -237,24 +265,30 @@ func validateAllocation(a *resourcev1.AllocationResult, names sets.Set[string], 
 }
 
 // validateDeviceStatus checks the status that a driver reports for an allocated device.
-func validateDeviceStatus(s *resourcev1.AllocatedDeviceStatus, allocated sets.Set[device], at *field.Path) field.ErrorList {
+func validateDeviceStatus(
+	s *resourcev1.AllocatedDeviceStatus, allocated sets.Set[device], at *field.Path,
+) field.ErrorList {
 	errs := volumesources.ValidateCSIDriverName(s.Driver, at.Child("driver"))
 	errs = append(errs, poolName(s.Pool, at.Child("pool"))...)
 	errs = append(errs, label(s.Device, at.Child("device"))...)
 	if !allocated.Has(reported(s)) {
-		errs = append(errs, field.Invalid(at, s.Driver+"/"+s.Pool+"/"+s.Device, "must be an allocated device of the claim"))
+		errs = append(errs, field.Invalid(at, s.Driver+"/"+s.Pool+"/"+s.Device,
+			"must be an allocated device of the claim"))
 	}
 	if limit := resourcev1.AllocatedDeviceStatusMaxConditions; len(s.Conditions) > limit {
 		errs = append(errs, field.TooMany(at.Child("conditions"), len(s.Conditions), limit))
 	}
 	errs = append(errs, metavalidation.ValidateConditions(s.Conditions, at.Child("conditions"))...)
 	if s.Data != nil && len(s.Data.Raw) > 0 {
-		errs = append(errs, object(*s.Data, false, resourcev1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
+		errs = append(errs, object(*s.Data, false,
+			resourcev1.AllocatedDeviceStatusDataMaxLength, at.Child("data"))...)
 	}
 	if n := s.NetworkData; n != nil {
-		errs = append(errs, unique(n.IPs, resourcev1.NetworkDeviceDataMaxIPs, at.Child("networkData", "ips"),
-			func(ip *string) string { return *ip },
-			func(ip *string, at *field.Path) field.ErrorList { return validation.IsValidInterfaceAddress(at, *ip) })...)
+		errs = append(errs, unique(n.IPs, resourcev1.NetworkDeviceDataMaxIPs,
+			at.Child("networkData", "ips"), func(ip *string) string { return *ip },
+			func(ip *string, at *field.Path) field.ErrorList {
+				return validation.IsValidInterfaceAddress(at, *ip)
+			})...)
 	}
 	return errs
 }

@@ -43,8 +43,11 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 
 	var errs field.ErrorList
 	if binds {
-		if err := r.allowed(ctx, asked, []string{asked.GetVerb()}, resourcev1.SubresourceBinding, "", ""); err != nil {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("changing status.allocation or status.reservedFor requires more permissions: %v", err)))
+		if err := r.allowed(ctx, asked, []string{asked.GetVerb()}, resourcev1.SubresourceBinding, "",
+			""); err != nil {
+			errs = append(errs, field.Forbidden(at,
+				fmt.Sprintf("changing status.allocation or status.reservedFor requires more permissions: %v",
+					err)))
 		}
 	}
 	verbs := []string{resourcev1.VerbPrefixArbitraryNode + asked.GetVerb()}
@@ -52,8 +55,10 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 		verbs = slices.Insert(verbs, 0, resourcev1.VerbPrefixAssociatedNode+asked.GetVerb())
 	}
 	for _, driver := range drivers {
-		if err := r.allowed(ctx, asked, verbs, resourcev1.SubresourceDriver, asked.GetNamespace(), driver); err != nil {
-			errs = append(errs, field.Forbidden(at.Child("devices"), fmt.Sprintf("changing status.devices requires more permissions: %v", err)))
+		if err := r.allowed(ctx, asked, verbs, resourcev1.SubresourceDriver,
+			asked.GetNamespace(), driver); err != nil {
+			errs = append(errs, field.Forbidden(at.Child("devices"),
+				fmt.Sprintf("changing status.devices requires more permissions: %v", err)))
 		}
 	}
 	return errs
@@ -61,17 +66,28 @@ func (r statusRights) check(ctx context.Context, c, old *resourcev1.ResourceClai
 
 // allowed returns nil if the authorizer allows one of the verbs. A decision to allow counts even if
 // it comes with an error.
-func (r statusRights) allowed(ctx context.Context, asked authorizer.Attributes, verbs []string, subresource, namespace, name string) error {
+func (r statusRights) allowed(
+	ctx context.Context, asked authorizer.Attributes, verbs []string,
+	subresource, namespace, name string,
+) error {
 	var because []error
 	for _, verb := range verbs {
 		decision, reason, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-			User: asked.GetUser(), Verb: verb, Namespace: namespace, APIGroup: asked.GetAPIGroup(), APIVersion: asked.GetAPIVersion(),
-			Resource: asked.GetResource(), Subresource: subresource, Name: name, ResourceRequest: true,
+			User:            asked.GetUser(),
+			Verb:            verb,
+			Namespace:       namespace,
+			APIGroup:        asked.GetAPIGroup(),
+			APIVersion:      asked.GetAPIVersion(),
+			Resource:        asked.GetResource(),
+			Subresource:     subresource,
+			Name:            name,
+			ResourceRequest: true,
 		})
 		if decision == authorizer.DecisionAllow {
 			return nil
 		}
-		denial := fmt.Errorf("user %q cannot %s resourceclaims/%s %s", asked.GetUser().GetName(), verb, subresource, name)
+		denial := fmt.Errorf("user %q cannot %s resourceclaims/%s %s",
+			asked.GetUser().GetName(), verb, subresource, name)
 		if reason != "" {
 			denial = fmt.Errorf("%w: %s", denial, reason)
 		}
@@ -128,5 +144,6 @@ func runsOn(u user.Info, node string) bool {
 		return false
 	}
 	names := u.GetExtra()[serviceaccount.NodeNameKey]
-	return len(names) == 1 && names[0] == node && len(apivalidation.NameIsDNSSubdomain(node, false)) == 0
+	return len(names) == 1 && names[0] == node &&
+		len(apivalidation.NameIsDNSSubdomain(node, false)) == 0
 }

@@ -16,8 +16,11 @@ import (
 
 type rights []string
 
-func (r rights) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	asked := a.GetVerb() + " " + a.GetResource() + "/" + a.GetSubresource() + " " + a.GetNamespace() + "/" + a.GetName()
+func (r rights) Authorize(
+	_ context.Context, a authorizer.Attributes,
+) (authorizer.Decision, string, error) {
+	asked := a.GetVerb() + " " + a.GetResource() + "/" + a.GetSubresource() + " " + a.GetNamespace() +
+		"/" + a.GetName()
 	if slices.Contains(r, asked) {
 		return authorizer.DecisionAllow, "", nil
 	}
@@ -34,13 +37,17 @@ func TestStatusRights(t *testing.T) {
 		// The claim is allocated on node n, and the driver d has reported on device b.
 		results = `{'results':[{'request':'r','driver':'d','pool':'p','device':'a'},{'request':'r','driver':'d','pool':'p','device':'b'}]}`
 		on      = `'nodeSelector':{'nodeSelectorTerms':[{'matchFields':[{'key':'metadata.name','operator':'In','values':['n']}]}]}`
-		before  = `{'status':{'allocation':{'devices':` + results + `,` + on + `},'devices':[{'driver':'d','pool':'p','device':'b'}]}}`
+		before  = `{'status':{'allocation':{'devices':` + results + `,` + on +
+			`},'devices':[{'driver':'d','pool':'p','device':'b'}]}}`
 		reports = `{'status':{'devices':[{'driver':'d','pool':'p','device':'a'},{'driver':'d','pool':'p','device':'b'}]}}`
 		reserve = `{'status':{'reservedFor':[{'resource':'pods','name':'a','uid':'1'}]}}`
 		unbind  = `{'status':{'allocation':null,'devices':null}}`
 	)
 	at := func(name, node string) user.Info {
-		return &user.DefaultInfo{Name: name, Extra: map[string][]string{serviceaccount.NodeNameKey: {node}}}
+		return &user.DefaultInfo{
+			Name:  name,
+			Extra: map[string][]string{serviceaccount.NodeNameKey: {node}},
+		}
 	}
 	account := "system:serviceaccount:ns:driver"
 	for name, test := range map[string]struct {
@@ -49,18 +56,42 @@ func TestStatusRights(t *testing.T) {
 		change string
 		want   []string
 	}{
-		"nothing changes":                   {change: `{}`},
-		"reservation":                       {change: reserve, want: []string{"status Forbidden"}},
-		"reservation by right":              {change: reserve, rights: rights{binding}},
-		"deallocation":                      {change: unbind, want: []string{"status Forbidden"}},
-		"deallocation by right":             {change: unbind, rights: rights{binding}},
-		"report":                            {change: reports, want: []string{"status.devices Forbidden"}},
-		"report taken back":                 {change: `{'status':{'devices':null}}`, want: []string{"status.devices Forbidden"}},
-		"report by right":                   {change: reports, rights: rights{arbitrary}},
-		"report from the node":              {change: reports, rights: rights{associated}, user: at(account, "n")},
-		"report from another node":          {change: reports, rights: rights{associated}, user: at(account, "m"), want: []string{"status.devices Forbidden"}},
-		"report of no service account":      {change: reports, rights: rights{associated}, user: at("system:node:n", "n"), want: []string{"status.devices Forbidden"}},
-		"report from the node by any right": {change: reports, rights: rights{arbitrary}, user: at(account, "n")},
+		"nothing changes":       {change: `{}`},
+		"reservation":           {change: reserve, want: []string{"status Forbidden"}},
+		"reservation by right":  {change: reserve, rights: rights{binding}},
+		"deallocation":          {change: unbind, want: []string{"status Forbidden"}},
+		"deallocation by right": {change: unbind, rights: rights{binding}},
+		"report": {
+			change: reports,
+			want:   []string{"status.devices Forbidden"},
+		},
+		"report taken back": {
+			change: `{'status':{'devices':null}}`,
+			want:   []string{"status.devices Forbidden"},
+		},
+		"report by right": {change: reports, rights: rights{arbitrary}},
+		"report from the node": {
+			change: reports,
+			rights: rights{associated},
+			user:   at(account, "n"),
+		},
+		"report from another node": {
+			change: reports,
+			rights: rights{associated},
+			user:   at(account, "m"),
+			want:   []string{"status.devices Forbidden"},
+		},
+		"report of no service account": {
+			change: reports,
+			rights: rights{associated},
+			user:   at("system:node:n", "n"),
+			want:   []string{"status.devices Forbidden"},
+		},
+		"report from the node by any right": {
+			change: reports,
+			rights: rights{arbitrary},
+			user:   at(account, "n"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,8 +100,10 @@ func TestStatusRights(t *testing.T) {
 				test.user = &user.DefaultInfo{Name: "u"}
 			}
 			ctx := request.WithUser(t.Context(), test.user)
-			ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "update", APIGroup: "resource.k8s.io",
-				APIVersion: "v1", Resource: "resourceclaims", Subresource: "status", Namespace: "ns", Name: "x"})
+			ctx = request.WithRequestInfo(ctx,
+				&request.RequestInfo{IsResourceRequest: true, Verb: "update", APIGroup: "resource.k8s.io",
+					APIVersion: "v1", Resource: "resourceclaims", Subresource: "status", Namespace: "ns",
+					Name: "x"})
 			old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, before)
 			c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, before, test.change)
 			k.Status.Prepare(ctx, c, old)

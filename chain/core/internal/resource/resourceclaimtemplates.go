@@ -18,7 +18,8 @@ func ResourceClaimTemplates(labels NamespaceLabels) *kind.Kind[*resourcev1.Resou
 	validate := func(ctx context.Context, t T) field.ErrorList {
 		errs := workloads.ValidateTemplateMetadata(&t.Spec.ObjectMeta, at.Child("metadata"))
 		errs = append(errs, validateDevices(&t.Spec.Spec.Devices, at.Child("spec", "devices"))...)
-		return together(ctx, errs, resourcev1.Validate_ResourceClaimTemplateSpec(ctx, asCreate(), at, &t.Spec, nil))
+		return together(ctx, errs,
+			resourcev1.Validate_ResourceClaimTemplateSpec(ctx, asCreate(), at, &t.Spec, nil))
 	}
 	return &kind.Kind[T]{
 		Plural:        "resourceclaimtemplates",

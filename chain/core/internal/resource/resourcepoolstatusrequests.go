@@ -75,14 +75,20 @@ func ResourcePoolStatusRequests() *kind.Kind[*resourcev1alpha3.ResourcePoolStatu
 	}
 }
 
-func validatePoolQuestion(ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestSpec, at *field.Path) field.ErrorList {
+func validatePoolQuestion(
+	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestSpec, at *field.Path,
+) field.ErrorList {
 	errs := validateDriver(ctx, s.Driver, at.Child("driver"))
-	errs = append(errs, validate.ResourcePoolName(ctx, asCreate(), at.Child("poolName"), s.PoolName, nil)...)
-	if l, limit := s.Limit, resourcev1alpha3.ResourcePoolStatusRequestLimitMax; l != nil && (*l < 1 || *l > limit) {
-		errs = append(errs, field.Invalid(at.Child("limit"), *l, fmt.Sprintf("must be between 1 and %d", limit)))
+	errs = append(errs, validate.ResourcePoolName(ctx, asCreate(), at.Child("poolName"),
+		s.PoolName, nil)...)
+	if l, limit := s.Limit, resourcev1alpha3.ResourcePoolStatusRequestLimitMax; l != nil &&
+		(*l < 1 || *l > limit) {
+		errs = append(errs, field.Invalid(at.Child("limit"), *l,
+			fmt.Sprintf("must be between 1 and %d", limit)))
 	}
 	if s.DefaultPartitionTypeAttribute != nil {
-		errs = append(errs, field.Forbidden(at.Child("defaultPartitionTypeAttribute"), "the feature DRAPartitionableDevicesType is off"))
+		errs = append(errs, field.Forbidden(at.Child("defaultPartitionTypeAttribute"),
+			"the feature DRAPartitionableDevicesType is off"))
 	}
 	return errs
 }
@@ -94,7 +100,9 @@ func validateDriver(ctx context.Context, name string, at *field.Path) field.Erro
 	return validate.LongNameCaseless(ctx, asCreate(), at, &name, nil)
 }
 
-func validatePoolAnswer(ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestStatus, at *field.Path) field.ErrorList {
+func validatePoolAnswer(
+	ctx context.Context, s *resourcev1alpha3.ResourcePoolStatusRequestStatus, at *field.Path,
+) field.ErrorList {
 	errs := requireCount(s.PoolCount, at.Child("poolCount"))
 	if limit := int(resourcev1alpha3.ResourcePoolStatusRequestLimitMax); len(s.Pools) > limit {
 		errs = append(errs, field.TooMany(at.Child("pools"), len(s.Pools), limit))
@@ -110,12 +118,15 @@ func validatePoolAnswer(ctx context.Context, s *resourcev1alpha3.ResourcePoolSta
 	return append(errs, metavalidation.ValidateConditions(s.Conditions, conditions)...)
 }
 
-func validatePool(ctx context.Context, p *resourcev1alpha3.PoolStatus, at *field.Path) field.ErrorList {
+func validatePool(
+	ctx context.Context, p *resourcev1alpha3.PoolStatus, at *field.Path,
+) field.ErrorList {
 	errs := validateDriver(ctx, p.Driver, at.Child("driver"))
 	if p.PoolName == "" {
 		errs = append(errs, field.Required(at.Child("poolName"), ""))
 	} else {
-		errs = append(errs, validate.ResourcePoolName(ctx, asCreate(), at.Child("poolName"), &p.PoolName, nil)...)
+		errs = append(errs, validate.ResourcePoolName(ctx, asCreate(), at.Child("poolName"),
+			&p.PoolName, nil)...)
 	}
 	switch {
 	case p.Generation == 0:
@@ -136,7 +147,8 @@ func validatePool(ctx context.Context, p *resourcev1alpha3.PoolStatus, at *field
 	}
 	errs = append(errs, validate.LongName(ctx, asCreate(), at.Child("nodeName"), p.NodeName, nil)...)
 	if v := p.ValidationError; v != nil && len(*v) > maxValidationError {
-		errs = append(errs, field.TooLong(at.Child("validationError"), "" /* not the text */, maxValidationError))
+		errs = append(errs, field.TooLong(at.Child("validationError"),
+			"" /* not the text */, maxValidationError))
 	}
 	errs = append(errs, validatePartitions(p.PartitionSummary, at.Child("partitionSummary"))...)
 	if s := p.ShareableSummary; s != nil {
@@ -145,7 +157,9 @@ func validatePool(ctx context.Context, p *resourcev1alpha3.PoolStatus, at *field
 	return errs
 }
 
-func validatePartitions(list []resourcev1alpha3.PartitionTypeStatus, at *field.Path) field.ErrorList {
+func validatePartitions(
+	list []resourcev1alpha3.PartitionTypeStatus, at *field.Path,
+) field.ErrorList {
 	if len(list) > maxPartitionSummaries {
 		return field.ErrorList{field.TooMany(at, len(list), maxPartitionSummaries)}
 	}
@@ -171,13 +185,19 @@ func validatePartitions(list []resourcev1alpha3.PartitionTypeStatus, at *field.P
 
 func validateShareable(s *resourcev1alpha3.ShareableSummaryStatus, at *field.Path) field.ErrorList {
 	errs := requireCount(s.FullyAvailableDevices, at.Child("fullyAvailableDevices"))
-	errs = append(errs, requireCount(s.PartiallyAvailableDevices, at.Child("partiallyAvailableDevices"))...)
+	errs = append(errs, requireCount(s.PartiallyAvailableDevices,
+		at.Child("partiallyAvailableDevices"))...)
 	capacity := at.Child("capacity")
 	if len(s.Capacity) > maxShareableCapacity {
 		return append(errs, field.TooMany(capacity, len(s.Capacity), maxShareableCapacity))
 	}
 	for i, c := range s.Capacity {
-		for name, missing := range map[string]bool{"name": c.Name == "", "total": c.Total == nil, "consumed": c.Consumed == nil, "available": c.Available == nil} {
+		for name, missing := range map[string]bool{
+			"name":      c.Name == "",
+			"total":     c.Total == nil,
+			"consumed":  c.Consumed == nil,
+			"available": c.Available == nil,
+		} {
 			if missing {
 				errs = append(errs, field.Required(capacity.Index(i).Child(name), ""))
 			}

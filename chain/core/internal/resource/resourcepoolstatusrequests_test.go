@@ -17,16 +17,22 @@ func TestResourcePoolStatusRequests(t *testing.T) {
 	const question = `{'metadata':{'name':'x'},'spec':{'driver':'d.example.com'}}`
 	answer := func(s string) string { return `{'status':{` + s + `}}` }
 	pool := func(p string) string {
-		return answer(`'poolCount':1,'pools':[{'driver':'d.example.com','poolName':'a/b','generation':1,` + p + `}]`)
+		return answer(
+			`'poolCount':1,'pools':[{'driver':'d.example.com','poolName':'a/b','generation':1,` + p + `}]`)
 	}
 	for _, c := range []struct {
 		how, old, patch string
 		want            []string
 	}{
 		{"create", "", question, nil},
-		{"create", "", `{'spec':{'driver':'','poolName':'A','limit':0}}`, []string{"spec.driver Required", "spec.limit Invalid", "spec.poolName Invalid"}},
-		{"create", "", `{'spec':{'driver':'D.example.com','limit':1001,'defaultPartitionTypeAttribute':'a.b/c'}}`,
-			[]string{"spec.defaultPartitionTypeAttribute Forbidden", "spec.limit Invalid"}},
+		{"create", "", `{'spec':{'driver':'','poolName':'A','limit':0}}`, []string{
+			"spec.driver Required", "spec.limit Invalid", "spec.poolName Invalid",
+		}},
+		{
+			"create", "",
+			`{'spec':{'driver':'D.example.com','limit':1001,'defaultPartitionTypeAttribute':'a.b/c'}}`,
+			[]string{"spec.defaultPartitionTypeAttribute Forbidden", "spec.limit Invalid"},
+		},
 		{"update", question, question, nil},
 		{"update", question, `{'spec':{'driver':'e.example.com'}}`, []string{"spec Invalid"}},
 		{"status", "", answer(`'poolCount':0`), nil},
@@ -34,13 +40,25 @@ func TestResourcePoolStatusRequests(t *testing.T) {
 		{"status", answer(`'poolCount':0`), answer(`'poolCount':1`), []string{"status Invalid"}},
 		{"status", "", pool(`'totalDevices':3,'nodeName':'n'`), nil},
 		{"status", "", pool(`'totalDevices':-1,'nodeName':'N','resourceSliceCount':0`),
-			[]string{"status.pools[0].nodeName Invalid", "status.pools[0].resourceSliceCount Invalid", "status.pools[0].totalDevices Invalid"}},
+			[]string{
+				"status.pools[0].nodeName Invalid", "status.pools[0].resourceSliceCount Invalid",
+				"status.pools[0].totalDevices Invalid",
+			}},
 		{"status", "", pool(`'partitionSummary':[{'attribute':'a','type':'t','total':1,'allocatable':1},{'attribute':'a','type':'t','total':1}]`),
-			[]string{"status.pools[0].partitionSummary[1] Duplicate", "status.pools[0].partitionSummary[1].allocatable Required"}},
+			[]string{
+				"status.pools[0].partitionSummary[1] Duplicate",
+				"status.pools[0].partitionSummary[1].allocatable Required",
+			}},
 		{"status", "", pool(`'shareableSummary':{'fullyAvailableDevices':0,'capacity':[{'name':'c','total':'1','consumed':'0'}]}`),
-			[]string{"status.pools[0].shareableSummary.capacity[0].available Required", "status.pools[0].shareableSummary.partiallyAvailableDevices Required"}},
+			[]string{
+				"status.pools[0].shareableSummary.capacity[0].available Required",
+				"status.pools[0].shareableSummary.partiallyAvailableDevices Required",
+			}},
 		{"status", "", answer(`'poolCount':0,'pools':[{}]`),
-			[]string{"status.pools[0].driver Required", "status.pools[0].generation Required", "status.pools[0].poolName Required"}},
+			[]string{
+				"status.pools[0].driver Required", "status.pools[0].generation Required",
+				"status.pools[0].poolName Required",
+			}},
 	} {
 		old := &request{}
 		if c.old != "" {

@@ -45,14 +45,19 @@ func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 			dropAlpha(&s.Spec)
 		},
 		Validate: func(ctx context.Context, s T) field.ErrorList {
-			return together(ctx, validateSlice(&s.Spec, nil), resourcev1.Validate_ResourceSliceSpec(ctx, asCreate(), at, &s.Spec, nil))
+			return together(ctx, validateSlice(&s.Spec, nil),
+				resourcev1.Validate_ResourceSliceSpec(ctx, asCreate(), at, &s.Spec, nil))
 		},
 		ValidateUpdate: func(ctx context.Context, s, old T) field.ErrorList {
 			errs := validateSlice(&s.Spec, &old.Spec)
-			errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.Driver, old.Spec.Driver, at.Child("driver"))...)
-			errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.Pool.Name, old.Spec.Pool.Name, at.Child("pool", "name"))...)
-			errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.NodeName, old.Spec.NodeName, at.Child("nodeName"))...)
-			return together(ctx, errs, resourcev1.Validate_ResourceSliceSpec(ctx, asUpdate(), at, &s.Spec, &old.Spec))
+			errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.Driver,
+				old.Spec.Driver, at.Child("driver"))...)
+			errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.Pool.Name, old.Spec.Pool.Name,
+				at.Child("pool", "name"))...)
+			errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.NodeName, old.Spec.NodeName,
+				at.Child("nodeName"))...)
+			return together(ctx, errs,
+				resourcev1.Validate_ResourceSliceSpec(ctx, asUpdate(), at, &s.Spec, &old.Spec))
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -62,13 +67,17 @@ func ResourceSlices() *kind.Kind[*resourcev1.ResourceSlice] {
 				{Name: "Pool", Description: "Pool that the devices belong to."},
 				kind.AgeColumn(),
 			},
-			Row: func(s T) []any { return []any{s.Name, nodeName(s), s.Spec.Driver, s.Spec.Pool.Name, kind.Age(s)} },
+			Row: func(s T) []any {
+				return []any{s.Name, nodeName(s), s.Spec.Driver, s.Spec.Pool.Name, kind.Age(s)}
+			},
 		},
 		Warnings: func(_ context.Context, s, _ T) []string {
 			if s.Spec.Driver == strings.ToLower(s.Spec.Driver) {
 				return nil
 			}
-			return []string{fmt.Sprintf("%s: %q should not contain upper case letters", at.Child("driver"), s.Spec.Driver)}
+			return []string{
+				fmt.Sprintf("%s: %q should not contain upper case letters", at.Child("driver"), s.Spec.Driver),
+			}
 		},
 		Generation: true,
 		Fields: map[string]func(T) string{
@@ -113,10 +122,12 @@ func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 	errs := volumesources.ValidateCSIDriverName(s.Driver, at.Child("driver"))
 	errs = append(errs, poolName(s.Pool.Name, at.Child("pool", "name"))...)
 	if s.Pool.ResourceSliceCount <= 0 {
-		errs = append(errs, field.Invalid(at.Child("pool", "resourceSliceCount"), s.Pool.ResourceSliceCount, "must be greater than zero"))
+		errs = append(errs, field.Invalid(at.Child("pool", "resourceSliceCount"),
+			s.Pool.ResourceSliceCount, "must be greater than zero"))
 	}
 	if s.Pool.Generation < 0 {
-		errs = append(errs, field.Invalid(at.Child("pool", "generation"), s.Pool.Generation, "must not be negative"))
+		errs = append(errs, field.Invalid(at.Child("pool", "generation"), s.Pool.Generation,
+			"must not be negative"))
 	}
 	errs = append(errs, validateSliceNodes(s, at)...)
 	if s.SharedCounters != nil && s.Devices != nil {
@@ -124,23 +135,29 @@ func validateSlice(s, old *resourcev1.ResourceSliceSpec) field.ErrorList {
 	}
 
 	limit := resourcev1.ResourceSliceMaxDevices
-	if slices.ContainsFunc(s.Devices, func(d resourcev1.Device) bool { return len(d.Taints) > 0 || len(d.ConsumesCounters) > 0 }) {
+	if slices.ContainsFunc(s.Devices,
+		func(d resourcev1.Device) bool { return len(d.Taints) > 0 || len(d.ConsumesCounters) > 0 }) {
 		limit = resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures
 	}
 	name := func(d *resourcev1.Device) string { return d.Name }
 	perDevice := s.PerDeviceNodeSelection != nil && *s.PerDeviceNodeSelection
-	errs = append(errs, unique(s.Devices, limit, at.Child("devices"), name, func(d *resourcev1.Device, at *field.Path) field.ErrorList {
-		var was *resourcev1.Device
-		if old != nil {
-			if i := slices.IndexFunc(old.Devices, func(o resourcev1.Device) bool { return o.Name == d.Name }); i >= 0 {
-				was = &old.Devices[i]
+	errs = append(errs, unique(s.Devices, limit, at.Child("devices"), name,
+		func(d *resourcev1.Device, at *field.Path) field.ErrorList {
+			var was *resourcev1.Device
+			if old != nil {
+				if i := slices.IndexFunc(old.Devices, func(o resourcev1.Device) bool {
+					return o.Name == d.Name
+				}); i >= 0 {
+					was = &old.Devices[i]
+				}
 			}
-		}
-		return append(validateDevice(d, was, at), validateDeviceNodes(d, perDevice, at)...)
-	})...)
-	return append(errs, each(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, at.Child("sharedCounters"),
+			return append(validateDevice(d, was, at), validateDeviceNodes(d, perDevice, at)...)
+		})...)
+	return append(errs, each(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets,
+		at.Child("sharedCounters"),
 		func(c *resourcev1.CounterSet, at *field.Path) field.ErrorList {
-			return tooMany(c.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, at.Child("counters"))
+			return tooMany(c.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet,
+				at.Child("counters"))
 		})...)
 }
 
@@ -155,14 +172,17 @@ func tooMany[V any](m map[string]V, limit int, at *field.Path) field.ErrorList {
 func validateSliceNodes(s *resourcev1.ResourceSliceSpec, at *field.Path) field.ErrorList {
 	count, errs := validateNodes(s.NodeName, s.NodeSelector, s.AllNodes, at)
 	if n := s.NodeSelector; n != nil && len(n.NodeSelectorTerms) != 1 {
-		errs = append(errs, field.Invalid(at.Child("nodeSelector", "nodeSelectorTerms"), n.NodeSelectorTerms, "must have exactly one term"))
+		errs = append(errs, field.Invalid(at.Child("nodeSelector", "nodeSelectorTerms"),
+			n.NodeSelectorTerms, "must have exactly one term"))
 	}
 	if p := s.PerDeviceNodeSelection; p != nil && *p {
 		count++
 	} else if p != nil {
-		errs = append(errs, field.Invalid(at.Child("perDeviceNodeSelection"), *p, "must be true or unset"))
+		errs = append(errs, field.Invalid(at.Child("perDeviceNodeSelection"), *p,
+			"must be true or unset"))
 	}
-	return append(errs, exactlyOne(count, at, "exactly one of nodeName, nodeSelector, allNodes and perDeviceNodeSelection is required")...)
+	return append(errs, exactlyOne(count, at,
+		"exactly one of nodeName, nodeSelector, allNodes and perDeviceNodeSelection is required")...)
 }
 
 // validateDeviceNodes checks the fields that say on which nodes a device is. They are required if
@@ -170,12 +190,14 @@ func validateSliceNodes(s *resourcev1.ResourceSliceSpec, at *field.Path) field.E
 func validateDeviceNodes(d *resourcev1.Device, perDevice bool, at *field.Path) field.ErrorList {
 	if !perDevice {
 		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
-			return field.ErrorList{field.Invalid(at, d.Name, "nodeName, nodeSelector and allNodes may only be set if the slice has perDeviceNodeSelection")}
+			return field.ErrorList{field.Invalid(at, d.Name,
+				"nodeName, nodeSelector and allNodes may only be set if the slice has perDeviceNodeSelection")}
 		}
 		return nil
 	}
 	count, errs := validateNodes(d.NodeName, d.NodeSelector, d.AllNodes, at)
-	return append(errs, exactlyOne(count, at, "exactly one of nodeName, nodeSelector and allNodes is required with perDeviceNodeSelection")...)
+	return append(errs, exactlyOne(count, at,
+		"exactly one of nodeName, nodeSelector and allNodes is required with perDeviceNodeSelection")...)
 }
 
 func exactlyOne(count int, at *field.Path, rule string) field.ErrorList {
@@ -189,7 +211,9 @@ func exactlyOne(count int, at *field.Path, rule string) field.ErrorList {
 }
 
 // validateNodes checks the alternative ways to select nodes and returns how many are used.
-func validateNodes(name *string, selector *corev1.NodeSelector, all *bool, at *field.Path) (count int, errs field.ErrorList) {
+func validateNodes(
+	name *string, selector *corev1.NodeSelector, all *bool, at *field.Path,
+) (count int, errs field.ErrorList) {
 	switch {
 	case name == nil:
 	case *name == "":
@@ -216,8 +240,10 @@ func validateNodes(name *string, selector *corev1.NodeSelector, all *bool, at *f
 // the unchanged capacity of a device that allows multiple allocations, are not checked again.
 func validateDevice(d, old *resourcev1.Device, at *field.Path) field.ErrorList {
 	errs := label(d.Name, at.Child("name"))
-	if total, limit := len(d.Attributes)+len(d.Capacity), resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice; total > limit {
-		errs = append(errs, field.Invalid(at, total, fmt.Sprintf("must have at most %d attributes and capacities in total", limit)))
+	if total, limit := len(d.Attributes)+len(d.Capacity),
+		resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice; total > limit {
+		errs = append(errs, field.Invalid(at, total,
+			fmt.Sprintf("must have at most %d attributes and capacities in total", limit)))
 	}
 	for name, a := range d.Attributes {
 		// Like kube-apiserver, report invalid names for the map as a whole.
@@ -232,19 +258,25 @@ func validateDevice(d, old *resourcev1.Device, at *field.Path) field.ErrorList {
 		}
 	}
 	if old == nil || !equality.Semantic.DeepEqual(old.Taints, d.Taints) {
-		errs = append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, at.Child("taints"), func(t *resourcev1.DeviceTaint, at *field.Path) field.ErrorList {
-			return append(validateTaint(t.Key, t.Value, at), validateEffect(t.Effect, at.Child("effect"))...)
-		})...)
+		errs = append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, at.Child("taints"),
+			func(t *resourcev1.DeviceTaint, at *field.Path) field.ErrorList {
+				return append(validateTaint(t.Key, t.Value, at),
+					validateEffect(t.Effect, at.Child("effect"))...)
+			})...)
 	}
-	errs = append(errs, each(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, at.Child("consumesCounters"),
+	errs = append(errs, each(d.ConsumesCounters,
+		resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, at.Child("consumesCounters"),
 		func(c *resourcev1.DeviceCounterConsumption, at *field.Path) field.ErrorList {
-			return tooMany(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption, at.Child("counters"))
+			return tooMany(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption,
+				at.Child("counters"))
 		})...)
-	return append(errs, validateBindingConditions(d.BindingConditions, d.BindingFailureConditions, at)...)
+	return append(errs, validateBindingConditions(d.BindingConditions,
+		d.BindingFailureConditions, at)...)
 }
 
 func validateTaint(key, value string, at *field.Path) field.ErrorList {
-	return append(metavalidation.ValidateLabelName(key, at.Child("key")), labelValue(value, at.Child("value"))...)
+	return append(metavalidation.ValidateLabelName(key, at.Child("key")),
+		labelValue(value, at.Child("value"))...)
 }
 
 // validateAttribute checks the attribute's value. The generated validation checks that there is
@@ -252,11 +284,13 @@ func validateTaint(key, value string, at *field.Path) field.ErrorList {
 func validateAttribute(a resourcev1.DeviceAttribute, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if v := a.StringValue; v != nil && len(*v) > resourcev1.DeviceAttributeMaxValueLength {
-		errs = append(errs, field.TooLong(at.Child("string"), *v, resourcev1.DeviceAttributeMaxValueLength))
+		errs = append(errs, field.TooLong(at.Child("string"), *v,
+			resourcev1.DeviceAttributeMaxValueLength))
 	}
 	if v := a.VersionValue; v != nil {
 		if len(*v) > resourcev1.DeviceAttributeMaxValueLength {
-			errs = append(errs, field.TooLong(at.Child("version"), *v, resourcev1.DeviceAttributeMaxValueLength))
+			errs = append(errs, field.TooLong(at.Child("version"), *v,
+				resourcev1.DeviceAttributeMaxValueLength))
 		}
 		if _, err := semver.Parse(*v); err != nil {
 			errs = append(errs, field.Invalid(at.Child("version"), *v, err.Error()))
@@ -269,7 +303,9 @@ func validateAttribute(a resourcev1.DeviceAttribute, at *field.Path) field.Error
 // those that make binding fail. A device has both or neither.
 func validateBindingConditions(success, failure []string, at *field.Path) field.ErrorList {
 	successes, failures := at.Child("bindingConditions"), at.Child("bindingFailureConditions")
-	check := func(c *string, at *field.Path) field.ErrorList { return metavalidation.ValidateLabelName(*c, at) }
+	check := func(c *string, at *field.Path) field.ErrorList {
+		return metavalidation.ValidateLabelName(*c, at)
+	}
 	errs := each(success, resourcev1.BindingConditionsMaxSize, successes, check)
 	errs = append(errs, each(failure, resourcev1.BindingFailureConditionsMaxSize, failures, check)...)
 	for i, c := range success {

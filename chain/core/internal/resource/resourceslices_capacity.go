@@ -20,13 +20,17 @@ func validateCapacity(c *resourcev1.DeviceCapacity, shared bool, at *field.Path)
 	case p == nil:
 		return nil
 	case !shared:
-		return field.ErrorList{field.Forbidden(at, "may only be set if the device has allowMultipleAllocations")}
+		return field.ErrorList{
+			field.Forbidden(at, "may only be set if the device has allowMultipleAllocations"),
+		}
 	case len(p.ValidValues) > 0 && p.ValidRange != nil:
 		return field.ErrorList{field.Forbidden(at, "may not have both validValues and validRange")}
 	case len(p.ValidValues) == 0 && p.ValidRange == nil:
 		return nil
 	case p.Default == nil:
-		return field.ErrorList{field.Required(at.Child("default"), "required with validValues or validRange")}
+		return field.ErrorList{
+			field.Required(at.Child("default"), "required with validValues or validRange"),
+		}
 	case p.ValidRange != nil:
 		return validateRange(p.ValidRange, *p.Default, c.Value, at.Child("validRange"))
 	}
@@ -34,11 +38,14 @@ func validateCapacity(c *resourcev1.DeviceCapacity, shared bool, at *field.Path)
 }
 
 // validateValues requires a sorted list without duplicates that includes the default.
-func validateValues(values []resource.Quantity, standard, capacity resource.Quantity, at *field.Path) field.ErrorList {
+func validateValues(
+	values []resource.Quantity, standard, capacity resource.Quantity, at *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i := 1; i < len(values); i++ {
 		if values[i-1].Cmp(values[i]) > 0 {
-			errs = append(errs, field.Invalid(at.Index(i), values[i].String(), "must not be less than the previous value"))
+			errs = append(errs, field.Invalid(at.Index(i), values[i].String(),
+				"must not be less than the previous value"))
 		}
 	}
 	found := false
@@ -54,13 +61,16 @@ func validateValues(values []resource.Quantity, standard, capacity resource.Quan
 	return errs
 }
 
-func validateRange(r *resourcev1.CapacityRequestPolicyRange, standard, capacity resource.Quantity, at *field.Path) field.ErrorList {
+func validateRange(
+	r *resourcev1.CapacityRequestPolicyRange, standard, capacity resource.Quantity, at *field.Path,
+) field.ErrorList {
 	if r.Min == nil {
 		return field.ErrorList{field.Required(at.Child("min"), "")}
 	}
 	errs := noMore(*r.Min, capacity, at.Child("min"), "the capacity")
 	if standard.Cmp(*r.Min) < 0 {
-		errs = append(errs, field.Invalid(at.Child("min"), standard.String(), "the default must be at least min"))
+		errs = append(errs, field.Invalid(at.Child("min"), standard.String(),
+			"the default must be at least min"))
 	}
 	if r.Max != nil {
 		errs = append(errs, noMore(*r.Min, *r.Max, at.Child("max"), "max")...)
@@ -73,7 +83,9 @@ func validateRange(r *resourcev1.CapacityRequestPolicyRange, standard, capacity 
 // validateStep requires the default and the maximum to be a multiple of the step above the minimum.
 // It counts in whole numbers, rounded up: fractions belong to the feature
 // DRAFractionalCapacityRange, which is off.
-func validateStep(r *resourcev1.CapacityRequestPolicyRange, standard, capacity resource.Quantity, at *field.Path) field.ErrorList {
+func validateStep(
+	r *resourcev1.CapacityRequestPolicyRange, standard, capacity resource.Quantity, at *field.Path,
+) field.ErrorList {
 	if r.Step == nil {
 		return nil
 	}
@@ -90,13 +102,15 @@ func validateStep(r *resourcev1.CapacityRequestPolicyRange, standard, capacity r
 		q    *resource.Quantity
 	}{{"default", &standard}, {"min", r.Min}, {"max", r.Max}, {"step", r.Step}} {
 		if a.q != nil && (a.q.Sign() < 0 || a.q.CmpInt64(math.MaxInt64) > 0) {
-			errs = append(errs, field.Invalid(at.Child(a.name), a.q.String(), "must be between 0 and 2^63-1"))
+			errs = append(errs, field.Invalid(at.Child(a.name), a.q.String(),
+				"must be between 0 and 2^63-1"))
 			countable = false
 		}
 	}
 	for _, q := range []*resource.Quantity{&standard, r.Max} {
 		if countable && q != nil && (q.Value()-r.Min.Value())%r.Step.Value() != 0 {
-			errs = append(errs, field.Invalid(step, q.String(), fmt.Sprintf("must be a multiple of the step %s above the minimum %s", r.Step, r.Min)))
+			errs = append(errs, field.Invalid(step, q.String(),
+				fmt.Sprintf("must be a multiple of the step %s above the minimum %s", r.Step, r.Min)))
 		}
 	}
 	return errs
@@ -106,5 +120,7 @@ func noMore(q, limit resource.Quantity, at *field.Path, what string) field.Error
 	if q.Cmp(limit) <= 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, q.String(), fmt.Sprintf("must not be more than %s, %s", what, limit.String()))}
+	return field.ErrorList{
+		field.Invalid(at, q.String(), fmt.Sprintf("must not be more than %s, %s", what, limit.String())),
+	}
 }

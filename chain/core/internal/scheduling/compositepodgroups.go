@@ -18,7 +18,9 @@ func CompositePodGroups() *kind.Kind[*schedulingv1alpha3.CompositePodGroup] {
 		Plural: "compositepodgroups",
 		Default: func(g T) {
 			if g.Spec.DisruptionMode == nil {
-				g.Spec.DisruptionMode = &schedulingv1alpha3.CompositeDisruptionMode{Single: &schedulingv1alpha3.SingleCompositeDisruptionMode{}}
+				g.Spec.DisruptionMode = &schedulingv1alpha3.CompositeDisruptionMode{
+					Single: &schedulingv1alpha3.SingleCompositeDisruptionMode{},
+				}
 			}
 		},
 		PrepareCreate: func(_ context.Context, g T) { g.Spec.PreemptionPolicy = nil },
@@ -41,7 +43,8 @@ func CompositePodGroups() *kind.Kind[*schedulingv1alpha3.CompositePodGroup] {
 			Prepare:     func(_ context.Context, g, old T) { metav1.ResetObjectMetaForStatus(g, old) },
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, g, _ T) field.ErrorList {
-				return metavalidation.ValidateConditions(g.Status.Conditions, field.NewPath("status", "conditions"))
+				return metavalidation.ValidateConditions(g.Status.Conditions,
+					field.NewPath("status", "conditions"))
 			},
 		},
 		RequireResourceVersion: true,

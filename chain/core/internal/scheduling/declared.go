@@ -14,7 +14,11 @@ import (
 // declared checks a spec with the generated validation of k8s.io/api; old is nil on create. The
 // generated validation exists only for v1alpha3, which has the same fields as v1beta1. Rules that
 // are still alpha are not enforced.
-func declared[T any](ctx context.Context, check func(context.Context, operation.Operation, *field.Path, *T, *T) field.ErrorList, spec, old *T) field.ErrorList {
+func declared[T any](
+	ctx context.Context,
+	check func(context.Context, operation.Operation, *field.Path, *T, *T) field.ErrorList,
+	spec, old *T,
+) field.ErrorList {
 	op := operation.Operation{Type: operation.Create, Options: map[string]bool{
 		"CompositePodGroup":               true,
 		"PodGroupPreemptionPolicy":        false,
@@ -23,7 +27,8 @@ func declared[T any](ctx context.Context, check func(context.Context, operation.
 	if old != nil {
 		op.Type = operation.Update
 	}
-	return validate.FilterEnforcedDeclarativeErrors(ctx, check(ctx, op, field.NewPath("spec"), spec, old), true)
+	return validate.FilterEnforcedDeclarativeErrors(ctx,
+		check(ctx, op, field.NewPath("spec"), spec, old), true)
 }
 
 // workloadSpec and podGroupSpec return the spec as v1alpha3, for declared.

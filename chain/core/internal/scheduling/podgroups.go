@@ -21,16 +21,21 @@ func PodGroups() *kind.Kind[*schedulingv1beta1.PodGroup] {
 		Versions: []kind.Version{kind.ServedAsSame[*schedulingv1alpha3.PodGroup, T]()},
 		Default: func(g T) {
 			if g.Spec.DisruptionMode == nil {
-				g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{Single: &schedulingv1beta1.SingleDisruptionMode{}}
+				g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{
+					Single: &schedulingv1beta1.SingleDisruptionMode{},
+				}
 			}
 		},
-		PrepareCreate: func(_ context.Context, g T) { dropDisabledGroupFields(&g.Spec, &schedulingv1beta1.PodGroupSpec{}) },
+		PrepareCreate: func(_ context.Context, g T) {
+			dropDisabledGroupFields(&g.Spec, &schedulingv1beta1.PodGroupSpec{})
+		},
 		PrepareUpdate: func(_ context.Context, g, old T) { dropDisabledGroupFields(&g.Spec, &old.Spec) },
 		Validate: func(ctx context.Context, g T) field.ErrorList {
 			return declared(ctx, schedulingv1alpha3.Validate_PodGroupSpec, podGroupSpec(g), nil)
 		},
 		ValidateUpdate: func(ctx context.Context, g, old T) field.ErrorList {
-			return declared(ctx, schedulingv1alpha3.Validate_PodGroupSpec, podGroupSpec(g), podGroupSpec(old))
+			return declared(ctx, schedulingv1alpha3.Validate_PodGroupSpec,
+				podGroupSpec(g), podGroupSpec(old))
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
@@ -48,17 +53,22 @@ func PodGroups() *kind.Kind[*schedulingv1beta1.PodGroup] {
 				if r := g.Spec.WorkloadRef; r != nil {
 					workload = r.WorkloadName
 				}
-				return []any{g.Name, how, workload, scheduledCell(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled), kind.Age(g)}
+				return []any{
+					g.Name, how, workload,
+					scheduledCell(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled), kind.Age(g),
+				}
 			},
 		},
 		Status: &kind.Status[T]{
 			Prepare: func(_ context.Context, g, old T) {
 				metav1.ResetObjectMetaForStatus(g, old)
-				g.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses // belongs to a feature that is off
+				// belongs to a feature that is off
+				g.Status.ResourceClaimStatuses = old.Status.ResourceClaimStatuses
 			},
 			ResetFields: []string{"metadata", "spec"},
 			Validate: func(_ context.Context, g, _ T) field.ErrorList {
-				return metavalidation.ValidateConditions(g.Status.Conditions, field.NewPath("status", "conditions"))
+				return metavalidation.ValidateConditions(g.Status.Conditions,
+					field.NewPath("status", "conditions"))
 			},
 		},
 		Quirks: kind.Quirks{NoStatusTable: true},

@@ -28,13 +28,18 @@ const (
 // SystemClasses returns the priority classes that every cluster has.
 func SystemClasses() []*schedulingv1.PriorityClass {
 	class := func(name string, value int32, description string) *schedulingv1.PriorityClass {
-		c := &schedulingv1.PriorityClass{Value: value, Description: description, PreemptionPolicy: new(corev1.PreemptLowerPriority)}
+		c := &schedulingv1.PriorityClass{
+			Value:            value,
+			Description:      description,
+			PreemptionPolicy: new(corev1.PreemptLowerPriority),
+		}
 		c.Name = name
 		return c
 	}
 	return []*schedulingv1.PriorityClass{
 		class("system-node-critical", 2*MaxPriority+1000, "For pods that their node cannot do without."),
-		class("system-cluster-critical", 2*MaxPriority, "For pods that the cluster cannot do without, on whichever node."),
+		class("system-cluster-critical", 2*MaxPriority,
+			"For pods that the cluster cannot do without, on whichever node."),
 	}
 }
 
@@ -51,7 +56,8 @@ func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 		},
 		Validate: validatePriorityClass,
 		ValidateUpdate: func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
-			errs := apivalidation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))
+			errs := apivalidation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy,
+				field.NewPath("preemptionPolicy"))
 			if c.Value != old.Value {
 				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed"))
 			}
@@ -61,7 +67,11 @@ func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 			Columns: []kind.Column{
 				kind.NameColumn(),
 				{Name: "Value", Type: "integer", Description: "The priority of pods of the class."},
-				{Name: "Global-Default", Type: "boolean", Description: "Whether the class is the default for pods without a class."},
+				{
+					Name:        "Global-Default",
+					Type:        "boolean",
+					Description: "Whether the class is the default for pods without a class.",
+				},
 				kind.AgeColumn(),
 				{Name: "PreemptionPolicy", Description: "Whether pods of the class preempt others."},
 			},
@@ -86,7 +96,8 @@ func (s classStorage) Delete(ctx context.Context, name string, validate rest.Val
 	options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	for _, c := range SystemClasses() {
 		if c.Name == name {
-			return nil, false, apierrors.NewForbidden(s.DefaultQualifiedResource, name, errors.New("system priority classes may not be deleted"))
+			return nil, false, apierrors.NewForbidden(s.DefaultQualifiedResource, name,
+				errors.New("system priority classes may not be deleted"))
 		}
 	}
 	return s.Storage.Delete(ctx, name, validate, options)
@@ -97,16 +108,19 @@ func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) fie
 	switch {
 	case strings.HasPrefix(c.Name, systemPrefix):
 		if !isSystemClass(c) {
-			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "names that start with "+systemPrefix+" are reserved for the system"))
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"),
+				"names that start with "+systemPrefix+" are reserved for the system"))
 		}
 	case c.Value > MaxPriority:
-		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("must not be greater than %d", MaxPriority)))
+		errs = append(errs, field.Forbidden(field.NewPath("value"),
+			fmt.Sprintf("must not be greater than %d", MaxPriority)))
 	}
 	policies := []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}
 	switch p := c.PreemptionPolicy; {
 	case p == nil || *p == policies[0] || *p == policies[1]:
 	case *p == "":
-		errs = append(errs, field.Required(field.NewPath("preemptionPolicy"), "must be a preemption policy"))
+		errs = append(errs, field.Required(field.NewPath("preemptionPolicy"),
+			"must be a preemption policy"))
 	default:
 		errs = append(errs, field.NotSupported(field.NewPath("preemptionPolicy"), *p, policies))
 	}

@@ -18,10 +18,12 @@ func TestPriorityClasses(t *testing.T) {
 		policy corev1.PreemptionPolicy
 		want   string
 	}{
-		"highest":        {"x", MaxPriority, corev1.PreemptNever, ""},
-		"too high":       {"x", MaxPriority + 1, corev1.PreemptNever, "value Forbidden"},
-		"the system's":   {"system-cluster-critical", 2 * MaxPriority, corev1.PreemptLowerPriority, ""},
-		"not the same":   {"system-cluster-critical", 1, corev1.PreemptLowerPriority, "metadata.name Forbidden"},
+		"highest":      {"x", MaxPriority, corev1.PreemptNever, ""},
+		"too high":     {"x", MaxPriority + 1, corev1.PreemptNever, "value Forbidden"},
+		"the system's": {"system-cluster-critical", 2 * MaxPriority, corev1.PreemptLowerPriority, ""},
+		"not the same": {
+			"system-cluster-critical", 1, corev1.PreemptLowerPriority, "metadata.name Forbidden",
+		},
 		"unknown policy": {"x", 1, "Ask", "preemptionPolicy NotSupported"},
 		"empty policy":   {"x", 1, "", "preemptionPolicy Required"},
 	} {

@@ -14,16 +14,21 @@ import (
 func Workloads() *kind.Kind[*schedulingv1beta1.Workload] {
 	type T = *schedulingv1beta1.Workload
 	return &kind.Kind[T]{
-		Plural:        "workloads",
-		Versions:      []kind.Version{kind.ServedAsSame[*schedulingv1alpha3.Workload, T]()},
-		PrepareCreate: func(_ context.Context, w T) { dropDisabledTemplateFields(&w.Spec, &schedulingv1beta1.WorkloadSpec{}) },
-		PrepareUpdate: func(_ context.Context, w, old T) { dropDisabledTemplateFields(&w.Spec, &old.Spec) },
+		Plural:   "workloads",
+		Versions: []kind.Version{kind.ServedAsSame[*schedulingv1alpha3.Workload, T]()},
+		PrepareCreate: func(_ context.Context, w T) {
+			dropDisabledTemplateFields(&w.Spec, &schedulingv1beta1.WorkloadSpec{})
+		},
+		PrepareUpdate: func(_ context.Context, w, old T) {
+			dropDisabledTemplateFields(&w.Spec, &old.Spec)
+		},
 		Validate: func(ctx context.Context, w T) field.ErrorList {
 			errs := declared(ctx, schedulingv1alpha3.Validate_WorkloadSpec, workloadSpec(w), nil)
 			return append(errs, validateHierarchy(&w.Spec, field.NewPath("spec"))...)
 		},
 		ValidateUpdate: func(ctx context.Context, w, old T) field.ErrorList {
-			errs := declared(ctx, schedulingv1alpha3.Validate_WorkloadSpec, workloadSpec(w), workloadSpec(old))
+			errs := declared(ctx, schedulingv1alpha3.Validate_WorkloadSpec,
+				workloadSpec(w), workloadSpec(old))
 			return append(errs, validateHierarchy(&w.Spec, field.NewPath("spec"))...)
 		},
 		Table: kind.Table[T]{

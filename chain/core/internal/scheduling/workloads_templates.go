@@ -50,29 +50,36 @@ func validateHierarchy(s *schedulingv1beta1.WorkloadSpec, at *field.Path) field.
 	for i, t := range s.CompositePodGroupTemplates {
 		// Pod group templates are one more level.
 		if limit := schedulingv1beta1.WorkloadMaxTreeDepth; depth(t) > limit-1 {
-			errs = append(errs, field.Invalid(groups.Index(i), field.OmitValueType{}, fmt.Sprintf("must not be deeper than %d levels", limit)))
+			errs = append(errs, field.Invalid(groups.Index(i), field.OmitValueType{},
+				fmt.Sprintf("must not be deeper than %d levels", limit)))
 		}
 	}
 	var first *priority
 	if !samePriority(children(s), &first) {
-		errs = append(errs, field.Invalid(at, field.OmitValueType{}, "all templates must have the same priority and priorityClassName"))
+		errs = append(errs, field.Invalid(at, field.OmitValueType{},
+			"all templates must have the same priority and priorityClassName"))
 	}
 	return append(errs, validateParents(s.CompositePodGroupTemplates, at)...)
 }
 
 // validateNames reports names that occur in more than one list. The generated validation reports
 // duplicates within a list.
-func validateNames(groups []compositeTemplate, at *field.Path, names sets.Set[string]) field.ErrorList {
+func validateNames(
+	groups []compositeTemplate, at *field.Path, names sets.Set[string],
+) field.ErrorList {
 	errs := noneOf(groups, at.Child("compositePodGroupTemplates"), compositeTemplateName, names)
 	for i, t := range groups {
 		at := at.Child("compositePodGroupTemplates").Index(i)
-		errs = append(errs, noneOf(t.PodGroupTemplates, at.Child("podGroupTemplates"), podGroupTemplateName, names)...)
+		errs = append(errs, noneOf(t.PodGroupTemplates, at.Child("podGroupTemplates"),
+			podGroupTemplateName, names)...)
 		errs = append(errs, validateNames(t.CompositePodGroupTemplates, at, names)...)
 	}
 	return errs
 }
 
-func noneOf[T any](list []T, at *field.Path, name func(*T) string, names sets.Set[string]) field.ErrorList {
+func noneOf[T any](
+	list []T, at *field.Path, name func(*T) string, names sets.Set[string],
+) field.ErrorList {
 	var errs field.ErrorList
 	own := sets.New[string]()
 	for i := range list {
@@ -109,7 +116,8 @@ func samePriority(t templates, first **priority) bool {
 		}
 	}
 	for _, g := range t.groups {
-		if !check(priorityOf(g.PriorityClassName, g.Priority)) || !samePriority(templates{g.PodGroupTemplates, g.CompositePodGroupTemplates}, first) {
+		if !check(priorityOf(g.PriorityClassName, g.Priority)) ||
+			!samePriority(templates{g.PodGroupTemplates, g.CompositePodGroupTemplates}, first) {
 			return false
 		}
 	}

@@ -26,7 +26,8 @@ const (
 
 var (
 	lifecycleModes  = sets.New(storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral)
-	fsGroupPolicies = sets.New(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)
+	fsGroupPolicies = sets.New(storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy,
+		storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy)
 )
 
 // CSIDrivers declares csidrivers.
@@ -46,22 +47,42 @@ func CSIDrivers() *kind.Kind[*storagev1.CSIDriver] {
 		Table: kind.Table[*storagev1.CSIDriver]{
 			Columns: []kind.Column{
 				kind.NameColumn(),
-				{Name: "AttachRequired", Type: "boolean", Description: "Whether volumes are attached before they are mounted."},
-				{Name: "PodInfoOnMount", Type: "boolean", Description: "Whether the driver gets information about the pod on mount."},
-				{Name: "StorageCapacity", Type: "boolean", Description: "Whether the scheduler considers the driver's storage capacity."},
+				{
+					Name:        "AttachRequired",
+					Type:        "boolean",
+					Description: "Whether volumes are attached before they are mounted.",
+				},
+				{
+					Name:        "PodInfoOnMount",
+					Type:        "boolean",
+					Description: "Whether the driver gets information about the pod on mount.",
+				},
+				{
+					Name:        "StorageCapacity",
+					Type:        "boolean",
+					Description: "Whether the scheduler considers the driver's storage capacity.",
+				},
 				{Name: "TokenRequests", Description: "Audiences of the tokens that the driver gets."},
-				{Name: "RequiresRepublish", Type: "boolean", Description: "Whether the driver is called periodically for mounted volumes."},
+				{
+					Name:        "RequiresRepublish",
+					Type:        "boolean",
+					Description: "Whether the driver is called periodically for mounted volumes.",
+				},
 				{Name: "Modes", Description: "Lifecycles of the driver's volumes."},
 				kind.AgeColumn(),
 			},
 			Row: csiDriverRow,
 		},
 		Warnings: func(_ context.Context, d, old *storagev1.CSIDriver) []string {
-			changed := old == nil || !equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests)
+			changed := old == nil ||
+				!equality.Semantic.DeepEqual(d.Spec.TokenRequests, old.Spec.TokenRequests)
 			if !changed || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 				return nil
 			}
-			return []string{"spec.serviceAccountTokenInSecrets: if unset, tokens are passed in the volume context, which drivers may log; set it to true if the driver supports it"}
+			return []string{
+				"spec.serviceAccountTokenInSecrets: if unset, tokens are passed in the volume context, " +
+					"which drivers may log; set it to true if the driver supports it",
+			}
 		},
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{ReturnDeleted: true},
@@ -101,8 +122,9 @@ func csiDriverRow(d *storagev1.CSIDriver) []any {
 		tokens = strings.Join(audiences, ",")
 	}
 	return []any{
-		d.Name, d.Spec.AttachRequired == nil || *d.Spec.AttachRequired, ptr.Deref(d.Spec.PodInfoOnMount, false), ptr.Deref(d.Spec.StorageCapacity, false),
-		tokens, ptr.Deref(d.Spec.RequiresRepublish, false), strings.Join(modes, ","), kind.Age(d),
+		d.Name, d.Spec.AttachRequired == nil || *d.Spec.AttachRequired,
+		ptr.Deref(d.Spec.PodInfoOnMount, false), ptr.Deref(d.Spec.StorageCapacity, false), tokens,
+		ptr.Deref(d.Spec.RequiresRepublish, false), strings.Join(modes, ","), kind.Age(d),
 	}
 }
 
@@ -111,11 +133,13 @@ func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorLis
 	var errs field.ErrorList
 	spec := field.NewPath("spec")
 	if p := d.Spec.FSGroupPolicy; p != nil && !fsGroupPolicies.Has(*p) {
-		errs = append(errs, field.NotSupported(spec.Child("fsGroupPolicy"), *p, sets.List(fsGroupPolicies)))
+		errs = append(errs, field.NotSupported(spec.Child("fsGroupPolicy"), *p,
+			sets.List(fsGroupPolicies)))
 	}
 	for _, m := range d.Spec.VolumeLifecycleModes {
 		if !lifecycleModes.Has(m) {
-			errs = append(errs, field.NotSupported(spec.Child("volumeLifecycleModes"), m, sets.List(lifecycleModes)))
+			errs = append(errs, field.NotSupported(spec.Child("volumeLifecycleModes"), m,
+				sets.List(lifecycleModes)))
 		}
 	}
 	audiences := sets.New[string]()
@@ -127,14 +151,17 @@ func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorLis
 		}
 		audiences.Insert(t.Audience)
 		if s := t.ExpirationSeconds; s != nil && (*s < minTokenSeconds || *s > maxTokenSeconds) {
-			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, fmt.Sprintf("must be between %d and %d", minTokenSeconds, int64(maxTokenSeconds))))
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s,
+				fmt.Sprintf("must be between %d and %d", minTokenSeconds, int64(maxTokenSeconds))))
 		}
 	}
 	if s := d.Spec.NodeAllocatableUpdatePeriodSeconds; s != nil && *s < minUpdateSeconds {
-		errs = append(errs, field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *s, fmt.Sprintf("must be at least %d", minUpdateSeconds)))
+		errs = append(errs, field.Invalid(spec.Child("nodeAllocatableUpdatePeriodSeconds"), *s,
+			fmt.Sprintf("must be at least %d", minUpdateSeconds)))
 	}
 	if in := d.Spec.ServiceAccountTokenInSecrets; in != nil && len(d.Spec.TokenRequests) == 0 {
-		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in, "may only be set with tokenRequests"))
+		errs = append(errs, field.Invalid(spec.Child("serviceAccountTokenInSecrets"), *in,
+			"may only be set with tokenRequests"))
 	}
 	return errs
 }
@@ -142,6 +169,8 @@ func validateCSIDriver(_ context.Context, d *storagev1.CSIDriver) field.ErrorLis
 func validateCSIDriverUpdate(ctx context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
 	errs := validateCSIDriver(ctx, d)
 	spec := field.NewPath("spec")
-	errs = append(errs, apivalidation.ValidateImmutableField(d.Spec.AttachRequired, old.Spec.AttachRequired, spec.Child("attachedRequired"))...)
-	return append(errs, apivalidation.ValidateImmutableField(d.Spec.VolumeLifecycleModes, old.Spec.VolumeLifecycleModes, spec.Child("volumeLifecycleModes"))...)
+	errs = append(errs, apivalidation.ValidateImmutableField(d.Spec.AttachRequired,
+		old.Spec.AttachRequired, spec.Child("attachedRequired"))...)
+	return append(errs, apivalidation.ValidateImmutableField(d.Spec.VolumeLifecycleModes,
+		old.Spec.VolumeLifecycleModes, spec.Child("volumeLifecycleModes"))...)
 }

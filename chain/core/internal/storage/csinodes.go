@@ -47,10 +47,12 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 		case d.NodeID == "":
 			errs = append(errs, field.Required(at.Child("nodeID"), "must be the driver's ID for the node"))
 		case len(d.NodeID) > maxNodeID:
-			errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, fmt.Sprintf("must have at most %d bytes", maxNodeID)))
+			errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID,
+				fmt.Sprintf("must have at most %d bytes", maxNodeID)))
 		}
 		if d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0 {
-			errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count, "must not be negative"))
+			errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count,
+				"must not be negative"))
 		}
 		if names.Has(d.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
@@ -84,7 +86,8 @@ func validateCSINodeUpdate(ctx context.Context, n, old *csiNode) field.ErrorList
 			}
 			was.Allocatable = is.Allocatable
 			if !equality.Semantic.DeepEqual(is, was) {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is, "a driver is immutable except for its allocatable"))
+				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is,
+					"a driver is immutable except for its allocatable"))
 			}
 		}
 	}

@@ -22,10 +22,13 @@ func CSIStorageCapacities() *kind.Kind[*storagev1.CSIStorageCapacity] {
 		},
 		ValidateUpdate: func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 			errs := validateCapacity(c, metav1validation.LabelSelectorValidationOptions{
-				AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(old.NodeTopology),
+				AllowInvalidLabelValueInSelector: metav1validation.LabelSelectorHasInvalidLabelValue(
+					old.NodeTopology),
 			})
-			errs = append(errs, apivalidation.ValidateImmutableField(c.NodeTopology, old.NodeTopology, field.NewPath("nodeTopology"))...)
-			return append(errs, apivalidation.ValidateImmutableField(c.StorageClassName, old.StorageClassName, field.NewPath("storageClassName"))...)
+			errs = append(errs, apivalidation.ValidateImmutableField(c.NodeTopology, old.NodeTopology,
+				field.NewPath("nodeTopology"))...)
+			return append(errs, apivalidation.ValidateImmutableField(c.StorageClassName,
+				old.StorageClassName, field.NewPath("storageClassName"))...)
 		},
 		Warnings: func(_ context.Context, c, _ *storagev1.CSIStorageCapacity) []string {
 			return nodeselectors.LabelSelectorWarnings(c.NodeTopology, field.NewPath("nodeTopology"))
@@ -35,13 +38,16 @@ func CSIStorageCapacities() *kind.Kind[*storagev1.CSIStorageCapacity] {
 	}
 }
 
-func validateCapacity(c *storagev1.CSIStorageCapacity, opts metav1validation.LabelSelectorValidationOptions) field.ErrorList {
+func validateCapacity(
+	c *storagev1.CSIStorageCapacity, opts metav1validation.LabelSelectorValidationOptions,
+) field.ErrorList {
 	errs := metav1validation.ValidateLabelSelector(c.NodeTopology, opts, field.NewPath("nodeTopology"))
 	for _, msg := range apivalidation.NameIsDNSSubdomain(c.StorageClassName, false) {
 		errs = append(errs, field.Invalid(field.NewPath("storageClassName"), c.StorageClassName, msg))
 	}
 	if c.Capacity != nil {
-		errs = append(errs, quantities.ValidateNonnegativeQuantity(*c.Capacity, field.NewPath("capacity"))...)
+		errs = append(errs, quantities.ValidateNonnegativeQuantity(*c.Capacity,
+			field.NewPath("capacity"))...)
 	}
 	return errs
 }

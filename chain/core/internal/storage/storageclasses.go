@@ -30,8 +30,10 @@ const (
 )
 
 var (
-	classReclaimPolicies = sets.New(corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)
-	bindingModes         = sets.New(storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)
+	classReclaimPolicies = sets.New(corev1.PersistentVolumeReclaimDelete,
+		corev1.PersistentVolumeReclaimRetain)
+	bindingModes = sets.New(storagev1.VolumeBindingImmediate,
+		storagev1.VolumeBindingWaitForFirstConsumer)
 )
 
 // StorageClasses declares storageclasses.
@@ -64,7 +66,8 @@ func StorageClasses() *kind.Kind[*storagev1.StorageClass] {
 
 func storageClassRow(c *storagev1.StorageClass) []any {
 	name := c.Name
-	if c.Annotations[defaultClassAnnotation] == "true" || c.Annotations[betaDefaultClassAnnotation] == "true" {
+	if c.Annotations[defaultClassAnnotation] == "true" ||
+		c.Annotations[betaDefaultClassAnnotation] == "true" {
 		name += " (default)"
 	}
 	reclaim, binding := corev1.PersistentVolumeReclaimDelete, storagev1.VolumeBindingImmediate
@@ -74,19 +77,25 @@ func storageClassRow(c *storagev1.StorageClass) []any {
 	if c.VolumeBindingMode != nil {
 		binding = *c.VolumeBindingMode
 	}
-	return []any{name, c.Provisioner, string(reclaim), string(binding), ptr.Deref(c.AllowVolumeExpansion, false), kind.Age(c)}
+	return []any{
+		name, c.Provisioner, string(reclaim), string(binding), ptr.Deref(c.AllowVolumeExpansion, false),
+		kind.Age(c),
+	}
 }
 
 func validateStorageClass(_ context.Context, c *storagev1.StorageClass) field.ErrorList {
 	errs := validateProvisioner(c.Provisioner, field.NewPath("provisioner"))
 	errs = append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
 	if p := c.ReclaimPolicy; p != nil && *p != "" && !classReclaimPolicies.Has(*p) {
-		errs = append(errs, field.NotSupported(field.NewPath("reclaimPolicy"), *p, sets.List(classReclaimPolicies)))
+		errs = append(errs, field.NotSupported(field.NewPath("reclaimPolicy"), *p,
+			sets.List(classReclaimPolicies)))
 	}
 	if m := c.VolumeBindingMode; m == nil {
-		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"), "must say when volumes are bound to claims"))
+		errs = append(errs, field.Required(field.NewPath("volumeBindingMode"),
+			"must say when volumes are bound to claims"))
 	} else if !bindingModes.Has(*m) {
-		errs = append(errs, field.NotSupported(field.NewPath("volumeBindingMode"), *m, sets.List(bindingModes)))
+		errs = append(errs, field.NotSupported(field.NewPath("volumeBindingMode"), *m,
+			sets.List(bindingModes)))
 	}
 	return append(errs, validateTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 }
@@ -135,7 +144,8 @@ func validateTopologies(terms []corev1.TopologySelectorTerm, at *field.Path) fie
 			}
 			selected[r.Key] = sets.New[string]()
 			if len(r.Values) == 0 {
-				errs = append(errs, field.Required(path.Index(j).Child("values"), "at least one value is required"))
+				errs = append(errs, field.Required(path.Index(j).Child("values"),
+					"at least one value is required"))
 			}
 			for k, value := range r.Values {
 				if selected[r.Key].Has(value) {
@@ -155,7 +165,9 @@ func validateTopologies(terms []corev1.TopologySelectorTerm, at *field.Path) fie
 	return errs
 }
 
-func validateStorageClassUpdate(ctx context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+func validateStorageClassUpdate(
+	ctx context.Context, c, old *storagev1.StorageClass,
+) field.ErrorList {
 	errs := validateStorageClass(ctx, c)
 	for _, f := range []struct {
 		name       string
@@ -166,7 +178,8 @@ func validateStorageClassUpdate(ctx context.Context, c, old *storagev1.StorageCl
 		{"reclaimPolicy", c.ReclaimPolicy, old.ReclaimPolicy},
 		{"volumeBindingMode", c.VolumeBindingMode, old.VolumeBindingMode},
 	} {
-		errs = append(errs, apivalidation.ValidateImmutableField(f.value, f.old, field.NewPath(f.name))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(f.value, f.old,
+			field.NewPath(f.name))...)
 	}
 	return errs
 }
@@ -176,7 +189,8 @@ func warnStorageClass(_ context.Context, c, _ *storagev1.StorageClass) []string 
 	for i, term := range c.AllowedTopologies {
 		for j, r := range term.MatchLabelExpressions {
 			if advice, ok := nodeselectors.DeprecatedLabel(r.Key); ok {
-				at := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key")
+				at := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).
+					Child("key")
 				warnings = append(warnings, fmt.Sprintf("%s: %s: %s", at, r.Key, advice))
 			}
 		}

@@ -19,16 +19,23 @@ func TestValidation(t *testing.T) {
 	topology := func(keys ...string) corev1.TopologySelectorTerm {
 		var term corev1.TopologySelectorTerm
 		for _, key := range keys {
-			term.MatchLabelExpressions = append(term.MatchLabelExpressions, corev1.TopologySelectorLabelRequirement{Key: key, Values: []string{"v"}})
+			term.MatchLabelExpressions = append(term.MatchLabelExpressions,
+				corev1.TopologySelectorLabelRequirement{Key: key, Values: []string{"v"}})
 		}
 		return term
 	}
 	attachment := func(source storagev1.VolumeAttachmentSource) *storagev1.VolumeAttachment {
-		return &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.example.com", NodeName: "n", Source: source}}
+		return &storagev1.VolumeAttachment{
+			Spec: storagev1.VolumeAttachmentSpec{Attacher: "d.example.com", NodeName: "n", Source: source},
+		}
 	}
-	oddAttachment := attachment(storagev1.VolumeAttachmentSource{PersistentVolumeName: new("Not a name")})
+	oddAttachment := attachment(storagev1.VolumeAttachmentSource{
+		PersistentVolumeName: new("Not a name"),
+	})
 	oddAttachment.Spec.Attacher = "not a driver"
-	csi := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"}}
+	csi := corev1.PersistentVolumeSource{
+		CSI: &corev1.CSIPersistentVolumeSource{Driver: "d.example.com", VolumeHandle: "h"},
+	}
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 
 	for name, test := range map[string]struct {
@@ -38,18 +45,23 @@ func TestValidation(t *testing.T) {
 		"token requests": {
 			errs: validateCSIDriver(ctx, &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{
 				TokenRequests: []storagev1.TokenRequest{
-					{Audience: "a"}, {Audience: "b", ExpirationSeconds: new(int64(1))}, {Audience: "a", ExpirationSeconds: new(int64(1))},
+					{Audience: "a"}, {Audience: "b", ExpirationSeconds: new(int64(1))},
+					{Audience: "a", ExpirationSeconds: new(int64(1))},
 				},
 				NodeAllocatableUpdatePeriodSeconds: new(int64(9)),
 			}}),
 			want: []string{
-				"spec.nodeAllocatableUpdatePeriodSeconds Invalid", "spec.tokenRequests[1].expirationSeconds Invalid",
-				"spec.tokenRequests[2].audience Duplicate",
+				"spec.nodeAllocatableUpdatePeriodSeconds Invalid",
+				"spec.tokenRequests[1].expirationSeconds Invalid", "spec.tokenRequests[2].audience Duplicate",
 			},
 		},
 		"same topology twice": {
-			errs: validateTopologies([]corev1.TopologySelectorTerm{topology("a", "b"), topology("b", "a"), topology("c", "c")}, field.NewPath("t")),
-			want: []string{"t[1].matchLabelExpressions Duplicate", "t[2].matchLabelExpressions[1].key Duplicate"},
+			errs: validateTopologies([]corev1.TopologySelectorTerm{
+				topology("a", "b"), topology("b", "a"), topology("c", "c"),
+			}, field.NewPath("t")),
+			want: []string{
+				"t[1].matchLabelExpressions Duplicate", "t[2].matchLabelExpressions[1].key Duplicate",
+			},
 		},
 		"topology of everything": {
 			errs: validateTopologies([]corev1.TopologySelectorTerm{{}}, field.NewPath("t")),
@@ -62,14 +74,27 @@ func TestValidation(t *testing.T) {
 		},
 		"inline volume of a class": {
 			errs: validateAttachment(attachment(storagev1.VolumeAttachmentSource{
-				InlineVolumeSpec: &corev1.PersistentVolumeSpec{AccessModes: modes, PersistentVolumeSource: csi, StorageClassName: "c"},
+				InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+					AccessModes:            modes,
+					PersistentVolumeSource: csi,
+					StorageClassName:       "c",
+				},
 			})),
 			want: []string{"spec.source.inlineVolumeSpec.storageClassName Forbidden"},
 		},
 		"inline local volume": {
-			errs: validateAttachment(attachment(storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
-				AccessModes: modes, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/a"}}}})),
-			want: []string{"spec.source.inlineVolumeSpec.csi Required", "spec.source.inlineVolumeSpec.nodeAffinity Required"},
+			errs: validateAttachment(attachment(storagev1.VolumeAttachmentSource{
+				InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+					AccessModes: modes,
+					PersistentVolumeSource: corev1.PersistentVolumeSource{
+						Local: &corev1.LocalVolumeSource{Path: "/a"},
+					},
+				},
+			})),
+			want: []string{
+				"spec.source.inlineVolumeSpec.csi Required",
+				"spec.source.inlineVolumeSpec.nodeAffinity Required",
+			},
 		},
 		"no attacher": {
 			errs: validateAttachment(&storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{
@@ -81,17 +106,26 @@ func TestValidation(t *testing.T) {
 			want: []string{"spec.attacher Invalid", "spec.source.persistentVolumeName Invalid"},
 		},
 		"attachment of another name": {
-			errs: validateAttachmentUpdate(ctx, attachment(storagev1.VolumeAttachmentSource{PersistentVolumeName: new("")}), oddAttachment),
-			want: []string{"spec Invalid", "spec.source.persistentVolumeName Invalid", "spec.source.persistentVolumeName Required"},
+			errs: validateAttachmentUpdate(ctx,
+				attachment(storagev1.VolumeAttachmentSource{PersistentVolumeName: new("")}), oddAttachment),
+			want: []string{
+				"spec Invalid", "spec.source.persistentVolumeName Invalid",
+				"spec.source.persistentVolumeName Required",
+			},
 		},
 		"topology key without a name": {
-			errs: validateCSINode(ctx, &csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1", TopologyKeys: []string{""}}}}}),
+			errs: validateCSINode(ctx, &csiNode{Spec: storagev1.CSINodeSpec{
+				Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1", TopologyKeys: []string{""}}},
+			}}),
 			want: []string{"spec.drivers[0] Invalid", "spec.drivers[0] Required"},
 		},
 		"node's driver moved": {
-			errs: validateCSINodeUpdate(ctx,
-				&csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "2"}}}},
-				&csiNode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1"}}}}),
+			errs: validateCSINodeUpdate(ctx, &csiNode{
+				Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "2"}}},
+			},
+				&csiNode{
+					Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d", NodeID: "1"}}},
+				}),
 			want: []string{"spec.drivers Invalid"},
 		},
 	} {

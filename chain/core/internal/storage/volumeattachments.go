@@ -27,7 +27,9 @@ func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 				legacy.DefaultInlineVolume(inline)
 			}
 		},
-		Validate:       func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList { return validateAttachment(a) },
+		Validate: func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
+			return validateAttachment(a)
+		},
 		ValidateUpdate: validateAttachmentUpdate,
 		Table: kind.Table[*storagev1.VolumeAttachment]{
 			Columns: []kind.Column{
@@ -63,8 +65,11 @@ func VolumeAttachments() *kind.Kind[*storagev1.VolumeAttachment] {
 	}
 }
 
-func validateAttachmentUpdate(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-	return append(validateAttachment(a), apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))...)
+func validateAttachmentUpdate(
+	_ context.Context, a, old *storagev1.VolumeAttachment,
+) field.ErrorList {
+	return append(validateAttachment(a),
+		apivalidation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))...)
 }
 
 func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
@@ -74,9 +79,11 @@ func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	at := spec.Child("source")
 	switch name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec; {
 	case name == nil && inline == nil:
-		errs = append(errs, field.Required(at, "one of persistentVolumeName and inlineVolumeSpec is required"))
+		errs = append(errs, field.Required(at,
+			"one of persistentVolumeName and inlineVolumeSpec is required"))
 	case name != nil && inline != nil:
-		errs = append(errs, field.Forbidden(at, "may not have both persistentVolumeName and inlineVolumeSpec"))
+		errs = append(errs, field.Forbidden(at,
+			"may not have both persistentVolumeName and inlineVolumeSpec"))
 	case inline != nil:
 		errs = append(errs, legacy.ValidateInlineVolume(inline, at.Child("inlineVolumeSpec"))...)
 	case *name == "":
@@ -92,7 +99,8 @@ func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	}
 
 	status := field.NewPath("status")
-	errs = append(errs, validateAttachmentMetadata(a.Status.AttachmentMetadata, status.Child("attachmentMetadata"))...)
+	errs = append(errs, validateAttachmentMetadata(a.Status.AttachmentMetadata,
+		status.Child("attachmentMetadata"))...)
 	errs = append(errs, validateVolumeError(a.Status.AttachError, status.Child("attachError"))...)
 	return append(errs, validateVolumeError(a.Status.DetachError, status.Child("detachError"))...)
 }
@@ -117,7 +125,8 @@ func validateVolumeError(e *storagev1.VolumeError, at *field.Path) field.ErrorLi
 		errs = append(errs, field.TooLong(at.Child("message"), "" /* not the message */, maxErrorSize))
 	}
 	if e.ErrorCode != nil && *e.ErrorCode < 0 {
-		errs = append(errs, field.Invalid(at.Child("errorCode"), *e.ErrorCode, fmt.Sprintf("must be a gRPC status code, not %d", *e.ErrorCode)))
+		errs = append(errs, field.Invalid(at.Child("errorCode"), *e.ErrorCode,
+			fmt.Sprintf("must be a gRPC status code, not %d", *e.ErrorCode)))
 	}
 	return errs
 }

@@ -17,13 +17,16 @@ func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 		ShortNames:    []string{"vac"},
 		ClusterScoped: true,
 		Validate:      validateAttributesClass,
-		ValidateUpdate: func(ctx context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+		ValidateUpdate: func(
+			ctx context.Context, c, old *storagev1.VolumeAttributesClass,
+		) field.ErrorList {
 			errs := validateAttributesClass(ctx, c)
 			if c.DriverName != old.DriverName {
 				errs = append(errs, field.Forbidden(field.NewPath("driverName"), "may not be changed"))
 			}
 			if !equality.Semantic.DeepEqual(c.Parameters, old.Parameters) {
-				errs = append(errs, field.Forbidden(field.NewPath("parameters"), "may not be changed: create another class"))
+				errs = append(errs, field.Forbidden(field.NewPath("parameters"),
+					"may not be changed: create another class"))
 			}
 			return errs
 		},
@@ -33,16 +36,21 @@ func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 				{Name: "DriverName", Description: "The driver that modifies the volumes."},
 				kind.AgeColumn(),
 			},
-			Row: func(c *storagev1.VolumeAttributesClass) []any { return []any{c.Name, c.DriverName, kind.Age(c)} },
+			Row: func(c *storagev1.VolumeAttributesClass) []any {
+				return []any{c.Name, c.DriverName, kind.Age(c)}
+			},
 		},
 		Quirks: kind.Quirks{NameOnUpdate: true, ReturnDeleted: true},
 	}
 }
 
-func validateAttributesClass(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
+func validateAttributesClass(
+	_ context.Context, c *storagev1.VolumeAttributesClass,
+) field.ErrorList {
 	errs := validateProvisioner(c.DriverName, field.NewPath("driverName"))
 	if len(c.Parameters) == 0 {
-		errs = append(errs, field.Required(field.NewPath("parameters"), "at least one parameter is required"))
+		errs = append(errs, field.Required(field.NewPath("parameters"),
+			"at least one parameter is required"))
 	}
 	return append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
 }

@@ -23,26 +23,37 @@ func StorageVersionMigrations() *kind.Kind[*storagemigrationv1beta1.StorageVersi
 	return &kind.Kind[T]{
 		Plural:        "storageversionmigrations",
 		ClusterScoped: true,
-		Versions:      []kind.Version{kind.ServedAsSame[*storagemigrationv1.StorageVersionMigration, T]()},
-		Validate:      func(_ context.Context, m T) field.ErrorList { return validateResource(m.Spec.Resource) },
+		Versions: []kind.Version{
+			kind.ServedAsSame[*storagemigrationv1.StorageVersionMigration, T](),
+		},
+		Validate: func(_ context.Context, m T) field.ErrorList {
+			return validateResource(m.Spec.Resource)
+		},
 		ValidateUpdate: func(_ context.Context, m, old T) field.ErrorList {
-			return append(validateResource(m.Spec.Resource), apivalidation.ValidateImmutableField(m.Spec, old.Spec, field.NewPath("spec"))...)
+			return append(validateResource(m.Spec.Resource),
+				apivalidation.ValidateImmutableField(m.Spec, old.Spec, field.NewPath("spec"))...)
 		},
 		Table: kind.Table[T]{
 			Columns: []kind.Column{
-				{Name: "Name", Description: kind.NameColumn().Description}, // kube-apiserver's column has no format here
+				// kube-apiserver's column has no format here
+				{Name: "Name", Description: kind.NameColumn().Description},
 				{Name: "Resource", Description: "Resource whose objects are rewritten."},
 				{Name: "Status", Description: "Progress of the migration."},
 			},
 			Row: func(m T) []any {
-				resource := metav1.GroupResource{Group: m.Spec.Resource.Group, Resource: m.Spec.Resource.Resource}
+				resource := metav1.GroupResource{
+					Group:    m.Spec.Resource.Group,
+					Resource: m.Spec.Resource.Resource,
+				}
 				return []any{m.Name, resource.String(), state(&m.Status)}
 			},
 		},
 		Status: &kind.Status[T]{
 			Prepare:     func(_ context.Context, m, old T) { metav1.ResetObjectMetaForStatus(m, old) },
 			ResetFields: []string{"metadata", "spec"},
-			Validate:    func(_ context.Context, m, old T) field.ErrorList { return validateStatus(&m.Status, &old.Status) },
+			Validate: func(_ context.Context, m, old T) field.ErrorList {
+				return validateStatus(&m.Status, &old.Status)
+			},
 		},
 		RequireResourceVersion: true,
 		Quirks:                 kind.Quirks{NameOnUpdate: true},
@@ -54,7 +65,8 @@ func state(s *storagemigrationv1beta1.StorageVersionMigrationStatus) string {
 	state := "Unknown"
 	for _, c := range s.Conditions {
 		switch t := storagemigrationv1beta1.MigrationConditionType(c.Type); t {
-		case storagemigrationv1beta1.MigrationRunning, storagemigrationv1beta1.MigrationSucceeded, storagemigrationv1beta1.MigrationFailed:
+		case storagemigrationv1beta1.MigrationRunning, storagemigrationv1beta1.MigrationSucceeded,
+			storagemigrationv1beta1.MigrationFailed:
 			if c.Status == metav1.ConditionTrue {
 				state = c.Type
 			}
@@ -85,26 +97,41 @@ func validateStatus(s, old *storagemigrationv1beta1.StorageVersionMigrationStatu
 	at := field.NewPath("status")
 	version, conditions := at.Child("resourceVersion"), at.Child("conditions")
 	var errs field.ErrorList
-	if _, err := resourceversion.CompareResourceVersion(s.ResourceVersion, s.ResourceVersion); s.ResourceVersion != "" && err != nil {
-		errs = append(errs, field.Invalid(version, s.ResourceVersion, "must be a resource version, which is a positive number"))
+	if _, err := resourceversion.CompareResourceVersion(s.ResourceVersion,
+		s.ResourceVersion); s.ResourceVersion != "" && err != nil {
+		errs = append(errs, field.Invalid(version, s.ResourceVersion,
+			"must be a resource version, which is a positive number"))
 	}
 	if old.ResourceVersion != "" && s.ResourceVersion != old.ResourceVersion {
 		errs = append(errs, field.Invalid(version, s.ResourceVersion, "is immutable once set"))
 	}
 	errs = append(errs, metavalidation.ValidateConditions(s.Conditions, conditions)...)
-	is := func(s *storagemigrationv1beta1.StorageVersionMigrationStatus, t storagemigrationv1beta1.MigrationConditionType) bool {
+	is := func(
+		s *storagemigrationv1beta1.StorageVersionMigrationStatus,
+		t storagemigrationv1beta1.MigrationConditionType,
+	) bool {
 		return meta.IsStatusConditionTrue(s.Conditions, string(t))
 	}
-	succeeded, failed := is(s, storagemigrationv1beta1.MigrationSucceeded), is(s, storagemigrationv1beta1.MigrationFailed)
+	succeeded, failed := is(s, storagemigrationv1beta1.MigrationSucceeded), is(s,
+		storagemigrationv1beta1.MigrationFailed)
 	ended := succeeded || failed
 	for _, c := range []struct {
 		wrong bool
 		why   string
 	}{
 		{succeeded && failed, "a migration may not both succeed and fail"},
-		{ended && is(s, storagemigrationv1beta1.MigrationRunning), "a migration that has ended may not be running"},
-		{!succeeded && is(old, storagemigrationv1beta1.MigrationSucceeded), "Succeeded may not be removed once it is true"},
-		{!failed && is(old, storagemigrationv1beta1.MigrationFailed), "Failed may not be removed once it is true"},
+		{
+			ended && is(s, storagemigrationv1beta1.MigrationRunning),
+			"a migration that has ended may not be running",
+		},
+		{
+			!succeeded && is(old, storagemigrationv1beta1.MigrationSucceeded),
+			"Succeeded may not be removed once it is true",
+		},
+		{
+			!failed && is(old, storagemigrationv1beta1.MigrationFailed),
+			"Failed may not be removed once it is true",
+		},
 	} {
 		if c.wrong {
 			errs = append(errs, field.Invalid(conditions, field.OmitValueType{}, c.why))

@@ -14,7 +14,9 @@ func TestStorageVersionMigrations(t *testing.T) {
 	t.Parallel()
 	k := StorageVersionMigrations()
 	of := func(group, resource string) *migration {
-		return &migration{Spec: storagemigrationv1beta1.StorageVersionMigrationSpec{Resource: metav1.GroupResource{Group: group, Resource: resource}}}
+		return &migration{Spec: storagemigrationv1beta1.StorageVersionMigrationSpec{
+			Resource: metav1.GroupResource{Group: group, Resource: resource},
+		}}
 	}
 	if errs := k.Validate(t.Context(), of("apps", "deployments")); errs != nil {
 		t.Errorf("a valid migration: %v", errs)
@@ -22,7 +24,8 @@ func TestStorageVersionMigrations(t *testing.T) {
 	if errs := k.Validate(t.Context(), of("A", "")); len(errs) != 2 {
 		t.Errorf("a bad group and no resource: %v", errs)
 	}
-	if errs := k.ValidateUpdate(t.Context(), of("apps", "deployments"), of("apps", "replicasets")); len(errs) != 1 || errs[0].Field != "spec" {
+	if errs := k.ValidateUpdate(t.Context(), of("apps", "deployments"),
+		of("apps", "replicasets")); len(errs) != 1 || errs[0].Field != "spec" {
 		t.Errorf("another resource: %v", errs)
 	}
 }
@@ -33,10 +36,16 @@ func TestState(t *testing.T) {
 		return metav1.Condition{Type: name, Status: status}
 	}
 	for want, conditions := range map[string][]metav1.Condition{
-		"Unknown":   {condition("Running", metav1.ConditionFalse), condition("Other", metav1.ConditionTrue)},
-		"Succeeded": {condition("Running", metav1.ConditionFalse), condition("Succeeded", metav1.ConditionTrue)},
+		"Unknown": {
+			condition("Running", metav1.ConditionFalse), condition("Other", metav1.ConditionTrue),
+		},
+		"Succeeded": {
+			condition("Running", metav1.ConditionFalse), condition("Succeeded", metav1.ConditionTrue),
+		},
 	} {
-		if got := state(&storagemigrationv1beta1.StorageVersionMigrationStatus{Conditions: conditions}); got != want {
+		if got := state(&storagemigrationv1beta1.StorageVersionMigrationStatus{
+			Conditions: conditions,
+		}); got != want {
 			t.Errorf("%v: state %q, want %q", conditions, got, want)
 		}
 	}
@@ -47,9 +56,16 @@ func TestStatus(t *testing.T) {
 	k := StorageVersionMigrations()
 	// status returns a migration with the given resource version and true conditions.
 	status := func(version string, conditions ...string) *migration {
-		m := &migration{Status: storagemigrationv1beta1.StorageVersionMigrationStatus{ResourceVersion: version}}
+		m := &migration{
+			Status: storagemigrationv1beta1.StorageVersionMigrationStatus{ResourceVersion: version},
+		}
 		for _, c := range conditions {
-			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: "R", LastTransitionTime: metav1.Now()})
+			m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
+				Type:               c,
+				Status:             metav1.ConditionTrue,
+				Reason:             "R",
+				LastTransitionTime: metav1.Now(),
+			})
 		}
 		return m
 	}

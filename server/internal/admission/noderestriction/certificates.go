@@ -25,7 +25,8 @@ func ownCertificate(a admission.Attributes, node string) error {
 	if err != nil {
 		return admission.NewForbidden(a, err)
 	}
-	if s := request.Spec.SignerName; s != certificatesv1.KubeletServingSignerName && s != certificatesv1.KubeAPIServerClientKubeletSignerName {
+	if s := request.Spec.SignerName; s != certificatesv1.KubeletServingSignerName &&
+		s != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return nil
 	}
 	parsed, err := plugin.ParseCertificateRequest(request.Spec.Request)
@@ -41,7 +42,9 @@ func ownCertificate(a admission.Attributes, node string) error {
 // podCertificate allows a kubelet to request certificates for its own pods. A condition that may be
 // temporary, such as an outdated UID, is an error but not a refusal, so that the kubelet tries
 // again.
-func (p *restriction) podCertificate(ctx context.Context, a admission.Attributes, node string) error {
+func (p *restriction) podCertificate(
+	ctx context.Context, a admission.Attributes, node string,
+) error {
 	if a.GetOperation() != admission.Create || a.GetSubresource() != "" {
 		return plugin.Forbid(a, "a kubelet may only create pod certificate requests")
 	}
@@ -70,9 +73,11 @@ func (p *restriction) podCertificate(ctx context.Context, a admission.Attributes
 	case plugin.IsMirror(pod):
 		return plugin.Forbid(a, "spec.podName: %q is a mirror pod", pod.Name)
 	case pod.Spec.ServiceAccountName != spec.ServiceAccountName:
-		return plugin.Forbid(a, "spec.serviceAccountName does not match the service account of pod %q", pod.Name)
+		return plugin.Forbid(a,
+			"spec.serviceAccountName does not match the service account of pod %q", pod.Name)
 	}
-	account, err := p.Client.CoreV1().ServiceAccounts(a.GetNamespace()).Get(ctx, spec.ServiceAccountName, metav1.GetOptions{})
+	account, err := p.Client.CoreV1().ServiceAccounts(a.GetNamespace()).Get(ctx,
+		spec.ServiceAccountName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("spec.serviceAccountName: %w", err)
 	}
@@ -80,16 +85,20 @@ func (p *restriction) podCertificate(ctx context.Context, a admission.Attributes
 		return errors.New("spec.serviceAccountUID does not match the UID of the service account")
 	}
 	const verb = "request-serviceaccounts-podcertificate-signer"
-	if hasCertificate(pod, spec.SignerName) || p.may(ctx, a, verb, certificatesv1.GroupName, strings.ReplaceAll(spec.SignerName, "/", ":"), account.Name) {
+	if hasCertificate(pod, spec.SignerName) || p.may(ctx, a, verb, certificatesv1.GroupName,
+		strings.ReplaceAll(spec.SignerName, "/", ":"), account.Name) {
 		return nil
 	}
-	return plugin.Forbid(a, "spec.signerName: no volume of pod %q projects a certificate from signer %q", pod.Name, spec.SignerName)
+	return plugin.Forbid(a,
+		"spec.signerName: no volume of pod %q projects a certificate from signer %q",
+		pod.Name, spec.SignerName)
 }
 
 func hasCertificate(pod *corev1.Pod, signer string) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
-			return s.PodCertificate != nil && s.PodCertificate.SignerName == signer
-		})
+		return v.Projected != nil &&
+			slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool {
+				return s.PodCertificate != nil && s.PodCertificate.SignerName == signer
+			})
 	})
 }

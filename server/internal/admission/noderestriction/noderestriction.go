@@ -30,11 +30,14 @@ type restriction struct {
 
 // New returns the plugin. It is off by default.
 func New() admission.Interface {
-	return &restriction{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete)}
+	return &restriction{
+		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
+	}
 }
 
 func (p *restriction) ValidateInitialization() error {
-	return errors.Join(p.WantsClient.ValidateInitialization(), p.WantsAuthorizer.ValidateInitialization())
+	return errors.Join(p.WantsClient.ValidateInitialization(),
+		p.WantsAuthorizer.ValidateInitialization())
 }
 
 const nodeUserPrefix = "system:node:"
@@ -46,7 +49,9 @@ func nodeOf(u user.Info) (name string, ok bool) {
 	return name, ok && slices.Contains(u.GetGroups(), user.NodesGroup)
 }
 
-func (p *restriction) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p *restriction) Admit(
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+) error {
 	node, ok := nodeOf(a.GetUserInfo())
 	switch {
 	case !ok:
@@ -67,7 +72,8 @@ func (p *restriction) Admit(ctx context.Context, a admission.Attributes, _ admis
 		}
 	case coordinationv1.Resource("leases"):
 		if a.GetNamespace() != corev1.NamespaceNodeLease {
-			return plugin.Forbid(a, "a kubelet may only modify leases in the namespace %s", corev1.NamespaceNodeLease)
+			return plugin.Forbid(a, "a kubelet may only modify leases in the namespace %s",
+				corev1.NamespaceNodeLease)
 		}
 		return sameName(a, node)
 	case storagev1.Resource("csinodes"):
@@ -90,9 +96,18 @@ func foundOr(a admission.Attributes, err error) error {
 	return admission.NewForbidden(a, err)
 }
 
-func (p *restriction) may(ctx context.Context, a admission.Attributes, verb, group, resource, name string) bool {
+func (p *restriction) may(
+	ctx context.Context, a admission.Attributes, verb, group, resource, name string,
+) bool {
 	decision, _, err := p.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: a.GetUserInfo(), Verb: verb, Namespace: a.GetNamespace(), APIGroup: group, APIVersion: "*", Resource: resource, Name: name, ResourceRequest: true,
+		User:            a.GetUserInfo(),
+		Verb:            verb,
+		Namespace:       a.GetNamespace(),
+		APIGroup:        group,
+		APIVersion:      "*",
+		Resource:        resource,
+		Name:            name,
+		ResourceRequest: true,
 	})
 	return err == nil && decision == authorizer.DecisionAllow
 }

@@ -38,11 +38,13 @@ func ownNode(a admission.Attributes, node string) error {
 			return plugin.Forbid(a, "a kubelet may not change metadata.ownerReferences of its node")
 		}
 	}
-	if n.Spec.ConfigSource != nil && !apiequality.Semantic.DeepEqual(n.Spec.ConfigSource, old.Spec.ConfigSource) {
+	if n.Spec.ConfigSource != nil &&
+		!apiequality.Semantic.DeepEqual(n.Spec.ConfigSource, old.Spec.ConfigSource) {
 		return plugin.Forbid(a, "a kubelet may not set spec.configSource of its node")
 	}
 	if changed := reservedLabels(n.Labels, old.Labels); len(changed) > 0 {
-		return plugin.Forbid(a, "a kubelet may not change these labels of its node: %s", strings.Join(changed, ", "))
+		return plugin.Forbid(a, "a kubelet may not change these labels of its node: %s",
+			strings.Join(changed, ", "))
 	}
 	return nil
 }
@@ -70,16 +72,21 @@ func isReserved(key string) bool {
 		return false
 	}
 	in := func(domains ...string) bool {
-		return slices.ContainsFunc(domains, func(d string) bool { return domain == d || strings.HasSuffix(domain, "."+d) })
+		return slices.ContainsFunc(domains, func(d string) bool {
+			return domain == d || strings.HasSuffix(domain, "."+d)
+		})
 	}
 	if in(corev1.LabelNamespaceNodeRestriction) {
 		return true
 	}
 	switch key {
-	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, "beta.kubernetes.io/os",
+		"beta.kubernetes.io/arch",
 		corev1.LabelInstanceType, corev1.LabelInstanceTypeStable,
-		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion:
+		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
+		corev1.LabelFailureDomainBetaRegion:
 		return false
 	}
-	return in("kubernetes.io", "k8s.io") && !in(corev1.LabelNamespaceSuffixKubelet, corev1.LabelNamespaceSuffixNode)
+	return in("kubernetes.io", "k8s.io") &&
+		!in(corev1.LabelNamespaceSuffixKubelet, corev1.LabelNamespaceSuffixNode)
 }

@@ -31,7 +31,8 @@ func claimStatus(a admission.Attributes, node string) error {
 		return claim
 	}
 	if !apiequality.Semantic.DeepEqual(rest(claim), rest(old)) {
-		return plugin.Forbid(a, "the kubelet of node %q may only change capacity, conditions and allocated resources in the status of a persistent volume claim", node)
+		return plugin.Forbid(a, "the kubelet of node %q may only change capacity, "+
+			"conditions and allocated resources in the status of a persistent volume claim", node)
 	}
 	return nil
 }
@@ -40,7 +41,8 @@ func claimStatus(a admission.Attributes, node string) error {
 // have one object per node.
 func sameName(a admission.Attributes, node string) error {
 	if nameOf(a) != node {
-		return plugin.Forbid(a, "a kubelet may only modify the object with the name of its node, %q", node)
+		return plugin.Forbid(a,
+			"a kubelet may only modify the object with the name of its node, %q", node)
 	}
 	return nil
 }

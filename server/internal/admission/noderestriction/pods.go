@@ -29,11 +29,14 @@ func (p *restriction) pod(ctx context.Context, a admission.Attributes, node stri
 	case request{admission.Update, "status"}:
 		return podStatus(a, node)
 	}
-	return plugin.Forbid(a, "a kubelet may only create mirror pods, update the status of its pods, and delete or evict them")
+	return plugin.Forbid(a,
+		"a kubelet may only create mirror pods, update the status of its pods, and delete or evict them")
 }
 
 // existing returns a pod. An empty name, as when a collection is deleted, is not found.
-func (p *restriction) existing(ctx context.Context, a admission.Attributes, name string) (*corev1.Pod, error) {
+func (p *restriction) existing(
+	ctx context.Context, a admission.Attributes, name string,
+) (*corev1.Pod, error) {
 	if name == "" {
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 	}
@@ -49,7 +52,8 @@ func (p *restriction) mirror(ctx context.Context, a admission.Attributes, node s
 	case err != nil:
 		return admission.NewForbidden(a, err)
 	case !plugin.IsMirror(pod):
-		return plugin.Forbid(a, "a kubelet may only create mirror pods, which have the annotation %s", corev1.MirrorPodAnnotationKey)
+		return plugin.Forbid(a, "a kubelet may only create mirror pods, which have the annotation %s",
+			corev1.MirrorPodAnnotationKey)
 	case pod.Spec.NodeName != node:
 		return plugin.Forbid(a, "spec.nodeName must be %q", node)
 	case len(pod.OwnerReferences) != 1:

@@ -23,7 +23,8 @@ func (p *restriction) token(ctx context.Context, a admission.Attributes, node st
 	}
 	to := request.Spec.BoundObjectRef
 	if to == nil || to.APIVersion != "v1" || to.Kind != "Pod" || to.Name == "" || to.UID == "" {
-		return plugin.Forbid(a, "spec.boundObjectRef: tokens for a kubelet must be bound to a pod by name and UID")
+		return plugin.Forbid(a,
+			"spec.boundObjectRef: tokens for a kubelet must be bound to a pod by name and UID")
 	}
 	pod, err := p.existing(ctx, a, to.Name)
 	switch {
@@ -40,10 +41,12 @@ func (p *restriction) token(ctx context.Context, a admission.Attributes, node st
 	if len(request.Spec.Audiences) == 1 {
 		audience = request.Spec.Audiences[0]
 	}
-	if p.talksTo(ctx, pod, audience) || p.may(ctx, a, "request-serviceaccounts-token-audience", "", audience, a.GetName()) {
+	if p.talksTo(ctx, pod, audience) ||
+		p.may(ctx, a, "request-serviceaccounts-token-audience", "", audience, a.GetName()) {
 		return nil
 	}
-	return plugin.Forbid(a, "spec.audiences: no volume of pod %q uses a token for audience %q", to.Name, audience)
+	return plugin.Forbid(a, "spec.audiences: no volume of pod %q uses a token for audience %q",
+		to.Name, audience)
 }
 
 // talksTo reports whether a volume of the pod has a token for the audience, or a CSI driver that
@@ -64,7 +67,8 @@ func (p *restriction) talksTo(ctx context.Context, pod *corev1.Pod, audience str
 			continue
 		}
 		driver, err := p.Client.StorageV1().CSIDrivers().Get(ctx, name, metav1.GetOptions{})
-		if err == nil && slices.ContainsFunc(driver.Spec.TokenRequests, func(r storagev1.TokenRequest) bool { return r.Audience == audience }) {
+		if err == nil && slices.ContainsFunc(driver.Spec.TokenRequests,
+			func(r storagev1.TokenRequest) bool { return r.Audience == audience }) {
 			return true
 		}
 	}
@@ -83,10 +87,11 @@ func (p *restriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 	case v.Ephemeral != nil:
 		claim = ephemeral.VolumeClaimName(pod, v)
 	default:
-		return migrated(v.AWSElasticBlockStore != nil, v.AzureDisk != nil, v.AzureFile != nil, v.GCEPersistentDisk != nil, v.Cinder != nil,
-			v.VsphereVolume != nil, v.PortworxVolume != nil)
+		return migrated(v.AWSElasticBlockStore != nil, v.AzureDisk != nil, v.AzureFile != nil,
+			v.GCEPersistentDisk != nil, v.Cinder != nil, v.VsphereVolume != nil, v.PortworxVolume != nil)
 	}
-	c, err := p.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, claim, metav1.GetOptions{})
+	c, err := p.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, claim,
+		metav1.GetOptions{})
 	if err != nil || c.Spec.VolumeName == "" {
 		return ""
 	}
@@ -98,8 +103,8 @@ func (p *restriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Vol
 		return pv.Spec.CSI.Driver
 	}
 	s := &pv.Spec
-	return migrated(s.AWSElasticBlockStore != nil, s.AzureDisk != nil, s.AzureFile != nil, s.GCEPersistentDisk != nil, s.Cinder != nil,
-		s.VsphereVolume != nil, s.PortworxVolume != nil)
+	return migrated(s.AWSElasticBlockStore != nil, s.AzureDisk != nil, s.AzureFile != nil,
+		s.GCEPersistentDisk != nil, s.Cinder != nil, s.VsphereVolume != nil, s.PortworxVolume != nil)
 }
 
 // migrated returns the CSI driver that replaced an in-tree volume plugin.

@@ -28,7 +28,8 @@ func claims(list lists) quota.Evaluator {
 				return true
 			}
 			_, what, ok := strings.Cut(string(name), classSuffix)
-			return ok && (what == string(corev1.ResourceRequestsStorage) || what == string(corev1.ResourcePersistentVolumeClaims))
+			return ok && (what == string(corev1.ResourceRequestsStorage) ||
+				what == string(corev1.ResourcePersistentVolumeClaims))
 		},
 		usage: func(claim *corev1.PersistentVolumeClaim) corev1.ResourceList {
 			one := *apiresource.NewQuantity(1, apiresource.DecimalSI)
@@ -42,7 +43,8 @@ func claims(list lists) quota.Evaluator {
 				return used
 			}
 			// A claim that was reduced after a failed expansion may still have the larger size allocated.
-			if allocated := claim.Status.AllocatedResources[corev1.ResourceStorage]; allocated.Cmp(size) > 0 {
+			if allocated :=
+				claim.Status.AllocatedResources[corev1.ResourceStorage]; allocated.Cmp(size) > 0 {
 				size = allocated
 			}
 			used[corev1.ResourceRequestsStorage] = size
@@ -51,17 +53,22 @@ func claims(list lists) quota.Evaluator {
 			}
 			return used
 		},
-		inScope: func(scope corev1.ScopedResourceSelectorRequirement, claim *corev1.PersistentVolumeClaim) (bool, error) {
+		inScope: func(
+			scope corev1.ScopedResourceSelectorRequirement, claim *corev1.PersistentVolumeClaim,
+		) (bool, error) {
 			if scope.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
 				return false, nil
 			}
 			var names []string
-			for _, name := range []*string{claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName} {
+			for _, name := range []*string{
+				claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName,
+			} {
 				if name := ptr.Deref(name, ""); name != "" {
 					names = append(names, name)
 				}
 			}
-			if modify := claim.Status.ModifyVolumeStatus; modify != nil && modify.TargetVolumeAttributesClassName != "" {
+			if modify := claim.Status.ModifyVolumeStatus; modify != nil &&
+				modify.TargetVolumeAttributesClassName != "" {
 				names = append(names, modify.TargetVolumeAttributesClassName)
 			}
 			if len(names) == 0 {

@@ -26,7 +26,8 @@ func pods(list lists) quota.Evaluator {
 		resource: gvr.GroupResource(),
 		list:     list(gvr),
 		handles: func(a admission.Attributes) bool {
-			return onCreate(a) || a.GetOperation() == admission.Update && (a.GetSubresource() == "resize" || changesScope(a))
+			return onCreate(a) ||
+				a.GetOperation() == admission.Update && (a.GetSubresource() == "resize" || changesScope(a))
 		},
 		limits:   limitsPods,
 		usage:    func(pod *corev1.Pod) corev1.ResourceList { return podUsage(pod, time.Now()) },
@@ -42,7 +43,8 @@ func limitsPods(name corev1.ResourceName) bool {
 	case podCount, corev1.ResourcePods,
 		corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
 		corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
-		corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsEphemeralStorage:
+		corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage,
+		corev1.ResourceLimitsEphemeralStorage:
 		return true
 	}
 	requested, isRequest := strings.CutPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
@@ -60,16 +62,21 @@ func podUsage(pod *corev1.Pod, now time.Time) corev1.ResourceList {
 	ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 	if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
 		grace := time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
-		ended = ended || now.After(pod.DeletionTimestamp.Add(grace)) // the node has not confirmed the deletion
+		// the node has not confirmed the deletion
+		ended = ended || now.After(pod.DeletionTimestamp.Add(grace))
 	}
 	if ended {
 		return used
 	}
 	used[corev1.ResourcePods] = one
-	options := resource.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
+	options := resource.PodResourcesOptions{
+		UseStatusResources: true,
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}
 	for name, q := range resource.PodRequests(pod, options) {
 		switch {
-		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, core.IsHugePages(name):
+		case name == corev1.ResourceCPU, name == corev1.ResourceMemory,
+			name == corev1.ResourceEphemeralStorage, core.IsHugePages(name):
 			used[name] = q
 			used[corev1.DefaultResourceRequestsPrefix+name] = q
 		case core.IsExtendedResource(name):
@@ -153,7 +160,8 @@ func IsBestEffort(pod *corev1.Pod) bool {
 	if resource.IsPodLevelResourcesSet(pod) {
 		return !asks(*pod.Spec.Resources)
 	}
-	return !slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), func(c corev1.Container) bool { return asks(c.Resources) })
+	return !slices.ContainsFunc(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers),
+		func(c corev1.Container) bool { return asks(c.Resources) })
 }
 
 // reachesOut reports whether an affinity term can select pods in other namespaces.
@@ -169,12 +177,16 @@ func reachesOut(affinity *corev1.Affinity) bool {
 		}
 	}
 	if a := affinity.PodAffinity; a != nil {
-		add(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(a.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if a := affinity.PodAntiAffinity; a != nil {
-		add(a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(a.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
-	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
+		return len(t.Namespaces) > 0 || t.NamespaceSelector != nil
+	})
 }
 
 // requireExplicit rejects containers that do not specify CPU or memory where a quota limits it,
@@ -183,7 +195,8 @@ func requireExplicit(limited []corev1.ResourceName, pod *corev1.Pod) error {
 	var errs []error
 	missing := func(who string, r corev1.ResourceRequirements) {
 		for _, name := range limited {
-			list, base := r.Requests, corev1.ResourceName(strings.TrimPrefix(string(name), corev1.DefaultResourceRequestsPrefix))
+			list, base := r.Requests, corev1.ResourceName(strings.TrimPrefix(string(name),
+				corev1.DefaultResourceRequestsPrefix))
 			if limit, ok := strings.CutPrefix(string(name), "limits."); ok {
 				list, base = r.Limits, corev1.ResourceName(limit)
 			}

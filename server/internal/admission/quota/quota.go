@@ -32,9 +32,12 @@ func Configuration(lister quota.ListerForResourceFunc) quota.Configuration {
 	}
 	evaluators := []quota.Evaluator{pods(list), services(list), claims(list), resourceClaims(list)}
 	// Quotas could limit the number of these before count/ was introduced.
-	for _, name := range []string{"configmaps", "secrets", "replicationcontrollers", "resourcequotas"} {
+	for _, name := range []string{
+		"configmaps", "secrets", "replicationcontrollers", "resourcequotas",
+	} {
 		resource := corev1.SchemeGroupVersion.WithResource(name)
-		evaluators = append(evaluators, generic.NewObjectCountEvaluator(resource.GroupResource(), list(resource), corev1.ResourceName(name)))
+		evaluators = append(evaluators, generic.NewObjectCountEvaluator(resource.GroupResource(),
+			list(resource), corev1.ResourceName(name)))
 	}
 	return generic.NewConfiguration(evaluators, map[schema.GroupResource]struct{}{
 		corev1.Resource("events"):   {},
@@ -93,7 +96,9 @@ func (e *evaluator[T]) Constraints(required []corev1.ResourceName, item runtime.
 	return e.requires(required, obj)
 }
 
-func (e *evaluator[T]) matches(scope corev1.ScopedResourceSelectorRequirement, item runtime.Object) (bool, error) {
+func (e *evaluator[T]) matches(
+	scope corev1.ScopedResourceSelectorRequirement, item runtime.Object,
+) (bool, error) {
 	if e.inScope == nil {
 		return false, nil
 	}
@@ -108,7 +113,9 @@ func (e *evaluator[T]) Matches(quota *corev1.ResourceQuota, item runtime.Object)
 	return generic.Matches(quota, item, e.MatchingResources, e.matches)
 }
 
-func (e *evaluator[T]) MatchingScopes(item runtime.Object, scopes []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+func (e *evaluator[T]) MatchingScopes(
+	item runtime.Object, scopes []corev1.ScopedResourceSelectorRequirement,
+) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	var in []corev1.ScopedResourceSelectorRequirement
 	for _, s := range scopes {
 		ok, err := e.matches(s, item)
@@ -122,10 +129,14 @@ func (e *evaluator[T]) MatchingScopes(item runtime.Object, scopes []corev1.Scope
 	return in, nil
 }
 
-func (e *evaluator[T]) UncoveredQuotaScopes(limited, matched []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+func (e *evaluator[T]) UncoveredQuotaScopes(
+	limited, matched []corev1.ScopedResourceSelectorRequirement,
+) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	var uncovered []corev1.ScopedResourceSelectorRequirement
 	for _, l := range limited {
-		same := func(m corev1.ScopedResourceSelectorRequirement) bool { return m.ScopeName == l.ScopeName }
+		same := func(m corev1.ScopedResourceSelectorRequirement) bool {
+			return m.ScopeName == l.ScopeName
+		}
 		if !slices.ContainsFunc(matched, same) {
 			uncovered = append(uncovered, l)
 		}
@@ -164,5 +175,6 @@ func onCreate(a admission.Attributes) bool {
 }
 
 func onWrite(a admission.Attributes) bool {
-	return a.GetSubresource() == "" && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
+	return a.GetSubresource() == "" &&
+		(a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
 }

@@ -17,13 +17,16 @@ func services(list lists) quota.Evaluator {
 		handles:  onWrite,
 		limits: func(name corev1.ResourceName) bool {
 			switch name {
-			case count, corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
+			case count, corev1.ResourceServices, corev1.ResourceServicesNodePorts,
+				corev1.ResourceServicesLoadBalancers:
 				return true
 			}
 			return false
 		},
 		usage: func(s *corev1.Service) corev1.ResourceList {
-			number := func(n int) apiresource.Quantity { return *apiresource.NewQuantity(int64(n), apiresource.DecimalSI) }
+			number := func(n int) apiresource.Quantity {
+				return *apiresource.NewQuantity(int64(n), apiresource.DecimalSI)
+			}
 			nodePorts, balancers := 0, 0
 			switch s.Spec.Type {
 			case corev1.ServiceTypeNodePort:

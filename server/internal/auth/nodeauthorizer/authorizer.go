@@ -48,30 +48,38 @@ func New(client kubernetes.Interface) *Authorizer {
 	// The role system:node does not include the ResourceSlices that a kubelet's drivers publish.
 	slices := rbacv1.PolicyRule{
 		APIGroups: []string{resourcev1.GroupName}, Resources: []string{"resourceslices"},
-		Verbs: []string{"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection"},
+		Verbs: []string{
+			"create", "get", "list", "watch", "update", "patch", "delete", "deletecollection",
+		},
 	}
 	return &Authorizer{client: client, rules: append(rbacauthorizer.NodeRules(), slices)}
 }
 
 // Authorize implements [authorizer.Authorizer].
-func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *Authorizer) Authorize(
+	ctx context.Context, attributes authorizer.Attributes,
+) (authorizer.Decision, string, error) {
 	node, ok := nodeName(attributes.GetUser())
 	if !ok || !rbacauthorizer.Allows(attributes, a.rules) {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	own, err := a.belongs(ctx, node, attributes)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return authorizer.DecisionNoOpinion, "", fmt.Errorf("look up the objects related to node %s: %w", node, err)
+		return authorizer.DecisionNoOpinion, "",
+			fmt.Errorf("look up the objects related to node %s: %w", node, err)
 	}
 	if !own {
-		return authorizer.DecisionNoOpinion, fmt.Sprintf("the requested object is not related to node %q", node), nil
+		return authorizer.DecisionNoOpinion,
+			fmt.Sprintf("the requested object is not related to node %q", node), nil
 	}
 	return authorizer.DecisionAllow, "", nil
 }
 
 // RulesFor implements [authorizer.RuleResolver]. The permissions of a kubelet depend on its pods,
 // so no list of rules is complete.
-func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+func (a *Authorizer) RulesFor(
+	_ context.Context, u user.Info, _ string,
+) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	if _, ok := nodeName(u); ok {
 		return nil, nil, true, errNoRules
 	}
@@ -79,12 +87,16 @@ func (a *Authorizer) RulesFor(_ context.Context, u user.Info, _ string) ([]autho
 }
 
 // ConditionsAwareAuthorize implements [authorizer.Authorizer]. There are no conditions.
-func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (a *Authorizer) ConditionsAwareAuthorize(
+	ctx context.Context, attributes authorizer.Attributes,
+) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
 }
 
 // EvaluateConditions implements [authorizer.Authorizer]. There are no conditions.
-func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (a *Authorizer) EvaluateConditions(
+	context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
@@ -103,7 +115,9 @@ var cached = metav1.GetOptions{ResourceVersion: "0"}
 // belongs reports whether the requested object is related to the node, or is of a kind for which
 // that is not required. It does not see the content of written objects, which the NodeRestriction
 // admission plugin checks.
-func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attributes) (bool, error) {
+func (a *Authorizer) belongs(
+	ctx context.Context, node string, r authorizer.Attributes,
+) (bool, error) {
 	resource := r.GetResource()
 	if sub := r.GetSubresource(); sub != "" {
 		resource += "/" + sub
@@ -130,11 +144,13 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 		return creates || r.GetName() == node, nil
 	case "secrets":
 		// A kubelet reads and watches secrets individually, by name.
-		if own, err := a.usedByPods(ctx, node, r.GetNamespace(), "secrets", r.GetName()); own || err != nil {
+		if own, err := a.usedByPods(ctx, node, r.GetNamespace(), "secrets", r.GetName()); own ||
+			err != nil {
 			return own, err
 		}
 		return a.usedByVolumes(ctx, node, r.GetNamespace(), r.GetName())
-	case "configmaps", "serviceaccounts", "serviceaccounts/token", "persistentvolumeclaims", "persistentvolumeclaims/status",
+	case "configmaps", "serviceaccounts", "serviceaccounts/token", "persistentvolumeclaims",
+		"persistentvolumeclaims/status",
 		"resourceclaims.resource.k8s.io":
 		return a.usedByPods(ctx, node, r.GetNamespace(), r.GetResource(), r.GetName())
 	case "persistentvolumes":
@@ -145,7 +161,8 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 		if err != nil || volume.Spec.ClaimRef == nil {
 			return false, err
 		}
-		return a.usedByPods(ctx, node, volume.Spec.ClaimRef.Namespace, "persistentvolumeclaims", volume.Spec.ClaimRef.Name)
+		return a.usedByPods(ctx, node, volume.Spec.ClaimRef.Namespace, "persistentvolumeclaims",
+			volume.Spec.ClaimRef.Name)
 	case "volumeattachments.storage.k8s.io":
 		if r.GetName() == "" {
 			return false, nil
@@ -162,7 +179,8 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 		if creates || r.GetName() == "" {
 			return creates || selects(r, node), nil
 		}
-		request, err := a.client.CertificatesV1().PodCertificateRequests(r.GetNamespace()).Get(ctx, r.GetName(), cached)
+		request, err := a.client.CertificatesV1().PodCertificateRequests(r.GetNamespace()).Get(ctx,
+			r.GetName(), cached)
 		return err == nil && string(request.Spec.NodeName) == node, err
 	}
 	return true, nil
@@ -171,5 +189,6 @@ func (a *Authorizer) belongs(ctx context.Context, node string, r authorizer.Attr
 // selects reports whether the request's field selector selects only objects of the node (KEP-4601).
 func selects(r authorizer.Attributes, node string) bool {
 	requirements, _ := r.GetFieldSelector() // ignoring invalid requirements only widens the selection
-	return slices.Contains(requirements, fields.Requirement{Field: "spec.nodeName", Operator: selection.Equals, Value: node})
+	return slices.Contains(requirements,
+		fields.Requirement{Field: "spec.nodeName", Operator: selection.Equals, Value: node})
 }

@@ -11,7 +11,9 @@ import (
 
 // usedByPods reports whether a pod on the node refers to the object. It ignores mirror pods,
 // because a kubelet can create them itself.
-func (a *Authorizer) usedByPods(ctx context.Context, node, namespace, resource, name string) (bool, error) {
+func (a *Authorizer) usedByPods(
+	ctx context.Context, node, namespace, resource, name string,
+) (bool, error) {
 	if namespace == "" || name == "" {
 		return false, nil
 	}

@@ -52,11 +52,12 @@ func newAuthority(name string, key crypto.Signer, now func() time.Time) (*Author
 		}
 	}
 	template := &x509.Certificate{
-		Subject:               pkix.Name{CommonName: name},
-		DNSNames:              []string{name},
-		NotBefore:             now().Add(-clockSkew).UTC(),
-		NotAfter:              now().Add(AuthorityValidity).UTC(),
-		KeyUsage:              x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		Subject:   pkix.Name{CommonName: name},
+		DNSNames:  []string{name},
+		NotBefore: now().Add(-clockSkew).UTC(),
+		NotAfter:  now().Add(AuthorityValidity).UTC(),
+		KeyUsage: x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature |
+			x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 	}
@@ -127,7 +128,9 @@ func (a *Authority) issue(template *x509.Certificate, validity time.Duration) (P
 }
 
 // sign creates a certificate for the public key. The returned pair contains key, its private half.
-func sign(template, parent *x509.Certificate, public crypto.PublicKey, signer, key crypto.Signer) (*x509.Certificate, Pair, error) {
+func sign(
+	template, parent *x509.Certificate, public crypto.PublicKey, signer, key crypto.Signer,
+) (*x509.Certificate, Pair, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, Pair{}, err
@@ -145,7 +148,10 @@ func sign(template, parent *x509.Certificate, public crypto.PublicKey, signer, k
 	if err != nil {
 		return nil, Pair{}, err
 	}
-	return cert, Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
+	return cert, Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		Key:  keyPEM,
+	}, nil
 }
 
 func encodeKey(key crypto.Signer) ([]byte, error) {

@@ -75,7 +75,9 @@ func (d directory) read(name string) ([]byte, error) {
 }
 
 func (d directory) missing(name string) error {
-	return fmt.Errorf("%s does not exist: first start a control plane with this directory to create the file", d.file(name))
+	return fmt.Errorf(
+		"%s does not exist: first start a control plane with this directory to create the file",
+		d.file(name))
 }
 
 // key reads a private key. It returns nil if the file does not exist.
@@ -86,8 +88,8 @@ func (d directory) key(name string) (crypto.Signer, error) {
 	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no private key (%w): restore it from a backup, or remove it and the certificates issued with it "+
-			"to generate new ones", d.file(name), err)
+		return nil, fmt.Errorf("%s holds no private key (%w): restore it from a backup, "+
+			"or remove it and the certificates issued with it to generate new ones", d.file(name), err)
 	}
 	key, ok := parsed.(crypto.Signer)
 	if !ok {
@@ -112,8 +114,9 @@ func (d directory) authority(name, commonName string, now func() time.Time) (*Au
 	}
 	switch {
 	case key == nil && data != nil:
-		return nil, fmt.Errorf("%s has no key %s: restore the key from a backup, or remove the certificate to create a new authority, "+
-			"which clients must then trust", d.file(name+".crt"), d.file(name+".key"))
+		return nil, fmt.Errorf("%s has no key %s: restore the key from a backup, "+
+			"or remove the certificate to create a new authority, which clients must then trust",
+			d.file(name+".crt"), d.file(name+".key"))
 	case key == nil && !d.create:
 		return nil, d.missing(name + ".key")
 	case data == nil && !d.create:
@@ -125,16 +128,16 @@ func (d directory) authority(name, commonName string, now func() time.Time) (*Au
 
 	certs, err := cert.ParseCertsPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no certificate (%w): restore it from a backup, or remove it to issue a new one with the same key",
-			d.file(name+".crt"), err)
+		return nil, fmt.Errorf("%s holds no certificate (%w): restore it from a backup, "+
+			"or remove it to issue a new one with the same key", d.file(name+".crt"), err)
 	}
 	if !certs[0].IsCA {
-		return nil, fmt.Errorf("%s is not the certificate of an authority: restore it from a backup, or remove it to issue a new one",
-			d.file(name+".crt"))
+		return nil, fmt.Errorf("%s is not the certificate of an authority: restore it from a backup, "+
+			"or remove it to issue a new one", d.file(name+".crt"))
 	}
 	if !samePublicKey(certs[0].PublicKey, key.Public()) {
-		return nil, fmt.Errorf("%s and %s do not belong together: restore both from a backup, or remove the certificate to issue a new one "+
-			"with the key", d.file(name+".crt"), d.file(name+".key"))
+		return nil, fmt.Errorf("%s and %s do not belong together: restore both from a backup, or remove "+
+			"the certificate to issue a new one with the key", d.file(name+".crt"), d.file(name+".key"))
 	}
 	if expiring(certs[0], now()) {
 		if d.create {
@@ -153,7 +156,9 @@ func (d directory) authority(name, commonName string, now func() time.Time) (*Au
 	return &Authority{Pair: Pair{Cert: data, Key: keyPEM}, cert: certs[0], key: key, now: now}, nil
 }
 
-func (d directory) makeAuthority(name, commonName string, key crypto.Signer, now func() time.Time) (*Authority, error) {
+func (d directory) makeAuthority(
+	name, commonName string, key crypto.Signer, now func() time.Time,
+) (*Authority, error) {
 	a, err := newAuthority(commonName, key, now)
 	if err != nil {
 		return nil, err
@@ -177,7 +182,9 @@ func (d directory) leaf(l leaf) (Pair, error) {
 		return pair, nil
 	}
 	if !d.create {
-		return Pair{}, fmt.Errorf("%s cannot be used: %w: start the control plane again to issue a new one", d.file(l.file+".crt"), unfit)
+		return Pair{},
+			fmt.Errorf("%s cannot be used: %w: start the control plane again to issue a new one",
+				d.file(l.file+".crt"), unfit)
 	}
 	if pair, err = l.issue(); err != nil {
 		return Pair{}, err
@@ -199,15 +206,18 @@ func (l leaf) judge(pair Pair, renew bool) error {
 	if err := c.CheckSignatureFrom(l.authority.cert); err != nil {
 		return fmt.Errorf("it was signed by another authority: %w", err)
 	}
-	if now := l.authority.now(); now.Before(c.NotBefore) || now.After(c.NotAfter) || renew && expiring(c, now) {
-		return fmt.Errorf("it is valid from %s to %s", c.NotBefore.Format(time.DateOnly), c.NotAfter.Format(time.DateOnly))
+	if now := l.authority.now(); now.Before(c.NotBefore) || now.After(c.NotAfter) ||
+		renew && expiring(c, now) {
+		return fmt.Errorf("it is valid from %s to %s", c.NotBefore.Format(time.DateOnly),
+			c.NotAfter.Format(time.DateOnly))
 	}
 	for _, name := range l.names {
 		if err := c.VerifyHostname(name); err != nil {
 			return err
 		}
 	}
-	if len(l.names) == 0 && (c.Subject.CommonName != l.user || !sets.New(c.Subject.Organization...).Equal(sets.New(l.groups...))) {
+	if len(l.names) == 0 && (c.Subject.CommonName != l.user ||
+		!sets.New(c.Subject.Organization...).Equal(sets.New(l.groups...))) {
 		return fmt.Errorf("it was issued to %s", c.Subject)
 	}
 	return nil

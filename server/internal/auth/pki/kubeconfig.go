@@ -9,7 +9,9 @@ import (
 
 // Kubeconfig returns a kubeconfig with one cluster, one user, and one context, which is the current
 // context. The cluster and the context are called name. ca verifies the server's certificate.
-func Kubeconfig(name, server string, ca []byte, user string, auth *clientcmdapi.AuthInfo) *clientcmdapi.Config {
+func Kubeconfig(
+	name, server string, ca []byte, user string, auth *clientcmdapi.AuthInfo,
+) *clientcmdapi.Config {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	config.AuthInfos[user] = auth

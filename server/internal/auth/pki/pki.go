@@ -42,8 +42,8 @@ func (o Options) now() time.Time {
 // names returns all names of the server without duplicates.
 func (o Options) names() []string {
 	names := []string{
-		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		"127.0.0.1", "::1",
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local", "127.0.0.1", "::1",
 	}
 	for _, name := range o.Names {
 		if name != "" && !slices.Contains(names, name) {

@@ -27,20 +27,24 @@ func TestServesAndAuthenticates(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := shakeHands(t, p, alice)
-	if groups := sets.New(got.Subject.Organization...); got.Subject.CommonName != "alice" || !groups.Equal(sets.New("devs", "ops")) {
+	if groups := sets.New(got.Subject.Organization...); got.Subject.CommonName != "alice" ||
+		!groups.Equal(sets.New("devs", "ops")) {
 		t.Errorf("the server sees %s", got.Subject)
 	}
 	if left := time.Until(got.NotAfter); left > time.Hour || left < 59*time.Minute {
 		t.Errorf("a certificate for one hour is valid for %s", left)
 	}
-	if admin := shakeHands(t, p, p.Admin); strings.Join(admin.Subject.Organization, " ") != "system:masters" {
+	if admin := shakeHands(t, p, p.Admin); strings.Join(admin.Subject.Organization, " ") !=
+		"system:masters" {
 		t.Errorf("the admin's groups are %s", admin.Subject.Organization)
 	}
 	serving, err := p.Serving.TLS()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kinproc.example", "10.0.0.1", "127.0.0.1", "::1", "kubernetes.default.svc.cluster.local"} {
+	for _, name := range []string{
+		"kinproc.example", "10.0.0.1", "127.0.0.1", "::1", "kubernetes.default.svc.cluster.local",
+	} {
 		if err := serving.Leaf.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}
@@ -50,7 +54,8 @@ func TestServesAndAuthenticates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := proxy.Leaf.CheckSignatureFrom(p.CA.cert); err == nil {
-		t.Error("the front proxy's certificate was signed by the cluster's authority, want the front proxy's authority")
+		t.Error("the front proxy's certificate was signed by the cluster's authority, " +
+			"want the front proxy's authority")
 	}
 }
 
@@ -74,15 +79,21 @@ func shakeHands(t *testing.T, p *PKI, client Pair) *x509.Certificate {
 	}
 	seen := make(chan *x509.Certificate, 1)
 	server := &http.Server{
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.TLS.PeerCertificates[0] }),
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			seen <- r.TLS.PeerCertificates[0]
+		}),
 		TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{serving}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+			Certificates: []tls.Certificate{serving},
+			ClientCAs:    pool,
+			ClientAuth:   tls.RequireAndVerifyClientCert,
 		},
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()
 	defer func() { server.Close(); <-served }()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{own}},
+	}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Get("https://" + listener.Addr().String())
 	if err != nil {
@@ -127,17 +138,20 @@ func TestDirectoryKeepsAndRenews(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !samePublicKey(p.ServiceAccountKey.Public(), first.ServiceAccountKey.Public()) || !samePublicKey(p.CA.key.Public(), first.CA.key.Public()) {
+		if !samePublicKey(p.ServiceAccountKey.Public(), first.ServiceAccountKey.Public()) ||
+			!samePublicKey(p.CA.key.Public(), first.CA.key.Public()) {
 			t.Error("a key that others rely on was replaced")
 		}
 		return p
 	}
-	if again := ensure(); string(again.Serving.Cert) != string(first.Serving.Cert) || string(again.CA.Cert) != string(first.CA.Cert) {
+	if again := ensure(); string(again.Serving.Cert) != string(first.Serving.Cert) ||
+		string(again.CA.Cert) != string(first.CA.Cert) {
 		t.Error("usable certificates were reissued")
 	}
 	o.Names = []string{"new.example"}
 	named := ensure()
-	if string(named.Serving.Cert) == string(first.Serving.Cert) || string(named.Admin.Cert) != string(first.Admin.Cert) {
+	if string(named.Serving.Cert) == string(first.Serving.Cert) ||
+		string(named.Admin.Cert) != string(first.Admin.Cert) {
 		t.Error("a new name must renew the serving certificate only")
 	}
 	now = now.Add(Validity * 3 / 4)
@@ -164,9 +178,15 @@ func TestDirectoryRefusals(t *testing.T) {
 		spoil func(dir string) error
 		want  []string
 	}{
-		"key lost":     {func(dir string) error { return os.Remove(filepath.Join(dir, "ca.key")) }, []string{"ca.crt", "ca.key", "restore"}},
-		"key spoiled":  {func(dir string) error { return os.WriteFile(filepath.Join(dir, "sa.key"), []byte("x"), 0o600) }, []string{"sa.key", "restore"}},
-		"cert spoiled": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("x"), 0o600) }, []string{"ca.crt", "restore"}},
+		"key lost": {func(dir string) error {
+			return os.Remove(filepath.Join(dir, "ca.key"))
+		}, []string{"ca.crt", "ca.key", "restore"}},
+		"key spoiled": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "sa.key"), []byte("x"), 0o600)
+		}, []string{"sa.key", "restore"}},
+		"cert spoiled": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("x"), 0o600)
+		}, []string{"ca.crt", "restore"}},
 		"authorities mix": {func(dir string) error {
 			return os.Rename(filepath.Join(dir, "front-proxy-ca.key"), filepath.Join(dir, "ca.key"))
 		}, []string{"ca.crt", "belong together"}},
@@ -208,7 +228,8 @@ func TestDirectoryHeals(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "ca.crt")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(dir, "admin.key"), filepath.Join(dir, "apiserver.key")); err != nil {
+	if err := os.Rename(filepath.Join(dir, "admin.key"),
+		filepath.Join(dir, "apiserver.key")); err != nil {
 		t.Fatal(err)
 	}
 	second, err := Ensure(dir, Options{})
@@ -228,14 +249,16 @@ func TestKubeconfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := WriteKubeconfig(path, Kubeconfig("kinproc", "https://127.0.0.1:6443", p.CA.Cert, "admin", p.Admin.AuthInfo())); err != nil {
+	if err := WriteKubeconfig(path, Kubeconfig("kinproc", "https://127.0.0.1:6443", p.CA.Cert,
+		"admin", p.Admin.AuthInfo())); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Host != "https://127.0.0.1:6443" || string(config.CertData) != string(p.Admin.Cert) || string(config.CAData) != string(p.CA.Cert) {
+	if config.Host != "https://127.0.0.1:6443" || string(config.CertData) != string(p.Admin.Cert) ||
+		string(config.CAData) != string(p.CA.Cert) {
 		t.Errorf("read back %s", config)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

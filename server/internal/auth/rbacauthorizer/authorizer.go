@@ -29,51 +29,67 @@ func New(source Source) *Authorizer { return &Authorizer{source: source} }
 
 // Authorize implements [authorizer.Authorizer]. If no rule allows the request, the reason names the
 // roles that could not be found.
-func (a *Authorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *Authorizer) Authorize(
+	ctx context.Context, attributes authorizer.Attributes,
+) (authorizer.Decision, string, error) {
 	request := requestOf(attributes)
 	var reason string
-	errs := a.visit(ctx, attributes.GetUser(), attributes.GetNamespace(), func(g grant, rules []rbacv1.PolicyRule) bool {
-		for i := range rules {
-			if request.allowedBy(&rules[i]) {
-				reason = g.String()
-				return false
+	errs := a.visit(ctx, attributes.GetUser(), attributes.GetNamespace(),
+		func(g grant, rules []rbacv1.PolicyRule) bool {
+			for i := range rules {
+				if request.allowedBy(&rules[i]) {
+					reason = g.String()
+					return false
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
 	switch {
 	case reason != "":
 		return authorizer.DecisionAllow, reason, nil
 	case len(errs) > 0:
-		return authorizer.DecisionNoOpinion, fmt.Sprintf("some roles could not be resolved: %v", utilerrors.NewAggregate(errs)), nil
+		return authorizer.DecisionNoOpinion,
+			fmt.Sprintf("some roles could not be resolved: %v", utilerrors.NewAggregate(errs)), nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
 // ConditionsAwareAuthorize implements [authorizer.Authorizer]. Roles have no conditions.
-func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (a *Authorizer) ConditionsAwareAuthorize(
+	ctx context.Context, attributes authorizer.Attributes,
+) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
 }
 
 // EvaluateConditions implements [authorizer.Authorizer]. Roles have no conditions.
-func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (a *Authorizer) EvaluateConditions(
+	context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData,
+) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
 // RulesFor implements [authorizer.RuleResolver]. The list is incomplete if a role could not be
 // found.
-func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+func (a *Authorizer) RulesFor(
+	ctx context.Context, u user.Info, namespace string,
+) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	rules, err := a.RulesOf(ctx, u, namespace)
 	var resources []authorizer.ResourceRuleInfo
 	var urls []authorizer.NonResourceRuleInfo
 	for _, rule := range rules {
 		if len(rule.Resources) > 0 {
 			resources = append(resources, &authorizer.DefaultResourceRuleInfo{
-				Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
+				Verbs:         rule.Verbs,
+				APIGroups:     rule.APIGroups,
+				Resources:     rule.Resources,
+				ResourceNames: rule.ResourceNames,
 			})
 		}
 		if len(rule.NonResourceURLs) > 0 {
-			urls = append(urls, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
+			urls = append(urls, &authorizer.DefaultNonResourceRuleInfo{
+				Verbs:           rule.Verbs,
+				NonResourceURLs: rule.NonResourceURLs,
+			})
 		}
 	}
 	return resources, urls, err != nil, err
@@ -81,7 +97,9 @@ func (a *Authorizer) RulesFor(ctx context.Context, u user.Info, namespace string
 
 // RulesOf returns the rules that apply to a user in a namespace, or in the whole cluster if the
 // namespace is empty. If it returns an error, it also returns the rules that could be found.
-func (a *Authorizer) RulesOf(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+func (a *Authorizer) RulesOf(
+	ctx context.Context, u user.Info, namespace string,
+) ([]rbacv1.PolicyRule, error) {
 	var all []rbacv1.PolicyRule
 	errs := a.visit(ctx, u, namespace, func(_ grant, rules []rbacv1.PolicyRule) bool {
 		all = append(all, rules...)
@@ -92,7 +110,9 @@ func (a *Authorizer) RulesOf(ctx context.Context, u user.Info, namespace string)
 
 // RoleRules returns the rules of the role that a binding in the namespace refers to. For a cluster
 // role binding, the namespace is empty.
-func (a *Authorizer) RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+func (a *Authorizer) RoleRules(
+	ctx context.Context, ref rbacv1.RoleRef, namespace string,
+) ([]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "ClusterRole":
 		role, err := a.source.ClusterRole(ctx, ref.Name)
@@ -122,7 +142,8 @@ func (g grant) String() string {
 	if g.namespace != "" {
 		name = g.namespace + "/" + name
 	}
-	return fmt.Sprintf("%s %q grants %s %q to %s", g.kind, name, g.ref.Kind, g.ref.Name, describeSubject(g.subject))
+	return fmt.Sprintf("%s %q grants %s %q to %s", g.kind, name, g.ref.Kind, g.ref.Name,
+		describeSubject(g.subject))
 }
 
 func describeSubject(s *rbacv1.Subject) string {
@@ -134,7 +155,9 @@ func describeSubject(s *rbacv1.Subject) string {
 
 // visit calls f with the rules of each of the user's bindings until f returns false. It collects
 // errors and continues, because another binding may allow the request.
-func (a *Authorizer) visit(ctx context.Context, u user.Info, namespace string, f func(grant, []rbacv1.PolicyRule) bool) []error {
+func (a *Authorizer) visit(
+	ctx context.Context, u user.Info, namespace string, f func(grant, []rbacv1.PolicyRule) bool,
+) []error {
 	if u == nil {
 		return nil
 	}
@@ -174,7 +197,13 @@ func (a *Authorizer) visit(ctx context.Context, u user.Info, namespace string, f
 			errs = append(errs, err)
 			continue
 		}
-		if !f(grant{kind: "RoleBinding", namespace: namespace, name: b.Name, ref: b.RoleRef, subject: subject}, rules) {
+		if !f(grant{
+			kind:      "RoleBinding",
+			namespace: namespace,
+			name:      b.Name,
+			ref:       b.RoleRef,
+			subject:   subject,
+		}, rules) {
 			return errs
 		}
 	}

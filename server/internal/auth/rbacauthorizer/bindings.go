@@ -7,7 +7,10 @@ func clusterRoleBindings() []binding {
 		{name: "system:monitoring", subjects: "group:system:monitoring"},
 		{name: "system:discovery", subjects: "group:system:authenticated"},
 		{name: "system:basic-user", subjects: "group:system:authenticated"},
-		{name: "system:public-info-viewer", subjects: "group:system:authenticated group:system:unauthenticated"},
+		{
+			name:     "system:public-info-viewer",
+			subjects: "group:system:authenticated group:system:unauthenticated",
+		},
 		{name: "system:node-proxier", subjects: "user:system:kube-proxy"},
 		{name: "system:kube-controller-manager", subjects: "user:system:kube-controller-manager"},
 		{name: "system:kube-dns", subjects: "account:kube-system/kube-dns"},
@@ -24,7 +27,12 @@ func clusterRoleBindings() []binding {
 func roles() []role {
 	return []role{
 		{namespace: "kube-system", name: "extension-apiserver-authentication-reader", rules: []rule{
-			{verbs: read, groups: "core", resources: "configmaps", names: "extension-apiserver-authentication"},
+			{
+				verbs:     read,
+				groups:    "core",
+				resources: "configmaps",
+				names:     "extension-apiserver-authentication",
+			},
 		}},
 		{namespace: "kube-system", name: "system:controller:bootstrap-signer", rules: []rule{
 			{verbs: read, groups: "core", resources: "secrets"},
@@ -36,8 +44,16 @@ func roles() []role {
 			{verbs: "delete get list watch", groups: "core", resources: "secrets"},
 			events,
 		}},
-		{namespace: "kube-system", name: "system::leader-locking-kube-controller-manager", rules: leaderElection()},
-		{namespace: "kube-system", name: "system::leader-locking-kube-scheduler", rules: leaderElection()},
+		{
+			namespace: "kube-system",
+			name:      "system::leader-locking-kube-controller-manager",
+			rules:     leaderElection(),
+		},
+		{
+			namespace: "kube-system",
+			name:      "system::leader-locking-kube-scheduler",
+			rules:     leaderElection(),
+		},
 		{namespace: "kube-public", name: "system:controller:bootstrap-signer", rules: []rule{
 			{verbs: read, groups: "core", resources: "configmaps"},
 			{verbs: "update", groups: "core", resources: "configmaps", names: "cluster-info"},
@@ -49,27 +65,50 @@ func roles() []role {
 func leaderElection() []rule {
 	return []rule{
 		{verbs: "create get list update watch", groups: "coordination.k8s.io", resources: "leases"},
-		{verbs: "create get list update watch", groups: "coordination.k8s.io", resources: "leasecandidates"},
+		{
+			verbs:     "create get list update watch",
+			groups:    "coordination.k8s.io",
+			resources: "leasecandidates",
+		},
 	}
 }
 
 func roleBindings() []binding {
 	return []binding{
 		{
-			namespace: "kube-system", name: "system::extension-apiserver-authentication-reader", role: "extension-apiserver-authentication-reader",
-			subjects: "user:system:kube-controller-manager user:system:kube-scheduler",
+			namespace: "kube-system",
+			name:      "system::extension-apiserver-authentication-reader",
+			role:      "extension-apiserver-authentication-reader",
+			subjects:  "user:system:kube-controller-manager user:system:kube-scheduler",
 		},
-		{namespace: "kube-system", name: "system:controller:bootstrap-signer", subjects: "account:kube-system/bootstrap-signer"},
-		{namespace: "kube-system", name: "system:controller:cloud-provider", subjects: "account:kube-system/cloud-provider"},
-		{namespace: "kube-system", name: "system:controller:token-cleaner", subjects: "account:kube-system/token-cleaner"},
+		{
+			namespace: "kube-system",
+			name:      "system:controller:bootstrap-signer",
+			subjects:  "account:kube-system/bootstrap-signer",
+		},
+		{
+			namespace: "kube-system",
+			name:      "system:controller:cloud-provider",
+			subjects:  "account:kube-system/cloud-provider",
+		},
+		{
+			namespace: "kube-system",
+			name:      "system:controller:token-cleaner",
+			subjects:  "account:kube-system/token-cleaner",
+		},
 		{
 			namespace: "kube-system", name: "system::leader-locking-kube-controller-manager",
-			subjects: "user:system:kube-controller-manager account:kube-system/kube-controller-manager account:kube-system/leader-election-controller",
+			subjects: "user:system:kube-controller-manager account:kube-system/kube-controller-manager " +
+				"account:kube-system/leader-election-controller",
 		},
 		{
 			namespace: "kube-system", name: "system::leader-locking-kube-scheduler",
 			subjects: "user:system:kube-scheduler account:kube-system/kube-scheduler",
 		},
-		{namespace: "kube-public", name: "system:controller:bootstrap-signer", subjects: "account:kube-system/bootstrap-signer"},
+		{
+			namespace: "kube-public",
+			name:      "system:controller:bootstrap-signer",
+			subjects:  "account:kube-system/bootstrap-signer",
+		},
 	}
 }

@@ -11,21 +11,48 @@ func controllers() []role {
 			{verbs: "patch update", groups: "core", resources: "nodes/status"},
 			{verbs: "list watch", groups: "core", resources: "pods"},
 			events,
-			{verbs: "create delete get list watch", groups: "storage.k8s.io", resources: "volumeattachments"},
+			{
+				verbs:     "create delete get list watch",
+				groups:    "storage.k8s.io",
+				resources: "volumeattachments",
+			},
 			{verbs: read, groups: "storage.k8s.io", resources: "csidrivers"},
 			{verbs: read, groups: "storage.k8s.io", resources: "csinodes"},
 		}},
 		{name: "certificate-controller", rules: []rule{
-			{verbs: "delete get list watch", groups: "certificates.k8s.io", resources: "certificatesigningrequests"},
-			{verbs: "update", groups: "certificates.k8s.io", resources: "certificatesigningrequests/approval certificatesigningrequests/status"},
-			{verbs: "approve", groups: "certificates.k8s.io", resources: "signers", names: "kubernetes.io/kube-apiserver-client-kubelet"},
-			{verbs: "sign", groups: "certificates.k8s.io", resources: "signers", names: "kubernetes.io/kube-apiserver-client " +
-				"kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving kubernetes.io/legacy-unknown"},
+			{
+				verbs:     "delete get list watch",
+				groups:    "certificates.k8s.io",
+				resources: "certificatesigningrequests",
+			},
+			{
+				verbs:     "update",
+				groups:    "certificates.k8s.io",
+				resources: "certificatesigningrequests/approval certificatesigningrequests/status",
+			},
+			{
+				verbs:     "approve",
+				groups:    "certificates.k8s.io",
+				resources: "signers",
+				names:     "kubernetes.io/kube-apiserver-client-kubelet",
+			},
+			{
+				verbs:     "sign",
+				groups:    "certificates.k8s.io",
+				resources: "signers",
+				names: "kubernetes.io/kube-apiserver-client " +
+					"kubernetes.io/kube-apiserver-client-kubelet kubernetes.io/kubelet-serving " +
+					"kubernetes.io/legacy-unknown",
+			},
 			{verbs: "create", groups: "authorization.k8s.io", resources: "subjectaccessreviews"},
 			events,
 		}},
 		{name: "clusterrole-aggregation-controller", rules: []rule{
-			{verbs: "escalate get list patch update watch", groups: "rbac.authorization.k8s.io", resources: "clusterroles"},
+			{
+				verbs:     "escalate get list patch update watch",
+				groups:    "rbac.authorization.k8s.io",
+				resources: "clusterroles",
+			},
 		}},
 		{name: "cronjob-controller", rules: []rule{
 			{verbs: "get list update watch", groups: "batch", resources: "cronjobs"},
@@ -42,14 +69,22 @@ func controllers() []role {
 			{verbs: "list watch", groups: "core", resources: "nodes"},
 			{verbs: "create delete list patch watch", groups: "core", resources: "pods"},
 			{verbs: "create", groups: "core", resources: "pods/binding"},
-			{verbs: "create delete get list patch update watch", groups: "apps", resources: "controllerrevisions"},
+			{
+				verbs:     "create delete get list patch update watch",
+				groups:    "apps",
+				resources: "controllerrevisions",
+			},
 			events,
 		}},
 		{name: "deployment-controller", rules: []rule{
 			{verbs: "get list update watch", groups: "apps extensions", resources: "deployments"},
 			{verbs: "update", groups: "apps extensions", resources: "deployments/status"},
 			{verbs: "update", groups: "apps extensions", resources: "deployments/finalizers"},
-			{verbs: "create delete get list patch update watch", groups: "apps extensions", resources: "replicasets"},
+			{
+				verbs:     "create delete get list patch update watch",
+				groups:    "apps extensions",
+				resources: "replicasets",
+			},
 			{verbs: "get list update watch", groups: "core", resources: "pods"},
 			events,
 		}},
@@ -60,8 +95,9 @@ func controllers() []role {
 			{verbs: read, groups: "resource.k8s.io", resources: "resourceslices"},
 			{verbs: read, groups: "resource.k8s.io", resources: "deviceclasses"},
 			events,
-			{verbs: "patch update", groups: "resource.k8s.io", resources: "devicetaintrules/status"}, // new in 1.37
-			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"},                  // new in 1.37
+			// new in 1.37
+			{verbs: "patch update", groups: "resource.k8s.io", resources: "devicetaintrules/status"},
+			{verbs: read, groups: "resource.k8s.io", resources: "devicetaintrules"}, // new in 1.37
 		}},
 		{name: "disruption-controller", rules: []rule{
 			{verbs: read, groups: "apps extensions", resources: "deployments"},
@@ -83,14 +119,22 @@ func controllers() []role {
 		{name: "endpointslice-controller", rules: []rule{
 			{verbs: read, groups: "core", resources: "nodes pods services"},
 			{verbs: "update", groups: "core", resources: "services/finalizers"},
-			{verbs: "create delete get list update watch", groups: "discovery.k8s.io", resources: "endpointslices"},
+			{
+				verbs:     "create delete get list update watch",
+				groups:    "discovery.k8s.io",
+				resources: "endpointslices",
+			},
 			events,
 		}},
 		{name: "endpointslicemirroring-controller", rules: []rule{
 			{verbs: read, groups: "core", resources: "endpoints services"},
 			{verbs: "update", groups: "core", resources: "services/finalizers"},
 			{verbs: "update", groups: "core", resources: "endpoints/finalizers"},
-			{verbs: "create delete get list update watch", groups: "discovery.k8s.io", resources: "endpointslices"},
+			{
+				verbs:     "create delete get list update watch",
+				groups:    "discovery.k8s.io",
+				resources: "endpointslices",
+			},
 			events,
 		}},
 		{name: "ephemeral-volume-controller", rules: []rule{
@@ -128,12 +172,26 @@ func controllers() []role {
 		}},
 		// New in 1.37.
 		{name: "kube-apiserver-serving-clustertrustbundle-publisher", rules: []rule{
-			{verbs: "attest", groups: "certificates.k8s.io", resources: "signers", names: "kubernetes.io/kube-apiserver-serving"},
-			{verbs: "create delete list update watch", groups: "certificates.k8s.io", resources: "clustertrustbundles"},
+			{
+				verbs:     "attest",
+				groups:    "certificates.k8s.io",
+				resources: "signers",
+				names:     "kubernetes.io/kube-apiserver-serving",
+			},
+			{
+				verbs:     "create delete list update watch",
+				groups:    "certificates.k8s.io",
+				resources: "clustertrustbundles",
+			},
 			events,
 		}},
 		{name: "legacy-service-account-token-cleaner", rules: []rule{
-			{verbs: "get", groups: "core", resources: "configmaps", names: "kube-apiserver-legacy-service-account-token-tracking"},
+			{
+				verbs:     "get",
+				groups:    "core",
+				resources: "configmaps",
+				names:     "kube-apiserver-legacy-service-account-token-tracking",
+			},
 			{verbs: "delete patch", groups: "core", resources: "secrets"},
 		}},
 		{name: "namespace-controller", rules: []rule{
@@ -166,7 +224,11 @@ func controllers() []role {
 		}},
 		// New in 1.37.
 		{name: "podcertificaterequestcleaner", rules: []rule{
-			{verbs: "delete get list watch", groups: "certificates.k8s.io", resources: "podcertificaterequests"},
+			{
+				verbs:     "delete get list watch",
+				groups:    "certificates.k8s.io",
+				resources: "podcertificaterequests",
+			},
 		}},
 		{name: "pv-protection-controller", rules: []rule{
 			{verbs: "get list update watch", groups: "core", resources: "persistentvolumes"},
@@ -196,7 +258,11 @@ func controllers() []role {
 			{verbs: read, groups: "core", resources: "pods"},
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
 			{verbs: "create delete get list watch", groups: "resource.k8s.io", resources: "resourceclaims"},
-			{verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims resourceclaims/status"},
+			{
+				verbs:     "patch update",
+				groups:    "resource.k8s.io",
+				resources: "resourceclaims resourceclaims/status",
+			},
 			{verbs: "patch update", groups: "core", resources: "pods/status"},
 			events,
 			{verbs: "patch update", groups: "resource.k8s.io", resources: "resourceclaims/binding"},
@@ -245,7 +311,11 @@ func controllers() []role {
 			{verbs: "update", groups: "apps", resources: "statefulsets/status"},
 			{verbs: "update", groups: "apps", resources: "statefulsets/finalizers"},
 			{verbs: "create delete get patch update", groups: "core", resources: "pods"},
-			{verbs: "create delete get list patch update watch", groups: "apps", resources: "controllerrevisions"},
+			{
+				verbs:     "create delete get list patch update watch",
+				groups:    "apps",
+				resources: "controllerrevisions",
+			},
 			{verbs: "create get list watch", groups: "core", resources: "persistentvolumeclaims"},
 			{verbs: "delete update", groups: "core", resources: "persistentvolumeclaims"},
 			{verbs: "update", groups: "core", resources: "pods/finalizers"},
@@ -256,7 +326,11 @@ func controllers() []role {
 			{verbs: "list patch", groups: "*", resources: "*"},
 			{verbs: "get", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions"},
 			{verbs: "patch", groups: "apiextensions.k8s.io", resources: "customresourcedefinitions/status"},
-			{verbs: "update", groups: "storagemigration.k8s.io", resources: "storageversionmigrations/status"},
+			{
+				verbs:     "update",
+				groups:    "storagemigration.k8s.io",
+				resources: "storageversionmigrations/status",
+			},
 		}},
 		{name: "ttl-after-finished-controller", rules: []rule{
 			{verbs: "delete get list watch", groups: "batch", resources: "jobs"},
@@ -268,7 +342,11 @@ func controllers() []role {
 		}},
 		{name: "validatingadmissionpolicy-status-controller", rules: []rule{
 			{verbs: read, groups: "admissionregistration.k8s.io", resources: "validatingadmissionpolicies"},
-			{verbs: "get patch update", groups: "admissionregistration.k8s.io", resources: "validatingadmissionpolicies/status"},
+			{
+				verbs:     "get patch update",
+				groups:    "admissionregistration.k8s.io",
+				resources: "validatingadmissionpolicies/status",
+			},
 			events,
 		}},
 		{name: "volumeattributesclass-protection-controller", rules: []rule{

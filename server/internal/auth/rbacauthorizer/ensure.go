@@ -88,8 +88,14 @@ func reconcileRole(client reconciliation.RuleOwnerModifier, role reconciliation.
 	return err
 }
 
-func reconcileBinding(client reconciliation.RoleBindingModifier, binding reconciliation.RoleBinding) error {
-	_, err := (&reconciliation.ReconcileRoleBindingOptions{RoleBinding: binding, Client: client, Confirm: true}).Run()
+func reconcileBinding(
+	client reconciliation.RoleBindingModifier, binding reconciliation.RoleBinding,
+) error {
+	_, err := (&reconciliation.ReconcileRoleBindingOptions{
+		RoleBinding: binding,
+		Client:      client,
+		Confirm:     true,
+	}).Run()
 	return err
 }
 
@@ -97,7 +103,9 @@ func wrapClusterRole(r *rbacv1.ClusterRole) reconciliation.RuleOwner {
 	return reconciliation.ClusterRoleRuleOwner{ClusterRole: r}
 }
 
-func wrapRole(r *rbacv1.Role) reconciliation.RuleOwner { return reconciliation.RoleRuleOwner{Role: r} }
+func wrapRole(r *rbacv1.Role) reconciliation.RuleOwner {
+	return reconciliation.RoleRuleOwner{Role: r}
+}
 
 func wrapClusterRoleBinding(b *rbacv1.ClusterRoleBinding) reconciliation.RoleBinding {
 	return reconciliation.ClusterRoleBindingAdapter{ClusterRoleBinding: b}
@@ -192,7 +200,8 @@ func missingNamespaces(p *Policy, f found) []string {
 }
 
 func ensureNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
-	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create namespace %s: %w", name, err)
 	}
@@ -223,7 +232,9 @@ type objects[T object, O interface{ GetObject() runtime.Object }] struct {
 	wrap   func(T) O
 }
 
-func newObjects[T object, O interface{ GetObject() runtime.Object }](ctx context.Context, client typedClient[T], listed T, wrap func(T) O) *objects[T, O] {
+func newObjects[T object, O interface{ GetObject() runtime.Object }](
+	ctx context.Context, client typedClient[T], listed T, wrap func(T) O,
+) *objects[T, O] {
 	return &objects[T, O]{ctx: ctx, client: client, listed: listed, wrap: wrap}
 }
 
@@ -241,7 +252,8 @@ func (o *objects[T, O]) Get(_, name string) (O, error) {
 	}
 	o.asked = true
 	if o.listed == *new(T) {
-		return o.result(o.listed, apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName}, name))
+		return o.result(o.listed,
+			apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName}, name))
 	}
 	return o.result(o.listed, nil)
 }
@@ -255,5 +267,7 @@ func (o *objects[T, O]) Update(in O) (O, error) {
 }
 
 func (o *objects[T, O]) Delete(_, name string, uid types.UID) error {
-	return o.client.Delete(o.ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	return o.client.Delete(o.ctx, name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid},
+	})
 }

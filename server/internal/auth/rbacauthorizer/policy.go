@@ -29,11 +29,17 @@ type Policy struct {
 func Bootstrap() *Policy {
 	p := &Policy{}
 	for _, r := range clusterRoles() {
-		p.ClusterRoles = append(p.ClusterRoles, &rbacv1.ClusterRole{ObjectMeta: metadata("", r.name), Rules: r.policyRules()})
+		p.ClusterRoles = append(p.ClusterRoles, &rbacv1.ClusterRole{
+			ObjectMeta: metadata("", r.name),
+			Rules:      r.policyRules(),
+		})
 	}
 	for _, r := range controllers() {
 		name := "system:controller:" + r.name
-		p.ClusterRoles = append(p.ClusterRoles, &rbacv1.ClusterRole{ObjectMeta: metadata("", name), Rules: r.policyRules()})
+		p.ClusterRoles = append(p.ClusterRoles, &rbacv1.ClusterRole{
+			ObjectMeta: metadata("", name),
+			Rules:      r.policyRules(),
+		})
 		b := binding{name: name, subjects: "account:" + accountsSpace + "/" + r.name}
 		p.ClusterRoleBindings = append(p.ClusterRoleBindings, clusterRoleBinding(b))
 	}
@@ -41,7 +47,10 @@ func Bootstrap() *Policy {
 		p.ClusterRoleBindings = append(p.ClusterRoleBindings, clusterRoleBinding(b))
 	}
 	for _, r := range roles() {
-		p.Roles = append(p.Roles, &rbacv1.Role{ObjectMeta: metadata(r.namespace, r.name), Rules: r.policyRules()})
+		p.Roles = append(p.Roles, &rbacv1.Role{
+			ObjectMeta: metadata(r.namespace, r.name),
+			Rules:      r.policyRules(),
+		})
 	}
 	for _, b := range roleBindings() {
 		p.RoleBindings = append(p.RoleBindings, &rbacv1.RoleBinding{
@@ -74,7 +83,9 @@ func (p *Policy) aggregate() {
 		role := &rbacv1.ClusterRole{
 			ObjectMeta: metadata("", r.name),
 			AggregationRule: &rbacv1.AggregationRule{
-				ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{aggregateTo + r.name: "true"}}},
+				ClusterRoleSelectors: []metav1.LabelSelector{{
+					MatchLabels: map[string]string{aggregateTo + r.name: "true"},
+				}},
 			},
 		}
 		if r.to != "" {
@@ -93,7 +104,9 @@ func Aggregate(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.Po
 	if role.AggregationRule == nil {
 		return rules, nil
 	}
-	all = slices.SortedFunc(slices.Values(all), func(a, b *rbacv1.ClusterRole) int { return strings.Compare(a.Name, b.Name) })
+	all = slices.SortedFunc(slices.Values(all), func(a, b *rbacv1.ClusterRole) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	for i := range role.AggregationRule.ClusterRoleSelectors {
 		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
 		if err != nil {
@@ -104,7 +117,8 @@ func Aggregate(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.Po
 				continue
 			}
 			for _, rule := range other.Rules {
-				if !slices.ContainsFunc(rules, func(have rbacv1.PolicyRule) bool { return sameRule(have, rule) }) {
+				if !slices.ContainsFunc(rules,
+					func(have rbacv1.PolicyRule) bool { return sameRule(have, rule) }) {
 					rules = append(rules, rule)
 				}
 			}
@@ -127,8 +141,9 @@ func (p *Policy) Unaggregate() *Policy {
 // sameRule compares rules without reflection, because it is called thousands of times when a server
 // starts.
 func sameRule(a, b rbacv1.PolicyRule) bool {
-	return slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Verbs, b.Verbs) && slices.Equal(a.APIGroups, b.APIGroups) &&
-		slices.Equal(a.ResourceNames, b.ResourceNames) && slices.Equal(a.NonResourceURLs, b.NonResourceURLs)
+	return slices.Equal(a.Resources, b.Resources) && slices.Equal(a.Verbs, b.Verbs) &&
+		slices.Equal(a.APIGroups, b.APIGroups) && slices.Equal(a.ResourceNames, b.ResourceNames) &&
+		slices.Equal(a.NonResourceURLs, b.NonResourceURLs)
 }
 
 // Objects returns all objects of the policy in an order in which they can be created, provided that
@@ -162,5 +177,9 @@ func metadata(namespace, name string) metav1.ObjectMeta {
 }
 
 func clusterRoleBinding(b binding) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{ObjectMeta: metadata("", b.name), Subjects: b.subjectList(), RoleRef: b.roleRef()}
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metadata("", b.name),
+		Subjects:   b.subjectList(),
+		RoleRef:    b.roleRef(),
+	}
 }

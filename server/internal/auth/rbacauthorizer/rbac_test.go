@@ -21,7 +21,8 @@ import (
 
 // newIn137 lists the roles that are new in 1.37. Their bindings have the same names.
 var newIn137 = []string{
-	"system:controller:kube-apiserver-serving-clustertrustbundle-publisher", "system:controller:podcertificaterequestcleaner",
+	"system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+	"system:controller:podcertificaterequestcleaner",
 	"system:controller:storage-version-migrator-controller",
 }
 
@@ -30,7 +31,9 @@ var newIn137 = []string{
 var newRulesIn137 = map[string][]string{
 	"system:node":           {"clustertrustbundles", "podcertificaterequests"},
 	"system:kube-scheduler": {"devicetaintrules"},
-	"system:controller:device-taint-eviction-controller": {"devicetaintrules/status", "devicetaintrules"},
+	"system:controller:device-taint-eviction-controller": {
+		"devicetaintrules/status", "devicetaintrules",
+	},
 }
 
 // TestBootstrapIsKubeAPIServers compares the bootstrap policy with the objects that kube-apiserver
@@ -45,7 +48,8 @@ func TestBootstrapIsKubeAPIServers(t *testing.T) {
 	if err := json.Unmarshal(data, &want); err != nil {
 		t.Fatal(err)
 	}
-	if len(want.ClusterRoles) != 69 || len(want.ClusterRoleBindings) != 50 || len(want.Roles) != 7 || len(want.RoleBindings) != 7 {
+	if len(want.ClusterRoles) != 69 || len(want.ClusterRoleBindings) != 50 || len(want.Roles) != 7 ||
+		len(want.RoleBindings) != 7 {
 		t.Fatal("the test data is incomplete")
 	}
 	got := map[string]any{}
@@ -125,18 +129,25 @@ func testPolicy() *Policy {
 	bind := func(namespace, name, kind, role, subject string) {
 		b := binding{namespace: namespace, name: name, role: role, subjects: subject}
 		p.RoleBindings = append(p.RoleBindings, &rbacv1.RoleBinding{
-			ObjectMeta: metadata(namespace, name), Subjects: b.subjectList(), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
+			ObjectMeta: metadata(namespace, name),
+			Subjects:   b.subjectList(),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role},
 		})
 	}
 	bind("shop", "alice-views", "ClusterRole", "view", "user:alice")
 	bind("shop", "devs-edit", "ClusterRole", "edit", "group:devs")
 	bind("shop", "bot", "Role", "bot", "account:ci/bot")
 	bind("shop", "lost", "Role", "nowhere", "user:carol")
-	p.RoleBindings[len(p.RoleBindings)-1].Subjects = append(p.RoleBindings[len(p.RoleBindings)-1].Subjects, rbacv1.Subject{Kind: "ServiceAccount", Name: "own"})
-	p.Roles = append(p.Roles, &rbacv1.Role{ObjectMeta: metadata("shop", "bot"), Rules: []rbacv1.PolicyRule{
-		rule{verbs: "get", groups: "core", resources: "configmaps", names: "cm"}.policyRule(),
-		rule{verbs: "update", groups: "*", resources: "*/scale"}.policyRule(),
-	}})
+	p.RoleBindings[len(p.RoleBindings)-1].Subjects = append(
+		p.RoleBindings[len(p.RoleBindings)-1].Subjects,
+		rbacv1.Subject{Kind: "ServiceAccount", Name: "own"})
+	p.Roles = append(p.Roles, &rbacv1.Role{
+		ObjectMeta: metadata("shop", "bot"),
+		Rules: []rbacv1.PolicyRule{
+			rule{verbs: "get", groups: "core", resources: "configmaps", names: "cm"}.policyRule(),
+			rule{verbs: "update", groups: "*", resources: "*/scale"}.policyRule(),
+		},
+	})
 	return p
 }
 
@@ -157,7 +168,10 @@ func TestAuthorize(t *testing.T) {
 		allowed                                      bool
 		reason                                       string
 	}{
-		{"alice", "get", "shop", "", "pods", "x", true, `RoleBinding "shop/alice-views" grants ClusterRole "view" to User "alice"`},
+		{
+			"alice", "get", "shop", "", "pods", "x", true,
+			`RoleBinding "shop/alice-views" grants ClusterRole "view" to User "alice"`,
+		},
 		{"alice", "get", "shop", "", "secrets", "x", false, ""},
 		{"alice", "get", "other", "", "pods", "x", false, ""},
 		{"alice", "list", "", "", "pods", "", false, ""},
@@ -178,14 +192,21 @@ func TestAuthorize(t *testing.T) {
 	} {
 		resource, sub, _ := strings.Cut(test.resource, "/")
 		decision, reason, err := a.Authorize(t.Context(), authorizer.AttributesRecord{
-			User: users[test.user], Verb: test.verb, Namespace: test.namespace, APIGroup: test.group, Resource: resource, Subresource: sub,
-			Name: test.name, ResourceRequest: true,
+			User:            users[test.user],
+			Verb:            test.verb,
+			Namespace:       test.namespace,
+			APIGroup:        test.group,
+			Resource:        resource,
+			Subresource:     sub,
+			Name:            test.name,
+			ResourceRequest: true,
 		})
 		want := authorizer.DecisionNoOpinion
 		if test.allowed {
 			want = authorizer.DecisionAllow
 		}
-		if decision != want || err != nil || !strings.Contains(reason, test.reason) || test.allowed && reason == "" {
+		if decision != want || err != nil || !strings.Contains(reason, test.reason) ||
+			test.allowed && reason == "" {
 			t.Errorf("%+v: %v %q %v", test, decision, reason, err)
 		}
 	}
@@ -193,10 +214,13 @@ func TestAuthorize(t *testing.T) {
 		user, path string
 		allowed    bool
 	}{
-		{"anon", "/version", true}, {"anon", "/livez", true}, {"anon", "/livez/ping", false}, {"anon", "/api", false}, {"anon", "/metrics", false},
-		{"alice", "/api", true}, {"alice", "/apis/apps/v1", true}, {"alice", "/apis", true}, {"alice", "/metrics", false}, {"root", "/metrics", true},
+		{"anon", "/version", true}, {"anon", "/livez", true}, {"anon", "/livez/ping", false},
+		{"anon", "/api", false}, {"anon", "/metrics", false}, {"alice", "/api", true},
+		{"alice", "/apis/apps/v1", true}, {"alice", "/apis", true}, {"alice", "/metrics", false},
+		{"root", "/metrics", true},
 	} {
-		decision, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: users[test.user], Verb: "get", Path: test.path})
+		decision, _, err := a.Authorize(t.Context(),
+			authorizer.AttributesRecord{User: users[test.user], Verb: "get", Path: test.path})
 		if err != nil || (decision == authorizer.DecisionAllow) != test.allowed {
 			t.Errorf("%s gets %s: %v %v", test.user, test.path, decision, err)
 		}
@@ -206,9 +230,11 @@ func TestAuthorize(t *testing.T) {
 func TestRulesFor(t *testing.T) {
 	t.Parallel()
 	a := New(memory{testPolicy()})
-	resources, urls, incomplete, err := a.RulesFor(t.Context(), &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}}, "shop")
+	resources, urls, incomplete, err := a.RulesFor(t.Context(),
+		&user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}}, "shop")
 	if err != nil || incomplete || len(resources) != 2+12 || len(urls) != 2 {
-		t.Errorf("%d resource rules, %d URL rules, incomplete %t, %v", len(resources), len(urls), incomplete, err)
+		t.Errorf("%d resource rules, %d URL rules, incomplete %t, %v",
+			len(resources), len(urls), incomplete, err)
 	}
 	_, _, incomplete, err = a.RulesFor(t.Context(), &user.DefaultInfo{Name: "carol"}, "shop")
 	if err == nil || !incomplete {
@@ -236,7 +262,8 @@ func TestEnsure(t *testing.T) {
 		t.Fatal(err)
 	}
 	basic.Rules = []rbacv1.PolicyRule{rule{verbs: "get", groups: "x", resources: "y"}.policyRule()}
-	discovery, err := api.ClusterRoleBindings().Get(t.Context(), "system:discovery", metav1.GetOptions{})
+	discovery, err := api.ClusterRoleBindings().Get(t.Context(), "system:discovery",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,10 +271,12 @@ func TestEnsure(t *testing.T) {
 	if _, err := api.ClusterRoles().Update(t.Context(), basic, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := api.ClusterRoleBindings().Update(t.Context(), discovery, metav1.UpdateOptions{}); err != nil {
+	if _, err := api.ClusterRoleBindings().Update(t.Context(), discovery,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Roles("kube-system").Delete(t.Context(), "system:controller:token-cleaner", metav1.DeleteOptions{}); err != nil {
+	if err := api.Roles("kube-system").Delete(t.Context(), "system:controller:token-cleaner",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	client.ClearActions()
@@ -256,17 +285,20 @@ func TestEnsure(t *testing.T) {
 	}
 	writes := 0
 	for _, action := range client.Actions() {
-		if action.GetVerb() == "create" && action.GetResource().Resource != "namespaces" || action.GetVerb() == "update" {
+		if action.GetVerb() == "create" && action.GetResource().Resource != "namespaces" ||
+			action.GetVerb() == "update" {
 			writes++
 		}
 	}
 	if writes != 2 {
 		t.Errorf("got %d writes, want 2: %v", writes, client.Actions())
 	}
-	if basic, err = api.ClusterRoles().Get(t.Context(), "system:basic-user", metav1.GetOptions{}); err != nil || len(basic.Rules) < 3 {
+	if basic, err = api.ClusterRoles().Get(t.Context(), "system:basic-user",
+		metav1.GetOptions{}); err != nil || len(basic.Rules) < 3 {
 		t.Errorf("system:basic-user has %d rules, %v", len(basic.Rules), err)
 	}
-	if discovery, err = api.ClusterRoleBindings().Get(t.Context(), "system:discovery", metav1.GetOptions{}); err != nil || discovery.Subjects != nil {
+	if discovery, err = api.ClusterRoleBindings().Get(t.Context(), "system:discovery",
+		metav1.GetOptions{}); err != nil || discovery.Subjects != nil {
 		t.Errorf("a protected binding was changed: %v %v", discovery, err)
 	}
 }
@@ -276,7 +308,11 @@ func TestInformersThatHaveNotSynced(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	a := New(FromInformers(factory.Rbac().V1(), memory{testPolicy()}))
 	request := authorizer.AttributesRecord{
-		User: &user.DefaultInfo{Name: "alice"}, Verb: "get", Namespace: "shop", Resource: "pods", ResourceRequest: true,
+		User:            &user.DefaultInfo{Name: "alice"},
+		Verb:            "get",
+		Namespace:       "shop",
+		Resource:        "pods",
+		ResourceRequest: true,
 	}
 	if decision, _, _ := a.Authorize(t.Context(), request); decision != authorizer.DecisionAllow {
 		t.Error("the other source was not used before the informers had synced")
@@ -299,7 +335,11 @@ func TestLazily(t *testing.T) {
 		t.Error("the source was created before it was read")
 	}
 	for range 2 {
-		decision, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "x", Groups: []string{"system:authenticated"}}, Verb: "get", Path: "/api"})
+		decision, _, err := a.Authorize(t.Context(), authorizer.AttributesRecord{
+			User: &user.DefaultInfo{Name: "x", Groups: []string{"system:authenticated"}},
+			Verb: "get",
+			Path: "/api",
+		})
 		if decision != authorizer.DecisionAllow || err != nil || made != 1 {
 			t.Errorf("%v, %v, created %d times", decision, err, made)
 		}
@@ -332,12 +372,22 @@ func BenchmarkAuthorize(b *testing.B) {
 	factory.WaitForCacheSync(ctx.Done())
 	for name, u := range map[string]user.Info{
 		"alice": &user.DefaultInfo{Name: "alice", Groups: []string{"system:authenticated"}},
-		"bot":   &user.DefaultInfo{Name: "system:serviceaccount:ci:bot", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"}},
+		"bot": &user.DefaultInfo{
+			Name:   "system:serviceaccount:ci:bot",
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"},
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				a.Authorize(ctx, authorizer.AttributesRecord{User: u, Verb: "get", Namespace: "shop", Resource: "configmaps", Name: "cm", ResourceRequest: true})
+				a.Authorize(ctx, authorizer.AttributesRecord{
+					User:            u,
+					Verb:            "get",
+					Namespace:       "shop",
+					Resource:        "configmaps",
+					Name:            "cm",
+					ResourceRequest: true,
+				})
 			}
 		})
 	}

@@ -49,7 +49,8 @@ func (r *request) allowedBy(rule *rbacv1.PolicyRule) bool {
 		})
 	}
 	return allOr(rule.APIGroups, rbacv1.APIGroupAll, r.group) &&
-		(allOr(rule.Resources, rbacv1.ResourceAll, r.resource) || r.anySubresource != "" && slices.Contains(rule.Resources, r.anySubresource)) &&
+		(allOr(rule.Resources, rbacv1.ResourceAll, r.resource) ||
+			r.anySubresource != "" && slices.Contains(rule.Resources, r.anySubresource)) &&
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.name))
 }
 

@@ -27,7 +27,9 @@ func FromClient(client rbacclient.RbacV1Interface) Source { return clientSource{
 
 type clientSource struct{ client rbacclient.RbacV1Interface }
 
-func (s clientSource) ClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+func (s clientSource) ClusterRoleBindings(
+	ctx context.Context,
+) ([]*rbacv1.ClusterRoleBinding, error) {
 	list, err := s.client.ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -35,7 +37,9 @@ func (s clientSource) ClusterRoleBindings(ctx context.Context) ([]*rbacv1.Cluste
 	return pointers(list.Items), nil
 }
 
-func (s clientSource) RoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
+func (s clientSource) RoleBindings(
+	ctx context.Context, namespace string,
+) ([]*rbacv1.RoleBinding, error) {
 	list, err := s.client.RoleBindings(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -70,7 +74,8 @@ func FromInformers(informers rbacinformers.Interface, meanwhile Source) Source {
 		roles:           roles.Lister(),
 		clusterRoles:    clusterRoles.Lister(),
 		synced: []cache.InformerSynced{
-			clusterBindings.Informer().HasSynced, clusterRoles.Informer().HasSynced, bindings.Informer().HasSynced, roles.Informer().HasSynced,
+			clusterBindings.Informer().HasSynced, clusterRoles.Informer().HasSynced,
+			bindings.Informer().HasSynced, roles.Informer().HasSynced,
 		},
 		meanwhile: meanwhile,
 	}
@@ -86,7 +91,9 @@ func (s lazySource) ClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterR
 	return s().ClusterRoleBindings(ctx)
 }
 
-func (s lazySource) RoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
+func (s lazySource) RoleBindings(
+	ctx context.Context, namespace string,
+) ([]*rbacv1.RoleBinding, error) {
 	return s().RoleBindings(ctx, namespace)
 }
 
@@ -119,21 +126,27 @@ func (s *informerSource) notYet() bool {
 	return false
 }
 
-func (s *informerSource) ClusterRoleBindings(ctx context.Context) ([]*rbacv1.ClusterRoleBinding, error) {
+func (s *informerSource) ClusterRoleBindings(
+	ctx context.Context,
+) ([]*rbacv1.ClusterRoleBinding, error) {
 	if s.notYet() {
 		return s.meanwhile.ClusterRoleBindings(ctx)
 	}
 	return s.clusterBindings.List(labels.Everything())
 }
 
-func (s *informerSource) RoleBindings(ctx context.Context, namespace string) ([]*rbacv1.RoleBinding, error) {
+func (s *informerSource) RoleBindings(
+	ctx context.Context, namespace string,
+) ([]*rbacv1.RoleBinding, error) {
 	if s.notYet() {
 		return s.meanwhile.RoleBindings(ctx, namespace)
 	}
 	return s.bindings.RoleBindings(namespace).List(labels.Everything())
 }
 
-func (s *informerSource) ClusterRole(ctx context.Context, name string) (*rbacv1.ClusterRole, error) {
+func (s *informerSource) ClusterRole(
+	ctx context.Context, name string,
+) (*rbacv1.ClusterRole, error) {
 	if s.notYet() {
 		return s.meanwhile.ClusterRole(ctx, name)
 	}

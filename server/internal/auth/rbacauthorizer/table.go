@@ -24,7 +24,10 @@ var events = rule{verbs: "create patch update", groups: "core events.k8s.io", re
 
 func (r rule) policyRule() rbacv1.PolicyRule {
 	p := rbacv1.PolicyRule{
-		Verbs: strings.Fields(r.verbs), APIGroups: words(r.groups), Resources: words(r.resources), ResourceNames: words(r.names),
+		Verbs:           strings.Fields(r.verbs),
+		APIGroups:       words(r.groups),
+		Resources:       words(r.resources),
+		ResourceNames:   words(r.names),
 		NonResourceURLs: words(r.urls),
 	}
 	for i, group := range p.APIGroups {
@@ -82,12 +85,24 @@ func (b binding) subjectList() []rbacv1.Subject {
 	for _, word := range words(b.subjects) {
 		switch kind, name, _ := strings.Cut(word, ":"); kind {
 		case "user":
-			subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
+			subjects = append(subjects, rbacv1.Subject{
+				APIGroup: rbacv1.GroupName,
+				Kind:     rbacv1.UserKind,
+				Name:     name,
+			})
 		case "group":
-			subjects = append(subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name})
+			subjects = append(subjects, rbacv1.Subject{
+				APIGroup: rbacv1.GroupName,
+				Kind:     rbacv1.GroupKind,
+				Name:     name,
+			})
 		case "account":
 			namespace, name, _ := strings.Cut(name, "/")
-			subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name})
+			subjects = append(subjects, rbacv1.Subject{
+				Kind:      rbacv1.ServiceAccountKind,
+				Namespace: namespace,
+				Name:      name,
+			})
 		}
 	}
 	return subjects

@@ -43,7 +43,8 @@ func (t *Tokens) Authenticator(objects Objects) authenticator.Token {
 	return &tokenAuthenticator{
 		Tokens: t, objects: objects,
 		parser: jwt.NewParser(
-			jwt.WithTimeFunc(t.options.Now), jwt.WithStrictDecoding(), jwt.WithValidMethods([]string{"ES256", "ES384", "ES512", "RS256"}),
+			jwt.WithTimeFunc(t.options.Now), jwt.WithStrictDecoding(),
+			jwt.WithValidMethods([]string{"ES256", "ES384", "ES512", "RS256"}),
 		),
 	}
 }
@@ -56,7 +57,9 @@ type tokenAuthenticator struct {
 
 // AuthenticateToken implements [authenticator.Token]. It leaves tokens of other issuers to other
 // authenticators.
-func (a *tokenAuthenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+func (a *tokenAuthenticator) AuthenticateToken(
+	ctx context.Context, token string,
+) (*authenticator.Response, bool, error) {
 	var c claims
 	if strings.Count(token, ".") != 2 {
 		return nil, false, nil
@@ -109,7 +112,9 @@ func (a *tokenAuthenticator) key(token *jwt.Token) (any, error) {
 
 // audiences returns the intersection of the token's audiences with the audiences of the request,
 // which default to this server's.
-func (a *tokenAuthenticator) audiences(ctx context.Context, of []string) (authenticator.Audiences, error) {
+func (a *tokenAuthenticator) audiences(
+	ctx context.Context, of []string,
+) (authenticator.Audiences, error) {
 	own := authenticator.Audiences(a.options.Audiences)
 	if len(of) == 0 {
 		of = own // tokens in secrets have no audience
@@ -126,7 +131,9 @@ func (a *tokenAuthenticator) audiences(ctx context.Context, of []string) (authen
 }
 
 // judge checks a bound token.
-func (a *tokenAuthenticator) judge(ctx context.Context, c *claims) (*serviceaccount.ServiceAccountInfo, error) {
+func (a *tokenAuthenticator) judge(
+	ctx context.Context, c *claims,
+) (*serviceaccount.ServiceAccountInfo, error) {
 	k := c.Kubernetes
 	switch {
 	case k == nil || k.Namespace == "" || k.Account.Name == "" || k.Account.UID == "":
@@ -134,7 +141,11 @@ func (a *tokenAuthenticator) judge(ctx context.Context, c *claims) (*serviceacco
 	case c.ExpiresAt == nil:
 		return nil, errors.New("the token has no expiration time")
 	}
-	info := &serviceaccount.ServiceAccountInfo{Namespace: k.Namespace, Name: k.Account.Name, UID: k.Account.UID}
+	info := &serviceaccount.ServiceAccountInfo{
+		Namespace: k.Namespace,
+		Name:      k.Account.Name,
+		UID:       k.Account.UID,
+	}
 	if c.ID != "" {
 		info.CredentialID = credentialID(c.ID)
 	}
@@ -187,7 +198,8 @@ func (a *tokenAuthenticator) accountAlive(ctx context.Context, namespace, name, 
 		return err
 	}
 	if account.UID != types.UID(uid) {
-		return fmt.Errorf("service account %s/%s was recreated: its UID is %s, not %s", namespace, name, account.UID, uid)
+		return fmt.Errorf("service account %s/%s was recreated: its UID is %s, not %s",
+			namespace, name, account.UID, uid)
 	}
 	if a.gone(account) {
 		return fmt.Errorf("service account %s/%s is being deleted", namespace, name)
@@ -196,17 +208,21 @@ func (a *tokenAuthenticator) accountAlive(ctx context.Context, namespace, name, 
 }
 
 // boundAlive checks a bound object, given the result and the error of its lookup.
-func (a *tokenAuthenticator) boundAlive(ctx context.Context, what, uid string, o metav1.Object, err error) error {
+func (a *tokenAuthenticator) boundAlive(
+	ctx context.Context, what, uid string, o metav1.Object, err error,
+) error {
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("look up the %s of a token: %w", what, err)
 	case o.GetUID() != types.UID(uid):
-		return fmt.Errorf("the token is bound to another %s %q: its UID is %s, not %s", what, o.GetName(), o.GetUID(), uid)
+		return fmt.Errorf("the token is bound to another %s %q: its UID is %s, not %s",
+			what, o.GetName(), o.GetUID(), uid)
 	case !a.gone(o):
 		return nil
 	}
-	klog.FromContext(ctx).V(4).Info("Token is bound to an object that no longer exists", "kind", what, "uid", uid)
+	klog.FromContext(ctx).V(4).Info("Token is bound to an object that no longer exists", "kind",
+		what, "uid", uid)
 	return errInvalidated
 }
 
@@ -217,14 +233,20 @@ func (a *tokenAuthenticator) gone(o metav1.Object) bool {
 
 // judgeLegacy checks a token that is stored in a secret. It is valid as long as the secret contains
 // it.
-func (a *tokenAuthenticator) judgeLegacy(ctx context.Context, c *claims, token string) (*serviceaccount.ServiceAccountInfo, error) {
+func (a *tokenAuthenticator) judgeLegacy(
+	ctx context.Context, c *claims, token string,
+) (*serviceaccount.ServiceAccountInfo, error) {
 	if c.LegacyNamespace == "" || c.LegacyAccount == "" || c.LegacyUID == "" || c.LegacySecret == "" {
 		return nil, errors.New("the token does not identify a service account and a secret")
 	}
 	if c.Subject != serviceaccount.MakeUsername(c.LegacyNamespace, c.LegacyAccount) {
 		return nil, errors.New("the token's subject is not its service account")
 	}
-	info := &serviceaccount.ServiceAccountInfo{Namespace: c.LegacyNamespace, Name: c.LegacyAccount, UID: c.LegacyUID}
+	info := &serviceaccount.ServiceAccountInfo{
+		Namespace: c.LegacyNamespace,
+		Name:      c.LegacyAccount,
+		UID:       c.LegacyUID,
+	}
 	if a.objects == nil {
 		return info, nil
 	}
@@ -247,7 +269,8 @@ func (a *tokenAuthenticator) judgeLegacy(ctx context.Context, c *claims, token s
 	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token", c.Subject)
 	if today := a.options.Now().UTC().Format(time.DateOnly); secret.Labels[lastUsed] != today {
 		if err := a.objects.LabelSecret(ctx, secret, lastUsed, today); err != nil {
-			klog.FromContext(ctx).Error(err, "The use of a token was not recorded", "secret", klog.KObj(secret))
+			klog.FromContext(ctx).Error(err, "The use of a token was not recorded",
+				"secret", klog.KObj(secret))
 		}
 	}
 	return info, nil

@@ -49,15 +49,17 @@ func (t *Tokens) WebServices(address string) ([]*restful.WebService, error) {
 	}
 	return []*restful.WebService{
 		document(ConfigurationPath, "application/json", configuration,
-			"getServiceAccountIssuerOpenIDConfiguration", "get the issuer of service account tokens and the location of its keys (OpenID Connect Discovery)"),
-		document(KeysPath, "application/jwk-set+json", keys,
-			"getServiceAccountIssuerOpenIDKeyset", "get the public keys that verify service account tokens (RFC 7517)"),
+			"getServiceAccountIssuerOpenIDConfiguration", "get the issuer of service account tokens and "+
+				"the location of its keys (OpenID Connect Discovery)"),
+		document(KeysPath, "application/jwk-set+json", keys, "getServiceAccountIssuerOpenIDKeyset",
+			"get the public keys that verify service account tokens (RFC 7517)"),
 	}, nil
 }
 
 func document(path, contentType string, body []byte, operation, doc string) *restful.WebService {
 	service := new(restful.WebService).Path(path).Produces(contentType)
-	return service.Route(service.GET("").Operation(operation).Doc(doc).Returns(200, "OK", "").Writes("").
+	return service.Route(service.GET("").Operation(operation).Doc(doc).Returns(200, "OK", "").
+		Writes("").
 		To(func(_ *restful.Request, w *restful.Response) {
 			w.Header().Set("Content-Type", contentType)
 			w.Header().Set("Cache-Control", cacheControl)

@@ -42,10 +42,12 @@ func newVerifier(key crypto.PublicKey) (verifier, error) {
 		case elliptic.P521():
 			v.method = jwt.SigningMethodES512
 		default:
-			return verifier{}, fmt.Errorf("service account keys with the curve %s are not supported: use P-256", k.Curve.Params().Name)
+			return verifier{}, fmt.Errorf(
+				"service account keys with the curve %s are not supported: use P-256", k.Curve.Params().Name)
 		}
 	default:
-		return verifier{}, fmt.Errorf("service account keys of type %T are not supported: use ECDSA (P-256) or RSA", key)
+		return verifier{},
+			fmt.Errorf("service account keys of type %T are not supported: use ECDSA (P-256) or RSA", key)
 	}
 	return v, nil
 }

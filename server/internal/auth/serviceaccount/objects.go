@@ -26,7 +26,9 @@ func FromClient(client coreclient.CoreV1Interface) Objects { return clientObject
 
 type clientObjects struct{ client coreclient.CoreV1Interface }
 
-func (o clientObjects) ServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+func (o clientObjects) ServiceAccount(
+	ctx context.Context, namespace, name string,
+) (*corev1.ServiceAccount, error) {
 	return o.client.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
@@ -34,7 +36,9 @@ func (o clientObjects) Secret(ctx context.Context, namespace, name string) (*cor
 	return o.client.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-func (o clientObjects) LabelSecret(ctx context.Context, secret *corev1.Secret, key, value string) error {
+func (o clientObjects) LabelSecret(
+	ctx context.Context, secret *corev1.Secret, key, value string,
+) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":    secret.UID, // of another secret with the same name, this is a conflict
 		"labels": map[string]string{key: value},
@@ -42,7 +46,8 @@ func (o clientObjects) LabelSecret(ctx context.Context, secret *corev1.Secret, k
 	if err != nil {
 		return err
 	}
-	_, err = o.client.Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = o.client.Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	return err
 }
 

@@ -73,7 +73,9 @@ func newCluster(t testing.TB, change func(*Options)) *cluster {
 	return c
 }
 
-func (c *cluster) authenticate(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+func (c *cluster) authenticate(
+	ctx context.Context, token string,
+) (*authenticator.Response, bool, error) {
 	return c.tokens.Authenticator(FromClient(c.client.CoreV1())).AuthenticateToken(ctx, token)
 }
 
@@ -107,13 +109,16 @@ func TestBoundToken(t *testing.T) {
 		t.Errorf("authenticated as %v", u)
 	}
 	extra := u.GetExtra()
-	if id := extra["authentication.kubernetes.io/credential-id"]; len(id) != 1 || !strings.HasPrefix(id[0], "JTI=") {
+	if id := extra["authentication.kubernetes.io/credential-id"]; len(id) != 1 ||
+		!strings.HasPrefix(id[0], "JTI=") {
 		t.Errorf("credential %v", id)
 	}
 	delete(extra, "authentication.kubernetes.io/credential-id")
 	if want := map[string][]string{
-		"authentication.kubernetes.io/pod-name": {"pod"}, "authentication.kubernetes.io/pod-uid": {"uid-of-pod"},
-		"authentication.kubernetes.io/node-name": {"node"}, "authentication.kubernetes.io/node-uid": {"uid-of-node"},
+		"authentication.kubernetes.io/pod-name":  {"pod"},
+		"authentication.kubernetes.io/pod-uid":   {"uid-of-pod"},
+		"authentication.kubernetes.io/node-name": {"node"},
+		"authentication.kubernetes.io/node-uid":  {"uid-of-node"},
 	}; !reflect.DeepEqual(extra, want) {
 		t.Errorf("extra %v", extra)
 	}
@@ -131,12 +136,15 @@ func TestBoundToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := map[string]any{
-		"namespace": "shop", "serviceaccount": map[string]any{"name": "bot", "uid": "uid-of-bot"},
-		"pod": map[string]any{"name": "pod", "uid": "uid-of-pod"}, "node": map[string]any{"name": "node", "uid": "uid-of-node"},
+		"namespace":      "shop",
+		"serviceaccount": map[string]any{"name": "bot", "uid": "uid-of-bot"},
+		"pod":            map[string]any{"name": "pod", "uid": "uid-of-pod"},
+		"node":           map[string]any{"name": "node", "uid": "uid-of-node"},
 	}; !reflect.DeepEqual(said["kubernetes.io"], want) {
 		t.Errorf("the token says %v", said["kubernetes.io"])
 	}
-	if said["sub"] != "system:serviceaccount:shop:bot" || said["iss"] != DefaultIssuer || said["exp"].(float64)-said["iat"].(float64) != 3600 {
+	if said["sub"] != "system:serviceaccount:shop:bot" || said["iss"] != DefaultIssuer ||
+		said["exp"].(float64)-said["iat"].(float64) != 3600 {
 		t.Errorf("the token says %v", said)
 	}
 }
@@ -150,31 +158,63 @@ func TestRefusals(t *testing.T) {
 		change func(t *testing.T, c *cluster)
 		want   string
 	}{
-		"fine":    {change: func(*testing.T, *cluster) {}},
-		"expired": {change: func(_ *testing.T, c *cluster) { c.now = c.now.Add(time.Hour + time.Second) }, want: "expired"},
+		"fine": {change: func(*testing.T, *cluster) {}},
+		"expired": {
+			change: func(_ *testing.T, c *cluster) { c.now = c.now.Add(time.Hour + time.Second) },
+			want:   "expired",
+		},
 		"account gone": {change: func(t *testing.T, c *cluster) {
-			check(t, c.client.CoreV1().ServiceAccounts("shop").Delete(t.Context(), "bot", metav1.DeleteOptions{}))
+			check(t,
+				c.client.CoreV1().ServiceAccounts("shop").Delete(t.Context(), "bot", metav1.DeleteOptions{}))
 		}, want: "not found"},
 		"account made anew": {change: func(t *testing.T, c *cluster) {
 			c.account.UID = "another"
-			_, err := c.client.CoreV1().ServiceAccounts("shop").Update(t.Context(), c.account, metav1.UpdateOptions{})
+			_, err := c.client.CoreV1().ServiceAccounts("shop").Update(t.Context(), c.account,
+				metav1.UpdateOptions{})
 			check(t, err)
 		}, want: "recreated"},
-		"pod gone": {token: core.Token{Pod: &corev1.Pod{ObjectMeta: object("shop", "other")}}, change: func(*testing.T, *cluster) {}, want: "invalidated"},
-		"pod made anew": {
-			token: core.Token{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "old"}}}, change: func(*testing.T, *cluster) {},
-			want: "another pod",
+		"pod gone": {
+			token:  core.Token{Pod: &corev1.Pod{ObjectMeta: object("shop", "other")}},
+			change: func(*testing.T, *cluster) {},
+			want:   "invalidated",
 		},
-		"pod being deleted": {token: core.Token{Pod: &corev1.Pod{ObjectMeta: object("shop", "pod")}}, change: func(t *testing.T, c *cluster) {
-			deletePod(t, c, &now)
-		}},
-		"pod deleted": {token: core.Token{Pod: &corev1.Pod{ObjectMeta: object("shop", "pod")}}, change: func(t *testing.T, c *cluster) {
-			deletePod(t, c, &long)
-		}, want: "invalidated"},
-		"secret gone": {token: core.Token{Secret: &corev1.Secret{ObjectMeta: object("shop", "x")}}, change: func(*testing.T, *cluster) {}, want: "invalidated"},
-		"node gone":   {token: core.Token{Node: &corev1.Node{ObjectMeta: object("", "x")}}, change: func(*testing.T, *cluster) {}, want: "invalidated"},
-		"node there":  {token: core.Token{Node: &corev1.Node{ObjectMeta: object("", "node")}}, change: func(*testing.T, *cluster) {}},
-		"audience":    {token: core.Token{Audiences: []string{"vault"}}, change: func(*testing.T, *cluster) {}, want: `["vault"]`},
+		"pod made anew": {
+			token:  core.Token{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", UID: "old"}}},
+			change: func(*testing.T, *cluster) {},
+			want:   "another pod",
+		},
+		"pod being deleted": {
+			token: core.Token{Pod: &corev1.Pod{ObjectMeta: object("shop", "pod")}},
+			change: func(t *testing.T, c *cluster) {
+				deletePod(t, c, &now)
+			},
+		},
+		"pod deleted": {
+			token: core.Token{Pod: &corev1.Pod{ObjectMeta: object("shop", "pod")}},
+			change: func(t *testing.T, c *cluster) {
+				deletePod(t, c, &long)
+			},
+			want: "invalidated",
+		},
+		"secret gone": {
+			token:  core.Token{Secret: &corev1.Secret{ObjectMeta: object("shop", "x")}},
+			change: func(*testing.T, *cluster) {},
+			want:   "invalidated",
+		},
+		"node gone": {
+			token:  core.Token{Node: &corev1.Node{ObjectMeta: object("", "x")}},
+			change: func(*testing.T, *cluster) {},
+			want:   "invalidated",
+		},
+		"node there": {
+			token:  core.Token{Node: &corev1.Node{ObjectMeta: object("", "node")}},
+			change: func(*testing.T, *cluster) {},
+		},
+		"audience": {
+			token:  core.Token{Audiences: []string{"vault"}},
+			change: func(*testing.T, *cluster) {},
+			want:   `["vault"]`,
+		},
 		"another key": {change: func(t *testing.T, c *cluster) {
 			other := newCluster(t, nil)
 			c.tokens = other.tokens
@@ -278,7 +318,8 @@ func TestTokenInSecret(t *testing.T) {
 	c.secret.Labels = map[string]string{invalidSince: "2026-01-01"}
 	_, err = c.client.CoreV1().Secrets("shop").Update(t.Context(), c.secret, metav1.UpdateOptions{})
 	check(t, err)
-	if _, ok, err := c.authenticate(t.Context(), signed); ok || err == nil || !strings.Contains(err.Error(), "2026-01-01") {
+	if _, ok, err := c.authenticate(t.Context(), signed); ok || err == nil ||
+		!strings.Contains(err.Error(), "2026-01-01") {
 		t.Errorf("%t %v", ok, err)
 	}
 }
@@ -300,7 +341,9 @@ func TestDiscovery(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	check(t, err)
 	key := newKey(t)
-	c := newCluster(t, func(o *Options) { o.Key, o.PublicKeys = key, []crypto.PublicKey{rsaKey.Public()} })
+	c := newCluster(t, func(o *Options) {
+		o.Key, o.PublicKeys = key, []crypto.PublicKey{rsaKey.Public()}
+	})
 	services, err := c.tokens.WebServices("10.0.0.1:6443")
 	check(t, err)
 	container := restful.NewContainer()
@@ -320,11 +363,14 @@ func TestDiscovery(t *testing.T) {
 		Algorithms []string `json:"id_token_signing_alg_values_supported"`
 	}
 	get(ConfigurationPath, &configuration)
-	if configuration.Issuer != DefaultIssuer || configuration.URI != "https://10.0.0.1:6443"+KeysPath || strings.Join(configuration.Algorithms, " ") != "ES256 RS256" {
+	if configuration.Issuer != DefaultIssuer ||
+		configuration.URI != "https://10.0.0.1:6443"+KeysPath ||
+		strings.Join(configuration.Algorithms, " ") != "ES256 RS256" {
 		t.Errorf("%+v", configuration)
 	}
 	var set struct{ Keys []jwk }
-	if header := get(KeysPath, &set); header.Get("Content-Type") != "application/jwk-set+json" || header.Get("Cache-Control") == "" {
+	if header := get(KeysPath, &set); header.Get("Content-Type") != "application/jwk-set+json" ||
+		header.Get("Cache-Control") == "" {
 		t.Errorf("%v", header)
 	}
 	number := func(s string) *big.Int {
@@ -332,12 +378,14 @@ func TestDiscovery(t *testing.T) {
 		check(t, err)
 		return new(big.Int).SetBytes(b)
 	}
-	if len(set.Keys) != 2 || number(set.Keys[1].N).Cmp(rsaKey.N) != 0 || number(set.Keys[1].E).Int64() != int64(rsaKey.E) {
+	if len(set.Keys) != 2 || number(set.Keys[1].N).Cmp(rsaKey.N) != 0 ||
+		number(set.Keys[1].E).Int64() != int64(rsaKey.E) {
 		t.Fatalf("%+v", set)
 	}
 	point, err := key.PublicKey.Bytes()
 	check(t, err)
-	if got := append([]byte{4}, append(number(set.Keys[0].X).FillBytes(make([]byte, 32)), number(set.Keys[0].Y).FillBytes(make([]byte, 32))...)...); !reflect.DeepEqual(got, point) {
+	if got := append([]byte{4}, append(number(set.Keys[0].X).FillBytes(make([]byte, 32)),
+		number(set.Keys[0].Y).FillBytes(make([]byte, 32))...)...); !reflect.DeepEqual(got, point) {
 		t.Errorf("the published point is %x, want %x", got, point)
 	}
 	token, _, err := jwt.NewParser().ParseUnverified(c.issue(t, core.Token{}), jwt.MapClaims{})

@@ -144,12 +144,14 @@ func (t *Tokens) Issue(ctx context.Context, token core.Token) (string, error) {
 	case token.Node != nil:
 		bound.Node = refer(token.Node)
 	}
-	if t.options.Extend && token.Pod != nil && token.Lifetime == warnOnlyLifetime && t.isAudience(token.Audiences) {
+	if t.options.Extend && token.Pod != nil && token.Lifetime == warnOnlyLifetime &&
+		t.isAudience(token.Audiences) {
 		bound.WarnAfter = jwt.NewNumericDate(expires)
 		expires = now.Add(extendedLifetime)
 	}
 	id := uuid.NewString()
-	audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey, credentialID(id))
+	audit.AddAuditAnnotation(ctx, serviceaccount.IssuedCredentialIDAuditAnnotationKey,
+		credentialID(id))
 	return t.sign(claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			ID:        id,
@@ -166,7 +168,9 @@ func (t *Tokens) Issue(ctx context.Context, token core.Token) (string, error) {
 
 // IssueForSecret issues the token that is stored in a secret of type
 // kubernetes.io/service-account-token. It is valid as long as the secret exists.
-func (t *Tokens) IssueForSecret(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error) {
+func (t *Tokens) IssueForSecret(
+	account *corev1.ServiceAccount, secret *corev1.Secret,
+) (string, error) {
 	return t.sign(claims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer:  legacyIssuer,
@@ -192,7 +196,9 @@ func (t *Tokens) sign(c claims) (string, error) {
 }
 
 func (t *Tokens) isAudience(audiences []string) bool {
-	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(t.options.Audiences, a) })
+	return !slices.ContainsFunc(audiences, func(a string) bool {
+		return !slices.Contains(t.options.Audiences, a)
+	})
 }
 
 // credentialID returns the ID of a token in audit events and in the extra fields of users.

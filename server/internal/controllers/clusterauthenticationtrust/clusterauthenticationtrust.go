@@ -32,7 +32,12 @@ type Controller struct {
 // New returns a controller. If shared is true, servers with other certificate authorities may use
 // the same etcd, and what they trust stays in the config map. Otherwise it is removed.
 func New(client kubernetes.Interface, trust Trust, shared bool) *Controller {
-	return &Controller{client: client, trust: trust, shared: shared, queue: loop.New("cluster-authentication-trust-controller")}
+	return &Controller{
+		client: client,
+		trust:  trust,
+		shared: shared,
+		queue:  loop.New("cluster-authentication-trust-controller"),
+	}
 }
 
 // Enqueue implements dynamiccertificates.Listener. It is called when the certificate authorities
@@ -43,7 +48,8 @@ func (c *Controller) Enqueue() { c.queue.Soon(ConfigMap) }
 // controller have ended. The certificate authorities' files are watched by their providers, which
 // the caller must run.
 func (c *Controller) Run(ctx context.Context) error {
-	informer := coreinformers.NewFilteredConfigMapInformer(c.client, metav1.NamespaceSystem, 0, cache.Indexers{}, pernamespace.Named(ConfigMap))
+	informer := coreinformers.NewFilteredConfigMapInformer(c.client, metav1.NamespaceSystem, 0,
+		cache.Indexers{}, pernamespace.Named(ConfigMap))
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.Enqueue() },
 		UpdateFunc: func(_, _ any) { c.Enqueue() },
@@ -57,7 +63,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
 	defer running.Wait()
-	return c.queue.Run(ctx, 1, func(ctx context.Context, _ string) (time.Duration, error) { return 0, c.Ensure(ctx) }, handler.HasSyncedChecker())
+	return c.queue.Run(ctx, 1, func(ctx context.Context, _ string) (time.Duration, error) {
+		return 0, c.Ensure(ctx)
+	}, handler.HasSyncedChecker())
 }
 
 // Ensure brings the config map up to date once. It does not write a config map that is already
@@ -105,14 +113,16 @@ func newConfigMap(data map[string]string) *corev1.ConfigMap {
 func (c *Controller) create(ctx context.Context, data map[string]string) error {
 	configMap := newConfigMap(data)
 	create := func() error {
-		_, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, configMap, metav1.CreateOptions{})
+		_, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, configMap,
+			metav1.CreateOptions{})
 		return err
 	}
 	err := create()
 	if apierrors.IsNotFound(err) {
 		// The namespace does not exist yet, as in a new etcd.
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
-		if _, err = c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err == nil || apierrors.IsAlreadyExists(err) {
+		if _, err = c.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err == nil ||
+			apierrors.IsAlreadyExists(err) {
 			err = create()
 		}
 	}

@@ -37,8 +37,11 @@ func TestKeepsConfigMap(t *testing.T) {
 	if err := os.WriteFile(caFile, []byte(first), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) { o.ClientCAFile = caFile })
-	configMaps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	s := servertest.Run(t, servertest.WithoutControllers, func(o *server.Options) {
+		o.ClientCAFile = caFile
+	})
+	configMaps := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().
+		ConfigMaps(metav1.NamespaceSystem)
 	made, err := configMaps.Get(t.Context(), clusterauthenticationtrust.ConfigMap, metav1.GetOptions{})
 	if err != nil {
 		t.Fatalf("get the config map when the server is ready: %v", err)
@@ -113,6 +116,7 @@ func TestKeepsConfigMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	await("brought up to date with the file", func(_ watch.Event, c *corev1.ConfigMap) bool {
-		return strings.Contains(c.Data["client-ca-file"], second[:100]) && !strings.Contains(c.Data["client-ca-file"], first[:100])
+		return strings.Contains(c.Data["client-ca-file"], second[:100]) &&
+			!strings.Contains(c.Data["client-ca-file"], first[:100])
 	})
 }

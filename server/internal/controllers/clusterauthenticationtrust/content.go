@@ -84,7 +84,8 @@ func union(ours, theirs map[string]string) map[string]string {
 	}
 	for _, key := range []string{allowedNamesKey, usernameKey, uidKey, groupKey, extraKey} {
 		var a, b []string
-		if json.Unmarshal([]byte(ours[key]), &a) != nil || json.Unmarshal([]byte(theirs[key]), &b) != nil {
+		if json.Unmarshal([]byte(ours[key]), &a) != nil ||
+			json.Unmarshal([]byte(theirs[key]), &b) != nil {
 			continue
 		}
 		if key == allowedNamesKey && (len(a) == 0 || len(b) == 0) {

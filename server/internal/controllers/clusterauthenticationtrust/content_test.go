@@ -17,7 +17,11 @@ func TestUnionOfServersThatShareAnEtcd(t *testing.T) {
 		}
 		cas[i] = unionPEM(string(ca), "")
 	}
-	ours := map[string]string{clientCAKey: cas[0], allowedNamesKey: `["a"]`, usernameKey: `["X-Remote-User"]`}
+	ours := map[string]string{
+		clientCAKey:     cas[0],
+		allowedNamesKey: `["a"]`,
+		usernameKey:     `["X-Remote-User"]`,
+	}
 	for _, test := range []struct {
 		name         string
 		theirs, want map[string]string
@@ -26,15 +30,26 @@ func TestUnionOfServersThatShareAnEtcd(t *testing.T) {
 		{"the same", ours, ours},
 		{
 			"more of everything",
-			map[string]string{clientCAKey: cas[1] + cas[0], allowedNamesKey: `["b"]`, usernameKey: `["X-User","X-Remote-User"]`},
-			map[string]string{clientCAKey: cas[0] + cas[1], allowedNamesKey: `["a","b"]`, usernameKey: `["X-Remote-User","X-User"]`},
+			map[string]string{
+				clientCAKey:     cas[1] + cas[0],
+				allowedNamesKey: `["b"]`,
+				usernameKey:     `["X-User","X-Remote-User"]`,
+			},
+			map[string]string{
+				clientCAKey:     cas[0] + cas[1],
+				allowedNamesKey: `["a","b"]`,
+				usernameKey:     `["X-Remote-User","X-User"]`,
+			},
 		},
 		{
 			"any name",
 			map[string]string{allowedNamesKey: `[]`},
 			map[string]string{clientCAKey: cas[0], allowedNamesKey: `[]`, usernameKey: `["X-Remote-User"]`},
 		},
-		{"unreadable", map[string]string{clientCAKey: "x", allowedNamesKey: `"a`, usernameKey: "y", "other": "z"}, ours},
+		{
+			"unreadable",
+			map[string]string{clientCAKey: "x", allowedNamesKey: `"a`, usernameKey: "y", "other": "z"}, ours,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,8 @@ func New(client kubernetes.Interface, roles rbacinformers.ClusterRoleInformer) *
 
 // Run keeps the rules up to date until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	c.queue = workqueue.NewTypedRateLimitingQueue(
+		workqueue.DefaultTypedControllerRateLimiter[string]())
 	defer c.queue.ShutDown()
 	// Any change of a role may affect any aggregated role.
 	registration, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -122,7 +123,8 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	if equality.Semantic.DeepEqual(rules, role.Rules) {
 		return nil
 	}
-	_, err = c.client.RbacV1().ClusterRoles().Apply(ctx, application(name, rules), metav1.ApplyOptions{FieldManager: Name, Force: true})
+	_, err = c.client.RbacV1().ClusterRoles().Apply(ctx, application(name, rules),
+		metav1.ApplyOptions{FieldManager: Name, Force: true})
 	if err != nil {
 		return fmt.Errorf("apply %d rules: %w", len(rules), err)
 	}
@@ -135,7 +137,10 @@ func application(name string, rules []rbacv1.PolicyRule) *rbacapply.ClusterRoleA
 	role.Rules = []rbacapply.PolicyRuleApplyConfiguration{}
 	for _, rule := range rules {
 		role.Rules = append(role.Rules, rbacapply.PolicyRuleApplyConfiguration{
-			Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
+			Verbs:           rule.Verbs,
+			APIGroups:       rule.APIGroups,
+			Resources:       rule.Resources,
+			ResourceNames:   rule.ResourceNames,
 			NonResourceURLs: rule.NonResourceURLs,
 		})
 	}

@@ -30,7 +30,8 @@ func SetStatus(s *flowcontrolv1.FlowSchema) {
 		Status:             flowcontrolv1.ConditionFalse,
 		LastTransitionTime: s.CreationTimestamp,
 		Reason:             "Found",
-		Message: fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
+		Message: fmt.Sprintf(
+			"This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
 			s.Spec.PriorityLevelConfiguration.Name),
 	}}
 	status := metav1.ManagedFieldsEntry{
@@ -62,7 +63,8 @@ func Run(ctx context.Context, client kubernetes.Interface) {
 		case <-tick.C:
 		}
 		if err := Ensure(ctx, client); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to ensure the bootstrap objects of API Priority and Fairness")
+			klog.FromContext(ctx).Error(err,
+				"Failed to ensure the bootstrap objects of API Priority and Fairness")
 		}
 	}
 }
@@ -77,7 +79,8 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 			old := p.Spec.Exempt
 			wanted.Spec.DeepCopyInto(&p.Spec)
 			if old != nil && p.Spec.Exempt != nil { // the operator may set these two
-				p.Spec.Exempt.NominalConcurrencyShares, p.Spec.Exempt.LendablePercent = old.NominalConcurrencyShares, old.LendablePercent
+				p.Spec.Exempt.NominalConcurrencyShares, p.Spec.Exempt.LendablePercent =
+					old.NominalConcurrencyShares, old.LendablePercent
 			}
 		},
 	}
@@ -87,7 +90,8 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 		adopt:  func(f, wanted *flowcontrolv1.FlowSchema) { wanted.Spec.DeepCopyInto(&f.Spec) },
 	}
 
-	existingLevels, err := api.PriorityLevelConfigurations().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	existingLevels, err := api.PriorityLevelConfigurations().List(ctx,
+		metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		return fmt.Errorf("list priority levels: %w", err)
 	}
@@ -96,8 +100,9 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 		return fmt.Errorf("list flow schemas: %w", err)
 	}
 	return errors.Join(
-		levels.ensure(ctx, pointers(existingLevels.Items), bootstrap.SuggestedPriorityLevelConfigurations, bootstrap.MandatoryPriorityLevelConfigurations),
-		schemas.ensure(ctx, pointers(existingSchemas.Items), bootstrap.SuggestedFlowSchemas, bootstrap.MandatoryFlowSchemas),
+		levels.ensure(ctx, pointers(existingLevels.Items), bootstrap.SuggestedPriorityLevelConfigurations,
+			bootstrap.MandatoryPriorityLevelConfigurations), schemas.ensure(ctx,
+			pointers(existingSchemas.Items), bootstrap.SuggestedFlowSchemas, bootstrap.MandatoryFlowSchemas),
 	)
 }
 
@@ -168,7 +173,9 @@ func (o objects[T]) create(ctx context.Context, wanted T) error {
 
 func (o objects[T]) remove(ctx context.Context, obj T) error {
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
-	err := o.client.Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	err := o.client.Delete(ctx, obj.GetName(), metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -193,6 +200,7 @@ func (o objects[T]) desired(obj, wanted T, mandatory bool) (T, bool) {
 	if updates {
 		o.adopt(result, wanted)
 	}
-	same := maps.Equal(annotations, obj.GetAnnotations()) && equality.Semantic.DeepEqual(o.spec(result), o.spec(obj))
+	same := maps.Equal(annotations, obj.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(o.spec(result), o.spec(obj))
 	return result, !same
 }

@@ -23,13 +23,55 @@ func TestDesired(t *testing.T) {
 		updated, wantChanged bool
 		wantAnnotation       string
 	}{
-		"up to date":                    {annotation: "true", generation: 1, updated: true, wantAnnotation: "true"},
-		"changed, server's":             {annotation: "true", generation: 2, touched: true, updated: true, wantChanged: true, wantAnnotation: "true"},
-		"changed, operator's":           {annotation: "false", generation: 2, touched: true, wantAnnotation: "false"},
-		"changed, unmarked, older":      {generation: 1, touched: true, updated: true, wantChanged: true, wantAnnotation: "true"},
-		"changed, unmarked, operator's": {generation: 2, touched: true, wantChanged: true, wantAnnotation: "false"},
-		"nonsense":                      {annotation: "maybe", generation: 2, touched: true, wantChanged: true, wantAnnotation: "false"},
-		"mandatory, operator's":         {annotation: "false", generation: 2, touched: true, mandatory: true, updated: true, wantChanged: true, wantAnnotation: "true"},
+		"up to date": {
+			annotation:     "true",
+			generation:     1,
+			updated:        true,
+			wantAnnotation: "true",
+		},
+		"changed, server's": {
+			annotation:     "true",
+			generation:     2,
+			touched:        true,
+			updated:        true,
+			wantChanged:    true,
+			wantAnnotation: "true",
+		},
+		"changed, operator's": {
+			annotation:     "false",
+			generation:     2,
+			touched:        true,
+			wantAnnotation: "false",
+		},
+		"changed, unmarked, older": {
+			generation:     1,
+			touched:        true,
+			updated:        true,
+			wantChanged:    true,
+			wantAnnotation: "true",
+		},
+		"changed, unmarked, operator's": {
+			generation:     2,
+			touched:        true,
+			wantChanged:    true,
+			wantAnnotation: "false",
+		},
+		"nonsense": {
+			annotation:     "maybe",
+			generation:     2,
+			touched:        true,
+			wantChanged:    true,
+			wantAnnotation: "false",
+		},
+		"mandatory, operator's": {
+			annotation:     "false",
+			generation:     2,
+			touched:        true,
+			mandatory:      true,
+			updated:        true,
+			wantChanged:    true,
+			wantAnnotation: "true",
+		},
 	} {
 		obj := wanted.DeepCopy()
 		obj.Generation = test.generation
@@ -44,10 +86,12 @@ func TestDesired(t *testing.T) {
 		if changed != test.wantChanged {
 			t.Errorf("%s: changed is %v", name, changed)
 		}
-		if updated := got.Spec.MatchingPrecedence == wanted.Spec.MatchingPrecedence; updated != test.updated {
+		if updated := got.Spec.MatchingPrecedence == wanted.Spec.MatchingPrecedence; updated !=
+			test.updated {
 			t.Errorf("%s: the spec's precedence is %d", name, got.Spec.MatchingPrecedence)
 		}
-		if got.Annotations[flowcontrolv1.AutoUpdateAnnotationKey] != test.wantAnnotation || got.Annotations["other"] != "a" {
+		if got.Annotations[flowcontrolv1.AutoUpdateAnnotationKey] != test.wantAnnotation ||
+			got.Annotations["other"] != "a" {
 			t.Errorf("%s: annotations are %v", name, got.Annotations)
 		}
 	}

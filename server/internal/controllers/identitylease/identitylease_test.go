@@ -21,10 +21,11 @@ func TestCollect(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(servertest.Run(t).RESTConfig())
 	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
 	go identitylease.New(client, "apiserver-gone", "127.0.0.1:1").Run(ctx)
-	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(context.Context) (bool, error) {
-		_, err := leases.Get(ctx, "apiserver-gone", metav1.GetOptions{})
-		return err == nil, nil
-	})
+	err := wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true,
+		func(context.Context) (bool, error) {
+			_, err := leases.Get(ctx, "apiserver-gone", metav1.GetOptions{})
+			return err == nil, nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,8 @@ type Leases interface {
 // Keys returns the etcd keys, below the prefix, of the objects that the controller keeps.
 func Keys() []string {
 	return []string{
-		"servicecidrs/" + Name, "services/specs/default/" + Name, "services/endpoints/default/" + Name, "endpointslices/default/" + Name,
+		"servicecidrs/" + Name, "services/specs/default/" + Name, "services/endpoints/default/" + Name,
+		"endpointslices/default/" + Name,
 	}
 }
 
@@ -116,7 +117,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		case <-next.C:
 			wait := Interval
 			if err := c.reconcileChanges(ctx); err != nil && ctx.Err() == nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "Failed to reconcile the service default/kubernetes")
+				utilruntime.HandleErrorWithContext(ctx, err,
+					"Failed to reconcile the service default/kubernetes")
 				wait = retryInterval
 			}
 			next.Reset(wait)
@@ -188,7 +190,12 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 
 func (c *Controller) ensureService(ctx context.Context) error {
 	services := c.client.CoreV1().Services(metav1.NamespaceDefault)
-	ports := []corev1.ServicePort{{Name: portName, Protocol: corev1.ProtocolTCP, Port: ServicePort, TargetPort: intstr.FromInt32(c.options.Port)}}
+	ports := []corev1.ServicePort{{
+		Name:       portName,
+		Protocol:   corev1.ProtocolTCP,
+		Port:       ServicePort,
+		TargetPort: intstr.FromInt32(c.options.Port),
+	}}
 	s, err := services.Get(ctx, Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		s = &corev1.Service{
@@ -228,7 +235,9 @@ func (c *Controller) ensureService(ctx context.Context) error {
 }
 
 func (c *Controller) ensureNamespace(ctx context.Context) error {
-	_, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}}, metav1.CreateOptions{})
+	_, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault},
+	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -251,7 +260,9 @@ func (c *Controller) publishEndpoints(ctx context.Context, addresses []string) e
 	endpoints := c.client.CoreV1().Endpoints(metav1.NamespaceDefault)
 	var subsets []corev1.EndpointSubset
 	if len(addresses) > 0 {
-		subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: portName, Port: c.options.Port, Protocol: corev1.ProtocolTCP}}}
+		subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{
+			{Name: portName, Port: c.options.Port, Protocol: corev1.ProtocolTCP},
+		}}
 		for _, a := range addresses {
 			subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
 		}
@@ -260,15 +271,20 @@ func (c *Controller) publishEndpoints(ctx context.Context, addresses []string) e
 	e, err := endpoints.Get(ctx, Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = endpoints.Create(ctx, &corev1.Endpoints{
-			ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: metav1.NamespaceDefault, Labels: map[string]string{skipMirror: "true"}},
-			Subsets:    subsets,
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      Name,
+				Namespace: metav1.NamespaceDefault,
+				Labels:    map[string]string{skipMirror: "true"},
+			},
+			Subsets: subsets,
 		}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
 		return err
 	}
-	if err != nil || equality.Semantic.DeepEqual(e.Subsets, subsets) && e.Labels[skipMirror] == "true" {
+	if err != nil ||
+		equality.Semantic.DeepEqual(e.Subsets, subsets) && e.Labels[skipMirror] == "true" {
 		return err
 	}
 	e.Subsets = subsets
@@ -289,10 +305,13 @@ func (c *Controller) publishSlice(ctx context.Context, addresses []string) error
 			Labels: map[string]string{discoveryv1.LabelServiceName: Name},
 		},
 		AddressType: addressType,
-		Ports:       []discoveryv1.EndpointPort{{Name: new(portName), Port: new(c.options.Port), Protocol: new(corev1.ProtocolTCP)}},
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new(portName), Port: new(c.options.Port), Protocol: new(corev1.ProtocolTCP)},
+		},
 	}
 	for _, a := range addresses {
-		if addr, err := netip.ParseAddr(a); err == nil && addr.Is6() == (addressType == discoveryv1.AddressTypeIPv6) {
+		if addr, err := netip.ParseAddr(a); err == nil &&
+			addr.Is6() == (addressType == discoveryv1.AddressTypeIPv6) {
 			wanted.Endpoints = append(wanted.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
 			})
@@ -301,7 +320,8 @@ func (c *Controller) publishSlice(ctx context.Context, addresses []string) error
 	s, err := slicesClient.Get(ctx, Name, metav1.GetOptions{})
 	if err == nil && s.AddressType != addressType {
 		// The address type of a slice is immutable.
-		if err = slicesClient.Delete(ctx, Name, metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
+		if err = slicesClient.Delete(ctx, Name, metav1.DeleteOptions{}); err == nil ||
+			apierrors.IsNotFound(err) {
 			_, err = slicesClient.Create(ctx, wanted, metav1.CreateOptions{})
 		}
 		return err
@@ -313,7 +333,8 @@ func (c *Controller) publishSlice(ctx context.Context, addresses []string) error
 		}
 		return err
 	}
-	same := err == nil && equality.Semantic.DeepEqual(s.Endpoints, wanted.Endpoints) && equality.Semantic.DeepEqual(s.Ports, wanted.Ports) &&
+	same := err == nil && equality.Semantic.DeepEqual(s.Endpoints, wanted.Endpoints) &&
+		equality.Semantic.DeepEqual(s.Ports, wanted.Ports) &&
 		s.Labels[discoveryv1.LabelServiceName] == Name
 	if err != nil || same {
 		return err

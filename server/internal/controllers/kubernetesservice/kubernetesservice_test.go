@@ -33,7 +33,11 @@ func TestReconcile(t *testing.T) {
 		t.Errorf("got cluster IP %s, want 10.0.0.1", service.Spec.ClusterIP)
 	}
 
-	options := kubernetesservice.Options{Address: netip.MustParseAddr("192.0.2.9"), Port: 6443, ServiceIP: netip.MustParseAddr("10.0.0.1")}
+	options := kubernetesservice.Options{
+		Address:   netip.MustParseAddr("192.0.2.9"),
+		Port:      6443,
+		ServiceIP: netip.MustParseAddr("10.0.0.1"),
+	}
 	controller := kubernetesservice.New(client, options)
 	var versions [2][3]string
 	for i := range versions {
@@ -43,11 +47,13 @@ func TestReconcile(t *testing.T) {
 		if service, err = services.Get(ctx, kubernetesservice.Name, metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		endpoints, err := client.CoreV1().Endpoints(metav1.NamespaceDefault).Get(ctx, kubernetesservice.Name, metav1.GetOptions{})
+		endpoints, err := client.CoreV1().Endpoints(metav1.NamespaceDefault).Get(ctx,
+			kubernetesservice.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, kubernetesservice.Name, metav1.GetOptions{})
+		slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx,
+			kubernetesservice.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,16 +64,19 @@ func TestReconcile(t *testing.T) {
 		versions[i] = [3]string{service.ResourceVersion, endpoints.ResourceVersion, slice.ResourceVersion}
 	}
 	if versions[0] != versions[1] {
-		t.Errorf("unchanged objects were written again: resource versions %v, then %v", versions[0], versions[1])
+		t.Errorf("unchanged objects were written again: resource versions %v, then %v",
+			versions[0], versions[1])
 	}
 }
 
 func check(t *testing.T, endpoints *corev1.Endpoints, slice *discoveryv1.EndpointSlice) {
 	t.Helper()
-	if s := endpoints.Subsets; len(s) != 1 || len(s[0].Addresses) != 1 || s[0].Addresses[0].IP != "192.0.2.9" || s[0].Ports[0].Port != 6443 {
+	if s := endpoints.Subsets; len(s) != 1 || len(s[0].Addresses) != 1 ||
+		s[0].Addresses[0].IP != "192.0.2.9" || s[0].Ports[0].Port != 6443 {
 		t.Errorf("unexpected endpoints %v", s)
 	}
-	if e := slice.Endpoints; len(e) != 1 || e[0].Addresses[0] != "192.0.2.9" || *slice.Ports[0].Port != 6443 {
+	if e := slice.Endpoints; len(e) != 1 || e[0].Addresses[0] != "192.0.2.9" ||
+		*slice.Ports[0].Port != 6443 {
 		t.Errorf("unexpected endpoints %v or ports %v of the slice", e, slice.Ports)
 	}
 	if slice.Labels[discoveryv1.LabelServiceName] != kubernetesservice.Name {

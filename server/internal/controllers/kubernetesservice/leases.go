@@ -31,13 +31,16 @@ type StoredLeases struct {
 
 // NewLeases opens the storage of the leases.
 func NewLeases(getter generic.RESTOptionsGetter) (*StoredLeases, error) {
-	options, err := getter.GetRESTOptions(schema.GroupResource{Resource: "apiServerIPInfo"}, &corev1.Endpoints{})
+	options, err := getter.GetRESTOptions(schema.GroupResource{Resource: "apiServerIPInfo"},
+		&corev1.Endpoints{})
 	if err != nil {
 		return nil, fmt.Errorf("storage of leases: %w", err)
 	}
 	store, destroy, err := options.Decorator(options.StorageConfig, leasesPath,
 		func(runtime.Object) (string, error) { return leasesPath, nil },
-		func() runtime.Object { return &corev1.Endpoints{} }, func() runtime.Object { return &corev1.EndpointsList{} },
+		func() runtime.Object {
+			return &corev1.Endpoints{}
+		}, func() runtime.Object { return &corev1.EndpointsList{} },
 		func(runtime.Object) (labels.Set, fields.Set, error) { return nil, nil, nil }, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("storage of leases: %w", err)
@@ -57,7 +60,8 @@ func (l *StoredLeases) Renew(ctx context.Context, address string) error {
 		e.Generation++
 		return e, &ttl, nil
 	}
-	if err := l.store.GuaranteedUpdate(ctx, leasesPath+"/"+address, &corev1.Endpoints{}, true, nil, update, nil); err != nil {
+	if err := l.store.GuaranteedUpdate(ctx, leasesPath+"/"+address, &corev1.Endpoints{}, true,
+		nil, update, nil); err != nil {
 		return fmt.Errorf("renew the lease of %s: %w", address, err)
 	}
 	return nil
@@ -65,7 +69,8 @@ func (l *StoredLeases) Renew(ctx context.Context, address string) error {
 
 // Remove implements [Leases].
 func (l *StoredLeases) Remove(ctx context.Context, address string) error {
-	err := l.store.Delete(ctx, leasesPath+"/"+address, &corev1.Endpoints{}, nil, rest.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
+	err := l.store.Delete(ctx, leasesPath+"/"+address, &corev1.Endpoints{}, nil,
+		rest.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
 	if err != nil && !storage.IsNotFound(err) {
 		return fmt.Errorf("remove the lease of %s: %w", address, err)
 	}

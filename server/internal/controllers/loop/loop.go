@@ -52,7 +52,9 @@ func (q *Queue) Soon(key string) {
 
 // Run calls work for the keys until ctx ends, with the given number of workers, once all informers
 // have synced. It returns when the workers have ended.
-func (q *Queue) Run(ctx context.Context, workers int, work Sync, synced ...cache.DoneChecker) error {
+func (q *Queue) Run(
+	ctx context.Context, workers int, work Sync, synced ...cache.DoneChecker,
+) error {
 	defer q.queue.ShutDown()
 	if !cache.WaitFor(ctx, "", synced...) {
 		return nil
@@ -83,7 +85,8 @@ func (q *Queue) next(ctx context.Context, sync Sync) bool {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		utilruntime.HandleErrorWithContext(ctx, err, "Sync failed, trying again", "controller", q.name, "key", key)
+		utilruntime.HandleErrorWithContext(ctx, err, "Sync failed, trying again", "controller",
+			q.name, "key", key)
 		q.queue.AddAfter(key, q.limiter.When(key))
 	case wait > 0:
 		q.queue.AddAfter(key, min(wait, q.limiter.When(key)))

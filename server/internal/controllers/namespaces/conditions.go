@@ -24,7 +24,8 @@ type condition struct {
 // report sets the conditions from the findings, with the types and reasons that
 // kube-controller-manager uses. It reports whether anything changed.
 func (f *findings) report(status *corev1.NamespaceStatus) bool {
-	discovery, groupVersion, content := errors.Join(f.discovery...), errors.Join(f.groupVersion...), errors.Join(f.content...)
+	discovery, groupVersion, content := errors.Join(f.discovery...), errors.Join(f.groupVersion...),
+		errors.Join(f.content...)
 	changed := false
 	for _, c := range []condition{
 		{corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "DiscoveryFailed",
@@ -34,9 +35,11 @@ func (f *findings) report(status *corev1.NamespaceStatus) bool {
 		{corev1.NamespaceDeletionContentFailure, "ContentDeleted", "ContentDeletionFailed",
 			"all content was deleted or marked for deletion", content != nil, text(content)},
 		{corev1.NamespaceContentRemaining, "ContentRemoved", "SomeResourcesRemain",
-			"no content remains in the namespace", len(f.remaining) > 0, "remaining content: " + f.remainingText()},
+			"no content remains in the namespace", len(f.remaining) > 0,
+			"remaining content: " + f.remainingText()},
 		{corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "SomeFinalizersRemain",
-			"no content has finalizers", len(f.finalizers) > 0, "finalizers on remaining content: " + f.finalizersText()},
+			"no content has finalizers", len(f.finalizers) > 0,
+			"finalizers on remaining content: " + f.finalizersText()},
 	} {
 		changed = c.set(status) || changed
 	}
@@ -44,11 +47,18 @@ func (f *findings) report(status *corev1.NamespaceStatus) bool {
 }
 
 func (c *condition) set(status *corev1.NamespaceStatus) bool {
-	want := corev1.NamespaceCondition{Type: c.kind, Status: corev1.ConditionFalse, Reason: c.well, Message: c.message}
+	want := corev1.NamespaceCondition{
+		Type:    c.kind,
+		Status:  corev1.ConditionFalse,
+		Reason:  c.well,
+		Message: c.message,
+	}
 	if c.wrong {
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, c.unwell, c.wrongBecauseOf
 	}
-	i := slices.IndexFunc(status.Conditions, func(is corev1.NamespaceCondition) bool { return is.Type == c.kind })
+	i := slices.IndexFunc(status.Conditions, func(is corev1.NamespaceCondition) bool {
+		return is.Type == c.kind
+	})
 	if i < 0 {
 		want.LastTransitionTime = metav1.Now()
 		status.Conditions = append(status.Conditions, want)

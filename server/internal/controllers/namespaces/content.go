@@ -70,7 +70,9 @@ func (f *findings) wait() time.Duration {
 func (c *Controller) empty(ctx context.Context, namespace string) *findings {
 	f := &findings{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	resources := c.discover(ctx, f)
-	if i := slices.IndexFunc(resources, func(r resource) bool { return r.GroupVersionResource == pods }); i >= 0 {
+	if i := slices.IndexFunc(resources, func(r resource) bool {
+		return r.GroupVersionResource == pods
+	}); i >= 0 {
 		c.deleteAll(ctx, resources[i], namespace, f)
 		if len(f.remaining) > 0 || len(f.content) > 0 {
 			return f
@@ -98,7 +100,8 @@ func (c *Controller) empty(ctx context.Context, namespace string) *findings {
 // group that cannot be discovered, because its server is down, does not keep the others from being
 // emptied.
 func (c *Controller) discover(ctx context.Context, f *findings) []resource {
-	lists, err := discovery.ServerPreferredNamespacedResourcesWithContext(ctx, discovery.ToDiscoveryInterfaceWithContext(c.client.Discovery()))
+	lists, err := discovery.ServerPreferredNamespacedResourcesWithContext(ctx,
+		discovery.ToDiscoveryInterfaceWithContext(c.client.Discovery()))
 	if err != nil {
 		f.discovery = append(f.discovery, fmt.Errorf("discover resources: %w", err))
 	}
@@ -125,7 +128,8 @@ func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string
 	}
 	client := c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
 	left, err := list(ctx, client, r)
-	if err == nil && (left == nil || len(left.Items) > 0) { // most resources have no objects and need only one request
+	// most resources have no objects and need only one request
+	if err == nil && (left == nil || len(left.Items) > 0) {
 		if err = deleteObjects(ctx, client, r, left); err == nil && r.GroupVersionResource == pods {
 			err = finish(ctx, client, left)
 		}
@@ -135,7 +139,8 @@ func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err != nil && !apierrors.IsNotFound(err) { // the resource itself may be gone, such as a custom resource
+	// the resource itself may be gone, such as a custom resource
+	if err != nil && !apierrors.IsNotFound(err) {
 		f.content = append(f.content, fmt.Errorf("%s: %w", r.GroupResource(), err))
 		return
 	}
@@ -163,15 +168,21 @@ func untilGraceEnds(o *metav1.PartialObjectMetadata) time.Duration {
 // finish deletes the pods whose grace period is over. That is the task of a kubelet, which has
 // stopped the pods by then. But there may be no kubelet, and if there is one, it has had all the
 // time that the pod allows. Otherwise, pods that are bound to a node would remain forever.
-func finish(ctx context.Context, client metadata.ResourceInterface, pods *metav1.PartialObjectMetadataList) error {
+func finish(
+	ctx context.Context, client metadata.ResourceInterface, pods *metav1.PartialObjectMetadataList,
+) error {
 	var errs []error
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if pod.DeletionTimestamp == nil || untilGraceEnds(pod) > 0 {
 			continue
 		}
-		options := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
-		if err := client.Delete(ctx, pod.Name, options); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		options := metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0)),
+			Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+		}
+		if err := client.Delete(ctx, pod.Name, options); err != nil && !apierrors.IsNotFound(err) &&
+			!apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", pod.Name, err))
 		}
 	}
@@ -179,7 +190,9 @@ func finish(ctx context.Context, client metadata.ResourceInterface, pods *metav1
 }
 
 // list returns the objects of a resource, or nil if the resource cannot be listed.
-func list(ctx context.Context, client metadata.ResourceInterface, r resource) (*metav1.PartialObjectMetadataList, error) {
+func list(
+	ctx context.Context, client metadata.ResourceInterface, r resource,
+) (*metav1.PartialObjectMetadataList, error) {
 	if !slices.Contains(r.verbs, "list") {
 		return nil, nil
 	}
@@ -190,10 +203,14 @@ func list(ctx context.Context, client metadata.ResourceInterface, r resource) (*
 	return l, err
 }
 
-func deleteObjects(ctx context.Context, client metadata.ResourceInterface, r resource, objects *metav1.PartialObjectMetadataList) error {
+func deleteObjects(
+	ctx context.Context, client metadata.ResourceInterface, r resource,
+	objects *metav1.PartialObjectMetadataList,
+) error {
 	options := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
 	if slices.Contains(r.verbs, "deletecollection") {
-		if err := client.DeleteCollection(ctx, options, metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
+		if err := client.DeleteCollection(ctx, options,
+			metav1.ListOptions{}); !apierrors.IsMethodNotSupported(err) {
 			return err
 		}
 	}
@@ -202,7 +219,8 @@ func deleteObjects(ctx context.Context, client metadata.ResourceInterface, r res
 	}
 	var errs []error
 	for _, o := range objects.Items {
-		if err := ignoreGone(client.Delete(ctx, o.Name, options)); err != nil && !apierrors.IsMethodNotSupported(err) {
+		if err := ignoreGone(client.Delete(ctx, o.Name, options)); err != nil &&
+			!apierrors.IsMethodNotSupported(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", o.Name, err))
 		}
 	}

@@ -28,17 +28,20 @@ func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: widgets.GroupResource().String()},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: widgets.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: widgets.Resource, Kind: "Widget"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: widgets.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(),
+		&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: widgets.GroupResource().String()},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: widgets.Group, Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: widgets.Resource, Kind: "Widget"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: widgets.Version, Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{
+						OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
+					},
+				}},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +49,11 @@ func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := client.Resource(widgets).List(ctx, metav1.ListOptions{})
-		return !apierrors.IsNotFound(err), nil
-	})
+	err = wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.Resource(widgets).List(ctx, metav1.ListOptions{})
+			return !apierrors.IsNotFound(err), nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +72,9 @@ func TestGoesAwayWithAll(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "claim"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -77,7 +83,9 @@ func TestGoesAwayWithAll(t *testing.T) {
 	_, err = client.CoreV1().Pods(name).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
 		Spec: corev1.PodSpec{
-			NodeName: "somewhere", TerminationGracePeriodSeconds: new(int64(1)), Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			NodeName:                      "somewhere",
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers:                    []corev1.Container{{Name: "c", Image: "i"}},
 			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
 			}}},
@@ -90,20 +98,25 @@ func TestGoesAwayWithAll(t *testing.T) {
 		"apiVersion": widgets.GroupVersion().String(), "kind": "Widget",
 		"metadata": map[string]any{"name": "w", "finalizers": []any{"example.com/hold"}},
 	}}
-	if _, err := custom.Resource(widgets).Namespace(name).Create(ctx, widget, metav1.CreateOptions{}); err != nil {
+	if _, err := custom.Resource(widgets).Namespace(name).Create(ctx, widget,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
 	remove(t, client, name)
-	until(t, client, name, says(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
-	if pod, err := client.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil || pod.DeletionTimestamp == nil {
+	until(t, client, name,
+		says(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
+	if pod, err := client.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil ||
+		pod.DeletionTimestamp == nil {
 		t.Fatalf("get the pod within its grace period: %v, %v", pod, err)
 	}
-	until(t, client, name, says(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
+	until(t, client, name,
+		says(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("the pod was gone after %s, before its grace period of a second had ended", took)
 	}
-	_, err = custom.Resource(widgets).Namespace(name).Patch(ctx, "w", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err = custom.Resource(widgets).Namespace(name).Patch(ctx, "w", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

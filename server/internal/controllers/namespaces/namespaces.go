@@ -41,7 +41,10 @@ type Controller struct {
 }
 
 // New returns a controller. The caller starts the informer of namespaces.
-func New(client kubernetes.Interface, metadata metadata.Interface, namespaces coreinformers.NamespaceInformer) *Controller {
+func New(
+	client kubernetes.Interface, metadata metadata.Interface,
+	namespaces coreinformers.NamespaceInformer,
+) *Controller {
 	namespaces.Informer() // registers it with the caller's factory
 	return &Controller{client: client, metadata: metadata, namespaces: namespaces}
 }
@@ -60,7 +63,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		UpdateFunc: func(old, obj any) {
 			was, is := old.(*corev1.Namespace), obj.(*corev1.Namespace)
 			// Ignore updates of conditions, which this controller makes itself.
-			if waits(is) && (!waits(was) || !slices.Equal(was.Spec.Finalizers, is.Spec.Finalizers) || was.ResourceVersion == is.ResourceVersion) {
+			if waits(is) && (!waits(was) || !slices.Equal(was.Spec.Finalizers, is.Spec.Finalizers) ||
+				was.ResourceVersion == is.ResourceVersion) {
 				queue.Soon(is.Name)
 			}
 		},
@@ -68,13 +72,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	defer func() { _ = informer.RemoveEventHandler(registration) }() // fails only for a handler of another informer
+	// fails only for a handler of another informer
+	defer func() { _ = informer.RemoveEventHandler(registration) }()
 	return queue.Run(ctx, workers, c.sync, registration.HasSyncedChecker())
 }
 
 // waits reports whether a namespace has to be emptied.
 func waits(ns *corev1.Namespace) bool {
-	return ns.DeletionTimestamp != nil && slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
+	return ns.DeletionTimestamp != nil &&
+		slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 }
 
 // sync empties a namespace and finalizes it, or returns how long to wait for the remaining content.
@@ -105,7 +111,9 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	if wait := found.wait(); wait > 0 {
 		return wait, nil
 	}
-	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool {
+		return f == corev1.FinalizerKubernetes
+	})
 	_, err = c.client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
 	return 0, ignoreGone(err)
 }

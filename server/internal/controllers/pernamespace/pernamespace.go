@@ -52,7 +52,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.Controller, err)
 	}
-	defer func() { _ = namespaces.RemoveEventHandler(ofNamespaces) }() // fails only for a handler of another informer
+	// fails only for a handler of another informer
+	defer func() { _ = namespaces.RemoveEventHandler(ofNamespaces) }()
 	ofObjects, err := k.Objects.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, obj any) { add(queue, obj, namespaceOf) },
 		DeleteFunc: func(obj any) { add(queue, obj, namespaceOf) },
@@ -63,7 +64,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	var informer sync.WaitGroup
 	informer.Go(func() { k.Objects.RunWithContext(ctx) })
 	defer informer.Wait()
-	return queue.Run(ctx, workers, k.sync, ofNamespaces.HasSyncedChecker(), ofObjects.HasSyncedChecker())
+	return queue.Run(ctx, workers, k.sync, ofNamespaces.HasSyncedChecker(),
+		ofObjects.HasSyncedChecker())
 }
 
 func add(queue *loop.Queue, obj any, keyOf cache.KeyFunc) {
@@ -100,10 +102,12 @@ func (k *Keeper) sync(ctx context.Context, namespace string) (time.Duration, err
 		current = here[0]
 	}
 	err = k.Ensure(ctx, namespace, current)
-	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsAlreadyExists(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return 0, nil
 	}
-	if apierrors.IsNotFound(err) { // the namespace is gone; if it was only the object, its deletion causes an event
+	// the namespace is gone; if it was only the object, its deletion causes an event
+	if apierrors.IsNotFound(err) {
 		return 0, nil
 	}
 	return 0, err

@@ -42,7 +42,8 @@ func await(t *testing.T, w watch.Interface, wanted func(watch.Event) bool) {
 // controllers.
 func TestAlone(t *testing.T) {
 	t.Parallel()
-	client, err := kubernetes.NewForConfig(servertest.Run(t, servertest.WithoutControllers).RESTConfig())
+	client, err := kubernetes.NewForConfig(
+		servertest.Run(t, servertest.WithoutControllers).RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func TestAlone(t *testing.T) {
 	go func() { ended <- accounts.Run(ctx) }()
 	go func() { ended <- certificates.Run(ctx) }()
 
-	ns, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	ns, err := client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +79,13 @@ func TestAlone(t *testing.T) {
 		return e.Type == watch.Added
 	})
 	again := account()
-	if err := client.CoreV1().ServiceAccounts(ns.Name).Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
+	if err := client.CoreV1().ServiceAccounts(ns.Name).Delete(ctx, "default",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, again, func(e watch.Event) bool { return e.Type == watch.Added && e.Object.(*corev1.ServiceAccount).UID != uid })
+	await(t, again, func(e watch.Event) bool {
+		return e.Type == watch.Added && e.Object.(*corev1.ServiceAccount).UID != uid
+	})
 
 	pernamespace.Named(rootca.ConfigMap)(&named)
 	configMap := func() watch.Interface {
@@ -92,12 +97,14 @@ func TestAlone(t *testing.T) {
 	}
 	whole := func(e watch.Event) bool {
 		m, ok := e.Object.(*corev1.ConfigMap)
-		return ok && e.Type != watch.Deleted && m.Data["ca.crt"] == "certificates" && len(m.Data) == 1 && m.Annotations["kubernetes.io/description"] != ""
+		return ok && e.Type != watch.Deleted && m.Data["ca.crt"] == "certificates" && len(m.Data) == 1 &&
+			m.Annotations["kubernetes.io/description"] != ""
 	}
 	await(t, configMap(), whole)
 	repaired := configMap()
 	spoilt := []byte(`{"data":{"ca.crt":"others","more":""}}`)
-	if _, err := client.CoreV1().ConfigMaps(ns.Name).Patch(ctx, rootca.ConfigMap, types.MergePatchType, spoilt, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(ns.Name).Patch(ctx, rootca.ConfigMap, types.MergePatchType,
+		spoilt, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	seen := false

@@ -40,7 +40,9 @@ func claims(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 }
 
 // claimUsed asks the server, because the informer may not have the newest pods.
-func claimUsed(ctx context.Context, client kubernetes.Interface, claim *corev1.PersistentVolumeClaim) (bool, error) {
+func claimUsed(
+	ctx context.Context, client kubernetes.Interface, claim *corev1.PersistentVolumeClaim,
+) (bool, error) {
 	pods, err := client.CoreV1().Pods(claim.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, err
@@ -67,7 +69,8 @@ func podUses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name {
 			return true
 		}
-		if v.Ephemeral != nil && !shutDown && ephemeral.VolumeClaimName(pod, v) == claim.Name && ephemeral.VolumeIsForPod(pod, claim) == nil {
+		if v.Ephemeral != nil && !shutDown && ephemeral.VolumeClaimName(pod, v) == claim.Name &&
+			ephemeral.VolumeIsForPod(pod, claim) == nil {
 			return true
 		}
 	}

@@ -43,7 +43,8 @@ func classUsed(ctx context.Context, client kubernetes.Interface, class string) (
 			return true, nil
 		}
 	}
-	claims, err := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	claims, err := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{})
 	if err != nil {
 		return false, err
 	}
@@ -56,10 +57,13 @@ func classUsed(ctx context.Context, client kubernetes.Interface, class string) (
 }
 
 func claimHasClass(claim *corev1.PersistentVolumeClaim, class string) bool {
-	if modify := claim.Status.ModifyVolumeStatus; modify != nil && modify.TargetVolumeAttributesClassName == class {
+	if modify := claim.Status.ModifyVolumeStatus; modify != nil &&
+		modify.TargetVolumeAttributesClassName == class {
 		return true
 	}
-	for _, name := range []*string{claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName} {
+	for _, name := range []*string{
+		claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName,
+	} {
 		if ptr.Deref(name, "") == class {
 			return true
 		}

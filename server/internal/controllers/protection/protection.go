@@ -59,11 +59,13 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	defer r.stop()
 	r.store = c.objects(c.Informers).GetStore()
 	added := func(obj any) {
-		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil && c.held(obj.(T)) { // objects from informers always have metadata
+		// objects from informers always have metadata
+		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil && c.held(obj.(T)) {
 			r.queue.Soon(key)
 		}
 	}
-	synced, err := r.watch(c.objects(c.Informers), cache.ResourceEventHandlerFuncs{AddFunc: added, UpdateFunc: func(_, obj any) { added(obj) }})
+	synced, err := r.watch(c.objects(c.Informers),
+		cache.ResourceEventHandlerFuncs{AddFunc: added, UpdateFunc: func(_, obj any) { added(obj) }})
 	if err != nil {
 		return err
 	}
@@ -94,12 +96,15 @@ func (r *run[T]) stop() {
 	}
 }
 
-func (r *run[T]) watch(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) (cache.DoneChecker, error) {
+func (r *run[T]) watch(
+	informer cache.SharedIndexInformer, handler cache.ResourceEventHandler,
+) (cache.DoneChecker, error) {
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.name, err)
 	}
-	r.stops = append(r.stops, func() { _ = informer.RemoveEventHandler(registration) }) // fails only for a handler of another informer
+	// fails only for a handler of another informer
+	r.stops = append(r.stops, func() { _ = informer.RemoveEventHandler(registration) })
 	return registration.HasSyncedChecker(), nil
 }
 
@@ -149,7 +154,8 @@ func (r *run[T]) watchUsers(ctx context.Context) error {
 	}
 	var synced []cache.DoneChecker
 	for _, users := range r.users {
-		one, err := r.watch(users(r.Informers), cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, obj any) { again(obj) }, DeleteFunc: again})
+		one, err := r.watch(users(r.Informers),
+			cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, obj any) { again(obj) }, DeleteFunc: again})
 		if err != nil {
 			return err
 		}
@@ -175,6 +181,7 @@ func (r *run[T]) release(ctx context.Context, obj T) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Metadata.Resource(r.resource).Namespace(obj.GetNamespace()).Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = r.Metadata.Resource(r.resource).Namespace(obj.GetNamespace()).Patch(ctx, obj.GetName(),
+		types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }

@@ -44,8 +44,10 @@ func claim(class *string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:               []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:                 corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
 			VolumeAttributesClassName: class,
 		},
 	}
@@ -60,13 +62,14 @@ type deleted struct {
 func (d deleted) gone(t *testing.T, name string) {
 	t.Helper()
 	var last metav1.Object
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var err error
-		if last, err = d.get(ctx, name); apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return false, err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			if last, err = d.get(ctx, name); apierrors.IsNotFound(err) {
+				return true, nil
+			}
+			return false, err
+		})
 	if err != nil {
 		t.Fatalf("%s still exists: %v; %+v", name, err, last)
 	}
@@ -104,14 +107,17 @@ func TestClaims(t *testing.T) {
 			},
 		}, metav1.CreateOptions{}))(t)
 	}
-	used, other := must(claims.Create(ctx, claim(nil), metav1.CreateOptions{}))(t).Name, must(claims.Create(ctx, claim(nil), metav1.CreateOptions{}))(t).Name
+	used, other := must(claims.Create(ctx, claim(nil), metav1.CreateOptions{}))(t).Name,
+		must(claims.Create(ctx, claim(nil), metav1.CreateOptions{}))(t).Name
 	pod("bound", "somewhere", used)
 	pod("unbound", "", other)
 	d := deleted{claims.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
 		return claims.Get(ctx, name, metav1.GetOptions{})
 	}}
 	d.heldBy(t, "kubernetes.io/pvc-protection", used, other)
-	if err := pods.Delete(ctx, "bound", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+	if err := pods.Delete(ctx, "bound", metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64(0)),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	d.gone(t, used)
@@ -125,15 +131,18 @@ func TestVolumes(t *testing.T) {
 		must(volumes.Create(ctx, &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.PersistentVolumeSpec{
-				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}},
+				Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{
+					HostPath: &corev1.HostPathVolumeSource{Path: "/data"},
+				},
 			},
 		}, metav1.CreateOptions{}))(t)
 	}
 	phase := func(phase string) {
 		t.Helper()
-		must(volumes.Patch(ctx, "bound", types.MergePatchType, []byte(`{"status":{"phase":"`+phase+`"}}`), metav1.PatchOptions{}, "status"))(t)
+		must(volumes.Patch(ctx, "bound", types.MergePatchType, []byte(`{"status":{"phase":"`+phase+`"}}`),
+			metav1.PatchOptions{}, "status"))(t)
 	}
 	phase("Bound")
 	d := deleted{volumes.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
@@ -150,7 +159,9 @@ func TestClasses(t *testing.T) {
 	classes := client.StorageV1().VolumeAttributesClasses()
 	for _, name := range []string{"used", "other"} {
 		must(classes.Create(ctx, &storagev1.VolumeAttributesClass{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: "example.com", Parameters: map[string]string{"a": "b"},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			DriverName: "example.com",
+			Parameters: map[string]string{"a": "b"},
 		}, metav1.CreateOptions{}))(t)
 	}
 	claims := client.CoreV1().PersistentVolumeClaims("default")

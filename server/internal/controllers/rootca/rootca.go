@@ -25,8 +25,9 @@ const (
 	// descriptionAnnotation is an annotation that kube-controller-manager sets too. The text is for
 	// humans.
 	descriptionAnnotation = "kubernetes.io/description"
-	description           = "CA certificates for verifying the API server at its internal addresses, for clients inside the cluster; " +
-		"they do not verify other servers."
+	description           = "CA certificates for verifying the API server at its internal " +
+		"addresses, " +
+		"for clients inside the cluster; they do not verify other servers."
 )
 
 // Controller keeps the config map in every namespace.
@@ -34,20 +35,26 @@ type Controller struct{ keeper pernamespace.Keeper }
 
 // New returns a controller that publishes bundle, which contains PEM certificates. The caller
 // starts the informer of namespaces.
-func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer, bundle []byte) *Controller {
+func New(
+	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer, bundle []byte,
+) *Controller {
 	namespaces.Informer() // registers it with the caller's factory
 	data := map[string]string{Key: string(bundle)}
 	return &Controller{pernamespace.Keeper{
 		Controller: Name,
 		Namespaces: namespaces,
 		Objects: coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, pernamespace.Named(ConfigMap)),
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			pernamespace.Named(ConfigMap)),
 		Ensure: func(ctx context.Context, namespace string, current any) error {
 			configMaps := client.CoreV1().ConfigMaps(namespace)
 			if current == nil {
 				_, err := configMaps.Create(ctx, &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Name: ConfigMap, Annotations: map[string]string{descriptionAnnotation: description}},
-					Data:       data,
+					ObjectMeta: metav1.ObjectMeta{
+						Name:        ConfigMap,
+						Annotations: map[string]string{descriptionAnnotation: description},
+					},
+					Data: data,
 				}, metav1.CreateOptions{})
 				return err
 			}

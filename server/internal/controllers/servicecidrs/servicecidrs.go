@@ -49,7 +49,9 @@ type Controller struct {
 // New returns a controller. The caller starts the informer. Kept are the blocks of the ServiceCIDR
 // that the API server recreates when it is deleted. That one is released at once, even if its
 // addresses are in use, because no service gets an address until it has been recreated.
-func New(client kubernetes.Interface, cidrs networkinginformers.ServiceCIDRInformer, kept []string) *Controller {
+func New(
+	client kubernetes.Interface, cidrs networkinginformers.ServiceCIDRInformer, kept []string,
+) *Controller {
 	cidrs.Informer() // registers it with the caller's factory
 	return &Controller{client: client, cidrs: cidrs, kept: kept, queue: loop.New(Name)}
 }
@@ -63,7 +65,10 @@ func (c *Controller) Run(ctx context.Context) error {
 			c.queue.Soon(key)
 		}
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }})
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    add,
+		UpdateFunc: func(_, obj any) { add(obj) },
+	})
 	if err != nil {
 		return fmt.Errorf("watch service CIDRs: %w", err)
 	}
@@ -83,7 +88,8 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 		if !slices.Contains(cidr.Finalizers, Finalizer) {
 			return 0, c.setFinalizers(ctx, cidr, append(slices.Clone(cidr.Finalizers), Finalizer))
 		}
-		return 0, c.say(ctx, cidr, metav1.ConditionTrue, "", "services may use the addresses of this ServiceCIDR")
+		return 0, c.say(ctx, cidr, metav1.ConditionTrue, "",
+			"services may use the addresses of this ServiceCIDR")
 	}
 	if !slices.Contains(cidr.Finalizers, Finalizer) {
 		return 0, nil
@@ -96,9 +102,11 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 		return 0, err
 	}
 	if used != "" {
-		return recheck, c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "address "+used+" is in use and is not in another ServiceCIDR")
+		return recheck, c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating,
+			"address "+used+" is in use and is not in another ServiceCIDR")
 	}
-	if err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating, "no address in use depends on this ServiceCIDR"); err != nil {
+	if err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating,
+		"no address in use depends on this ServiceCIDR"); err != nil {
 		return 0, err
 	}
 	if wait := time.Until(cidr.DeletionTimestamp.Add(grace)); wait > 0 {
@@ -109,10 +117,13 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 
 // release removes the finalizer from a ServiceCIDR.
 func (c *Controller) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	return c.setFinalizers(ctx, cidr, slices.DeleteFunc(slices.Clone(cidr.Finalizers), func(f string) bool { return f == Finalizer }))
+	return c.setFinalizers(ctx, cidr,
+		slices.DeleteFunc(slices.Clone(cidr.Finalizers), func(f string) bool { return f == Finalizer }))
 }
 
-func (c *Controller) setFinalizers(ctx context.Context, cidr *networkingv1.ServiceCIDR, finalizers []string) error {
+func (c *Controller) setFinalizers(
+	ctx context.Context, cidr *networkingv1.ServiceCIDR, finalizers []string,
+) error {
 	cidr = cidr.DeepCopy()
 	cidr.Finalizers = finalizers
 	_, err := c.client.NetworkingV1().ServiceCIDRs().Update(ctx, cidr, metav1.UpdateOptions{})
@@ -123,14 +134,21 @@ func (c *Controller) setFinalizers(ctx context.Context, cidr *networkingv1.Servi
 }
 
 // say sets the Ready condition unless it already has the status.
-func (c *Controller) say(ctx context.Context, cidr *networkingv1.ServiceCIDR, status metav1.ConditionStatus, reason, message string) error {
-	if is := meta.FindStatusCondition(cidr.Status.Conditions, networkingv1.ServiceCIDRConditionReady); is != nil && is.Status == status {
+func (c *Controller) say(
+	ctx context.Context, cidr *networkingv1.ServiceCIDR, status metav1.ConditionStatus,
+	reason, message string,
+) error {
+	if is := meta.FindStatusCondition(cidr.Status.Conditions,
+		networkingv1.ServiceCIDRConditionReady); is != nil && is.Status == status {
 		return nil
 	}
-	apply := networkingv1ac.ServiceCIDR(cidr.Name).WithStatus(networkingv1ac.ServiceCIDRStatus().WithConditions(
-		metav1ac.Condition().WithType(networkingv1.ServiceCIDRConditionReady).WithStatus(status).WithReason(reason).WithMessage(message).
-			WithLastTransitionTime(metav1.Now())))
-	_, err := c.client.NetworkingV1().ServiceCIDRs().ApplyStatus(ctx, apply, metav1.ApplyOptions{FieldManager: Name, Force: true})
+	apply := networkingv1ac.ServiceCIDR(cidr.Name).
+		WithStatus(networkingv1ac.ServiceCIDRStatus().WithConditions(
+			metav1ac.Condition().WithType(networkingv1.ServiceCIDRConditionReady).WithStatus(status).
+				WithReason(reason).WithMessage(message).
+				WithLastTransitionTime(metav1.Now())))
+	_, err := c.client.NetworkingV1().ServiceCIDRs().ApplyStatus(ctx, apply,
+		metav1.ApplyOptions{FieldManager: Name, Force: true})
 	return err
 }
 

@@ -25,12 +25,16 @@ func TestInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	cidrs := client.NetworkingV1().ServiceCIDRs()
-	more := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}}}
+	more := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: "more"},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.9.0.0/24"}},
+	}
 	if _, err := cidrs.Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	wait(t, client, "ready, with the finalizer", func(c *networkingv1.ServiceCIDR) bool {
-		return slices.Contains(c.Finalizers, servicecidrs.Finalizer) && meta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+		return slices.Contains(c.Finalizers, servicecidrs.Finalizer) &&
+			meta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 	})
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "s"},
@@ -45,7 +49,8 @@ func TestInUse(t *testing.T) {
 	}
 	wait(t, client, "terminating", func(c *networkingv1.ServiceCIDR) bool {
 		ready := meta.FindStatusCondition(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
-		return ready != nil && ready.Reason == networkingv1.ServiceCIDRReasonTerminating && slices.Contains(c.Finalizers, servicecidrs.Finalizer)
+		return ready != nil && ready.Reason == networkingv1.ServiceCIDRReasonTerminating &&
+			slices.Contains(c.Finalizers, servicecidrs.Finalizer)
 	})
 	service.Name, service.Spec.ClusterIP = "s2", "10.9.0.6"
 	if _, err := services.Create(t.Context(), service, metav1.CreateOptions{}); err == nil {
@@ -54,7 +59,10 @@ func TestInUse(t *testing.T) {
 }
 
 // wait watches the ServiceCIDR until it meets the condition.
-func wait(t *testing.T, client kubernetes.Interface, what string, condition func(*networkingv1.ServiceCIDR) bool) {
+func wait(
+	t *testing.T, client kubernetes.Interface, what string,
+	condition func(*networkingv1.ServiceCIDR) bool,
+) {
 	t.Helper()
 	w, err := client.NetworkingV1().ServiceCIDRs().Watch(t.Context(), metav1.ListOptions{
 		FieldSelector:  fields.OneTermEqualSelector("metadata.name", "more").String(),

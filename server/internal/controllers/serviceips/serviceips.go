@@ -49,7 +49,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		return nil
 	case <-time.After(c.grace):
 	}
-	if _, err := c.repairer.Repair(ctx, func(allocation.Leaks) allocation.Leaks { return leaks }); err != nil {
+	if _, err := c.repairer.Repair(ctx, func(allocation.Leaks) allocation.Leaks {
+		return leaks
+	}); err != nil {
 		return fmt.Errorf("free leaked service addresses: %w", err)
 	}
 	return nil

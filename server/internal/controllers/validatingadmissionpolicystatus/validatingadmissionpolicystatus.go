@@ -42,14 +42,17 @@ type Controller struct {
 
 // New returns a controller. The caller starts the informer of policies, which the admission plugin
 // uses too.
-func New(client kubernetes.Interface, policies admissioninformers.ValidatingAdmissionPolicyInformer) *Controller {
+func New(
+	client kubernetes.Interface, policies admissioninformers.ValidatingAdmissionPolicyInformer,
+) *Controller {
 	policies.Informer() // registers it with the caller's factory
 	return &Controller{
 		client:   client,
 		policies: policies,
 		checker: validating.TypeChecker{
 			SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: client.Discovery()},
-			RestMapper:     restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+			RestMapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(
+				client.Discovery())),
 		},
 	}
 }
@@ -64,11 +67,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 	}
 	informer := c.policies.Informer()
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }})
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    add,
+		UpdateFunc: func(_, obj any) { add(obj) },
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	defer func() { _ = informer.RemoveEventHandler(registration) }() // fails only for a handler of another informer
+	// fails only for a handler of another informer
+	defer func() { _ = informer.RemoveEventHandler(registration) }()
 	return queue.Run(ctx, 1, c.sync, registration.HasSyncedChecker())
 }
 
@@ -86,11 +93,14 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	}
 	checked := admissionapply.TypeChecking()
 	for _, w := range c.checker.Check(policy) {
-		checked.WithExpressionWarnings(admissionapply.ExpressionWarning().WithFieldRef(w.FieldRef).WithWarning(w.Warning))
+		checked.WithExpressionWarnings(admissionapply.ExpressionWarning().WithFieldRef(w.FieldRef).
+			WithWarning(w.Warning))
 	}
-	status := admissionapply.ValidatingAdmissionPolicyStatus().WithObservedGeneration(policy.Generation).WithTypeChecking(checked)
+	status := admissionapply.ValidatingAdmissionPolicyStatus().
+		WithObservedGeneration(policy.Generation).WithTypeChecking(checked)
 	_, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().ApplyStatus(ctx,
-		admissionapply.ValidatingAdmissionPolicy(name).WithUID(policy.UID).WithStatus(status), metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+		admissionapply.ValidatingAdmissionPolicy(name).WithUID(policy.UID).WithStatus(status),
+		metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // deleted, perhaps recreated
 		return 0, nil
 	}

@@ -24,10 +24,11 @@ func TestWarnings(t *testing.T) {
 	checked := func(name string, generation int64) []admissionv1.ExpressionWarning {
 		t.Helper()
 		var last *admissionv1.ValidatingAdmissionPolicy
-		err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-			last, err = policies.Get(ctx, name, metav1.GetOptions{})
-			return err == nil && last.Status.ObservedGeneration == generation, err
-		})
+		err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 30*time.Second, true,
+			func(ctx context.Context) (bool, error) {
+				last, err = policies.Get(ctx, name, metav1.GetOptions{})
+				return err == nil && last.Status.ObservedGeneration == generation, err
+			})
 		if err != nil {
 			t.Fatalf("generation %d was not checked: %v; %+v", generation, err, last)
 		}
@@ -39,10 +40,18 @@ func TestWarnings(t *testing.T) {
 	_, err = policies.Create(ctx, &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
-			}}}},
+			MatchConstraints: &admissionv1.MatchResources{
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Create},
+						Rule: admissionv1.Rule{
+							APIGroups:   []string{"apps"},
+							APIVersions: []string{"v1"},
+							Resources:   []string{"deployments"},
+						},
+					},
+				}},
+			},
 			Validations: []admissionv1.Validation{
 				{Expression: "object.spec.replicas > 1"},
 				{Expression: "object.spec.replicas > 1", MessageExpression: "string(object.spec.nothing)"},
@@ -54,7 +63,8 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	warnings := checked("p", 1)
-	if len(warnings) != 2 || warnings[0].FieldRef != "spec.validations[1].messageExpression" || warnings[1].FieldRef != "spec.validations[2].expression" ||
+	if len(warnings) != 2 || warnings[0].FieldRef != "spec.validations[1].messageExpression" ||
+		warnings[1].FieldRef != "spec.validations[2].expression" ||
 		!strings.Contains(warnings[0].Warning, "nothing") {
 		t.Errorf("unexpected warnings: %+v", warnings)
 	}

@@ -27,13 +27,20 @@ func RoutableIP(path *field.Path, value string) field.ErrorList {
 	case ip == nil:
 		return field.ErrorList{field.Invalid(path, value, "must be a valid IP address")}
 	case ip.IsUnspecified():
-		return field.ErrorList{field.Invalid(path, value, "must not be the unspecified address (0.0.0.0, ::)")}
+		return field.ErrorList{
+			field.Invalid(path, value, "must not be the unspecified address (0.0.0.0, ::)"),
+		}
 	case ip.IsLoopback():
-		return field.ErrorList{field.Invalid(path, value, "must not be a loopback address (127.0.0.0/8, ::1)")}
+		return field.ErrorList{
+			field.Invalid(path, value, "must not be a loopback address (127.0.0.0/8, ::1)"),
+		}
 	case ip.IsLinkLocalUnicast():
-		return field.ErrorList{field.Invalid(path, value, "must not be a link-local address (169.254.0.0/16, fe80::/10)")}
+		return field.ErrorList{
+			field.Invalid(path, value, "must not be a link-local address (169.254.0.0/16, fe80::/10)"),
+		}
 	case ip.IsLinkLocalMulticast():
-		return field.ErrorList{field.Invalid(path, value, "must not be a link-local multicast address (224.0.0.0/24, ff02::/10)")}
+		return field.ErrorList{field.Invalid(path, value,
+			"must not be a link-local multicast address (224.0.0.0/24, ff02::/10)")}
 	}
 	return nil
 }
@@ -50,7 +57,8 @@ func LoadBalancerIngress(path *field.Path, ip, hostname string, oldIPs []string)
 			errs = append(errs, field.Invalid(path.Child("hostname"), hostname, msg))
 		}
 		if netutils.ParseIPSloppy(hostname) != nil {
-			errs = append(errs, field.Invalid(path.Child("hostname"), hostname, "must be a DNS name, not an IP address"))
+			errs = append(errs, field.Invalid(path.Child("hostname"), hostname,
+				"must be a DNS name, not an IP address"))
 		}
 	}
 	return errs

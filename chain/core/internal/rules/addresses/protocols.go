@@ -11,5 +11,7 @@ func Protocol(path *field.Path, value corev1.Protocol) field.ErrorList {
 	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path, value, []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP})}
+	return field.ErrorList{field.NotSupported(path, value, []corev1.Protocol{
+		corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP,
+	})}
 }

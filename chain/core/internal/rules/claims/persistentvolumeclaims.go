@@ -18,7 +18,8 @@ import (
 
 const claimKind = "PersistentVolumeClaim"
 
-var accessModes = sets.New(corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOncePod)
+var accessModes = sets.New(corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany,
+	corev1.ReadWriteOncePod)
 
 // Options relax the validation of a claim's spec for objects stored under looser rules. The zero
 // value is strict and is used for new objects.
@@ -71,9 +72,17 @@ func MirrorDataSource(spec *corev1.PersistentVolumeClaimSpec) {
 	source, ref := spec.DataSource, spec.DataSourceRef
 	switch {
 	case source != nil && ref == nil:
-		spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
+		spec.DataSourceRef = &corev1.TypedObjectReference{
+			APIGroup: source.APIGroup,
+			Kind:     source.Kind,
+			Name:     source.Name,
+		}
 	case ref != nil && source == nil && ptr.Deref(ref.Namespace, "") == "":
-		spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
+		spec.DataSource = &corev1.TypedLocalObjectReference{
+			APIGroup: ref.APIGroup,
+			Kind:     ref.Kind,
+			Name:     ref.Name,
+		}
 	}
 }
 
@@ -82,21 +91,28 @@ func isClaimOrSnapshot(source *corev1.TypedLocalObjectReference) bool {
 		return false
 	}
 	group := ptr.Deref(source.APIGroup, "")
-	return source.Kind == claimKind && group == "" || source.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
+	return source.Kind == claimKind && group == "" ||
+		source.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 }
 
 // ValidateSpec validates the spec of a claim or a claim template at path.
-func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts Options) field.ErrorList {
+func ValidateSpec(
+	spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts Options,
+) field.ErrorList {
 	errs := ValidateAccessModes(spec.AccessModes, path.Child("accessModes"))
 	if spec.Selector != nil {
-		labelOpts := metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: opts.AllowInvalidSelector}
-		errs = append(errs, metav1validation.ValidateLabelSelector(spec.Selector, labelOpts, path.Child("selector"))...)
+		labelOpts := metav1validation.LabelSelectorValidationOptions{
+			AllowInvalidLabelValueInSelector: opts.AllowInvalidSelector,
+		}
+		errs = append(errs, metav1validation.ValidateLabelSelector(spec.Selector, labelOpts,
+			path.Child("selector"))...)
 	}
 	sizePath := path.Child("resources").Key(string(corev1.ResourceStorage))
 	if size, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
 		errs = append(errs, field.Required(sizePath, "must specify the requested storage size"))
 	} else {
-		errs = append(errs, quantities.ValidateResourceQuantity(corev1.ResourceStorage, size, sizePath)...)
+		errs = append(errs, quantities.ValidateResourceQuantity(corev1.ResourceStorage,
+			size, sizePath)...)
 		errs = append(errs, quantities.ValidatePositiveQuantity(size, sizePath)...)
 	}
 	if name := ptr.Deref(spec.StorageClassName, ""); name != "" {
@@ -105,10 +121,12 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 	errs = append(errs, ValidateVolumeMode(spec.VolumeMode, path.Child("volumeMode"))...)
 
 	if source := spec.DataSource; source != nil {
-		errs = append(errs, validateDataSource(source.APIGroup, source.Kind, source.Name, path.Child("dataSource"), opts)...)
+		errs = append(errs, validateDataSource(source.APIGroup, source.Kind, source.Name,
+			path.Child("dataSource"), opts)...)
 	}
 	if ref := spec.DataSourceRef; ref != nil {
-		errs = append(errs, validateDataSource(ref.APIGroup, ref.Kind, ref.Name, path.Child("dataSourceRef"), opts)...)
+		errs = append(errs, validateDataSource(ref.APIGroup, ref.Kind, ref.Name,
+			path.Child("dataSourceRef"), opts)...)
 		if namespace := ptr.Deref(ref.Namespace, ""); namespace != "" {
 			for _, msg := range apivalidation.ValidateNamespaceName(namespace, false) {
 				errs = append(errs, field.Invalid(path.Child("dataSourceRef", "namespace"), namespace, msg))
@@ -117,8 +135,10 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 	}
 	if source, ref := spec.DataSource, spec.DataSourceRef; source != nil && ref != nil {
 		if ptr.Deref(ref.Namespace, "") != "" {
-			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "may not be set when dataSourceRef specifies a namespace"))
-		} else if !equality.Semantic.DeepEqual(source.APIGroup, ref.APIGroup) || source.Kind != ref.Kind || source.Name != ref.Name {
+			errs = append(errs, field.Invalid(path, path.Child("dataSource"),
+				"may not be set when dataSourceRef specifies a namespace"))
+		} else if !equality.Semantic.DeepEqual(source.APIGroup, ref.APIGroup) ||
+			source.Kind != ref.Kind || source.Name != ref.Name {
 			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
 		}
 	}
@@ -129,7 +149,9 @@ func ValidateSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path, opts
 }
 
 // ValidateAccessModes validates the access modes of a claim or a volume.
-func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
+func ValidateAccessModes(
+	modes []corev1.PersistentVolumeAccessMode, path *field.Path,
+) field.ErrorList {
 	if len(modes) == 0 {
 		return field.ErrorList{field.Required(path, "must specify at least one access mode")}
 	}
@@ -140,33 +162,44 @@ func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 		}
 	}
 	oncePod := func(m corev1.PersistentVolumeAccessMode) bool { return m == corev1.ReadWriteOncePod }
-	others := slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool { return accessModes.Has(m) && !oncePod(m) })
+	others := slices.ContainsFunc(modes, func(m corev1.PersistentVolumeAccessMode) bool {
+		return accessModes.Has(m) && !oncePod(m)
+	})
 	if others && slices.ContainsFunc(modes, oncePod) {
-		errs = append(errs, field.Forbidden(path, "ReadWriteOncePod may not be combined with other access modes"))
+		errs = append(errs, field.Forbidden(path,
+			"ReadWriteOncePod may not be combined with other access modes"))
 	}
 	return errs
 }
 
 // ValidateVolumeMode validates the volume mode of a claim or a volume. The mode may be unset.
 func ValidateVolumeMode(mode *corev1.PersistentVolumeMode, path *field.Path) field.ErrorList {
-	if mode == nil || *mode == corev1.PersistentVolumeBlock || *mode == corev1.PersistentVolumeFilesystem {
+	if mode == nil || *mode == corev1.PersistentVolumeBlock ||
+		*mode == corev1.PersistentVolumeFilesystem {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path, *mode, []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem})}
+	return field.ErrorList{field.NotSupported(path, *mode, []corev1.PersistentVolumeMode{
+		corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem,
+	})}
 }
 
-func validateDataSource(group *string, kind, name string, path *field.Path, opts Options) field.ErrorList {
+func validateDataSource(
+	group *string, kind, name string, path *field.Path, opts Options,
+) field.ErrorList {
 	var errs field.ErrorList
 	if name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "must specify the name of the data source"))
+		errs = append(errs, field.Required(path.Child("name"),
+			"must specify the name of the data source"))
 	}
 	if kind == "" {
-		errs = append(errs, field.Required(path.Child("kind"), "must specify the kind of the data source"))
+		errs = append(errs, field.Required(path.Child("kind"),
+			"must specify the kind of the data source"))
 	}
 	switch g := ptr.Deref(group, ""); {
 	case g == "":
 		if kind != claimKind {
-			errs = append(errs, field.Invalid(path, kind, "must be PersistentVolumeClaim when apiGroup is empty"))
+			errs = append(errs, field.Invalid(path, kind,
+				"must be PersistentVolumeClaim when apiGroup is empty"))
 		}
 	case !opts.AllowInvalidSourceGroup:
 		for _, msg := range validation.IsDNS1123Subdomain(g) {

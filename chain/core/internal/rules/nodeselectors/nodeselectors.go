@@ -45,18 +45,24 @@ func HasImpossibleValue(s *corev1.NodeSelector) bool {
 }
 
 // ValidateTerm validates one term of a node selector.
-func ValidateTerm(term *corev1.NodeSelectorTerm, allowInvalidValues bool, path *field.Path) field.ErrorList {
+func ValidateTerm(
+	term *corev1.NodeSelectorTerm, allowInvalidValues bool, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i := range term.MatchExpressions {
-		errs = append(errs, validateNodeLabelRequirement(&term.MatchExpressions[i], allowInvalidValues, path.Child("matchExpressions").Index(i))...)
+		errs = append(errs, validateNodeLabelRequirement(&term.MatchExpressions[i], allowInvalidValues,
+			path.Child("matchExpressions").Index(i))...)
 	}
 	for i := range term.MatchFields {
-		errs = append(errs, validateNodeFieldRequirement(&term.MatchFields[i], path.Child("matchFields").Index(i))...)
+		errs = append(errs, validateNodeFieldRequirement(&term.MatchFields[i],
+			path.Child("matchFields").Index(i))...)
 	}
 	return errs
 }
 
-func validateNodeLabelRequirement(r *corev1.NodeSelectorRequirement, allowInvalidValues bool, path *field.Path) field.ErrorList {
+func validateNodeLabelRequirement(
+	r *corev1.NodeSelectorRequirement, allowInvalidValues bool, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	values := path.Child("values")
 	switch r.Operator {
@@ -66,14 +72,16 @@ func validateNodeLabelRequirement(r *corev1.NodeSelectorRequirement, allowInvali
 		}
 	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {
-			errs = append(errs, field.Forbidden(values, "may not be specified when operator is Exists or DoesNotExist"))
+			errs = append(errs, field.Forbidden(values,
+				"may not be specified when operator is Exists or DoesNotExist"))
 		}
 	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		if len(r.Values) != 1 {
 			errs = append(errs, field.Required(values, "must be a single value when operator is Gt or Lt"))
 		}
 	default:
-		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "is not a valid node selector operator"))
+		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator,
+			"is not a valid node selector operator"))
 	}
 	errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Child("key"))...)
 	if !allowInvalidValues {
@@ -88,18 +96,23 @@ func validateNodeLabelRequirement(r *corev1.NodeSelectorRequirement, allowInvali
 
 // validateNodeFieldRequirement validates a requirement on a node field. The name is the only field
 // that can be selected by.
-func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
+func validateNodeFieldRequirement(
+	r *corev1.NodeSelectorRequirement, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) != 1 {
-			errs = append(errs, field.Required(path.Child("values"), "must be a single value for a node field"))
+			errs = append(errs, field.Required(path.Child("values"),
+				"must be a single value for a node field"))
 		}
 	default:
-		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, "must be In or NotIn for a node field"))
+		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator,
+			"must be In or NotIn for a node field"))
 	}
 	if r.Key != metav1.ObjectNameField {
-		return append(errs, field.Invalid(path.Child("key"), r.Key, "is not a node field that can be selected by"))
+		return append(errs, field.Invalid(path.Child("key"), r.Key,
+			"is not a node field that can be selected by"))
 	}
 	for i, value := range r.Values {
 		for _, msg := range apivalidation.NameIsDNSSubdomain(value, false) {
@@ -111,11 +124,13 @@ func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field
 
 // deprecatedNodeLabels maps deprecated node labels to advice about their replacements.
 var deprecatedNodeLabels = map[string]string{
-	corev1.LabelFailureDomainBetaRegion: "deprecated since v1.17, replaced by " + corev1.LabelTopologyRegion,
-	corev1.LabelFailureDomainBetaZone:   "deprecated since v1.17, replaced by " + corev1.LabelTopologyZone,
-	corev1.LabelInstanceType:            "deprecated since v1.17, replaced by " + corev1.LabelInstanceTypeStable,
-	"beta.kubernetes.io/arch":           "deprecated since v1.14, replaced by " + corev1.LabelArchStable,
-	"beta.kubernetes.io/os":             "deprecated since v1.14, replaced by " + corev1.LabelOSStable,
+	corev1.LabelFailureDomainBetaRegion: "deprecated since v1.17, replaced by " +
+		corev1.LabelTopologyRegion,
+	corev1.LabelFailureDomainBetaZone: "deprecated since v1.17, replaced by " +
+		corev1.LabelTopologyZone,
+	corev1.LabelInstanceType:  "deprecated since v1.17, replaced by " + corev1.LabelInstanceTypeStable,
+	"beta.kubernetes.io/arch": "deprecated since v1.14, replaced by " + corev1.LabelArchStable,
+	"beta.kubernetes.io/os":   "deprecated since v1.14, replaced by " + corev1.LabelOSStable,
 }
 
 // DeprecatedLabel returns advice about a deprecated node label. ok is false if the label is not
@@ -139,7 +154,8 @@ func TermWarnings(term *corev1.NodeSelectorTerm, checkValues bool, path *field.P
 		}
 		for j, value := range r.Values {
 			for _, msg := range validation.IsValidLabelValue(value) {
-				warnings = append(warnings, fmt.Sprintf("%s: %q cannot match any label: %s", at.Child("values").Index(j), value, msg))
+				warnings = append(warnings, fmt.Sprintf("%s: %q cannot match any label: %s",
+					at.Child("values").Index(j), value, msg))
 			}
 		}
 	}
@@ -155,7 +171,8 @@ func LabelSelectorWarnings(s *metav1.LabelSelector, path *field.Path) []string {
 	var warnings []string
 	for i, r := range s.MatchExpressions {
 		if advice, ok := DeprecatedLabel(r.Key); ok {
-			warnings = append(warnings, fmt.Sprintf("%s: %s: %s", path.Child("matchExpressions").Index(i).Child("key"), r.Key, advice))
+			warnings = append(warnings, fmt.Sprintf("%s: %s: %s",
+				path.Child("matchExpressions").Index(i).Child("key"), r.Key, advice))
 		}
 	}
 	for _, key := range sets.List(sets.KeySet(s.MatchLabels)) {

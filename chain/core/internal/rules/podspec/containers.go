@@ -66,7 +66,8 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 		}
 		forbid := func(set bool, name string) {
 			if set {
-				errs = append(errs, field.Forbidden(at.Child(name), "may only be set for init containers with restartPolicy Always"))
+				errs = append(errs, field.Forbidden(at.Child(name),
+					"may only be set for init containers with restartPolicy Always"))
 			}
 		}
 		forbid(c.Lifecycle != nil, "lifecycle")
@@ -86,7 +87,8 @@ func forbidResizeRestart(c *corev1.Container, path *field.Path) field.ErrorList 
 	var errs field.ErrorList
 	for i, p := range c.ResizePolicy {
 		if p.RestartPolicy == corev1.RestartContainer {
-			errs = append(errs, field.Invalid(path.Index(i).Child("restartPolicy"), p.RestartPolicy, "must be NotRequired for init containers that run to completion"))
+			errs = append(errs, field.Invalid(path.Index(i).Child("restartPolicy"), p.RestartPolicy,
+				"must be NotRequired for init containers that run to completion"))
 		}
 	}
 	return errs
@@ -118,13 +120,18 @@ func (v *validator) validateEphemeralContainers(path *field.Path) field.ErrorLis
 		if e.TargetContainerName != "" && !targets.Has(e.TargetContainerName) {
 			errs = append(errs, field.NotFound(at.Child("targetContainerName"), e.TargetContainerName))
 		}
-		errs = append(errs, forbidAllBut(e.EphemeralContainerCommon, at, "Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env",
-			"VolumeMounts", "VolumeDevices", "TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext",
+		errs = append(errs, forbidAllBut(e.EphemeralContainerCommon, at, "Name", "Image",
+			"Command", "Args", "WorkingDir", "EnvFrom", "Env", "VolumeMounts", "VolumeDevices",
+			"TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext",
 			"Stdin", "StdinOnce", "TTY")...)
 		for j, mount := range e.VolumeMounts {
-			for name, subPath := range map[string]string{"subPath": mount.SubPath, "subPathExpr": mount.SubPathExpr} {
+			for name, subPath := range map[string]string{
+				"subPath":     mount.SubPath,
+				"subPathExpr": mount.SubPathExpr,
+			} {
 				if subPath != "" {
-					errs = append(errs, field.Forbidden(at.Child("volumeMounts").Index(j).Child(name), "cannot be set for an ephemeral container"))
+					errs = append(errs, field.Forbidden(at.Child("volumeMounts").Index(j).Child(name),
+						"cannot be set for an ephemeral container"))
 				}
 			}
 		}
@@ -151,7 +158,8 @@ func (v *validator) validateContainer(c *corev1.Container, path *field.Path) fie
 	errs = append(errs, validatePullPolicy(c.ImagePullPolicy, path.Child("imagePullPolicy"))...)
 	errs = append(errs, ValidateResources(&c.Resources, v.claims, path.Child("resources"), v.opts)...)
 	errs = append(errs, v.validateResizePolicy(c.ResizePolicy, path.Child("resizePolicy"))...)
-	return append(errs, v.validateContainerSecurity(c.SecurityContext, path.Child("securityContext"))...)
+	return append(errs, v.validateContainerSecurity(c.SecurityContext,
+		path.Child("securityContext"))...)
 }
 
 func validatePullPolicy(policy corev1.PullPolicy, path *field.Path) field.ErrorList {
@@ -164,7 +172,9 @@ func validateImageSpace(c *corev1.Container, path *field.Path) field.ErrorList {
 	if strings.TrimSpace(c.Image) == c.Image {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing white space")}
+	return field.ErrorList{
+		field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing white space"),
+	}
 }
 
 // validateInitRestart validates the restart policy of an init container.
@@ -184,7 +194,8 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.RestartPolicy != nil {
 		errs = append(errs, supported(path.Child("restartPolicy"), *c.RestartPolicy,
-			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
+			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever,
+			corev1.ContainerRestartPolicyOnFailure)...)
 	} else if len(c.RestartPolicyRules) > 0 {
 		errs = append(errs, rulesNeedPolicy(path))
 	}
@@ -194,9 +205,12 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	}
 	for i, rule := range c.RestartPolicyRules {
 		at := rules.Index(i)
-		errs = append(errs, supported(at.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)...)
+		errs = append(errs, supported(at.Child("action"),
+			rule.Action, corev1.ContainerRestartRuleActionRestart,
+			corev1.ContainerRestartRuleActionRestartAllContainers)...)
 		if rule.ExitCodes == nil {
-			errs = append(errs, field.Required(at.Child("exitCodes"), "must specify the exit codes that the rule matches"))
+			errs = append(errs, field.Required(at.Child("exitCodes"),
+				"must specify the exit codes that the rule matches"))
 			continue
 		}
 		errs = append(errs, supported(at.Child("exitCodes", "operator"), rule.ExitCodes.Operator,
@@ -208,7 +222,9 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func (v *validator) validateResizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
+func (v *validator) validateResizePolicy(
+	policies []corev1.ContainerResizePolicy, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.Set[corev1.ResourceName]{}
 	for i, p := range policies {
@@ -219,7 +235,8 @@ func (v *validator) validateResizePolicy(policies []corev1.ContainerResizePolicy
 		errs = append(errs, oneOf(path, p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
 		errs = append(errs, oneOf(path, p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
 		if v.spec.RestartPolicy == corev1.RestartPolicyNever && p.RestartPolicy != corev1.NotRequired {
-			errs = append(errs, field.Invalid(path, p.RestartPolicy, "must be NotRequired when the pod's restartPolicy is Never"))
+			errs = append(errs, field.Invalid(path, p.RestartPolicy,
+				"must be NotRequired when the pod's restartPolicy is Never"))
 		}
 	}
 	return errs
@@ -241,12 +258,15 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 		if port.ContainerPort == 0 {
 			errs = append(errs, field.Required(at.Child("containerPort"), ""))
 		} else {
-			errs = append(errs, messages(at.Child("containerPort"), port.ContainerPort, validation.IsValidPortNum(int(port.ContainerPort)))...)
+			errs = append(errs, messages(at.Child("containerPort"), port.ContainerPort,
+				validation.IsValidPortNum(int(port.ContainerPort)))...)
 		}
 		if port.HostPort != 0 {
-			errs = append(errs, messages(at.Child("hostPort"), port.HostPort, validation.IsValidPortNum(int(port.HostPort)))...)
+			errs = append(errs, messages(at.Child("hostPort"), port.HostPort,
+				validation.IsValidPortNum(int(port.HostPort)))...)
 		}
-		errs = append(errs, oneOf(at.Child("protocol"), port.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
+		errs = append(errs, oneOf(at.Child("protocol"), port.Protocol, corev1.ProtocolSCTP,
+			corev1.ProtocolTCP, corev1.ProtocolUDP)...)
 	}
 	return errs
 }
@@ -262,7 +282,8 @@ func validateHostPorts(containers []corev1.Container, path *field.Path) field.Er
 			}
 			key := fmt.Sprintf("%s/%s/%d", port.Protocol, port.HostIP, port.HostPort)
 			if taken.Has(key) {
-				errs = append(errs, field.Duplicate(path.Index(i).Child("ports").Index(j).Child("hostPort"), key))
+				errs = append(errs,
+					field.Duplicate(path.Index(i).Child("ports").Index(j).Child("hostPort"), key))
 			}
 			taken.Insert(key)
 		}

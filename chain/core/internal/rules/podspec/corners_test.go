@@ -22,7 +22,8 @@ func TestCorners(t *testing.T) {
 			[]string{"spec.volumes[0].persistentVolumeClaim.claimName Invalid"},
 		},
 		"volume of two sources": {
-			with("", `"volumes":[{"name":"v","emptyDir":{},"hostPath":{"path":"/a"},"cephfs":{"monitors":["m"]}}]`),
+			with("",
+				`"volumes":[{"name":"v","emptyDir":{},"hostPath":{"path":"/a"},"cephfs":{"monitors":["m"]}}]`),
 			[]string{"spec.volumes[0].cephFS Forbidden", "spec.volumes[0].hostPath Forbidden"},
 		},
 		"token": {
@@ -35,10 +36,14 @@ func TestCorners(t *testing.T) {
 		},
 		"pod certificate": {
 			with("", `"volumes":[{"name":"v","projected":{"sources":[{"podCertificate":{"signerName":"kubernetes.io/a","keyType":"DSA","maxExpirationSeconds":90000,"credentialBundlePath":"b"}}]}}]`),
-			[]string{"spec.volumes[0].projected.sources[0].podCertificate.keyType NotSupported", "spec.volumes[0].projected.sources[0].podCertificate.maxExpirationSeconds Invalid"},
+			[]string{
+				"spec.volumes[0].projected.sources[0].podCertificate.keyType NotSupported",
+				"spec.volumes[0].projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
+			},
 		},
 		"file key": {
-			with(`"env":[{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"v","path":"../e","key":"a=b"}}},{"name":"B","valueFrom":{"fileKeyRef":{"volumeName":"w","path":"e","key":"k"}}}]`, `"volumes":[{"name":"v","configMap":{"name":"c"}}]`),
+			with(`"env":[{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"v","path":"../e","key":"a=b"}}},{"name":"B","valueFrom":{"fileKeyRef":{"volumeName":"w","path":"e","key":"k"}}}]`,
+				`"volumes":[{"name":"v","configMap":{"name":"c"}}]`),
 			[]string{
 				"spec.containers[0].env[0].valueFrom.fileKeyRef.key Invalid",
 				"spec.containers[0].env[0].valueFrom.fileKeyRef.path Invalid",
@@ -56,7 +61,8 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"resize policy of a pod that ends": {
-			with(`"resizePolicy":[{"resourceName":"cpu","restartPolicy":"RestartContainer"},{"resourceName":"cpu","restartPolicy":"Perhaps"},{"resourceName":"disk","restartPolicy":"NotRequired"}]`, `"restartPolicy":"Never"`),
+			with(`"resizePolicy":[{"resourceName":"cpu","restartPolicy":"RestartContainer"},{"resourceName":"cpu","restartPolicy":"Perhaps"},{"resourceName":"disk","restartPolicy":"NotRequired"}]`,
+				`"restartPolicy":"Never"`),
 			[]string{
 				"spec.containers[0].resizePolicy Invalid",
 				"spec.containers[0].resizePolicy NotSupported",
@@ -82,7 +88,8 @@ func TestCorners(t *testing.T) {
 			[]string{"spec.hostnameOverride Forbidden"},
 		},
 		"claims twice": {
-			with(`"resources":{"claims":[{"name":"c"},{"name":"c","request":"r"},{"name":"d"}]}`, `"resourceClaims":[{"name":"c","resourceClaimName":"x"},{"name":"c"}]`),
+			with(`"resources":{"claims":[{"name":"c"},{"name":"c","request":"r"},{"name":"d"}]}`,
+				`"resourceClaims":[{"name":"c","resourceClaimName":"x"},{"name":"c"}]`),
 			[]string{
 				"spec.containers[0].resources.claims[1] Duplicate",
 				"spec.containers[0].resources.claims[2] NotFound",
@@ -92,7 +99,9 @@ func TestCorners(t *testing.T) {
 		},
 		"key twice": {
 			with("", `"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"t","matchLabelKeys":["a","a"],"labelSelector":{"matchExpressions":[{"key":"a","operator":"Exists"},{"key":"a","operator":"Exists"}]}}]}}`),
-			[]string{"spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][1] Invalid"},
+			[]string{
+				"spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][1] Invalid",
+			},
 		},
 		"huge pages": {
 			with("", `"resources":{"limits":{"hugepages-2Mi":"3Mi","disk":"1"},"requests":{"cpu":"1"}}`),
@@ -102,7 +111,8 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"devices": {
-			with(`"volumeDevices":[{"name":"v","devicePath":"/d"},{"name":"v","devicePath":"/d/../e"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
+			with(`"volumeDevices":[{"name":"v","devicePath":"/d"},{"name":"v","devicePath":"/d/../e"}]`,
+				`"volumes":[{"name":"v","emptyDir":{}}]`),
 			[]string{
 				"spec.containers[0].volumeDevices[0].name Invalid",
 				"spec.containers[0].volumeDevices[1].devicePath Invalid",
@@ -123,12 +133,16 @@ func TestCorners(t *testing.T) {
 
 func TestTemplatesNameTheImagesOfVolumes(t *testing.T) {
 	t.Parallel()
-	tmpl := &corev1.PodTemplateSpec{Spec: parsePod(t, with("", `"volumes":[{"name":"v","image":{}}]`)).Spec}
+	tmpl := &corev1.PodTemplateSpec{
+		Spec: parsePod(t, with("", `"volumes":[{"name":"v","image":{}}]`)).Spec,
+	}
 	want := []string{"template.spec.volumes[0].image.reference Required"}
-	if got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"), OptionsFor(tmpl, nil))); !slices.Equal(got, want) {
+	if got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"),
+		OptionsFor(tmpl, nil))); !slices.Equal(got, want) {
 		t.Errorf("new template: %q", got)
 	}
-	if got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"), OptionsFor(tmpl, tmpl))); len(got) > 0 {
+	if got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"),
+		OptionsFor(tmpl, tmpl))); len(got) > 0 {
 		t.Errorf("unchanged template: %q", got)
 	}
 }

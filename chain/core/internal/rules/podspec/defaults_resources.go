@@ -18,7 +18,8 @@ func setPodResources(spec *corev1.PodSpec) {
 	pod := &corev1.Pod{Spec: *spec}
 	// Huge pages cannot be overcommitted, so the pod's limit defaults to the sum of its containers'
 	// limits.
-	for name, limit := range resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{}) {
+	for name, limit := range resourcehelper.AggregateContainerLimits(pod,
+		resourcehelper.PodResourcesOptions{}) {
 		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
 			setAmount(&r.Limits, name, limit)
 		}
@@ -26,7 +27,8 @@ func setPodResources(spec *corev1.PodSpec) {
 	if len(r.Limits) == 0 {
 		return
 	}
-	for name, request := range resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{}) {
+	for name, request := range resourcehelper.AggregateContainerRequests(pod,
+		resourcehelper.PodResourcesOptions{}) {
 		if !isHugePages(name) {
 			setAmount(&r.Requests, name, request)
 		}

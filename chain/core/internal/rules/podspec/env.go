@@ -19,7 +19,8 @@ func validateEnv(env []corev1.EnvVar, path *field.Path) field.ErrorList {
 		if e.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		} else {
-			errs = append(errs, messages(at.Child("name"), e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
+			errs = append(errs, messages(at.Child("name"), e.Name,
+				validation.IsRelaxedEnvVarName(e.Name))...)
 		}
 		if e.ValueFrom != nil {
 			errs = append(errs, validateValueFrom(&e, at.Child("valueFrom"))...)
@@ -37,7 +38,8 @@ func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
 	}
 	if from.ResourceFieldRef != nil {
 		sources++
-		errs = append(errs, validateResourceRef(from.ResourceFieldRef, false, path.Child("resourceFieldRef"))...)
+		errs = append(errs, validateResourceRef(from.ResourceFieldRef, false,
+			path.Child("resourceFieldRef"))...)
 	}
 	if r := from.ConfigMapKeyRef; r != nil {
 		sources++
@@ -53,7 +55,8 @@ func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
 	}
 	switch {
 	case sources == 0:
-		errs = append(errs, field.Invalid(path, "", "must specify one of fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef"))
+		errs = append(errs, field.Invalid(path, "",
+			"must specify one of fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef"))
 	case e.Value != "":
 		errs = append(errs, field.Invalid(path, "", "may not be specified when value is not empty"))
 	case sources > 1:
@@ -73,11 +76,13 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 func validateFileRef(ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	errs := required(path.Child("key"), ref.Key)
 	if ref.Key != "" {
-		errs = append(errs, messages(path.Child("key"), ref.Key, validation.IsRelaxedEnvVarName(ref.Key))...)
+		errs = append(errs, messages(path.Child("key"), ref.Key,
+			validation.IsRelaxedEnvVarName(ref.Key))...)
 	}
 	errs = append(errs, required(path.Child("volumeName"), ref.VolumeName)...)
 	if ref.VolumeName != "" {
-		errs = append(errs, messages(path.Child("volumeName"), ref.VolumeName, validation.IsDNS1123Label(ref.VolumeName))...)
+		errs = append(errs, messages(path.Child("volumeName"), ref.VolumeName,
+			validation.IsDNS1123Label(ref.VolumeName))...)
 	}
 	errs = append(errs, required(path.Child("path"), ref.Path)...)
 	return append(errs, volumesources.ValidateNoBacksteps(ref.Path, path.Child("path"))...)
@@ -113,13 +118,15 @@ func validateEnvFrom(list []corev1.EnvFromSource, path *field.Path) field.ErrorL
 	for i, e := range list {
 		at := path.Index(i)
 		if e.Prefix != "" {
-			errs = append(errs, messages(at.Child("prefix"), e.Prefix, validation.IsRelaxedEnvVarName(e.Prefix))...)
+			errs = append(errs, messages(at.Child("prefix"), e.Prefix,
+				validation.IsRelaxedEnvVarName(e.Prefix))...)
 		}
 		check := func(name string, p *field.Path) {
 			if name == "" {
 				errs = append(errs, field.Required(p.Child("name"), ""))
 			} else {
-				errs = append(errs, messages(p.Child("name"), name, apivalidation.NameIsDNSSubdomain(name, true))...)
+				errs = append(errs, messages(p.Child("name"), name,
+					apivalidation.NameIsDNSSubdomain(name, true))...)
 			}
 		}
 		if e.ConfigMapRef != nil {
@@ -141,21 +148,28 @@ func validateEnvFrom(list []corev1.EnvFromSource, path *field.Path) field.ErrorL
 
 // envFields returns the pod fields that environment variables can refer to.
 func envFields() []string {
-	return []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
-		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
+	return []string{
+		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+	}
 }
 
 // volumeFields returns the pod fields that files in volumes can refer to.
 func volumeFields() []string {
-	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
+	return []string{
+		"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+	}
 }
 
 // downwardFields returns all pod fields that the downward API supports anywhere.
 func downwardFields() []string {
-	return append(envFields(), "metadata.annotations", "metadata.labels", "spec.restartPolicy", "spec.schedulerName", "status.phase", "spec.host")
+	return append(envFields(), "metadata.annotations", "metadata.labels", "spec.restartPolicy",
+		"spec.schedulerName", "status.phase", "spec.host")
 }
 
-func validateFieldRef(ref *corev1.ObjectFieldSelector, fields []string, path *field.Path) field.ErrorList {
+func validateFieldRef(
+	ref *corev1.ObjectFieldSelector, fields []string, path *field.Path,
+) field.ErrorList {
 	at := path.Child("fieldPath")
 	switch {
 	case ref.APIVersion == "":
@@ -166,7 +180,8 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, fields []string, path *fi
 	name, key, subscripted := splitSubscript(ref.FieldPath)
 	ofMap := name == "metadata.annotations" || name == "metadata.labels"
 	if ref.APIVersion != "v1" || subscripted && !ofMap || !slices.Contains(downwardFields(), name) {
-		return field.ErrorList{field.Invalid(at, ref.FieldPath, "is not a field of a "+ref.APIVersion+" pod that the downward API supports")}
+		return field.ErrorList{field.Invalid(at, ref.FieldPath,
+			"is not a field of a "+ref.APIVersion+" pod that the downward API supports")}
 	}
 	if name == "spec.host" {
 		name = "spec.nodeName"
@@ -194,10 +209,16 @@ func splitSubscript(path string) (name, key string, ok bool) {
 	return name, key, true
 }
 
-func validateResourceRef(ref *corev1.ResourceFieldSelector, volume bool, path *field.Path) field.ErrorList {
+func validateResourceRef(
+	ref *corev1.ResourceFieldSelector, volume bool, path *field.Path,
+) field.ErrorList {
 	side, name, _ := strings.Cut(ref.Resource, ".")
-	known := []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"}
-	isKnown := slices.Contains(known, ref.Resource) || (side == "limits" || side == "requests") && strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
+	known := []string{
+		"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
+		"requests.ephemeral-storage", "requests.memory",
+	}
+	isKnown := slices.Contains(known, ref.Resource) || (side == "limits" || side == "requests") &&
+		strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
 
 	var errs field.ErrorList
 	switch {
@@ -211,12 +232,15 @@ func validateResourceRef(ref *corev1.ResourceFieldSelector, volume bool, path *f
 	if !isKnown || ref.Divisor.IsZero() {
 		return errs
 	}
-	divisors := []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
+	divisors := []string{
+		"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
+	}
 	if name == "cpu" {
 		divisors = []string{"1m", "1"}
 	}
 	if !slices.Contains(divisors, ref.Divisor.String()) {
-		errs = append(errs, field.Invalid(path.Child("divisor"), ref.Divisor.String(), "must be one of "+strings.Join(divisors, ", ")))
+		errs = append(errs, field.Invalid(path.Child("divisor"), ref.Divisor.String(),
+			"must be one of "+strings.Join(divisors, ", ")))
 	}
 	return errs
 }

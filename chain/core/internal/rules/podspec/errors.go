@@ -46,7 +46,8 @@ func forbidAllBut(value any, path *field.Path, allowed ...string) field.ErrorLis
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
 		if !v.Field(i).IsZero() && !slices.Contains(allowed, name) {
-			errs = append(errs, field.Forbidden(path.Child(strings.ToLower(name[:1])+name[1:]), "cannot be set here"))
+			errs = append(errs, field.Forbidden(path.Child(strings.ToLower(name[:1])+name[1:]),
+				"cannot be set here"))
 		}
 	}
 	return errs

@@ -102,7 +102,9 @@ func bindMountOptions(spec *corev1.PodSpec, clear bool) bool {
 }
 
 func emptyDirModes(spec *corev1.PodSpec, clear bool) bool {
-	return anyVolume(spec, func(v *corev1.Volume) bool { return v.EmptyDir != nil && take(&v.EmptyDir.Mode, clear) })
+	return anyVolume(spec, func(v *corev1.Volume) bool {
+		return v.EmptyDir != nil && take(&v.EmptyDir.Mode, clear)
+	})
 }
 
 func fileOwners(spec *corev1.PodSpec, clear bool) bool {

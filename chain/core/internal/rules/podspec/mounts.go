@@ -35,7 +35,8 @@ func (v *validator) validateMounts(c *corev1.Container, path *field.Path) field.
 			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "is already used in volumeDevices"))
 		}
 		if devicePaths.Has(m.MountPath) {
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "is already used as a devicePath in volumeDevices"))
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath,
+				"is already used as a devicePath in volumeDevices"))
 		}
 		// As in kube-apiserver, the paths of the following four checks have no index.
 		if m.SubPath != "" {
@@ -43,7 +44,8 @@ func (v *validator) validateMounts(c *corev1.Container, path *field.Path) field.
 		}
 		if m.SubPathExpr != "" {
 			if m.SubPath != "" {
-				errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "may not be set together with subPath"))
+				errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr,
+					"may not be set together with subPath"))
 			}
 			errs = append(errs, validateDescendingPath(m.SubPathExpr, path.Child("subPathExpr"))...)
 		}
@@ -53,17 +55,25 @@ func (v *validator) validateMounts(c *corev1.Container, path *field.Path) field.
 	return errs
 }
 
-func validatePropagation(mode *corev1.MountPropagationMode, c *corev1.Container, path *field.Path) field.ErrorList {
+func validatePropagation(
+	mode *corev1.MountPropagationMode, c *corev1.Container, path *field.Path,
+) field.ErrorList {
 	if mode == nil {
 		return nil
 	}
-	modes := []corev1.MountPropagationMode{corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone}
+	modes := []corev1.MountPropagationMode{
+		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer,
+		corev1.MountPropagationNone,
+	}
 	if !sets.New(modes...).Has(*mode) {
 		return field.ErrorList{field.NotSupported(path, *mode, modes)}
 	}
-	privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
+	privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil &&
+		*c.SecurityContext.Privileged
 	if *mode == corev1.MountPropagationBidirectional && !privileged {
-		return field.ErrorList{field.Forbidden(path, "Bidirectional may only be used by privileged containers")}
+		return field.ErrorList{
+			field.Forbidden(path, "Bidirectional may only be used by privileged containers"),
+		}
 	}
 	return nil
 }
@@ -80,11 +90,15 @@ func validateRecursiveReadOnly(m *corev1.VolumeMount, path *field.Path) field.Er
 			errs = append(errs, field.Forbidden(path, "may only be set when readOnly is true"))
 		}
 		if m.MountPropagation != nil && *m.MountPropagation != corev1.MountPropagationNone {
-			errs = append(errs, field.Forbidden(path, "may only be set when mountPropagation is None or unset"))
+			errs = append(errs, field.Forbidden(path,
+				"may only be set when mountPropagation is None or unset"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path, *m.RecursiveReadOnly,
-			[]corev1.RecursiveReadOnlyMode{corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled}))
+			[]corev1.RecursiveReadOnlyMode{
+				corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible,
+				corev1.RecursiveReadOnlyEnabled,
+			}))
 	}
 	return errs
 }
@@ -113,7 +127,8 @@ func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field
 		case !found:
 			errs = append(errs, field.NotFound(at.Child("name"), d.Name))
 		case volume.PersistentVolumeClaim == nil && volume.Ephemeral == nil:
-			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must be a persistentVolumeClaim or ephemeral volume"))
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name,
+				"must be a persistentVolumeClaim or ephemeral volume"))
 		}
 		if mounts.Has(d.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "is already used in volumeMounts"))
@@ -124,13 +139,15 @@ func (v *validator) validateDevices(c *corev1.Container, path *field.Path) field
 		if paths.Has(d.DevicePath) {
 			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
 		}
-		if back := volumesources.ValidateNoBacksteps(d.DevicePath, at.Child("devicePath")); len(back) > 0 {
+		if back := volumesources.ValidateNoBacksteps(d.DevicePath,
+			at.Child("devicePath")); len(back) > 0 {
 			errs = append(errs, back...)
 		} else {
 			paths.Insert(d.DevicePath)
 		}
 		if mountPaths.Has(d.DevicePath) {
-			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "is already used as a mountPath in volumeMounts"))
+			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath,
+				"is already used as a mountPath in volumeMounts"))
 		}
 	}
 	return errs

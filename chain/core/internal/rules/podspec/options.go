@@ -85,7 +85,9 @@ func hasOwnUsers(spec *corev1.PodSpec) bool { return spec.HostUsers != nil && !*
 
 func hasDevices(spec *corev1.PodSpec) bool {
 	found := false
-	eachContainer(spec, func(c *corev1.Container, _ *field.Path) { found = found || len(c.VolumeDevices) > 0 })
+	eachContainer(spec, func(c *corev1.Container, _ *field.Path) {
+		found = found || len(c.VolumeDevices) > 0
+	})
 	return found
 }
 
@@ -131,14 +133,16 @@ func hasInvalidSpreadSelector(spec *corev1.PodSpec) bool {
 }
 
 func isInvalidSelector(selector *metav1.LabelSelector) bool {
-	return selector != nil && len(metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
+	return selector != nil && len(metav1validation.ValidateLabelSelector(selector,
+		metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
 }
 
 func hasInvalidNodeAffinityValue(spec *corev1.PodSpec) bool {
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
 		return false
 	}
-	return nodeselectors.HasImpossibleValue(spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	return nodeselectors.HasImpossibleValue(
+		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 }
 
 func hasHostSysctls(spec *corev1.PodSpec) bool {
@@ -159,7 +163,8 @@ func hasBadTokenPath(spec *corev1.PodSpec) bool {
 			continue
 		}
 		for _, source := range v.Projected.Sources {
-			if source.ServiceAccountToken != nil && len(validateRelativePath(source.ServiceAccountToken.Path, nil)) > 0 {
+			if source.ServiceAccountToken != nil &&
+				len(validateRelativePath(source.ServiceAccountToken.Path, nil)) > 0 {
 				return true
 			}
 		}
@@ -168,9 +173,10 @@ func hasBadTokenPath(spec *corev1.PodSpec) bool {
 }
 
 func hasLegacySpreadKeys(spec *corev1.PodSpec) bool {
-	return slices.ContainsFunc(spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
-		return len(validateSpreadKeys(&c, nil, false)) > 0
-	})
+	return slices.ContainsFunc(spec.TopologySpreadConstraints,
+		func(c corev1.TopologySpreadConstraint) bool {
+			return len(validateSpreadKeys(&c, nil, false)) > 0
+		})
 }
 
 // affinityTerms returns all terms of pod affinity and anti-affinity, both required and preferred.
@@ -183,10 +189,12 @@ func affinityTerms(a *corev1.Affinity) []corev1.PodAffinityTerm {
 		}
 	}
 	if a != nil && a.PodAffinity != nil {
-		add(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if a != nil && a.PodAntiAffinity != nil {
-		add(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	return terms
 }

@@ -18,7 +18,9 @@ func (v *validator) validateOS(path *field.Path) field.ErrorList {
 	case corev1.Linux:
 		return v.validateLinux(path)
 	}
-	return field.ErrorList{field.NotSupported(path.Child("os"), v.spec.OS.Name, []corev1.OSName{corev1.Linux, corev1.Windows})}
+	return field.ErrorList{field.NotSupported(path.Child("os"), v.spec.OS.Name, []corev1.OSName{
+		corev1.Linux, corev1.Windows,
+	})}
 }
 
 func (v *validator) validateLinux(path *field.Path) field.ErrorList {
@@ -33,7 +35,8 @@ func (v *validator) validateLinux(path *field.Path) field.ErrorList {
 	}
 	eachContainer(v.spec, func(c *corev1.Container, p *field.Path) {
 		if c.SecurityContext != nil {
-			forbid(c.SecurityContext.WindowsOptions != nil, below(path, p).Child("securityContext", "windowsOptions"))
+			forbid(c.SecurityContext.WindowsOptions != nil,
+				below(path, p).Child("securityContext", "windowsOptions"))
 		}
 	})
 	return errs
@@ -94,7 +97,8 @@ func (v *validator) validateHostProcess(path *field.Path) field.ErrorList {
 	yes, no := 0, 0
 	eachContainer(v.spec, func(c *corev1.Container, p *field.Path) {
 		own := podWide
-		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil && c.SecurityContext.WindowsOptions.HostProcess != nil {
+		if c.SecurityContext != nil && c.SecurityContext.WindowsOptions != nil &&
+			c.SecurityContext.WindowsOptions.HostProcess != nil {
 			own = c.SecurityContext.WindowsOptions.HostProcess
 			if podWide != nil && *podWide != *own {
 				at := below(path, p).Child("securityContext", "windowsOptions", "hostProcess")
@@ -111,10 +115,12 @@ func (v *validator) validateHostProcess(path *field.Path) field.ErrorList {
 		return errs
 	}
 	if no > 0 {
-		errs = append(errs, field.Invalid(path, "", "all containers must be HostProcess containers if any container is one"))
+		errs = append(errs, field.Invalid(path, "",
+			"all containers must be HostProcess containers if any container is one"))
 	}
 	if !v.spec.HostNetwork {
-		errs = append(errs, field.Invalid(path.Child("hostNetwork"), false, "must be true if the pod has HostProcess containers"))
+		errs = append(errs, field.Invalid(path.Child("hostNetwork"), false,
+			"must be true if the pod has HostProcess containers"))
 	}
 	return errs
 }

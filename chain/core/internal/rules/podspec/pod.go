@@ -10,7 +10,8 @@ import (
 // ValidatePod validates a pod, except for the metadata that the registry validates.
 func ValidatePod(pod *corev1.Pod, opts Options) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validateAnnotations(pod.Annotations, &pod.Spec, field.NewPath("metadata", "annotations"), opts)
+	errs := validateAnnotations(pod.Annotations, &pod.Spec,
+		field.NewPath("metadata", "annotations"), opts)
 	errs = append(errs, ValidateSpec(&pod.Spec, &pod.ObjectMeta, spec, opts)...)
 	if pod.Spec.ServiceAccountName == "" {
 		errs = append(errs, forbidTokens(pod.Spec.Volumes, spec.Child("volumes"))...)
@@ -28,7 +29,8 @@ func forbidTokens(volumes []corev1.Volume, path *field.Path) field.ErrorList {
 		}
 		for j, source := range volume.Projected.Sources {
 			if source.ServiceAccountToken != nil {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"), "may not be set without serviceAccountName"))
+				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).
+					Child("serviceAccountToken"), "may not be set without serviceAccountName"))
 			}
 		}
 	}
@@ -40,10 +42,12 @@ func ValidateNewPod(pod *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
 	var errs field.ErrorList
 	if len(pod.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "may only be set through the ephemeralcontainers subresource"))
+		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"),
+			"may only be set through the ephemeralcontainers subresource"))
 	}
 	if pod.Spec.NodeName != "" && len(pod.Spec.SchedulingGates) > 0 {
-		errs = append(errs, field.Forbidden(spec.Child("nodeName"), "may not be set while there are schedulingGates"))
+		errs = append(errs, field.Forbidden(spec.Child("nodeName"),
+			"may not be set while there are schedulingGates"))
 	}
 	return append(errs, validateProfileAnnotations(pod.Annotations, &pod.Spec, spec)...)
 }

@@ -51,15 +51,19 @@ func TestRules(t *testing.T) {
 			[]string{c0 + "volumeMounts[0].name NotFound", "spec.volumes[0].secret.secretName Required"},
 		},
 		"same path twice": {
-			with(`"volumeMounts":[{"name":"v","mountPath":"/v"},{"name":"v","mountPath":"/v","subPath":"../x"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
+			with(
+				`"volumeMounts":[{"name":"v","mountPath":"/v"},{"name":"v","mountPath":"/v","subPath":"../x"}]`,
+				`"volumes":[{"name":"v","emptyDir":{}}]`),
 			[]string{c0 + "volumeMounts.subPath Invalid", c0 + "volumeMounts[1].mountPath Invalid"},
 		},
 		"device of a directory": {
-			with(`"volumeDevices":[{"name":"v","devicePath":"/dev/x"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
+			with(`"volumeDevices":[{"name":"v","devicePath":"/dev/x"}]`,
+				`"volumes":[{"name":"v","emptyDir":{}}]`),
 			[]string{c0 + "volumeDevices[0].name Invalid"},
 		},
 		"propagation": {
-			with(`"volumeMounts":[{"name":"v","mountPath":"/v","mountPropagation":"Bidirectional"}]`, `"volumes":[{"name":"v","emptyDir":{}}]`),
+			with(`"volumeMounts":[{"name":"v","mountPath":"/v","mountPropagation":"Bidirectional"}]`,
+				`"volumes":[{"name":"v","emptyDir":{}}]`),
 			[]string{c0 + "volumeMounts.mountPropagation Forbidden"},
 		},
 		"two volume types": {
@@ -68,19 +72,31 @@ func TestRules(t *testing.T) {
 		},
 		"downward API": {
 			with("", `"volumes":[{"name":"v","downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"status.podIP"}},{"path":"/b"}]}}]`),
-			[]string{"spec.volumes[0].downwardAPI Required", "spec.volumes[0].downwardAPI.fieldRef.fieldPath NotSupported", "spec.volumes[0].downwardAPI.path Invalid"},
+			[]string{
+				"spec.volumes[0].downwardAPI Required",
+				"spec.volumes[0].downwardAPI.fieldRef.fieldPath NotSupported",
+				"spec.volumes[0].downwardAPI.path Invalid",
+			},
 		},
 		"ephemeral volume": {
 			with("", `"volumes":[{"name":"v","ephemeral":{"volumeClaimTemplate":{"spec":{}}}}]`),
-			[]string{"spec.volumes[0].ephemeral.volumeClaimTemplate.spec.accessModes Required", "spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources[storage] Required"},
+			[]string{
+				"spec.volumes[0].ephemeral.volumeClaimTemplate.spec.accessModes Required",
+				"spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources[storage] Required",
+			},
 		},
 		"env of annotations": {
 			with(`"env":[{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a b']"}}},{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName['x']"}}}]`, ""),
-			[]string{c0 + "env[0].valueFrom.fieldRef Invalid", c0 + "env[1].valueFrom.fieldRef.fieldPath Invalid"},
+			[]string{
+				c0 + "env[0].valueFrom.fieldRef Invalid", c0 + "env[1].valueFrom.fieldRef.fieldPath Invalid",
+			},
 		},
 		"env of resources": {
 			with(`"env":[{"name":"A","valueFrom":{"resourceFieldRef":{"resource":"limits.disk"}}},{"name":"B","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu","divisor":"2"}}}]`, ""),
-			[]string{c0 + "env[0].valueFrom.resourceFieldRef.resource NotSupported", c0 + "env[1].valueFrom.resourceFieldRef.divisor Invalid"},
+			[]string{
+				c0 + "env[0].valueFrom.resourceFieldRef.resource NotSupported",
+				c0 + "env[1].valueFrom.resourceFieldRef.divisor Invalid",
+			},
 		},
 		"envFrom": {with(`"envFrom":[{}]`, ""), []string{c0 + "envFrom Invalid"}},
 		"two handlers": {
@@ -96,8 +112,11 @@ func TestRules(t *testing.T) {
 			[]string{c0 + "resources.claims[0] NotFound", "spec.resourceClaims[0] Invalid"},
 		},
 		"pod resources": {
-			with(`"resources":{"requests":{"cpu":"2"},"limits":{"cpu":"3"}}`, `"resources":{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`),
-			[]string{"spec.resources.containers[0][cpu].limits Invalid", "spec.resources.requests[cpu] Invalid"},
+			with(`"resources":{"requests":{"cpu":"2"},"limits":{"cpu":"3"}}`,
+				`"resources":{"requests":{"cpu":"1"},"limits":{"cpu":"1"}}`),
+			[]string{
+				"spec.resources.containers[0][cpu].limits Invalid", "spec.resources.requests[cpu] Invalid",
+			},
 		},
 		"restart rules": {
 			with(`"restartPolicyRules":[{"action":"Restart"}]`, ""),
@@ -105,7 +124,11 @@ func TestRules(t *testing.T) {
 		},
 		"profiles": {
 			with(`"securityContext":{"seccompProfile":{"type":"Localhost"},"appArmorProfile":{"type":"Unconfined","localhostProfile":"x"},"procMount":"Unmasked"}`, ""),
-			[]string{c0 + "securityContext.appArmorProfile.localhostProfile Invalid", c0 + "securityContext.procMount Invalid", c0 + "securityContext.seccompProfile.localhostProfile Required"},
+			[]string{
+				c0 + "securityContext.appArmorProfile.localhostProfile Invalid",
+				c0 + "securityContext.procMount Invalid",
+				c0 + "securityContext.seccompProfile.localhostProfile Required",
+			},
 		},
 		"windows user": {
 			with(`"securityContext":{"windowsOptions":{"runAsUserName":"a\\b\\c"}}`, ""),
@@ -138,14 +161,27 @@ func TestRules(t *testing.T) {
 		},
 		"spread twice": {
 			with("", `"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway","minDomains":1},{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway"}]`),
-			[]string{"spec.topologySpreadConstraints[0].minDomains Invalid", "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate"},
+			[]string{
+				"spec.topologySpreadConstraints[0].minDomains Invalid",
+				"spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate",
+			},
 		},
-		"overhead":   {with("", `"overhead":{"disk":"1"}`), []string{"spec.overhead.limits[disk] Invalid"}},
-		"hostname":   {with("", `"hostnameOverride":"a_b","hostNetwork":true`), []string{"spec.hostnameOverride Forbidden", "spec.hostnameOverride Invalid"}},
-		"preemption": {with("", `"preemptionPolicy":"Maybe"`), []string{"spec.preemptionPolicy NotSupported"}},
+		"overhead": {
+			with("", `"overhead":{"disk":"1"}`), []string{"spec.overhead.limits[disk] Invalid"},
+		},
+		"hostname": {with("", `"hostnameOverride":"a_b","hostNetwork":true`), []string{
+			"spec.hostnameOverride Forbidden", "spec.hostnameOverride Invalid",
+		}},
+		"preemption": {
+			with("", `"preemptionPolicy":"Maybe"`), []string{"spec.preemptionPolicy NotSupported"},
+		},
 		"ephemeral container": {
 			with("", `"ephemeralContainers":[{"name":"e","image":"i","targetContainerName":"x","ports":[{"containerPort":1}],"resources":{"limits":{"cpu":"1"}}}]`),
-			[]string{"spec.ephemeralContainers[0].ports Forbidden", "spec.ephemeralContainers[0].resources Forbidden", "spec.ephemeralContainers[0].targetContainerName NotFound"},
+			[]string{
+				"spec.ephemeralContainers[0].ports Forbidden",
+				"spec.ephemeralContainers[0].resources Forbidden",
+				"spec.ephemeralContainers[0].targetContainerName NotFound",
+			},
 		},
 	}
 	for name, test := range tests {
@@ -161,7 +197,9 @@ func TestRules(t *testing.T) {
 
 func TestTemplateHasNoEphemeralContainers(t *testing.T) {
 	t.Parallel()
-	tmpl := &corev1.PodTemplateSpec{Spec: parsePod(t, with("", `"ephemeralContainers":[{"name":"e","image":"i"}]`)).Spec}
+	tmpl := &corev1.PodTemplateSpec{
+		Spec: parsePod(t, with("", `"ephemeralContainers":[{"name":"e","image":"i"}]`)).Spec,
+	}
 	got := kindtest.Causes(ValidateTemplate(tmpl, field.NewPath("template"), Options{}))
 	if want := []string{"template.spec.ephemeralContainers Forbidden"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -170,7 +208,8 @@ func TestTemplateHasNoEphemeralContainers(t *testing.T) {
 
 func TestUpdateKeepsWhatWasAllowed(t *testing.T) {
 	t.Parallel()
-	p := parsePod(t, with(`"resources":{"limits":{"hugepages-2Mi":"3Mi","cpu":"1"}}`, `"hostNetwork":true,"securityContext":{"sysctls":[{"name":"net.x","value":"1"}]}`))
+	p := parsePod(t, with(`"resources":{"limits":{"hugepages-2Mi":"3Mi","cpu":"1"}}`,
+		`"hostNetwork":true,"securityContext":{"sysctls":[{"name":"net.x","value":"1"}]}`))
 	if errs := ValidatePod(p, PodOptionsFor(p, nil)); len(errs) < 2 {
 		t.Errorf("a new pod may do more than it should: %v", errs)
 	}
@@ -186,10 +225,12 @@ func TestDefaults(t *testing.T) {
 		{"name":"b","image":"i:1"},{"name":"c","image":"i:latest@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}]}`)
 	c := p.Spec.Containers
 	checks := map[string]bool{
-		"pull policies":   c[0].ImagePullPolicy == "Always" && c[1].ImagePullPolicy == "IfNotPresent" && c[2].ImagePullPolicy == "Always",
-		"host port":       c[0].Ports[0].HostPort == 80 && c[0].Ports[0].Protocol == "TCP",
-		"requests":        c[0].Resources.Requests.Cpu().Equal(resource.MustParse("1m")),
-		"probe":           c[0].LivenessProbe.PeriodSeconds == 10 && *c[0].LivenessProbe.GRPC.Service == "",
+		"pull policies": c[0].ImagePullPolicy == "Always" && c[1].ImagePullPolicy == "IfNotPresent" &&
+			c[2].ImagePullPolicy == "Always",
+		"host port": c[0].Ports[0].HostPort == 80 && c[0].Ports[0].Protocol == "TCP",
+		"requests":  c[0].Resources.Requests.Cpu().Equal(resource.MustParse("1m")),
+		"probe": c[0].LivenessProbe.PeriodSeconds == 10 &&
+			*c[0].LivenessProbe.GRPC.Service == "",
 		"service account": p.Spec.ServiceAccountName == "s",
 		"empty directory": p.Spec.Volumes[0].EmptyDir != nil,
 		"service links":   *p.Spec.EnableServiceLinks,
@@ -208,7 +249,8 @@ func TestDefaults(t *testing.T) {
 
 func TestDropDisabledFields(t *testing.T) {
 	t.Parallel()
-	spec := with(`"lifecycle":{"stopSignal":"SIGTERM"}`, `"schedulingGroup":{"podGroupName":"g"},"volumes":[{"name":"v","emptyDir":{"mode":511}}]`)
+	spec := with(`"lifecycle":{"stopSignal":"SIGTERM"}`,
+		`"schedulingGroup":{"podGroupName":"g"},"volumes":[{"name":"v","emptyDir":{"mode":511}}]`)
 	p, old := parsePod(t, spec), parsePod(t, spec)
 	old.Spec.Volumes = nil
 	DropDisabledSpecFields(&p.Spec, &old.Spec)
@@ -257,7 +299,8 @@ func FuzzPod(f *testing.F) {
 			t.Error("defaulting twice differs from defaulting once")
 		}
 		errs := ValidatePod(p, PodOptionsFor(p, p))
-		errs = append(errs, ValidateTemplate(&corev1.PodTemplateSpec{Spec: p.Spec}, field.NewPath("template"), Options{})...)
+		errs = append(errs, ValidateTemplate(&corev1.PodTemplateSpec{Spec: p.Spec},
+			field.NewPath("template"), Options{})...)
 		for _, err := range errs {
 			_ = err.Error()
 		}

@@ -15,7 +15,8 @@ func validateProbes(c *corev1.Container, path *field.Path) field.ErrorList {
 	errs = append(errs, validateProbe(c.ReadinessProbe, path.Child("readinessProbe"))...)
 	if p := c.ReadinessProbe; p != nil && p.TerminationGracePeriodSeconds != nil {
 		at := path.Child("readinessProbe", "terminationGracePeriodSeconds")
-		errs = append(errs, field.Invalid(at, *p.TerminationGracePeriodSeconds, "may not be set for readiness probes"))
+		errs = append(errs, field.Invalid(at, *p.TerminationGracePeriodSeconds,
+			"may not be set for readiness probes"))
 	}
 	errs = append(errs, validateProbe(c.StartupProbe, path.Child("startupProbe"))...)
 	return append(errs, succeedsOnce(c.StartupProbe, path.Child("startupProbe"))...)
@@ -23,7 +24,9 @@ func validateProbes(c *corev1.Container, path *field.Path) field.ErrorList {
 
 func succeedsOnce(p *corev1.Probe, path *field.Path) field.ErrorList {
 	if p != nil && p.SuccessThreshold != 1 {
-		return field.ErrorList{field.Invalid(path.Child("successThreshold"), p.SuccessThreshold, "must be 1")}
+		return field.ErrorList{
+			field.Invalid(path.Child("successThreshold"), p.SuccessThreshold, "must be 1"),
+		}
 	}
 	return nil
 }
@@ -39,7 +42,8 @@ func validateProbe(p *corev1.Probe, path *field.Path) field.ErrorList {
 	errs = append(errs, notNegative(path.Child("successThreshold"), p.SuccessThreshold)...)
 	errs = append(errs, notNegative(path.Child("failureThreshold"), p.FailureThreshold)...)
 	if p.TerminationGracePeriodSeconds != nil && *p.TerminationGracePeriodSeconds <= 0 {
-		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *p.TerminationGracePeriodSeconds, "must be greater than 0"))
+		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"),
+			*p.TerminationGracePeriodSeconds, "must be greater than 0"))
 	}
 	return errs
 }
@@ -50,10 +54,12 @@ func (v *validator) validateLifecycle(l *corev1.Lifecycle, path *field.Path) fie
 	}
 	var errs field.ErrorList
 	if h := l.PostStart; h != nil {
-		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep}, v.spec.TerminationGracePeriodSeconds, path.Child("postStart"))...)
+		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep},
+			v.spec.TerminationGracePeriodSeconds, path.Child("postStart"))...)
 	}
 	if h := l.PreStop; h != nil {
-		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep}, v.spec.TerminationGracePeriodSeconds, path.Child("preStop"))...)
+		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep},
+			v.spec.TerminationGracePeriodSeconds, path.Child("preStop"))...)
 	}
 	if l.StopSignal != nil {
 		errs = append(errs, v.validateStopSignal(*l.StopSignal, path.Child("stopSignal"))...)
@@ -88,7 +94,8 @@ func validateHandler(h handler, gracePeriod *int64, path *field.Path) field.Erro
 		switch {
 		case !set:
 		case found:
-			errs = append(errs, field.Forbidden(path.Child(name), "may not specify more than one handler type"))
+			errs = append(errs, field.Forbidden(path.Child(name),
+				"may not specify more than one handler type"))
 		default:
 			found = true
 			errs = append(errs, validate(path.Child(name))...)
@@ -100,19 +107,25 @@ func validateHandler(h handler, gracePeriod *int64, path *field.Path) field.Erro
 		}
 		return nil
 	})
-	check("httpGet", h.http != nil, func(at *field.Path) field.ErrorList { return validateHTTPGet(h.http, at) })
-	check("tcpSocket", h.tcp != nil, func(at *field.Path) field.ErrorList { return validatePortOrName(h.tcp.Port, at.Child("port")) })
+	check("httpGet", h.http != nil, func(at *field.Path) field.ErrorList {
+		return validateHTTPGet(h.http, at)
+	})
+	check("tcpSocket", h.tcp != nil, func(at *field.Path) field.ErrorList {
+		return validatePortOrName(h.tcp.Port, at.Child("port"))
+	})
 	check("grpc", h.grpc != nil, func(at *field.Path) field.ErrorList {
 		return messages(at.Child("port"), h.grpc.Port, validation.IsValidPortNum(int(h.grpc.Port)))
 	})
 	check("sleep", h.sleep != nil, func(at *field.Path) field.ErrorList {
 		if gracePeriod != nil && (h.sleep.Seconds < 0 || h.sleep.Seconds > *gracePeriod) {
-			return field.ErrorList{field.Invalid(at, h.sleep.Seconds, fmt.Sprintf("must be between 0 and the grace period of %d seconds", *gracePeriod))}
+			return field.ErrorList{field.Invalid(at, h.sleep.Seconds,
+				fmt.Sprintf("must be between 0 and the grace period of %d seconds", *gracePeriod))}
 		}
 		return nil
 	})
 	if !found {
-		errs = append(errs, field.Required(path, "must specify a handler type, such as exec, httpGet or tcpSocket"))
+		errs = append(errs, field.Required(path,
+			"must specify a handler type, such as exec, httpGet or tcpSocket"))
 	}
 	return errs
 }
@@ -124,10 +137,12 @@ func validateHTTPGet(get *corev1.HTTPGetAction, path *field.Path) field.ErrorLis
 	}
 	errs = append(errs, validatePortOrName(get.Port, path.Child("port"))...)
 	if get.Scheme != corev1.URISchemeHTTP && get.Scheme != corev1.URISchemeHTTPS {
-		errs = append(errs, field.NotSupported(path.Child("scheme"), get.Scheme, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
+		errs = append(errs, field.NotSupported(path.Child("scheme"), get.Scheme,
+			[]corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
 	}
 	for _, header := range get.HTTPHeaders {
-		errs = append(errs, messages(path.Child("httpHeaders"), header.Name, validation.IsHTTPHeaderName(header.Name))...)
+		errs = append(errs, messages(path.Child("httpHeaders"), header.Name,
+			validation.IsHTTPHeaderName(header.Name))...)
 	}
 	return errs
 }

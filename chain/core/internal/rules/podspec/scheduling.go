@@ -38,8 +38,8 @@ func validateAffinity(a *corev1.Affinity, path *field.Path, opts Options) field.
 func validateNodeAffinity(a *corev1.NodeAffinity, path *field.Path, opts Options) field.ErrorList {
 	var errs field.ErrorList
 	if a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		errs = append(errs, nodeselectors.Validate(a.RequiredDuringSchedulingIgnoredDuringExecution, opts.invalidNodeAffinity,
-			path.Child("requiredDuringSchedulingIgnoredDuringExecution"))...)
+		errs = append(errs, nodeselectors.Validate(a.RequiredDuringSchedulingIgnoredDuringExecution,
+			opts.invalidNodeAffinity, path.Child("requiredDuringSchedulingIgnoredDuringExecution"))...)
 	}
 	for i, term := range a.PreferredDuringSchedulingIgnoredDuringExecution {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
@@ -56,48 +56,60 @@ func validateWeight(weight int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func validatePodTerms(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path, opts Options) field.ErrorList {
+func validatePodTerms(
+	required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm, path *field.Path,
+	opts Options,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i := range required {
-		errs = append(errs, validatePodTerm(&required[i], path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i), opts)...)
+		errs = append(errs, validatePodTerm(&required[i],
+			path.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i), opts)...)
 	}
 	for i := range preferred {
 		at := path.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
 		errs = append(errs, validateWeight(preferred[i].Weight, at)...)
-		errs = append(errs, validatePodTerm(&preferred[i].PodAffinityTerm, at.Child("podAffinityTerm"), opts)...)
+		errs = append(errs, validatePodTerm(&preferred[i].PodAffinityTerm,
+			at.Child("podAffinityTerm"), opts)...)
 	}
 	return errs
 }
 
 func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path, opts Options) field.ErrorList {
 	errs := validateSelector(t.LabelSelector, opts.invalidSelectors, path.Child("labelSelector"))
-	errs = append(errs, validateSelector(t.NamespaceSelector, opts.invalidSelectors, path.Child("namespaceSelector"))...)
+	errs = append(errs, validateSelector(t.NamespaceSelector, opts.invalidSelectors,
+		path.Child("namespaceSelector"))...)
 	for _, namespace := range t.Namespaces {
 		// As in kube-apiserver, the path has the singular and no index.
-		errs = append(errs, messages(path.Child("namespace"), namespace, apivalidation.ValidateNamespaceName(namespace, false))...)
+		errs = append(errs, messages(path.Child("namespace"), namespace,
+			apivalidation.ValidateNamespaceName(namespace, false))...)
 	}
 	errs = append(errs, validateAffinityKeys(t, path)...)
 	if t.TopologyKey == "" {
 		errs = append(errs, field.Required(path.Child("topologyKey"), ""))
 	}
-	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey, path.Child("topologyKey"))...)
+	return append(errs, metav1validation.ValidateLabelName(t.TopologyKey,
+		path.Child("topologyKey"))...)
 }
 
 // validateAffinityKeys validates matchLabelKeys and mismatchLabelKeys (KEP-3633) of the term at
 // path.
 func validateAffinityKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	errs := validateLabelKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))
-	errs = append(errs, validateLabelKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
+	errs = append(errs, validateLabelKeys(t.MismatchLabelKeys, t.LabelSelector,
+		path.Child("mismatchLabelKeys"))...)
 	errs = append(errs, validateMergedKeys(t.MatchLabelKeys, t.LabelSelector, path)...)
 	for i, key := range t.MatchLabelKeys {
 		if slices.Contains(t.MismatchLabelKeys, key) {
-			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key, "must not be in both matchLabelKeys and mismatchLabelKeys"))
+			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key,
+				"must not be in both matchLabelKeys and mismatchLabelKeys"))
 		}
 	}
 	return errs
 }
 
-func validateLabelKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+func validateLabelKeys(
+	keys []string, selector *metav1.LabelSelector, path *field.Path,
+) field.ErrorList {
 	if len(keys) > 0 && selector == nil {
 		return field.ErrorList{field.Forbidden(path, "may not be set without labelSelector")}
 	}
@@ -111,7 +123,9 @@ func validateLabelKeys(keys []string, selector *metav1.LabelSelector, path *fiel
 // validateMergedKeys rejects keys that the label selector already selects by. The registry has
 // merged each key into the selector as a requirement by now, so a key that is found twice is wrong.
 // As in kube-apiserver, the paths lack the name of the list.
-func validateMergedKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+func validateMergedKeys(
+	keys []string, selector *metav1.LabelSelector, path *field.Path,
+) field.ErrorList {
 	if selector == nil {
 		return nil
 	}
@@ -123,7 +137,8 @@ func validateMergedKeys(keys []string, selector *metav1.LabelSelector, path *fie
 	}
 	for _, r := range selector.MatchExpressions {
 		if i, ok := index[r.Key]; ok && seen.Has(r.Key) {
-			errs = append(errs, field.Invalid(path.Index(i), r.Key, "must not be in both matchLabelKeys and labelSelector"))
+			errs = append(errs, field.Invalid(path.Index(i), r.Key,
+				"must not be in both matchLabelKeys and labelSelector"))
 		}
 		seen.Insert(r.Key)
 	}
@@ -131,10 +146,13 @@ func validateMergedKeys(keys []string, selector *metav1.LabelSelector, path *fie
 }
 
 func validateSelector(s *metav1.LabelSelector, anyValue bool, path *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: anyValue}, path)
+	return metav1validation.ValidateLabelSelector(s,
+		metav1validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: anyValue}, path)
 }
 
-func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *field.Path, opts Options) field.ErrorList {
+func validateSpreadConstraints(
+	list []corev1.TopologySpreadConstraint, path *field.Path, opts Options,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i, c := range list {
 		at := path.Index(i)
@@ -142,24 +160,32 @@ func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *fie
 			errs = append(errs, field.Invalid(at.Child("maxSkew"), c.MaxSkew, "must be greater than zero"))
 		}
 		errs = append(errs, required(at.Child("topologyKey"), c.TopologyKey)...)
-		errs = append(errs, supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		errs = append(errs, supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable,
+			corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
 		repeated := slices.ContainsFunc(list[i+1:], func(other corev1.TopologySpreadConstraint) bool {
 			return other.TopologyKey == c.TopologyKey && other.WhenUnsatisfiable == c.WhenUnsatisfiable
 		})
 		if repeated {
-			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
+			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"),
+				c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
 		}
 		if c.MinDomains != nil {
 			if *c.MinDomains <= 0 {
-				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "must be greater than zero"))
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains,
+					"must be greater than zero"))
 			}
 			if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains, "may only be set when whenUnsatisfiable is DoNotSchedule"))
+				errs = append(errs, field.Invalid(at.Child("minDomains"), *c.MinDomains,
+					"may only be set when whenUnsatisfiable is DoNotSchedule"))
 			}
 		}
-		for name, policy := range map[string]*corev1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy, "nodeTaintsPolicy": c.NodeTaintsPolicy} {
+		for name, policy := range map[string]*corev1.NodeInclusionPolicy{
+			"nodeAffinityPolicy": c.NodeAffinityPolicy,
+			"nodeTaintsPolicy":   c.NodeTaintsPolicy,
+		} {
 			if policy != nil {
-				errs = append(errs, supported(at.Child(name), *policy, corev1.NodeInclusionPolicyIgnore, corev1.NodeInclusionPolicyHonor)...)
+				errs = append(errs, supported(at.Child(name), *policy, corev1.NodeInclusionPolicyIgnore,
+					corev1.NodeInclusionPolicyHonor)...)
 			}
 		}
 		errs = append(errs, validateSpreadKeys(&c, at, opts.legacySpreadKeys)...)
@@ -172,7 +198,9 @@ func validateSpreadConstraints(list []corev1.TopologySpreadConstraint, path *fie
 
 // validateSpreadKeys validates matchLabelKeys of the constraint at path (KEP-3243). With legacy, it
 // applies the rule from before 1.34, when the registry did not merge the keys into the selector.
-func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path, legacy bool) field.ErrorList {
+func validateSpreadKeys(
+	c *corev1.TopologySpreadConstraint, path *field.Path, legacy bool,
+) field.ErrorList {
 	keys := path.Child("matchLabelKeys")
 	errs := validateLabelKeys(c.MatchLabelKeys, c.LabelSelector, keys)
 	if !legacy {
@@ -183,9 +211,11 @@ func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path, le
 	}
 	for i, key := range c.MatchLabelKeys {
 		_, inLabels := c.LabelSelector.MatchLabels[key]
-		inRequirements := slices.ContainsFunc(c.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+		inRequirements := slices.ContainsFunc(c.LabelSelector.MatchExpressions,
+			func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 		if inLabels || inRequirements {
-			errs = append(errs, field.Invalid(keys.Index(i), key, "must not be in both matchLabelKeys and labelSelector"))
+			errs = append(errs, field.Invalid(keys.Index(i), key,
+				"must not be in both matchLabelKeys and labelSelector"))
 		}
 	}
 	return errs
@@ -199,7 +229,8 @@ func validateSchedulingGroup(group *corev1.PodSchedulingGroup, path *field.Path)
 	if group.PodGroupName == nil {
 		return field.ErrorList{field.Invalid(at, "", "must specify the name of the group")}
 	}
-	return messages(at, *group.PodGroupName, apivalidation.NameIsDNSSubdomain(*group.PodGroupName, false))
+	return messages(at, *group.PodGroupName,
+		apivalidation.NameIsDNSSubdomain(*group.PodGroupName, false))
 }
 
 // ValidateTolerations validates a list of tolerations, such as those that a runtime class adds to
@@ -211,30 +242,38 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Option
 		if t.Key != "" {
 			errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
 		} else if t.Operator != corev1.TolerationOpExists {
-			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator, "must be Exists when key is empty, which matches all keys"))
+			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator,
+				"must be Exists when key is empty, which matches all keys"))
 		}
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect, "must be NoExecute when tolerationSeconds is set"))
+			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect,
+				"must be NoExecute when tolerationSeconds is set"))
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
-			errs = append(errs, messages(at.Child("operator"), t.Value, validation.IsValidLabelValue(t.Value))...)
+			errs = append(errs, messages(at.Child("operator"), t.Value,
+				validation.IsValidLabelValue(t.Value))...)
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
-				errs = append(errs, field.Invalid(at.Child("operator"), t.Value, "value must be empty when operator is Exists"))
+				errs = append(errs, field.Invalid(at.Child("operator"), t.Value,
+					"value must be empty when operator is Exists"))
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt:
 			// The operators belong to an alpha feature of 1.35, which is off by default (KEP-5471).
 			if !opts.comparedTaints {
-				errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+				errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator,
+					[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 			} else if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
-				errs = append(errs, field.Invalid(at.Child("value"), t.Value, "must be an integer when operator is Lt or Gt"))
+				errs = append(errs, field.Invalid(at.Child("value"), t.Value,
+					"must be an integer when operator is Lt or Gt"))
 			}
 		default:
-			errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
+			errs = append(errs, field.NotSupported(at.Child("operator"), t.Operator,
+				[]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 		}
 		if t.Effect != "" {
-			errs = append(errs, oneOf(at.Child("effect"), t.Effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
+			errs = append(errs, oneOf(at.Child("effect"), t.Effect, corev1.TaintEffectNoSchedule,
+				corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)...)
 		}
 	}
 	return errs
@@ -250,7 +289,9 @@ func validateDeletionCost(annotations map[string]string, path *field.Path) field
 	cost, err := strconv.ParseInt(value, 10, 64)
 	plain := value == strconv.FormatInt(cost, 10)
 	if err != nil || !plain || cost < math.MinInt32 || cost > math.MaxInt32 {
-		return field.ErrorList{field.Invalid(path.Key(corev1.PodDeletionCost), value, "must be a 32-bit integer")}
+		return field.ErrorList{
+			field.Invalid(path.Key(corev1.PodDeletionCost), value, "must be a 32-bit integer"),
+		}
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ const (
 )
 
 // sysctlName allows dots and slashes as separators, as sysctl(8) does.
-var sysctlName = regexp.MustCompile(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
+var sysctlName = regexp.MustCompile(
+	`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
 // IsValidSysctlName reports whether name is a valid sysctl name.
 func IsValidSysctlName(name string) bool {
@@ -40,14 +41,17 @@ func (v *validator) validateSecurityContext(path *field.Path) field.ErrorList {
 	errs = append(errs, validateID(sc.RunAsUser, path.Child("runAsUser"))...)
 	errs = append(errs, validateID(sc.RunAsGroup, path.Child("runAsGroup"))...)
 	for i := range sc.SupplementalGroups {
-		errs = append(errs, validateID(&sc.SupplementalGroups[i], path.Child("supplementalGroups").Index(i))...)
+		errs = append(errs, validateID(&sc.SupplementalGroups[i],
+			path.Child("supplementalGroups").Index(i))...)
 	}
 	errs = append(errs, v.validateSysctls(path.Child("sysctls"))...)
 	if sc.FSGroupChangePolicy != nil {
-		errs = append(errs, supported(path.Child("fsGroupChangePolicy"), *sc.FSGroupChangePolicy, corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
+		errs = append(errs, supported(path.Child("fsGroupChangePolicy"), *sc.FSGroupChangePolicy,
+			corev1.FSGroupChangeOnRootMismatch, corev1.FSGroupChangeAlways)...)
 	}
 	if sc.SupplementalGroupsPolicy != nil {
-		errs = append(errs, supported(path.Child("supplementalGroupsPolicy"), *sc.SupplementalGroupsPolicy,
+		errs = append(errs, supported(path.Child("supplementalGroupsPolicy"),
+			*sc.SupplementalGroupsPolicy,
 			corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
 	}
 	if sc.SELinuxChangePolicy != nil {
@@ -81,7 +85,8 @@ func (v *validator) validateSysctls(path *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
 		if with := hostSysctl(v.spec, s.Name); with != "" && !v.opts.hostSysctls {
-			errs = append(errs, field.Invalid(at, s.Name, "affects the whole node and may not be set with "+with))
+			errs = append(errs, field.Invalid(at, s.Name,
+				"affects the whole node and may not be set with "+with))
 		}
 		seen.Insert(s.Name)
 	}
@@ -100,25 +105,31 @@ func hostSysctl(spec *corev1.PodSpec, name string) string {
 	return ""
 }
 
-func (v *validator) validateContainerSecurity(sc *corev1.SecurityContext, path *field.Path) field.ErrorList {
+func (v *validator) validateContainerSecurity(
+	sc *corev1.SecurityContext, path *field.Path,
+) field.ErrorList {
 	if sc == nil {
 		return nil
 	}
 	errs := validateID(sc.RunAsUser, path.Child("runAsUser"))
 	errs = append(errs, validateID(sc.RunAsGroup, path.Child("runAsGroup"))...)
 	if sc.ProcMount != nil {
-		errs = append(errs, supported(path.Child("procMount"), *sc.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		errs = append(errs, supported(path.Child("procMount"), *sc.ProcMount, corev1.DefaultProcMount,
+			corev1.UnmaskedProcMount)...)
 		if *sc.ProcMount == corev1.UnmaskedProcMount && !v.ownUsers() {
-			errs = append(errs, field.Invalid(path.Child("procMount"), *sc.ProcMount, "may only be set when hostUsers is false"))
+			errs = append(errs, field.Invalid(path.Child("procMount"), *sc.ProcMount,
+				"may only be set when hostUsers is false"))
 		}
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	if sc.AllowPrivilegeEscalation != nil && !*sc.AllowPrivilegeEscalation {
 		if sc.Privileged != nil && *sc.Privileged {
-			errs = append(errs, field.Invalid(path, sc, "cannot set allowPrivilegeEscalation to false and privileged to true"))
+			errs = append(errs, field.Invalid(path, sc,
+				"cannot set allowPrivilegeEscalation to false and privileged to true"))
 		}
 		if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
-			errs = append(errs, field.Invalid(path, sc, "cannot set allowPrivilegeEscalation to false and add CAP_SYS_ADMIN"))
+			errs = append(errs, field.Invalid(path, sc,
+				"cannot set allowPrivilegeEscalation to false and add CAP_SYS_ADMIN"))
 		}
 	}
 	errs = append(errs, validateWindowsOptions(sc.WindowsOptions, path.Child("windowsOptions"))...)
@@ -129,11 +140,13 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	if p == nil {
 		return nil
 	}
-	errs := oneOf(path.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
+	errs := oneOf(path.Child("type"), p.Type, corev1.SeccompProfileTypeLocalhost,
+		corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
 	at := path.Child("localhostProfile")
 	switch {
 	case p.Type != corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile != nil:
-		errs = append(errs, field.Invalid(at, *p.LocalhostProfile, "may only be set when type is Localhost"))
+		errs = append(errs, field.Invalid(at, *p.LocalhostProfile,
+			"may only be set when type is Localhost"))
 	case p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
 		errs = append(errs, field.Required(at, "must be set when type is Localhost"))
 	case p.LocalhostProfile != nil:
@@ -166,29 +179,37 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 		return errs
 	case corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined:
 		if p.LocalhostProfile != nil {
-			return field.ErrorList{field.Invalid(at, *p.LocalhostProfile, "may only be set when type is Localhost")}
+			return field.ErrorList{
+				field.Invalid(at, *p.LocalhostProfile, "may only be set when type is Localhost"),
+			}
 		}
 		return nil
 	}
-	return oneOf(path.Child("type"), p.Type, corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
+	return oneOf(path.Child("type"), p.Type, corev1.AppArmorProfileTypeLocalhost,
+		corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
 }
 
-func validateWindowsOptions(o *corev1.WindowsSecurityContextOptions, path *field.Path) field.ErrorList {
+func validateWindowsOptions(
+	o *corev1.WindowsSecurityContextOptions, path *field.Path,
+) field.ErrorList {
 	if o == nil {
 		return nil
 	}
 	var errs field.ErrorList
 	if o.GMSACredentialSpecName != nil {
-		errs = append(errs, messages(path.Child("gmsaCredentialSpecName"), *o.GMSACredentialSpecName, validation.IsDNS1123Subdomain(*o.GMSACredentialSpecName))...)
+		errs = append(errs, messages(path.Child("gmsaCredentialSpecName"), *o.GMSACredentialSpecName,
+			validation.IsDNS1123Subdomain(*o.GMSACredentialSpecName))...)
 	}
 	if o.GMSACredentialSpec != nil {
 		at := path.Child("gmsaCredentialSpec")
 		if n := len(*o.GMSACredentialSpec); n == 0 || n > maxCredentialSpecLength {
-			errs = append(errs, field.Invalid(at, *o.GMSACredentialSpec, fmt.Sprintf("must be between 1 and %d bytes long", maxCredentialSpecLength)))
+			errs = append(errs, field.Invalid(at, *o.GMSACredentialSpec,
+				fmt.Sprintf("must be between 1 and %d bytes long", maxCredentialSpecLength)))
 		}
 	}
 	if o.RunAsUserName != nil {
-		errs = append(errs, messages(path.Child("runAsUserName"), *o.RunAsUserName, checkWindowsUser(*o.RunAsUserName))...)
+		errs = append(errs, messages(path.Child("runAsUserName"), *o.RunAsUserName,
+			checkWindowsUser(*o.RunAsUserName))...)
 	}
 	return errs
 }
@@ -204,7 +225,9 @@ func checkWindowsUser(name string) []string {
 	if name == "" {
 		return []string{"must not be empty"}
 	}
-	if strings.ContainsFunc(name, func(r rune) bool { return r < unicode.MaxASCII && unicode.IsControl(r) || r == unicode.MaxASCII }) {
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return r < unicode.MaxASCII && unicode.IsControl(r) || r == unicode.MaxASCII
+	}) {
 		return []string{"must not contain control characters"}
 	}
 	domain, user, qualified := strings.Cut(name, `\`)
@@ -228,7 +251,8 @@ func checkWindowsUser(name string) []string {
 	case user == "":
 		msgs = append(msgs, "must have a user name")
 	case len(user) > maxRunAsUserNameLength:
-		msgs = append(msgs, fmt.Sprintf("the user name must be at most %d characters long", maxRunAsUserNameLength))
+		msgs = append(msgs, fmt.Sprintf("the user name must be at most %d characters long",
+			maxRunAsUserNameLength))
 	case strings.Trim(user, ". ") == "":
 		msgs = append(msgs, "the user name must not consist of periods and spaces only")
 	case !windowsUser.MatchString(user):

@@ -47,7 +47,9 @@ func (v *validator) ownUsers() bool {
 
 // ValidateSpec validates a pod spec at path. meta is the metadata of the pod, or nil for a
 // template.
-func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path, opts Options) field.ErrorList {
+func ValidateSpec(
+	spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Path, opts Options,
+) field.ErrorList {
 	v := &validator{spec: spec, meta: meta, opts: opts, claims: sets.Set[string]{}}
 	for _, c := range spec.ResourceClaims {
 		v.claims.Insert(c.Name)
@@ -63,29 +65,36 @@ func ValidateSpec(spec *corev1.PodSpec, meta *metav1.ObjectMeta, path *field.Pat
 	errs = append(errs, oneOf(path.Child("restartPolicy"), spec.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
 	errs = append(errs, v.validateDNS(path)...)
-	errs = append(errs, metav1validation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
+	errs = append(errs, metav1validation.ValidateLabels(spec.NodeSelector,
+		path.Child("nodeSelector"))...)
 	errs = append(errs, v.validateSecurityContext(path.Child("securityContext"))...)
 	// In kube-apiserver's internal version, the field is in the security context.
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
-		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true, "may not be set when hostPID is true"))
+		errs = append(errs, field.Invalid(path.Child("securityContext", "shareProcessNamespace"), true,
+			"may not be set when hostPID is true"))
 	}
 	errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"), opts)...)
 	errs = append(errs, v.validateGates(path)...)
-	errs = append(errs, validateSpreadConstraints(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"), opts)...)
+	errs = append(errs, validateSpreadConstraints(spec.TopologySpreadConstraints,
+		path.Child("topologySpreadConstraints"), opts)...)
 	errs = append(errs, v.validateHostProcess(path)...)
 	errs = append(errs, v.validateHostUsers(path)...)
 	errs = append(errs, v.validateNames(path)...)
 	if spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, inRange(path.Child("activeDeadlineSeconds"), *spec.ActiveDeadlineSeconds, 1, math.MaxInt32)...)
+		errs = append(errs, inRange(path.Child("activeDeadlineSeconds"), *spec.ActiveDeadlineSeconds, 1,
+			math.MaxInt32)...)
 	}
 	errs = append(errs, ValidateTolerations(spec.Tolerations, path.Child("tolerations"), opts)...)
 	errs = append(errs, v.validateHostAliases(path.Child("hostAliases"))...)
 	if spec.PreemptionPolicy != nil {
-		errs = append(errs, oneOf(path.Child("preemptionPolicy"), *spec.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		errs = append(errs, oneOf(path.Child("preemptionPolicy"), *spec.PreemptionPolicy,
+			corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 	}
-	errs = append(errs, ValidateResources(&corev1.ResourceRequirements{Limits: spec.Overhead}, nil, path.Child("overhead"), opts)...)
+	errs = append(errs, ValidateResources(&corev1.ResourceRequirements{Limits: spec.Overhead}, nil,
+		path.Child("overhead"), opts)...)
 	errs = append(errs, v.validateOS(path)...)
-	errs = append(errs, validateSchedulingGroup(spec.SchedulingGroup, path.Child("schedulingGroup"))...)
+	errs = append(errs, validateSchedulingGroup(spec.SchedulingGroup,
+		path.Child("schedulingGroup"))...)
 	return append(errs, v.validateFileRefVolumes(path)...)
 }
 
@@ -103,11 +112,13 @@ func (v *validator) validateNames(path *field.Path) field.ErrorList {
 	check("subdomain", s.Subdomain, apivalidation.NameIsDNSLabel)
 	check("priorityClassName", s.PriorityClassName, apivalidation.NameIsDNSSubdomain)
 	if s.RuntimeClassName != nil {
-		errs = append(errs, messages(path.Child("runtimeClassName"), *s.RuntimeClassName, apivalidation.NameIsDNSSubdomain(*s.RuntimeClassName, false))...)
+		errs = append(errs, messages(path.Child("runtimeClassName"), *s.RuntimeClassName,
+			apivalidation.NameIsDNSSubdomain(*s.RuntimeClassName, false))...)
 	}
 	if s.HostnameOverride != nil {
 		at := path.Child("hostnameOverride")
-		errs = append(errs, messages(at, *s.HostnameOverride, validation.IsDNS1123Subdomain(*s.HostnameOverride))...)
+		errs = append(errs, messages(at, *s.HostnameOverride,
+			validation.IsDNS1123Subdomain(*s.HostnameOverride))...)
 		if len(*s.HostnameOverride) > maxHostnameLength {
 			errs = append(errs, field.TooLong(at, *s.HostnameOverride, maxHostnameLength))
 		}
@@ -125,7 +136,8 @@ func (v *validator) validateGates(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, gate := range v.spec.ReadinessGates {
 		at := path.Child("readinessGates").Index(i).Child("conditionType")
-		errs = append(errs, messages(at, gate.ConditionType, validation.IsQualifiedName(string(gate.ConditionType)))...)
+		errs = append(errs, messages(at, gate.ConditionType,
+			validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}
 	seen := sets.Set[string]{}
 	for i, gate := range v.spec.SchedulingGates {
@@ -147,27 +159,31 @@ const (
 
 func (v *validator) validateDNS(path *field.Path) field.ErrorList {
 	policy, config := v.spec.DNSPolicy, v.spec.DNSConfig
-	errs := oneOf(path.Child("dnsPolicy"), policy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
+	errs := oneOf(path.Child("dnsPolicy"), policy, corev1.DNSClusterFirstWithHostNet,
+		corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)
 	at := path.Child("dnsConfig")
 	if policy == corev1.DNSNone {
 		switch {
 		case config == nil:
 			return append(errs, field.Required(at, "must be set when dnsPolicy is None"))
 		case len(config.Nameservers) == 0:
-			return append(errs, field.Required(at.Child("nameservers"), "must have at least one entry when dnsPolicy is None"))
+			return append(errs, field.Required(at.Child("nameservers"),
+				"must have at least one entry when dnsPolicy is None"))
 		}
 	}
 	if config == nil {
 		return errs
 	}
 	if len(config.Nameservers) > maxNameservers {
-		errs = append(errs, field.Invalid(at.Child("nameservers"), config.Nameservers, "must not have more than 3 entries"))
+		errs = append(errs, field.Invalid(at.Child("nameservers"), config.Nameservers,
+			"must not have more than 3 entries"))
 	}
 	for i, server := range config.Nameservers {
 		errs = append(errs, addresses.IP(at.Child("nameservers").Index(i), server, nil)...)
 	}
 	if len(config.Searches) > maxSearchPaths {
-		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches, "must not have more than 32 entries"))
+		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches,
+			"must not have more than 32 entries"))
 	}
 	total := max(0, len(config.Searches)-1)
 	for i, search := range config.Searches {
@@ -175,11 +191,13 @@ func (v *validator) validateDNS(path *field.Path) field.ErrorList {
 		errs = append(errs, messages(at.Child("searches").Index(i), search, checkSearchPath(search))...)
 	}
 	if total > maxSearchPathsBytes {
-		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches, "must not be longer than 2048 characters in total, including separators"))
+		errs = append(errs, field.Invalid(at.Child("searches"), config.Searches,
+			"must not be longer than 2048 characters in total, including separators"))
 	}
 	for i, option := range config.Options {
 		if option.Name == "" {
-			errs = append(errs, field.Required(at.Child("options").Index(i), "must specify the name of the option"))
+			errs = append(errs, field.Required(at.Child("options").Index(i),
+				"must specify the name of the option"))
 		}
 	}
 	return errs
@@ -202,7 +220,8 @@ func (v *validator) validateHostAliases(path *field.Path) field.ErrorList {
 	for i, alias := range v.spec.HostAliases {
 		errs = append(errs, addresses.IP(path.Index(i).Child("ip"), alias.IP, nil)...)
 		for j, name := range alias.Hostnames {
-			errs = append(errs, messages(path.Index(i).Child("hostnames").Index(j), name, validation.IsDNS1123Subdomain(name))...)
+			errs = append(errs, messages(path.Index(i).Child("hostnames").Index(j), name,
+				validation.IsDNS1123Subdomain(name))...)
 		}
 	}
 	return errs
@@ -217,7 +236,8 @@ func (v *validator) validateHostNetwork(path *field.Path) field.ErrorList {
 		for j, port := range c.Ports {
 			if port.HostPort != 0 && port.HostPort != port.ContainerPort {
 				at := path.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort")
-				errs = append(errs, field.Invalid(at, port.HostPort, "must match containerPort when hostNetwork is true"))
+				errs = append(errs, field.Invalid(at, port.HostPort,
+					"must match containerPort when hostNetwork is true"))
 			}
 		}
 	}
@@ -268,7 +288,9 @@ func oneOf[T ~string](path *field.Path, value T, supported ...T) field.ErrorList
 
 func inRange[T int32 | int64](path *field.Path, value, low, high T) field.ErrorList {
 	if value < low || value > high {
-		return field.ErrorList{field.Invalid(path, value, validation.InclusiveRangeError(int(low), int(high)))}
+		return field.ErrorList{
+			field.Invalid(path, value, validation.InclusiveRangeError(int(low), int(high))),
+		}
 	}
 	return nil
 }

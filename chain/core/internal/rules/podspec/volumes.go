@@ -35,7 +35,8 @@ func (v *validator) validateVolumes(path *field.Path) field.ErrorList {
 		if volume.Name == "" {
 			wrong = append(wrong, field.Required(at.Child("name"), ""))
 		} else {
-			wrong = append(wrong, messages(at.Child("name"), volume.Name, validation.IsDNS1123Label(volume.Name))...)
+			wrong = append(wrong, messages(at.Child("name"), volume.Name,
+				validation.IsDNS1123Label(volume.Name))...)
 		}
 		if _, taken := v.volumes[volume.Name]; taken {
 			wrong = append(wrong, field.Duplicate(at.Child("name"), volume.Name))
@@ -45,7 +46,8 @@ func (v *validator) validateVolumes(path *field.Path) field.ErrorList {
 		}
 		errs = append(errs, wrong...)
 		if c := volume.PersistentVolumeClaim; c != nil && made.Has(c.ClaimName) {
-			errs = append(errs, field.Invalid(at.Child("persistentVolumeClaim", "claimName"), c.ClaimName, "must not be the claim of an ephemeral volume"))
+			errs = append(errs, field.Invalid(at.Child("persistentVolumeClaim", "claimName"), c.ClaimName,
+				"must not be the claim of an ephemeral volume"))
 		}
 	}
 	return errs
@@ -54,9 +56,11 @@ func (v *validator) validateVolumes(path *field.Path) field.ErrorList {
 // volumeTypes are in the order in which kube-apiserver checks them: it validates the first type
 // that is set and rejects any others.
 var volumeTypes = []string{
-	"emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs", "flocker",
-	"persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc", "flexVolume", "configMap", "azureFile",
-	"vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral", "image",
+	"emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret",
+	"nfs", "iscsi", "glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs",
+	"quobyte", "downwardAPI", "fc", "flexVolume", "configMap", "azureFile", "vsphereVolume",
+	"photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi",
+	"ephemeral", "image",
 }
 
 // sources holds the validation of each type that is set in a volume source. Exactly one must be
@@ -77,7 +81,8 @@ func (s sources) validate(path *field.Path) field.ErrorList {
 		switch {
 		case !ok:
 		case found:
-			errs = append(errs, field.Forbidden(path.Child(surplusName(name)), "may not specify more than 1 volume type"))
+			errs = append(errs, field.Forbidden(path.Child(surplusName(name)),
+				"may not specify more than 1 volume type"))
 		default:
 			found = true
 			errs = append(errs, check(path.Child(sourceName(name)))...)
@@ -108,7 +113,9 @@ func sourceName(name string) string {
 	return name
 }
 
-func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, path *field.Path) field.ErrorList {
+func (v *validator) validateVolumeSource(
+	s *corev1.VolumeSource, name string, path *field.Path,
+) field.ErrorList {
 	all := sources{}
 	all.add("emptyDir", s.EmptyDir != nil, func(at *field.Path) field.ErrorList {
 		if limit := s.EmptyDir.SizeLimit; limit != nil && limit.Sign() < 0 {
@@ -116,7 +123,9 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 		}
 		return nil
 	})
-	all.add("hostPath", s.HostPath != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateHostPath(s.HostPath, at) })
+	all.add("hostPath", s.HostPath != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateHostPath(s.HostPath, at)
+	})
 	all.add("gitRepo", s.GitRepo != nil, func(at *field.Path) field.ErrorList {
 		errs := required(at.Child("repository"), s.GitRepo.Repository)
 		return append(errs, validateDescendingPath(s.GitRepo.Directory, at.Child("directory"))...)
@@ -126,9 +135,10 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 		errs = append(errs, validateMode(s.Secret.DefaultMode, at.Child("defaultMode"))...)
 		return append(errs, validateItems(s.Secret.Items, at.Child("items"))...)
 	})
-	all.add("persistentVolumeClaim", s.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
-		return required(at.Child("claimName"), s.PersistentVolumeClaim.ClaimName)
-	})
+	all.add("persistentVolumeClaim", s.PersistentVolumeClaim != nil,
+		func(at *field.Path) field.ErrorList {
+			return required(at.Child("claimName"), s.PersistentVolumeClaim.ClaimName)
+		})
 	all.add("downwardAPI", s.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		errs := validateMode(s.DownwardAPI.DefaultMode, at.Child("defaultMode"))
 		for _, file := range s.DownwardAPI.Items {
@@ -142,7 +152,9 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 		errs = append(errs, validateMode(s.ConfigMap.DefaultMode, at.Child("defaultMode"))...)
 		return append(errs, validateItems(s.ConfigMap.Items, at.Child("items"))...)
 	})
-	all.add("projected", s.Projected != nil, func(at *field.Path) field.ErrorList { return v.validateProjected(s.Projected, at) })
+	all.add("projected", s.Projected != nil, func(at *field.Path) field.ErrorList {
+		return v.validateProjected(s.Projected, at)
+	})
 	all.add("csi", s.CSI != nil, func(at *field.Path) field.ErrorList {
 		errs := volumesources.ValidateCSIDriverName(s.CSI.Driver, at.Child("driver"))
 		if ref := s.CSI.NodePublishSecretRef; ref != nil {
@@ -150,7 +162,8 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 				return append(errs, field.Required(at.Child("nodePublishSecretRef", "name"), ""))
 			}
 			// As in kube-apiserver, the path does not contain the reference.
-			errs = append(errs, messages(at.Child("name"), ref.Name, apivalidation.NameIsDNSSubdomain(ref.Name, false))...)
+			errs = append(errs, messages(at.Child("name"), ref.Name,
+				apivalidation.NameIsDNSSubdomain(ref.Name, false))...)
 		}
 		return errs
 	})
@@ -159,10 +172,12 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 		if s.Ephemeral.VolumeClaimTemplate == nil {
 			errs = append(errs, field.Required(at.Child("volumeClaimTemplate"), ""))
 		} else {
-			errs = append(errs, validateClaimTemplate(s.Ephemeral.VolumeClaimTemplate, at.Child("volumeClaimTemplate"))...)
+			errs = append(errs, validateClaimTemplate(s.Ephemeral.VolumeClaimTemplate,
+				at.Child("volumeClaimTemplate"))...)
 		}
 		if v.podName() != "" && name != "" {
-			errs = append(errs, messages(path.Child("name"), name, apivalidation.NameIsDNSSubdomain(v.podName()+"-"+name, false))...)
+			errs = append(errs, messages(path.Child("name"), name,
+				apivalidation.NameIsDNSSubdomain(v.podName()+"-"+name, false))...)
 		}
 		return errs
 	})
@@ -175,8 +190,10 @@ func (v *validator) validateVolumeSource(s *corev1.VolumeSource, name string, pa
 	})
 	addDevices(all, s)
 	errs := all.validate(path)
-	if s.ISCSI != nil && s.ISCSI.InitiatorName != nil && len(name+":"+s.ISCSI.TargetPortal) > maxISCSIInterface {
-		errs = append(errs, field.Invalid(path.Child("name"), name, "must be no more than 64 characters together with the target portal"))
+	if s.ISCSI != nil && s.ISCSI.InitiatorName != nil &&
+		len(name+":"+s.ISCSI.TargetPortal) > maxISCSIInterface {
+		errs = append(errs, field.Invalid(path.Child("name"), name,
+			"must be no more than 64 characters together with the target portal"))
 	}
 	return errs
 }
@@ -214,10 +231,12 @@ func validateDownwardFile(file *corev1.DownwardAPIVolumeFile, path *field.Path) 
 	case file.FieldRef != nil:
 		errs = append(errs, validateFieldRef(file.FieldRef, volumeFields(), path.Child("fieldRef"))...)
 		if file.ResourceFieldRef != nil {
-			errs = append(errs, field.Invalid(path, "resource", "may not specify both fieldRef and resourceFieldRef"))
+			errs = append(errs, field.Invalid(path, "resource",
+				"may not specify both fieldRef and resourceFieldRef"))
 		}
 	case file.ResourceFieldRef != nil:
-		errs = append(errs, validateResourceRef(file.ResourceFieldRef, true, path.Child("resourceFieldRef"))...)
+		errs = append(errs, validateResourceRef(file.ResourceFieldRef, true,
+			path.Child("resourceFieldRef"))...)
 	default:
 		errs = append(errs, field.Required(path, "must specify either fieldRef or resourceFieldRef"))
 	}
@@ -226,7 +245,9 @@ func validateDownwardFile(file *corev1.DownwardAPIVolumeFile, path *field.Path) 
 
 // validateClaimTemplate validates the claim template of an ephemeral volume. Only labels and
 // annotations of its metadata are used.
-func validateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
+func validateClaimTemplate(
+	t *corev1.PersistentVolumeClaimTemplate, path *field.Path,
+) field.ErrorList {
 	errs := workloads.ValidateTemplateMetadata(&t.ObjectMeta, path.Child("metadata"))
 	return append(errs, claims.ValidateSpec(&t.Spec, path.Child("spec"), claims.Options{})...)
 }

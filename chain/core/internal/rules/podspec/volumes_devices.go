@@ -23,16 +23,29 @@ var (
 // addDevices adds the volumes that are network or cloud disks or file systems, most of which are
 // served by CSI drivers today.
 func addDevices(all sources, s *corev1.VolumeSource) {
-	all.add("gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateGCEDisk(s.GCEPersistentDisk, at) })
-	all.add("awsElasticBlockStore", s.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateAWSDisk(s.AWSElasticBlockStore, at) })
-	all.add("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateNFS(s.NFS, at) })
-	all.add("iscsi", s.ISCSI != nil, func(at *field.Path) field.ErrorList { return validateISCSI(s.ISCSI, at) })
-	all.add("glusterfs", s.Glusterfs != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("endpoints"), s.Glusterfs.EndpointsName), required(at.Child("path"), s.Glusterfs.Path)...)
+	all.add("gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateGCEDisk(s.GCEPersistentDisk, at)
 	})
-	all.add("flocker", s.Flocker != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateFlocker(s.Flocker, at) })
+	all.add("awsElasticBlockStore", s.AWSElasticBlockStore != nil,
+		func(at *field.Path) field.ErrorList {
+			return volumesources.ValidateAWSDisk(s.AWSElasticBlockStore, at)
+		})
+	all.add("nfs", s.NFS != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateNFS(s.NFS, at)
+	})
+	all.add("iscsi", s.ISCSI != nil, func(at *field.Path) field.ErrorList {
+		return validateISCSI(s.ISCSI, at)
+	})
+	all.add("glusterfs", s.Glusterfs != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("endpoints"), s.Glusterfs.EndpointsName),
+			required(at.Child("path"), s.Glusterfs.Path)...)
+	})
+	all.add("flocker", s.Flocker != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateFlocker(s.Flocker, at)
+	})
 	all.add("rbd", s.RBD != nil, func(at *field.Path) field.ErrorList {
-		return append(requiredList(at.Child("monitors"), s.RBD.CephMonitors), required(at.Child("image"), s.RBD.RBDImage)...)
+		return append(requiredList(at.Child("monitors"), s.RBD.CephMonitors),
+			required(at.Child("image"), s.RBD.RBDImage)...)
 	})
 	all.add("cinder", s.Cinder != nil, func(at *field.Path) field.ErrorList {
 		errs := required(at.Child("volumeID"), s.Cinder.VolumeID)
@@ -41,26 +54,44 @@ func addDevices(all sources, s *corev1.VolumeSource) {
 		}
 		return errs
 	})
-	all.add("cephfs", s.CephFS != nil, func(at *field.Path) field.ErrorList { return requiredList(at.Child("monitors"), s.CephFS.Monitors) })
-	all.add("quobyte", s.Quobyte != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateQuobyte(s.Quobyte, at) })
+	all.add("cephfs", s.CephFS != nil, func(at *field.Path) field.ErrorList {
+		return requiredList(at.Child("monitors"), s.CephFS.Monitors)
+	})
+	all.add("quobyte", s.Quobyte != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateQuobyte(s.Quobyte, at)
+	})
 	all.add("flexVolume", s.FlexVolume != nil, func(at *field.Path) field.ErrorList {
 		return volumesources.ValidateFlexOptions(s.FlexVolume.Driver, s.FlexVolume.Options, at)
 	})
-	all.add("fc", s.FC != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateFC(s.FC, at) })
-	all.add("azureFile", s.AzureFile != nil, func(at *field.Path) field.ErrorList {
-		return append(required(at.Child("secretName"), s.AzureFile.SecretName), required(at.Child("shareName"), s.AzureFile.ShareName)...)
+	all.add("fc", s.FC != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateFC(s.FC, at)
 	})
-	all.add("vsphereVolume", s.VsphereVolume != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateVSphere(s.VsphereVolume, at) })
-	all.add("photonPersistentDisk", s.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidatePhoton(s.PhotonPersistentDisk, at) })
-	all.add("portworxVolume", s.PortworxVolume != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidatePortworx(s.PortworxVolume, at) })
-	all.add("azureDisk", s.AzureDisk != nil, func(at *field.Path) field.ErrorList { return volumesources.ValidateAzureDisk(s.AzureDisk, at) })
+	all.add("azureFile", s.AzureFile != nil, func(at *field.Path) field.ErrorList {
+		return append(required(at.Child("secretName"), s.AzureFile.SecretName),
+			required(at.Child("shareName"), s.AzureFile.ShareName)...)
+	})
+	all.add("vsphereVolume", s.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateVSphere(s.VsphereVolume, at)
+	})
+	all.add("photonPersistentDisk", s.PhotonPersistentDisk != nil,
+		func(at *field.Path) field.ErrorList {
+			return volumesources.ValidatePhoton(s.PhotonPersistentDisk, at)
+		})
+	all.add("portworxVolume", s.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidatePortworx(s.PortworxVolume, at)
+	})
+	all.add("azureDisk", s.AzureDisk != nil, func(at *field.Path) field.ErrorList {
+		return volumesources.ValidateAzureDisk(s.AzureDisk, at)
+	})
 	all.add("storageos", s.StorageOS != nil, func(at *field.Path) field.ErrorList {
 		errs := required(at.Child("volumeName"), s.StorageOS.VolumeName)
 		if len(errs) == 0 {
-			errs = messages(at.Child("volumeName"), s.StorageOS.VolumeName, validation.IsDNS1123Label(s.StorageOS.VolumeName))
+			errs = messages(at.Child("volumeName"), s.StorageOS.VolumeName,
+				validation.IsDNS1123Label(s.StorageOS.VolumeName))
 		}
 		if s.StorageOS.VolumeNamespace != "" {
-			errs = append(errs, messages(at.Child("volumeNamespace"), s.StorageOS.VolumeNamespace, validation.IsDNS1123Label(s.StorageOS.VolumeNamespace))...)
+			errs = append(errs, messages(at.Child("volumeNamespace"), s.StorageOS.VolumeNamespace,
+				validation.IsDNS1123Label(s.StorageOS.VolumeNamespace))...)
 		}
 		if s.StorageOS.SecretRef != nil {
 			errs = append(errs, required(at.Child("secretRef", "name"), s.StorageOS.SecretRef.Name)...)
@@ -90,10 +121,12 @@ func validateISCSI(s *corev1.ISCSIVolumeSource, path *field.Path) field.ErrorLis
 	}
 	errs = append(errs, inRange(path.Child("lun"), s.Lun, 0, maxLUN)...)
 	if (s.DiscoveryCHAPAuth || s.SessionCHAPAuth) && s.SecretRef == nil {
-		errs = append(errs, field.Required(path.Child("secretRef"), "must be set when CHAP authentication is used"))
+		errs = append(errs, field.Required(path.Child("secretRef"),
+			"must be set when CHAP authentication is used"))
 	}
 	if s.InitiatorName != nil && !isISCSIName(*s.InitiatorName) {
-		errs = append(errs, field.Invalid(path.Child("initiatorname"), *s.InitiatorName, "must be a valid iSCSI name"))
+		errs = append(errs, field.Invalid(path.Child("initiatorname"), *s.InitiatorName,
+			"must be a valid iSCSI name"))
 	}
 	return errs
 }

@@ -22,7 +22,9 @@ const (
 	maxKubernetesCertificateSeconds = 24 * 3600
 )
 
-func (v *validator) validateProjected(s *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
+func (v *validator) validateProjected(
+	s *corev1.ProjectedVolumeSource, path *field.Path,
+) field.ErrorList {
 	errs := validateMode(s.DefaultMode, path.Child("defaultMode"))
 	p := projection{v: v, path: path, taken: sets.Set[string]{}}
 	for i := range s.Sources {
@@ -86,7 +88,9 @@ func (p *projection) take(file string) field.ErrorList {
 	return nil
 }
 
-func (p *projection) named(name string, items []corev1.KeyToPath, path *field.Path) field.ErrorList {
+func (p *projection) named(
+	name string, items []corev1.KeyToPath, path *field.Path,
+) field.ErrorList {
 	errs := required(path.Child("name"), name)
 	errs = append(errs, validateItems(items, path.Child("items"))...)
 	for _, item := range items {
@@ -95,10 +99,14 @@ func (p *projection) named(name string, items []corev1.KeyToPath, path *field.Pa
 	return errs
 }
 
-func (p *projection) token(s *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
+func (p *projection) token(
+	s *corev1.ServiceAccountTokenProjection, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
-	if s.ExpirationSeconds != nil && (*s.ExpirationSeconds < minTokenSeconds || *s.ExpirationSeconds > maxTokenSeconds) {
-		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s.ExpirationSeconds, "must be between ten minutes and 2^32 seconds"))
+	if s.ExpirationSeconds != nil &&
+		(*s.ExpirationSeconds < minTokenSeconds || *s.ExpirationSeconds > maxTokenSeconds) {
+		errs = append(errs, field.Invalid(path.Child("expirationSeconds"), *s.ExpirationSeconds,
+			"must be between ten minutes and 2^32 seconds"))
 	}
 	// As in kube-apiserver, the path is that of the volume, not of the source.
 	switch {
@@ -111,7 +119,9 @@ func (p *projection) token(s *corev1.ServiceAccountTokenProjection, path *field.
 	return errs
 }
 
-func (p *projection) trustBundle(s *corev1.ClusterTrustBundleProjection, path *field.Path) field.ErrorList {
+func (p *projection) trustBundle(
+	s *corev1.ClusterTrustBundleProjection, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	byName, bySigner := s.Name != nil, s.SignerName != nil
 	switch {
@@ -121,9 +131,11 @@ func (p *projection) trustBundle(s *corev1.ClusterTrustBundleProjection, path *f
 		errs = append(errs, required(path.Child("name"), *s.Name)...)
 		// Names of bundles that belong to a signer start with the name of the signer.
 		own := (*s.Name)[strings.LastIndex(*s.Name, ":")+1:]
-		errs = append(errs, messages(path.Child("name"), *s.Name, apivalidation.NameIsDNSSubdomain(own, false))...)
+		errs = append(errs, messages(path.Child("name"), *s.Name,
+			apivalidation.NameIsDNSSubdomain(own, false))...)
 		if s.LabelSelector != nil {
-			errs = append(errs, field.Invalid(path.Child("labelSelector"), s.LabelSelector, "may only be set together with signerName"))
+			errs = append(errs, field.Invalid(path.Child("labelSelector"), s.LabelSelector,
+				"may only be set together with signerName"))
 		}
 	case bySigner:
 		errs = append(errs, signers.ValidateName(*s.SignerName, path.Child("signerName"))...)
@@ -136,7 +148,9 @@ func (p *projection) trustBundle(s *corev1.ClusterTrustBundleProjection, path *f
 	return append(errs, p.take(s.Path)...)
 }
 
-func (p *projection) certificate(s *corev1.PodCertificateProjection, path *field.Path) field.ErrorList {
+func (p *projection) certificate(
+	s *corev1.PodCertificateProjection, path *field.Path,
+) field.ErrorList {
 	errs := signers.ValidateName(s.SignerName, path.Child("signerName"))
 	keyTypes := []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 	if !slices.Contains(keyTypes, s.KeyType) {
@@ -144,23 +158,32 @@ func (p *projection) certificate(s *corev1.PodCertificateProjection, path *field
 	}
 	if s.MaxExpirationSeconds != nil {
 		limit := int32(maxCertificateSeconds)
-		if domain, _, _ := strings.Cut(s.SignerName, "/"); domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
+		if domain, _, _ := strings.Cut(s.SignerName, "/"); domain == "kubernetes.io" ||
+			strings.HasSuffix(domain, ".kubernetes.io") {
 			limit = maxKubernetesCertificateSeconds
 		}
-		errs = append(errs, inRange(path.Child("maxExpirationSeconds"), *s.MaxExpirationSeconds, minCertificateSeconds, limit)...)
+		errs = append(errs, inRange(path.Child("maxExpirationSeconds"), *s.MaxExpirationSeconds,
+			minCertificateSeconds, limit)...)
 	}
 	if s.CredentialBundlePath == "" && s.KeyPath == "" && s.CertificateChainPath == "" {
-		errs = append(errs, field.Required(path, "must specify credentialBundlePath, or keyPath and certificateChainPath"))
+		errs = append(errs, field.Required(path,
+			"must specify credentialBundlePath, or keyPath and certificateChainPath"))
 	}
-	for name, file := range map[string]string{"credentialBundlePath": s.CredentialBundlePath, "keyPath": s.KeyPath, "certificateChainPath": s.CertificateChainPath} {
+	for name, file := range map[string]string{
+		"credentialBundlePath": s.CredentialBundlePath,
+		"keyPath":              s.KeyPath,
+		"certificateChainPath": s.CertificateChainPath,
+	} {
 		if file != "" {
 			errs = append(errs, validateRelativePath(file, path.Child(name))...)
 			errs = append(errs, p.take(file)...)
 		}
 	}
-	errs = append(errs, apivalidation.ValidateAnnotations(s.UserAnnotations, path.Child("userAnnotations"))...)
+	errs = append(errs, apivalidation.ValidateAnnotations(s.UserAnnotations,
+		path.Child("userAnnotations"))...)
 	for key := range s.UserAnnotations {
-		errs = append(errs, validation.IsDomainPrefixedKey(path.Child("userAnnotations").Key(key), key)...)
+		errs = append(errs,
+			validation.IsDomainPrefixedKey(path.Child("userAnnotations").Key(key), key)...)
 	}
 	return errs
 }

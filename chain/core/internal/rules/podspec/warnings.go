@@ -17,16 +17,28 @@ import (
 // TemplateWarnings returns warnings about what is allowed but unwise in the template at path. It
 // does not use the old template so far.
 func TemplateWarnings(path *field.Path, tmpl, _ *corev1.PodTemplateSpec) []string {
-	w := &warner{spec: &tmpl.Spec, annotations: tmpl.Annotations, path: path.Child("spec"), meta: path.Child("metadata")}
+	w := &warner{
+		spec:        &tmpl.Spec,
+		annotations: tmpl.Annotations,
+		path:        path.Child("spec"),
+		meta:        path.Child("metadata"),
+	}
 	return w.all()
 }
 
 // PodWarnings returns warnings about what is allowed but unwise in a new pod. Updates cause no
 // warnings, because pods are rarely changed by hand.
 func PodWarnings(pod *corev1.Pod) []string {
-	w := &warner{spec: &pod.Spec, annotations: pod.Annotations, path: field.NewPath("spec"), meta: field.NewPath("metadata"), pod: true}
+	w := &warner{
+		spec:        &pod.Spec,
+		annotations: pod.Annotations,
+		path:        field.NewPath("spec"),
+		meta:        field.NewPath("metadata"),
+		pod:         true,
+	}
 	if len(validation.IsDNS1123Label(pod.Name)) > 0 {
-		w.warn(field.NewPath("metadata", "name"), "the name is used as the pod's hostname; a DNS label is recommended")
+		w.warn(field.NewPath("metadata", "name"),
+			"the name is used as the pod's hostname; a DNS label is recommended")
 	}
 	return w.all()
 }
@@ -75,7 +87,8 @@ func (w *warner) nodes() {
 	if required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
 		terms := at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 		for i := range required.NodeSelectorTerms {
-			w.warnings = append(w.warnings, nodeselectors.TermWarnings(&required.NodeSelectorTerms[i], false, terms.Index(i))...)
+			w.warnings = append(w.warnings, nodeselectors.TermWarnings(&required.NodeSelectorTerms[i],
+				false, terms.Index(i))...)
 		}
 	}
 	preferred := a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
@@ -102,20 +115,26 @@ func (w *warner) selectors() {
 			w.warn(at.Child("labelSelector"), matchesNothing)
 		}
 	}
-	terms := func(at *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+	terms := func(
+		at *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm,
+	) {
 		for i, t := range required {
 			null(t.LabelSelector, at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i))
 		}
 		for i, t := range preferred {
-			null(t.PodAffinityTerm.LabelSelector, at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm"))
+			null(t.PodAffinityTerm.LabelSelector,
+				at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm"))
 		}
 	}
 	if a := w.spec.Affinity; a != nil {
 		if p := a.PodAffinity; p != nil {
-			terms(w.path.Child("affinity", "podAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+			terms(w.path.Child("affinity", "podAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 		if p := a.PodAntiAffinity; p != nil {
-			terms(w.path.Child("affinity", "podAntiAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+			terms(w.path.Child("affinity", "podAntiAffinity"),
+				p.RequiredDuringSchedulingIgnoredDuringExecution,
+				p.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
 }
@@ -125,7 +144,8 @@ func (w *warner) hostAliases() {
 	for i, alias := range w.spec.HostAliases {
 		at := w.path.Child("hostAliases").Index(i).Child("ip")
 		if seen.Has(alias.IP) {
-			w.warn(at, "duplicate IP address %q: clients that merge the list by address lose an entry", alias.IP)
+			w.warn(at,
+				"duplicate IP address %q: clients that merge the list by address lose an entry", alias.IP)
 		}
 		seen.Insert(alias.IP)
 		w.warnings = append(w.warnings, validation.GetWarningsForIP(at, alias.IP)...)
@@ -138,7 +158,8 @@ func (w *warner) dns() {
 	}
 	at := w.path.Child("dnsConfig")
 	for i, server := range w.spec.DNSConfig.Nameservers {
-		w.warnings = append(w.warnings, validation.GetWarningsForIP(at.Child("nameservers").Index(i), server)...)
+		w.warnings = append(w.warnings,
+			validation.GetWarningsForIP(at.Child("nameservers").Index(i), server)...)
 	}
 }
 
@@ -174,7 +195,8 @@ func (w *warner) volumes() {
 		gone(v.CephFS != nil, "cephfs")
 		gone(v.RBD != nil, "rbd")
 		if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-			w.warnings = append(w.warnings, claims.Warnings(at.Child("ephemeral", "volumeClaimTemplate", "spec"), &v.Ephemeral.VolumeClaimTemplate.Spec)...)
+			w.warnings = append(w.warnings, claims.Warnings(
+				at.Child("ephemeral", "volumeClaimTemplate", "spec"), &v.Ephemeral.VolumeClaimTemplate.Spec)...)
 		}
 		w.overlaps(&v)
 	}
@@ -233,7 +255,9 @@ func projectedFiles(s *corev1.VolumeProjection) []file {
 	case s.ClusterTrustBundle != nil && s.ClusterTrustBundle.Name != nil:
 		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.Name}}
 	case s.ClusterTrustBundle != nil && s.ClusterTrustBundle.SignerName != nil:
-		return []file{{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.SignerName}}
+		return []file{
+			{s.ClusterTrustBundle.Path, "clusterTrustBundle " + *s.ClusterTrustBundle.SignerName},
+		}
 	case s.PodCertificate != nil:
 		c := s.PodCertificate
 		return []file{
@@ -251,8 +275,10 @@ func (w *warner) clashes(volume string, before, files []file) []file {
 	for _, f := range files {
 		f.path = strings.TrimRight(f.path, "/")
 		for _, other := range before {
-			if f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") || strings.HasPrefix(other.path+"/", f.path+"/")) {
-				w.warnings = append(w.warnings, fmt.Sprintf("volume %q: the files %q (%s) and %q (%s) overlap", volume, f.path, f.source, other.path, other.source))
+			if f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") ||
+				strings.HasPrefix(other.path+"/", f.path+"/")) {
+				w.warnings = append(w.warnings, fmt.Sprintf("volume %q: the files %q (%s) and %q (%s) overlap",
+					volume, f.path, f.source, other.path, other.source))
 			}
 		}
 		before = append(before, f)
@@ -268,10 +294,14 @@ func (w *warner) profileAnnotations() {
 			w.warn(w.meta.Child("annotations").Key(key), "%s", advice)
 		}
 	}
-	deprecated("scheduler.alpha.kubernetes.io/critical-pod", "non-functional since v1.16; use the priorityClassName field instead")
-	deprecated("security.alpha.kubernetes.io/sysctls", "non-functional since v1.11; use the securityContext.sysctls field instead")
-	deprecated("security.alpha.kubernetes.io/unsafe-sysctls", "non-functional since v1.11; use the securityContext.sysctls field instead")
-	const useSeccomp = "non-functional since v1.27; use the securityContext.seccompProfile field instead"
+	deprecated("scheduler.alpha.kubernetes.io/critical-pod",
+		"non-functional since v1.16; use the priorityClassName field instead")
+	deprecated("security.alpha.kubernetes.io/sysctls",
+		"non-functional since v1.11; use the securityContext.sysctls field instead")
+	deprecated("security.alpha.kubernetes.io/unsafe-sysctls",
+		"non-functional since v1.11; use the securityContext.sysctls field instead")
+	const useSeccomp = "non-functional since v1.27; use the securityContext.seccompProfile " +
+		"field instead"
 	if w.spec.SecurityContext == nil || w.spec.SecurityContext.SeccompProfile == nil {
 		deprecated(seccompPodAnnotation, useSeccomp)
 	}
@@ -280,7 +310,8 @@ func (w *warner) profileAnnotations() {
 			deprecated(seccompContainerAnnotation+c.Name, useSeccomp)
 		}
 		if !w.pod && AppArmorProfile(w.spec, c) == nil {
-			deprecated(apparmorAnnotation+c.Name, "deprecated since v1.30; use the securityContext.appArmorProfile field instead")
+			deprecated(apparmorAnnotation+c.Name,
+				"deprecated since v1.30; use the securityContext.appArmorProfile field instead")
 		}
 	})
 }
@@ -296,7 +327,9 @@ func (w *warner) containers() {
 
 // wholeBytes warns about fractions of bytes, such as 100m written by mistake for 100M.
 func (w *warner) wholeBytes(list corev1.ResourceList, at *field.Path) {
-	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
+	} {
 		if quantity, ok := list[name]; ok && quantity.MilliValue()%1000 != 0 {
 			w.warn(at.Key(string(name)), "%s is not a whole number of bytes", quantity.String())
 		}

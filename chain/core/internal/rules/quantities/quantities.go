@@ -15,19 +15,22 @@ var standardResources = sets.New(
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
 	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage,
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
-	corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceStorage,
-	corev1.ResourceRequestsStorage, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
+	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices,
+	corev1.ResourceReplicationControllers, corev1.ResourceSecrets, corev1.ResourceConfigMaps,
+	corev1.ResourcePersistentVolumeClaims, corev1.ResourceStorage, corev1.ResourceRequestsStorage,
+	corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
 )
 
 // standardContainerResources are the resources without a prefix that a container may request.
-var standardContainerResources = sets.New(corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage)
+var standardContainerResources = sets.New(corev1.ResourceCPU, corev1.ResourceMemory,
+	corev1.ResourceEphemeralStorage)
 
 // integerResources are the standard resources that are counted in whole numbers.
 var integerResources = sets.New(
-	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
-	corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
-	corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
+	corev1.ResourcePods, corev1.ResourceQuotas,
+	corev1.ResourceServices, corev1.ResourceReplicationControllers, corev1.ResourceSecrets,
+	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts,
+	corev1.ResourceServicesLoadBalancers,
 )
 
 const requestsPrefix = "requests."
@@ -60,7 +63,9 @@ func ValidatePositiveQuantity(q resource.Quantity, path *field.Path) field.Error
 
 // ValidateResourceQuantity validates a quantity of a resource. It must not be negative, and must be
 // a whole number if [IsIntegerResource] is true.
-func ValidateResourceQuantity(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
+func ValidateResourceQuantity(
+	name corev1.ResourceName, q resource.Quantity, path *field.Path,
+) field.ErrorList {
 	errs := ValidateNonnegativeQuantity(q, path)
 	if IsIntegerResource(name) && q.MilliValue()%1000 != 0 {
 		errs = append(errs, field.Invalid(path, q.String(), "must be an integer"))
@@ -75,7 +80,8 @@ func IsIntegerResource(name corev1.ResourceName) bool {
 
 // IsNativeResource reports whether the name has no prefix or a kubernetes.io prefix.
 func IsNativeResource(name corev1.ResourceName) bool {
-	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+	return !strings.Contains(string(name), "/") ||
+		strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
 // IsExtendedResource reports whether the name is that of an extended resource, which nodes

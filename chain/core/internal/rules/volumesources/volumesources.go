@@ -14,12 +14,15 @@ import (
 // maxCSIDriverName is the maximum length of a CSI driver name, which becomes part of label values.
 const maxCSIDriverName = 63
 
-var hostPathTypes = sets.New(corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory, corev1.HostPathFileOrCreate,
-	corev1.HostPathFile, corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev)
+var hostPathTypes = sets.New(corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate,
+	corev1.HostPathDirectory, corev1.HostPathFileOrCreate, corev1.HostPathFile, corev1.HostPathSocket,
+	corev1.HostPathCharDev, corev1.HostPathBlockDev)
 
-var azureCachingModes = sets.New(corev1.AzureDataDiskCachingNone, corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)
+var azureCachingModes = sets.New(corev1.AzureDataDiskCachingNone,
+	corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)
 
-var azureDiskKinds = sets.New(corev1.AzureSharedBlobDisk, corev1.AzureDedicatedBlobDisk, corev1.AzureManagedDisk)
+var azureDiskKinds = sets.New(corev1.AzureSharedBlobDisk, corev1.AzureDedicatedBlobDisk,
+	corev1.AzureManagedDisk)
 
 // ValidateHostPath checks a hostPath volume of a pod or a persistent volume.
 func ValidateHostPath(s *corev1.HostPathVolumeSource, at *field.Path) field.ErrorList {
@@ -45,12 +48,14 @@ func ValidateNoBacksteps(p string, at *field.Path) field.ErrorList {
 
 // ValidateGCEDisk checks a gcePersistentDisk volume.
 func ValidateGCEDisk(s *corev1.GCEPersistentDiskVolumeSource, at *field.Path) field.ErrorList {
-	return append(requireString(s.PDName, at.Child("pdName")), validateByte(s.Partition, at.Child("partition"))...)
+	return append(requireString(s.PDName, at.Child("pdName")),
+		validateByte(s.Partition, at.Child("partition"))...)
 }
 
 // ValidateAWSDisk checks an awsElasticBlockStore volume.
 func ValidateAWSDisk(s *corev1.AWSElasticBlockStoreVolumeSource, at *field.Path) field.ErrorList {
-	return append(requireString(s.VolumeID, at.Child("volumeID")), validateByte(s.Partition, at.Child("partition"))...)
+	return append(requireString(s.VolumeID, at.Child("volumeID")),
+		validateByte(s.Partition, at.Child("partition"))...)
 }
 
 // ValidateNFS checks an nfs volume.
@@ -68,9 +73,11 @@ func ValidateFC(s *corev1.FCVolumeSource, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case len(s.TargetWWNs) == 0 && len(s.WWIDs) == 0:
-		errs = append(errs, field.Required(at.Child("targetWWNs"), "must specify either targetWWNs or wwids"))
+		errs = append(errs, field.Required(at.Child("targetWWNs"),
+			"must specify either targetWWNs or wwids"))
 	case len(s.TargetWWNs) > 0 && len(s.WWIDs) > 0:
-		errs = append(errs, field.Invalid(at.Child("targetWWNs"), s.TargetWWNs, "targetWWNs and wwids are mutually exclusive"))
+		errs = append(errs, field.Invalid(at.Child("targetWWNs"), s.TargetWWNs,
+			"targetWWNs and wwids are mutually exclusive"))
 	}
 	if len(s.TargetWWNs) > 0 {
 		if s.Lun == nil {
@@ -87,13 +94,15 @@ func ValidateQuobyte(s *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorL
 	var errs field.ErrorList
 	switch {
 	case s.Registry == "":
-		errs = append(errs, field.Required(at.Child("registry"), "must be host:port pairs, separated by commas"))
+		errs = append(errs, field.Required(at.Child("registry"),
+			"must be host:port pairs, separated by commas"))
 	case len(s.Tenant) > 64:
 		errs = append(errs, field.Required(at.Child("tenant"), "must be a UUID of at most 64 characters"))
 	default:
 		for pair := range strings.SplitSeq(s.Registry, ",") {
 			if _, _, err := net.SplitHostPort(pair); err != nil {
-				errs = append(errs, field.Invalid(at.Child("registry"), s.Registry, "must be host:port pairs, separated by commas"))
+				errs = append(errs, field.Invalid(at.Child("registry"), s.Registry,
+					"must be host:port pairs, separated by commas"))
 			}
 		}
 	}
@@ -107,7 +116,8 @@ func ValidateFlocker(s *corev1.FlockerVolumeSource, at *field.Path) field.ErrorL
 	case s.DatasetName == "" && s.DatasetUUID == "":
 		errs = append(errs, field.Required(at, "must specify either datasetName or datasetUUID"))
 	case s.DatasetName != "" && s.DatasetUUID != "":
-		errs = append(errs, field.Invalid(at, "resource", "datasetName and datasetUUID are mutually exclusive"))
+		errs = append(errs, field.Invalid(at, "resource",
+			"datasetName and datasetUUID are mutually exclusive"))
 	}
 	if strings.Contains(s.DatasetName, "/") {
 		errs = append(errs, field.Invalid(at.Child("datasetName"), s.DatasetName, "must not contain '/'"))
@@ -120,7 +130,8 @@ func ValidateAzureDisk(s *corev1.AzureDiskVolumeSource, at *field.Path) field.Er
 	errs := requireString(s.DiskName, at.Child("diskName"))
 	errs = append(errs, requireString(s.DataDiskURI, at.Child("diskURI"))...)
 	if s.CachingMode != nil && !azureCachingModes.Has(*s.CachingMode) {
-		errs = append(errs, field.NotSupported(at.Child("cachingMode"), *s.CachingMode, sets.List(azureCachingModes)))
+		errs = append(errs, field.NotSupported(at.Child("cachingMode"), *s.CachingMode,
+			sets.List(azureCachingModes)))
 	}
 	if s.Kind == nil {
 		return errs
@@ -133,7 +144,8 @@ func ValidateAzureDisk(s *corev1.AzureDiskVolumeSource, at *field.Path) field.Er
 		prefix = "/subscriptions/"
 	}
 	if !strings.HasPrefix(s.DataDiskURI, prefix) {
-		errs = append(errs, field.NotSupported(at.Child("diskURI"), s.DataDiskURI, []string{prefix + "..."}))
+		errs = append(errs, field.NotSupported(at.Child("diskURI"), s.DataDiskURI,
+			[]string{prefix + "..."}))
 	}
 	return errs
 }
@@ -161,7 +173,8 @@ func ValidateFlexOptions(driver string, options map[string]string, at *field.Pat
 		domain, _, _ := strings.Cut(key, "/")
 		domain = "." + strings.ToLower(domain)
 		if strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io") {
-			errs = append(errs, field.Invalid(at.Child("options").Key(key), key, "the namespaces kubernetes.io and k8s.io are reserved"))
+			errs = append(errs, field.Invalid(at.Child("options").Key(key), key,
+				"the namespaces kubernetes.io and k8s.io are reserved"))
 		}
 	}
 	return errs

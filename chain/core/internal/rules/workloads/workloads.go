@@ -10,21 +10,26 @@ import (
 
 // ValidateTemplateLabels requires a workload's selector to match the labels of the template at
 // path.
-func ValidateTemplateLabels(selector labels.Selector, tmpl *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func ValidateTemplateLabels(
+	selector labels.Selector, tmpl *corev1.PodTemplateSpec, path *field.Path,
+) field.ErrorList {
 	if selector.Matches(labels.Set(tmpl.Labels)) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), tmpl.Labels, "selector does not match template labels")}
+	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), tmpl.Labels,
+		"selector does not match template labels")}
 }
 
 // ValidateEverlasting requires the pods of the template at path to run until they are deleted.
 func ValidateEverlasting(tmpl *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if policy := tmpl.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), policy,
+			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
 	if tmpl.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "may not be set, because the pods are replaced when they end"))
+		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"),
+			"may not be set, because the pods are replaced when they end"))
 	}
 	return errs
 }
@@ -34,7 +39,9 @@ func PodNameWarnings(name string) []string {
 	if len(validation.IsDNS1123Label(name)) == 0 {
 		return nil
 	}
-	return []string{"metadata.name: pod names and hostnames are derived from the name; a DNS label is recommended"}
+	return []string{
+		"metadata.name: pod names and hostnames are derived from the name; a DNS label is recommended",
+	}
 }
 
 // Counter is a number in a workload's spec or status.
@@ -57,7 +64,8 @@ func ValidateAtMost(path *field.Path, limit Counter, counters ...Counter) field.
 	var errs field.ErrorList
 	for _, c := range counters {
 		if c.Value > limit.Value {
-			errs = append(errs, field.Invalid(path.Child(c.Field), c.Value, "cannot be greater than "+limit.Field))
+			errs = append(errs, field.Invalid(path.Child(c.Field), c.Value,
+				"cannot be greater than "+limit.Field))
 		}
 	}
 	return errs
@@ -75,7 +83,8 @@ func ValidateReplicaCounts(c ReplicaCounts, path *field.Path) field.ErrorList {
 	labeled := Counter{"fullyLabeledReplicas", int64(c.FullyLabeled)}
 	ready := Counter{"readyReplicas", int64(c.Ready)}
 	available := Counter{"availableReplicas", int64(c.Available)}
-	errs := ValidateCounters(path, all, labeled, ready, available, Counter{"observedGeneration", c.ObservedGeneration})
+	errs := ValidateCounters(path, all, labeled, ready, available,
+		Counter{"observedGeneration", c.ObservedGeneration})
 	errs = append(errs, ValidateAtMost(path, all, labeled, ready, available)...)
 	return append(errs, ValidateAtMost(path, ready, available)...)
 }
