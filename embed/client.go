@@ -2,10 +2,12 @@ package embed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -34,12 +36,19 @@ type kvClient struct {
 	faults *faults
 }
 
+// Range reads. On a busy machine, a read may coincide with the member's election as its own leader.
+// Like the client for remote members, Range then reads again.
 func (c kvClient) Range(
 	ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption,
 ) (*pb.RangeResponse, error) {
-	return untilFault(c.faults, func() (*pb.RangeResponse, error) {
-		return c.KVClient.Range(ctx, r, opts...)
-	})
+	for {
+		answer, err := untilFault(c.faults, func() (*pb.RangeResponse, error) {
+			return c.KVClient.Range(ctx, r, opts...)
+		})
+		if !errors.Is(err, rpctypes.ErrGRPCLeaderChanged) || ctx.Err() != nil {
+			return answer, err
+		}
+	}
 }
 
 func (c kvClient) Put(
