@@ -73,9 +73,9 @@ func (a tracedAuthenticator) AuthenticateRequest(
 }
 
 // growStack makes the stack of a request's goroutine as large as most requests need. The filter for
-// timeouts starts a goroutine for each request, authentication is the first of the filters that runs
-// on it, and the stack would double several times until the request is answered. Each time, all that
-// is on the stack is copied, which takes a tenth of a request's CPU time.
+// timeouts starts a goroutine for each request, authentication is the first of the filters that
+// runs on it, and the stack would double several times until the request is answered. Each time,
+// all that is on the stack is copied, which takes a tenth of a request's CPU time.
 //
 //go:noinline
 func growStack() {

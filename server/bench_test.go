@@ -207,7 +207,8 @@ func BenchmarkCreate(b *testing.B) {
 	})
 }
 
-// BenchmarkCreatePod creates small pods, which more admission plugins look at than at other objects.
+// BenchmarkCreatePod creates small pods, which more admission plugins look at than at other
+// objects.
 func BenchmarkCreatePod(b *testing.B) {
 	s := servertest.Run(b, servertest.WithoutControllers, func(o *server.Options) {
 		o.Admission = server.NewAdmissionOptions()

@@ -71,7 +71,8 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 	return nil
 }
 
-// unlessFresh returns a hook that does nothing if the first objects are all that ensure would create.
+// unlessFresh returns a hook that does nothing if the first objects are all that ensure would
+// create.
 func (p *plane) unlessFresh(ensure func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if p.fresh {
@@ -102,8 +103,8 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 }
 
 // identityHooks returns the hooks that keep this API server's lease, and delete the leases of API
-// servers that are gone. The lease also has the address for peers, so the hook for peers has nothing
-// else to do.
+// servers that are gone. The lease also has the address for peers, so the hook for peers has
+// nothing else to do.
 func (p *plane) identityHooks(id string) map[string]func(context.Context) error {
 	client := p.self.client
 	lease := identitylease.New(client, id, p.listener.Addr().String())

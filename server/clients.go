@@ -38,8 +38,8 @@ func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 }
 
 // InProcessConfig is like [Server.User], but its clients call the handlers of the control plane
-// directly, without TLS, HTTP/2 or a socket. Requests pass the same filters and are authenticated by
-// the same certificate as over the network, and watches stream. A request fails when the control
+// directly, without TLS, HTTP/2 or a socket. Requests pass the same filters and are authenticated
+// by the same certificate as over the network, and watches stream. A request fails when the control
 // plane has stopped.
 //
 // Connections that are upgraded, as by exec, attach and port-forward, need the network. So do

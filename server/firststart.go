@@ -24,8 +24,8 @@ import (
 // A first start creates some 180 objects: namespaces, roles, flow schemas, APIServices and so on.
 // Creating them through the API would take a tenth of a second of CPU time, most of it for the
 // OpenAPI definitions from which managed fields are computed. So the kind engine prepares them, and
-// they are written to etcd in a few transactions before anything is served. If etcd has some of them
-// already, hooks create the missing ones.
+// they are written to etcd in a few transactions before anything is served. If etcd has some of
+// them already, hooks create the missing ones.
 
 // firstObject is an object of the first start together with its field manager.
 type firstObject struct {

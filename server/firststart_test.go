@@ -73,8 +73,8 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 	}
 }
 
-// TestFirstFlowSchemasHaveTheirStatus compares the status of a FlowSchema of the first start with the
-// status that the API server's controller gives to a copy.
+// TestFirstFlowSchemasHaveTheirStatus compares the status of a FlowSchema of the first start with
+// the status that the API server's controller gives to a copy.
 func TestFirstFlowSchemasHaveTheirStatus(t *testing.T) {
 	t.Parallel()
 	s, err := New(Options{})

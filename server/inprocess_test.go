@@ -51,7 +51,8 @@ func TestInProcessIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	local := inProcess(t, s, "jane", "developers")
-	// The ID of the credential is the hash of the certificate, of which each configuration has another.
+	// The ID of the credential is the hash of the certificate, of which each configuration has
+	// another.
 	ids := cmpopts.IgnoreMapEntries(func(key string, _ authenticationv1.ExtraValue) bool {
 		return key == "authentication.kubernetes.io/credential-id"
 	})

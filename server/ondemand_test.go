@@ -12,8 +12,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestFirstRequestsOfGroups sends the first requests for several groups, and for the documents about
-// all of them, at the same time.
+// TestFirstRequestsOfGroups sends the first requests for several groups, and for the documents
+// about all of them, at the same time.
 func TestFirstRequestsOfGroups(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)

@@ -20,9 +20,9 @@ import (
 )
 
 // installer adds API groups to the server. It does what GenericAPIServer.InstallAPIGroups does, but
-// leaves for later what takes long: the routes of a group version are installed by the first request
-// for them (see onDemand), and the OpenAPI definitions of a kind are built by the first write to it
-// (see lazyTypes).
+// leaves for later what takes long: the routes of a group version are installed by the first
+// request for them (see onDemand), and the OpenAPI definitions of a kind are built by the first
+// write to it (see lazyTypes).
 type installer struct {
 	server   *genericapiserver.GenericAPIServer
 	generic  *genericapiserver.Config

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPluginsSeeEveryChange checks that pods get what the default priority class and the limit range
-// say at the time of their creation, whatever has changed since the pod before.
+// TestPluginsSeeEveryChange checks that pods get what the default priority class and the limit
+// range say at the time of their creation, whatever has changed since the pod before.
 func TestPluginsSeeEveryChange(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -19,8 +19,8 @@ const (
 	verifiedCount = 1024
 )
 
-// verified remembers the users of client certificates. All requests of a connection present the same
-// certificate, and to verify it takes longer than the rest of the authentication.
+// verified remembers the users of client certificates. All requests of a connection present the
+// same certificate, and to verify it takes longer than the rest of the authentication.
 type verified struct {
 	authenticator.Request
 	responses *cache.LRUExpireCache // by *x509.Certificate

@@ -17,8 +17,8 @@ func all() map[string]common.OpenAPIDefinition {
 	})
 }
 
-// A package that is missing from the Makefile's list would show up only at run time, as a server that
-// does not start.
+// A package that is missing from the Makefile's list would show up only at run time, as a server
+// that does not start.
 func TestEveryReferenceIsDefined(t *testing.T) {
 	t.Parallel()
 	defs := all()

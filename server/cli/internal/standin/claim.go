@@ -25,7 +25,8 @@ const (
 // claim is the use of a stand-in for etcd by one kube-apiserver.
 type claim struct{ url string }
 
-// claimEtcd claims the stand-in for etcd at the URL of etcd, or returns nil if there is a real etcd.
+// claimEtcd claims the stand-in for etcd at the URL of etcd, or returns nil if there is a real
+// etcd.
 func claimEtcd(ctx context.Context, servers []string) (*claim, error) {
 	if len(servers) != 1 || !strings.HasPrefix(servers[0], "http://") {
 		return nil, nil
@@ -53,7 +54,8 @@ func (c *claim) release(ctx context.Context) error {
 	return err
 }
 
-// standIn reports whether a stand-in for etcd is at the URL. It waits until something listens there.
+// standIn reports whether a stand-in for etcd is at the URL. It waits until something listens
+// there.
 func (c *claim) standIn(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, appearanceTimeout)
 	defer cancel()

@@ -47,8 +47,8 @@ type knownList[T any] struct {
 // SetStorage sets where to look for changes. Without it, List always lists.
 func (l *Lists[T]) SetStorage(s Storage) { l.storage, l.known = s, lru.New(knownLists) }
 
-// List returns the objects below a path of the storage, which list lists. The caller must not change
-// the objects.
+// List returns the objects below a path of the storage, which list lists. The caller must not
+// change the objects.
 func (l *Lists[T]) List(ctx context.Context, path string, list func() ([]T, error)) ([]T, error) {
 	if l.storage == nil {
 		return list()

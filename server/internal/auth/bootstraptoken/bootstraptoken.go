@@ -32,8 +32,8 @@ var (
 	groupPattern = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 )
 
-// New returns an authenticator that reads the secret of each token with the given client. The client
-// itself must not authenticate with a bootstrap token.
+// New returns an authenticator that reads the secret of each token with the given client. The
+// client itself must not authenticate with a bootstrap token.
 func New(client coreclient.SecretsGetter) authenticator.Token {
 	return &tokens{secrets: client.Secrets(metav1.NamespaceSystem), now: time.Now}
 }

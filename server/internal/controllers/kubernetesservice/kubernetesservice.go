@@ -101,8 +101,8 @@ func AdvertiseAddress(bound net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// Run reconciles after a second, and then every [Interval] until ctx ends. Then, if there are leases,
-// it removes this server from the endpoints.
+// Run reconciles after a second, and then every [Interval] until ctx ends. Then, if there are
+// leases, it removes this server from the endpoints.
 func (c *Controller) Run(ctx context.Context) error {
 	// The first time soon, while a program that has just started still has its pages in memory.
 	next := time.NewTimer(retryInterval)
