@@ -155,6 +155,24 @@ func (r *reaching) serviceAccountToken(t *testing.T) string {
 	return request.Status.Token
 }
 
+// bootstrapToken returns a token whose secret it creates.
+func (r *reaching) bootstrapToken(t *testing.T) string {
+	t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef"},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": "abcdef", "token-secret": "0123456789abcdef",
+			"usage-bootstrap-authentication": "true",
+		},
+	}
+	secrets := r.program.client().CoreV1().Secrets(metav1.NamespaceSystem)
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return "abcdef.0123456789abcdef"
+}
+
 // check sends all requests as a caller and checks the status codes.
 func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 	t.Helper()

@@ -179,6 +179,17 @@ func reachCases(n *neighbours) map[string]reachCase {
 				}
 			},
 		},
+		"bootstrap tokens": {
+			args:      []string{"--enable-bootstrap-token-auth"},
+			anonymous: reachHealth,
+			jane:      reachDiscovery,
+			others: func(t *testing.T, r *reaching) map[string]expected {
+				return map[string]expected{
+					"a bootstrap token":       {bearer(r.bootstrapToken(t)), reachDiscovery},
+					"another bootstrap token": {bearer("abcdef.ffffffffffffffff"), reachUnknown},
+				}
+			},
+		},
 		"another authority of clients": {
 			args:      []string{"--client-ca-file=" + file("ca.crt")},
 			anonymous: reachHealth,
@@ -264,11 +275,18 @@ func reachCases(n *neighbours) map[string]reachCase {
 // withoutReach lists, by prefix, flags that have no influence on access, and why.
 var withoutReach = map[string]string{
 	"admission-":         "plugins may only refuse",
+	"advertise-address":  "an address in an object",
+	"allow-privileged":   "pods",
 	"audit-":             "where events go and in which form",
+	"cert-dir":           "how the server identifies itself",
 	"data-dir":           "every case here sets it",
 	"default-":           "tolerations of pods",
 	"enable-admission-":  "plugins may only refuse",
+	"enable-priority-":   "limits",
 	"etcd-":              "etcd itself decides who may talk to it",
+	"kubelet-":           "it has no effect",
+	"max-":               "limits",
+	"profiling":          "profiles take a right to /debug, which every case here asks for",
 	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers",
 	"requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
 	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
@@ -276,6 +294,14 @@ var withoutReach = map[string]string{
 	"service-account-max-token-expiration": "it is only a limit",
 	"service-cluster-ip-range":             "addresses",
 	"service-node-port-range":              "ports",
+	"tls-":                                 "how the server identifies itself",
+
+	// Only the value that describes the server in any case is accepted.
+	"apiserver-count": "fixed", "enable-garbage-collector": "fixed",
+	"endpoint-reconciler-type": "fixed", "insecure-port": "fixed",
+	"kubernetes-service-node-port": "fixed", "logging-format": "fixed",
+	"service-account-extend-token-expiration": "fixed", "service-account-lookup": "fixed",
+	"storage-backend": "fixed", "storage-media-type": "fixed", "watch-cache": "fixed",
 }
 
 // TestReach starts the program with every flag that may weaken it, and sends all requests as a

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 )
@@ -33,6 +34,10 @@ func judge(
 		j.only(who, c.Cluster, "server", "certificate-authority", "certificate-authority-data",
 			"tls-server-name", "extensions")
 		j.loopback(who, c.Cluster.Server)
+		if name := c.Cluster.TLSServerName; name != "" &&
+			name != genericapiserver.LoopbackClientServerNameOverride {
+			j.refuse("%s has the tls-server-name %q, which kinproc does not write", who, name)
+		}
 		j.once(who, config.Clusters[c.Name] == nil)
 		config.Clusters[c.Name] = &clientcmdapi.Cluster{
 			Server:        c.Cluster.Server,

@@ -123,7 +123,7 @@ func TestSandboxRefusesByName(t *testing.T) {
 		"insecure": {
 			cluster(`insecure-skip-tls-verify: true`), `cluster "c" has insecure-skip-tls-verify,`,
 		},
-		"server name": {cluster(`tls-server-name: other`), `cluster "c" has tls-server-name,`},
+		"server name": {cluster(`tls-server-name: other`), `cluster "c" has the tls-server-name "other",`},
 		"compression": {cluster(`disable-compression: true`), `cluster "c" has disable-compression,`},
 		"preferences": {
 			written(trustedCluster, trustedUser, "", "preferences: {colors: true}"), "it has preferences,",
