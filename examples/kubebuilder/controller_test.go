@@ -58,11 +58,9 @@ func TestReconcile(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitReplicas(t, k, m, 3)
-	if err := k.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
-		t.Fatal(err)
-	}
+	before := m.DeepCopyObject().(client.Object)
 	m.Spec.Size = 2
-	if err := k.Patch(t.Context(), m, client.Merge); err != nil {
+	if err := k.Patch(t.Context(), m, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 	awaitReplicas(t, k, m, 2)
