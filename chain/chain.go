@@ -138,8 +138,8 @@ func (c *Chain) Prepare() (interface{ Run(context.Context) error }, error) {
 		err      error
 	}
 	done := make(chan result, 1)
-	// The servers record a stack trace for each path that they register, some two hundred of them. On
-	// a stack of its own, which is short, this takes half the time.
+	// The servers record a stack trace for each path that they register. The time for that grows with
+	// the depth of the stack, so the servers get a stack of their own.
 	go func() {
 		prepared, err := c.Aggregator.PrepareRun()
 		done <- result{prepared, err}

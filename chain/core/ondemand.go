@@ -14,8 +14,8 @@ import (
 )
 
 // onDemand installs the routes of a group version when the first request for them comes. Installing
-// the routes of all built-in kinds takes some 40 ms of CPU, more than the rest of the start, most
-// of it to compile a regular expression for each path.
+// the routes of all built-in kinds takes some 40 ms of CPU, most of it to compile a regular
+// expression for each path, and most control planes use few of them.
 type onDemand struct {
 	server   *genericapiserver.GenericAPIServer
 	versions map[string]*groupVersion // by root path, such as "/apis/apps/v1"

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
@@ -89,12 +91,10 @@ func healthy(t *testing.T, url string) bool {
 
 func eventuallyHealthy(t *testing.T, url string, want bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for healthy(t, url) != want {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: healthy is still %t", url, !want)
-		}
-		time.Sleep(10 * time.Millisecond)
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return healthy(t, url) == want, nil })
+	if err != nil {
+		t.Fatalf("%s: healthy is still %t", url, !want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -35,12 +36,14 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 
 func eventually(t *testing.T, try func(context.Context) error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for err := try(t.Context()); err != nil; err = try(t.Context()) {
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			last = try(ctx)
+			return last == nil, nil
+		})
+	if err != nil {
+		t.Fatal(last)
 	}
 }
 
