@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -99,35 +100,38 @@ func atEnd(t TB, c API, what string, act func(context.Context, *clients) error) 
 // fatal is an error that no repetition mends.
 type fatal struct{ error }
 
-// Polls are frequent at first, because most things take a few milliseconds.
-const (
-	firstPoll = 2 * time.Millisecond
-	lastPoll  = 100 * time.Millisecond
-)
+// polling is frequent at first, because most things take a few milliseconds.
+func polling() wait.DelayFunc {
+	return wait.Backoff{
+		Duration: 2 * time.Millisecond, Factor: 2, Cap: 100 * time.Millisecond, Steps: 10,
+	}.DelayFunc()
+}
 
 // until repeats try until it returns nil or a fatal error. If ctx ends first, the error is the last
 // one from try.
 func until(ctx context.Context, try func(context.Context) error) error {
 	var last error
-	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
+	err := polling().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := try(ctx)
 		var end fatal
 		switch {
-		case err == nil:
-			return nil
 		case errors.As(err, &end):
-			return end.error
-		case ctx.Err() == nil || last == nil:
+			return false, end
+		case err == nil || ctx.Err() == nil || last == nil:
 			last = err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("%w (%w)", last, ctx.Err())
-		case <-timer.C:
-		}
+		return err == nil, nil
+	})
+	var end fatal
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &end):
+		return end.error
+	case last == nil:
+		return err // ctx had ended before
 	}
+	return fmt.Errorf("%w (%w)", last, err)
 }
 
 // replace creates an object, or replaces the one that exists. It returns what was stored, and

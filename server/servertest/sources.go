@@ -17,11 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/scheme"
-	"sigs.k8s.io/yaml"
 )
 
 // A Source has the objects that a helper is to create. [Files], [FS], [YAML] and [Objects] return
@@ -185,7 +183,7 @@ func parse(data []byte) ([]*unstructured.Unstructured, error) {
 		}
 		var object map[string]any
 		if err == nil {
-			object, err = parseDocument(document)
+			err = utilyaml.Unmarshal(document, &object)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d: %w", n, err)
@@ -206,15 +204,6 @@ func parse(data []byte) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("document %d: %w", n, err)
 		}
 	}
-}
-
-func parseDocument(document []byte) (map[string]any, error) {
-	asJSON, err := yaml.YAMLToJSON(document)
-	if err != nil {
-		return nil, err
-	}
-	var object map[string]any
-	return object, json.Unmarshal(asJSON, &object)
 }
 
 func fromObject(o runtime.Object) (*unstructured.Unstructured, error) {
