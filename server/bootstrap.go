@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -155,7 +156,9 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 // keepTrust publishes the authorities that extension API servers must trust, once and then in the
 // background.
 func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
-	controller := clusterauthenticationtrust.New(client, p.trust(), len(p.options.EtcdServers) > 0)
+	controller := clusterauthenticationtrust.New(client,
+		p.storage.Informer(&corev1.ConfigMap{}, clusterauthenticationtrust.ConfigMap), p.trust(),
+		len(p.options.EtcdServers) > 0)
 	if err := p.unlessFresh(controller.Ensure)(ctx); err != nil {
 		return err
 	}
