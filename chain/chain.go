@@ -148,6 +148,7 @@ func (c *Chain) Prepare() (interface{ Run(context.Context) error }, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("prepare the chain: %w", r.err)
 	}
+	c.Extensions.LeaveDocuments()
 	return r.prepared, nil
 }
 
