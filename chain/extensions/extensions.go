@@ -39,6 +39,8 @@ type Server struct {
 	*genericapiserver.GenericAPIServer
 	// Informers are the informers of custom resource definitions.
 	Informers apiextensionsinformers.SharedInformerFactory
+
+	backend *etcdstore.Backend
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -89,10 +91,12 @@ func New(
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	informer := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
-	if err := informer.SetTransform(established); err != nil {
+	if err := informer.SetTransform(inInformer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	return &Server{GenericAPIServer: s.GenericAPIServer, Informers: s.Informers}, nil
+	return &Server{
+		GenericAPIServer: s.GenericAPIServer, Informers: s.Informers, backend: config.Backend,
+	}, nil
 }
 
 func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
@@ -100,13 +104,15 @@ func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
 // youth is the age below which apiextensions-apiserver delays creates.
 const youth = 2 * time.Second
 
-// established is an informer transform that backdates the Established condition of a young
-// definition, so that creates are not delayed.
-func established(obj any) (any, error) {
+// inInformer is an informer transform that backdates the Established condition of a young
+// definition, so that creates are not delayed. It drops the managedFields, which are often larger
+// than the rest and which nobody reads there; an update without them leaves them as they are.
+func inInformer(obj any) (any, error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return obj, nil
 	}
+	crd.ManagedFields = nil
 	for i := range crd.Status.Conditions {
 		c := &crd.Status.Conditions[i]
 		if c.Type == apiextensionsv1.Established && time.Since(c.LastTransitionTime.Time) < youth {
