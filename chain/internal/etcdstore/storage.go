@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -352,7 +354,7 @@ func (s *cachedOnWatch) current() apistorage.Interface {
 func (s *cachedOnWatch) Watch(
 	ctx context.Context, key string, opts apistorage.ListOptions,
 ) (watch.Interface, error) {
-	if s.neverCached {
+	if s.neverCached || s.watchedDirectly(ctx) {
 		return s.Interface.Watch(ctx, key, opts)
 	}
 	c, err := s.cache(ctx)
@@ -367,6 +369,21 @@ func (s *cachedOnWatch) Watch(
 		defer s.hurry(ctx)()
 	}
 	return c.Watch(ctx, key, opts)
+}
+
+// watchedDirectly reports whether a watch is that of the server's own informer of custom resource
+// definitions. It watches etcd, because definitions are large, and a watch cache would hold all of
+// them again, some of them in several versions.
+func (s *cachedOnWatch) watchedDirectly(ctx context.Context) bool {
+	if s.config.GroupResource != definitions || s.cached.Load() != nil {
+		return false
+	}
+	who, ok := genericapirequest.UserFrom(ctx)
+	return ok && who.GetName() == user.APIServerUser
+}
+
+var definitions = schema.GroupResource{
+	Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions",
 }
 
 // While a watch waits for the cache, the cache is told at these intervals how far etcd is. Poll
