@@ -262,10 +262,13 @@ type cachedOnWatch struct {
 	cached atomic.Pointer[cacher.CacheDelegator] // set once the cache is ready
 	// the cache has all changes after this resource version
 	since atomic.Uint64
+	large largeLists
 
 	mu      sync.Mutex
 	cacher  *cacher.Cacher
 	stopped bool
+
+	starting sync.WaitGroup // the cache, in the background
 }
 
 // startTimeout limits the wait for a watch cache, which first reads all objects of its resource.
@@ -329,12 +332,13 @@ func (s *cachedOnWatch) stop() {
 	if c != nil {
 		c.Stop()
 	}
+	s.starting.Wait()
 	s.close()
 }
 
 // readerAt returns the store for reads at a resource version. The cache serves reads that accept
 // any version. For the others, the cache would first have to ask etcd how far it is behind, and
-// reading from the etcd in this process is no slower.
+// reading from the etcd in this process is no slower, unless it is a large list; see listLatest.
 func (s *cachedOnWatch) readerAt(resourceVersion string) apistorage.Interface {
 	if resourceVersion == "0" {
 		return s.current()
@@ -462,6 +466,10 @@ func (s *cachedOnWatch) GetList(
 	if !s.neverCached && opts.ResourceVersion == "0" &&
 		opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
 		opts.Predicate.Limit = 0
+	}
+	if !s.neverCached && opts.ResourceVersion == "" && opts.Recursive && opts.Predicate.Limit == 0 &&
+		opts.Predicate.Continue == "" {
+		return s.listLatest(ctx, key, opts, list)
 	}
 	return s.readerAt(opts.ResourceVersion).GetList(ctx, key, opts, list)
 }
