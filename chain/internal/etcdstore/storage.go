@@ -376,18 +376,16 @@ func (s *cachedOnWatch) Watch(
 }
 
 // watchedDirectly reports whether a watch is that of the server's own informer of custom resource
-// definitions. It watches etcd, because definitions are large, and a watch cache would hold all of
-// them again, some of them in several versions.
+// definitions or APIServices. It watches etcd. Definitions are large, and a watch cache would hold
+// all of them again, some of them in several versions.
 func (s *cachedOnWatch) watchedDirectly(ctx context.Context) bool {
-	if s.config.GroupResource != definitions || s.cached.Load() != nil {
-		return false
+	switch s.config.GroupResource {
+	case schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+		schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}:
+		who, ok := genericapirequest.UserFrom(ctx)
+		return ok && who.GetName() == user.APIServerUser && s.cached.Load() == nil
 	}
-	who, ok := genericapirequest.UserFrom(ctx)
-	return ok && who.GetName() == user.APIServerUser
-}
-
-var definitions = schema.GroupResource{
-	Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions",
+	return false
 }
 
 // While a watch waits for the cache, the cache is told at these intervals how far etcd is. Poll
