@@ -145,12 +145,11 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	if err != nil {
 		return err
 	}
-	prepared, err := p.chain.Prepare()
-	if err != nil {
-		return err
-	}
+	prepare := p.chain.Prepare() // meanwhile
 	t.phase("first-objects")
-	if p.fresh, err = p.writeFirstObjects(ctx); err != nil {
+	p.fresh, err = p.writeFirstObjects(ctx)
+	prepared, failed := prepare()
+	if err := errors.Join(failed, err); err != nil {
 		return err
 	}
 	t.phase("informers")

@@ -143,7 +143,9 @@ func New(
 	for _, service := range config.WebServices {
 		s.Handler.GoRestfulContainer.Add(service)
 	}
-	server.onDemand = install(s, &generic, infos)
+	if server.onDemand, err = install(s, &generic, infos); err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
 	return server, nil
 }
 
