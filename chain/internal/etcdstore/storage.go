@@ -215,6 +215,14 @@ func (b *Backend) newStore(
 		Interface: store,
 		close:     store.Close,
 		reader:    r,
+		count: func(ctx context.Context, key string) (int64, error) {
+			found, err := b.client.KV.Get(ctx, below(config.Prefix, key), clientv3.WithPrefix(),
+				clientv3.WithCountOnly())
+			if err != nil {
+				return 0, err
+			}
+			return found.Count, nil
+		},
 		// Events are numerous, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
@@ -255,14 +263,15 @@ type cachedOnWatch struct {
 	apistorage.Interface // directly to etcd
 	close                func()
 	reader               *reader
-	config               cacher.Config
+	// the number of objects below a key
+	count  func(ctx context.Context, key string) (int64, error)
+	config cacher.Config
 	// kube-apiserver has no cache for the resource either, which clients can observe
 	neverCached bool
 
 	cached atomic.Pointer[cacher.CacheDelegator] // set once the cache is ready
 	// the cache has all changes after this resource version
 	since atomic.Uint64
-	large largeLists
 
 	mu      sync.Mutex
 	cacher  *cacher.Cacher
