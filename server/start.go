@@ -169,10 +169,10 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 			p.tasks.fail(fmt.Errorf("run the chain: %w", err))
 		}
 	})
-	if err := p.startControllers(); err != nil {
+	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
-	return p.waitReady(ctx)
+	return p.startControllers()
 }
 
 // lateness is how long an interrupted start may continue. It is far more than a start takes.

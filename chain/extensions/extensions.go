@@ -43,6 +43,12 @@ type Server struct {
 	backend *etcdstore.Backend
 }
 
+// The documents of OpenAPI v2 and v3 refer to definitions in different ways.
+var (
+	definitionsV2 = openapi.Shared(apiextensionsopenapi.GetOpenAPIDefinitions)
+	definitionsV3 = openapi.Shared(apiextensionsopenapi.GetOpenAPIDefinitions)
+)
+
 // New returns the server. Generic is the server's own copy of the shared configuration.
 //
 // For the first two seconds, a definition appears older in the server's informer than in etcd.
@@ -63,7 +69,7 @@ func New(
 		PathOf: pathOf,
 	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme,
-		apiextensionsopenapi.GetOpenAPIDefinitions, apiextensionsopenapi.GetOpenAPIDefinitions)
+		definitionsV2, definitionsV3)
 	generic.Serializer = apiextensionsapiserver.Codecs
 	generic.AdmissionControl = admission.NewChainHandler(definitions{}, generic.AdmissionControl)
 

@@ -68,6 +68,8 @@ type informer struct {
 	reader *reader
 	log    klog.Logger
 
+	handling sync.WaitGroup // the listeners' goroutines
+
 	mu        sync.Mutex
 	started   bool
 	transform cache.TransformFunc
@@ -117,14 +119,11 @@ func (i *informer) RunWithContext(ctx context.Context) {
 func (i *informer) end() {
 	i.mu.Lock()
 	close(i.stopped)
-	listeners := i.listeners
-	i.mu.Unlock()
-	for _, l := range listeners {
+	for _, l := range i.listeners {
 		l.stop()
 	}
-	for _, l := range listeners {
-		l.running.Wait()
-	}
+	i.mu.Unlock()
+	i.handling.Wait()
 }
 
 // reload asks for a list, and keeps the changes until the list is there.
@@ -311,7 +310,7 @@ func (i *informer) AddEventHandlerWithOptions(
 	if i.IsStopped() {
 		return nil, fmt.Errorf("add a handler to the informer of %s: the informer has stopped", i.kind)
 	}
-	l := &listener{handler: handler, synced: make(chan struct{})}
+	l := &listener{handler: handler, handling: &i.handling, synced: make(chan struct{})}
 	i.listeners = append(i.listeners, l)
 	for _, object := range i.objects.List() {
 		l.add(notification{object: object, initial: true})

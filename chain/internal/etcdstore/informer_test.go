@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,19 +158,19 @@ func run(t *testing.T, informer cache.SharedIndexInformer) (stop func()) {
 func TestInformer(t *testing.T) {
 	t.Parallel()
 	c := newConfigMaps(t)
-	first := c.put("default", "first", "1")
+	version := c.put("default", "first", "1")
 	informer := c.backend.Informer(&corev1.ConfigMap{}, "")
 	handler := make(record, 100)
-	handle, err := informer.AddEventHandler(handler)
+	first, err := informer.AddEventHandler(handler)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if informer.HasSynced() || handle.HasSynced() {
+	if informer.HasSynced() || first.HasSynced() {
 		t.Error("synced before it runs")
 	}
 	stop := run(t, informer)
-	handler.expect(t, "listed default/first@"+first+"=1")
-	<-handle.HasSyncedChecker().Done()
+	handler.expect(t, "listed default/first@"+version+"=1")
+	<-first.HasSyncedChecker().Done()
 
 	second := c.put("other", "second", "2")
 	changed := c.put("default", "first", "3")
@@ -186,7 +187,7 @@ func TestInformer(t *testing.T) {
 	}
 
 	late := make(record, 100)
-	handle, err = informer.AddEventHandler(late)
+	handle, err := informer.AddEventHandler(late)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +205,9 @@ func TestInformer(t *testing.T) {
 	}
 
 	stop()
+	if err := informer.RemoveEventHandler(first); err != nil {
+		t.Error(err)
+	}
 	if _, err := informer.AddEventHandler(late); err == nil || !informer.IsStopped() {
 		t.Errorf("a handler was added to a stopped informer: %v", err)
 	}
@@ -282,5 +286,29 @@ func TestInformerOfAKindWithoutStore(t *testing.T) {
 	<-informer.HasSyncedChecker().Done()
 	if keys := informer.GetStore().ListKeys(); len(keys) > 0 {
 		t.Errorf("objects: %v", keys)
+	}
+}
+
+// Controllers remove their handlers while the informer stops.
+func TestHandlersAreRemovedWhileInformerStops(t *testing.T) {
+	t.Parallel()
+	c := newConfigMaps(t)
+	for range 20 {
+		informer := c.backend.Informer(&corev1.ConfigMap{}, "")
+		stop := run(t, informer)
+		var removing sync.WaitGroup
+		for range 10 {
+			handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			removing.Go(func() {
+				if err := informer.RemoveEventHandler(handle); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		stop()
+		removing.Wait()
 	}
 }

@@ -17,9 +17,9 @@ type notification struct {
 // listener calls one handler of an informer, change by change. A listener has a goroutine only
 // while there are changes to handle.
 type listener struct {
-	handler cache.ResourceEventHandler
-	synced  chan struct{} // closed when the handler has seen the first list
-	running sync.WaitGroup
+	handler  cache.ResourceEventHandler
+	handling *sync.WaitGroup // the informer's
+	synced   chan struct{}   // closed when the handler has seen the first list
 
 	mu      sync.Mutex
 	pending []notification
@@ -37,7 +37,7 @@ func (l *listener) add(n notification) {
 	l.pending = append(l.pending, n)
 	if !l.busy {
 		l.busy = true
-		l.running.Go(l.run)
+		l.handling.Go(l.run)
 	}
 }
 
