@@ -29,6 +29,8 @@ const (
 	// maxRequestBytes is etcd's default limit for one request, which Kubernetes users are familiar
 	// with.
 	maxRequestBytes = 3 * 512 * 1024
+	// maxChangeBytes limits what [Etcd.Change] writes in one step.
+	maxChangeBytes = 1 << 30
 
 	// progressInterval is how often an idle watch is notified that it is up to date. The watch caches
 	// of Kubernetes depend on these notifications.
@@ -58,7 +60,7 @@ func serverConfig(dir string, ephemeral bool, lg *zap.Logger) config.ServerConfi
 		UnsafeNoFsync:          ephemeral,
 
 		MaxTxnOps:                   128,
-		MaxRequestBytes:             maxRequestBytes,
+		MaxRequestBytes:             maxChangeBytes, // the client enforces maxRequestBytes
 		MaxConcurrentStreams:        1 << 20,
 		WatchProgressNotifyInterval: progressInterval,
 		WarningApplyDuration:        100 * time.Millisecond,

@@ -55,6 +55,10 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 		"storage-readiness": p.storageReady,
 	}
 	maps.Copy(hooks, p.identityHooks(generic.APIServerID))
+	maps.Copy(hooks, p.forkHooks(client))
+	if p.options.ReadOnly {
+		hooks = map[string]func(context.Context) error{"storage-readiness": p.storageReady}
+	}
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
 			done := make(chan struct{})
@@ -156,7 +160,11 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 // background.
 func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
 	controller := clusterauthenticationtrust.New(client, p.trust(), len(p.options.EtcdServers) > 0)
-	if err := p.unlessFresh(controller.Ensure)(ctx); err != nil {
+	ensure := p.unlessFresh(controller.Ensure)
+	if p.options.From != nil {
+		ensure = controller.Ensure // the authorities are new
+	}
+	if err := ensure(ctx); err != nil {
 		return err
 	}
 	p.tasks.run(func() {

@@ -150,7 +150,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return err
 	}
 	t.phase("first-objects")
-	if p.fresh, err = p.writeFirstObjects(ctx); err != nil {
+	if p.fresh, err = p.ensureFirstObjects(ctx); err != nil {
 		return err
 	}
 	t.phase("informers")

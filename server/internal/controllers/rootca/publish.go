@@ -1,0 +1,36 @@
+package rootca
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Publish replaces the bundle in the config maps that exist. A control plane that begins with
+// another one's objects calls it before clients can read the other one's bundle.
+func Publish(ctx context.Context, client kubernetes.Interface, bundle []byte) error {
+	list, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, ConfigMap).String(),
+	})
+	if err != nil {
+		return fmt.Errorf("list the config maps %s: %w", ConfigMap, err)
+	}
+	errs := make([]error, len(list.Items))
+	var updates sync.WaitGroup
+	for i, m := range list.Items {
+		if m.Data[Key] == string(bundle) {
+			continue
+		}
+		updates.Go(func() {
+			m.Data = map[string]string{Key: string(bundle)}
+			_, errs[i] = client.CoreV1().ConfigMaps(m.Namespace).Update(ctx, &m, metav1.UpdateOptions{})
+		})
+	}
+	updates.Wait()
+	return errors.Join(errs...)
+}
