@@ -60,7 +60,7 @@ func serverConfig(dir string, ephemeral bool, lg *zap.Logger) config.ServerConfi
 		UnsafeNoFsync:          ephemeral,
 
 		MaxTxnOps:                   128,
-		MaxRequestBytes:             maxChangeBytes, // the client enforces maxRequestBytes
+		MaxRequestBytes:             maxRequestBytes,
 		MaxConcurrentStreams:        1 << 20,
 		WatchProgressNotifyInterval: progressInterval,
 		WarningApplyDuration:        100 * time.Millisecond,

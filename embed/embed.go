@@ -89,6 +89,7 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 		return explain("start etcd in "+e.dir, err)
 	}
 	e.server = server
+	e.server.Cfg.MaxRequestBytes = maxChangeBytes // the client enforces maxRequestBytes
 	e.server.Start()
 	e.undo = append(e.undo, e.stopServer)
 	if err := e.elect(ctx, committed); err != nil {

@@ -258,6 +258,7 @@ func watchRoles(t *tasks, client kubernetes.Interface) rbacauthorizer.Source {
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(),
 		rbacauthorizer.FromClient(client.RbacV1()))
 	factory.StartWithContext(t.ctx)
+	t.starts(factory)
 	t.run(func() {
 		<-t.ctx.Done()
 		factory.Shutdown()

@@ -107,7 +107,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		NotReady:    *p.options.DefaultNotReadyTolerationSeconds,
 		Unreachable: *p.options.DefaultUnreachableTolerationSeconds,
 	}
-	if err := p.options.Admission.ApplyTo(generic, shared, client, dynamicClient,
+	if err := p.options.Admission.ApplyTo(generic, late.Track(shared), client, dynamicClient,
 		utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks, core.AdmissionInitializer(),
 		initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
 		plugin.StorageInitializer{Storage: p.storage}, late); err != nil {

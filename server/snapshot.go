@@ -63,6 +63,9 @@ func (p *plane) snapshot(ctx context.Context) (*Snapshot, error) {
 // ensureFirstObjects writes the objects that every cluster has. It reports whether the storage holds
 // all of them as they have to be, so that hooks need not look.
 func (p *plane) ensureFirstObjects(ctx context.Context) (all bool, err error) {
+	if err := p.storage.RecallResets(ctx); err != nil || p.options.ReadOnly {
+		return false, err
+	}
 	if p.begunFrom() {
 		return true, nil
 	}

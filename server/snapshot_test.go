@@ -20,6 +20,7 @@ import (
 // clients are the clients of a control plane that the tests of snapshots use.
 type clients struct {
 	*kubernetes.Clientset
+	api     servertest.API
 	crds    *apiextensionsclient.Clientset
 	dynamic *dynamic.DynamicClient
 }
@@ -31,7 +32,7 @@ func clientsOf(t testing.TB, s *server.Server) clients {
 		t.Fatal(err)
 	}
 	return clients{
-		kubernetes.NewForConfigOrDie(config), apiextensionsclient.NewForConfigOrDie(config),
+		kubernetes.NewForConfigOrDie(config), s, apiextensionsclient.NewForConfigOrDie(config),
 		dynamic.NewForConfigOrDie(config),
 	}
 }

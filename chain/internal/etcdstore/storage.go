@@ -56,8 +56,13 @@ type Backend struct {
 	held    bool
 	stopped bool
 	damaged []*reader // the readers of resources in which an object cannot be decoded
+	resets  []resetMark
+	opened  map[schema.GroupResource]int // the number of stores ever opened
 
 	undecodable chan struct{} // closed when damaged is not empty
+
+	// beginning is held for reading while a watch begins, and for writing during a reset
+	beginning sync.RWMutex
 }
 
 // New returns a backend that uses client. The caller closes the client. An empty prefix stands for
@@ -84,6 +89,7 @@ func New(client *clientv3.Client, prefix string) *Backend {
 		prefix:      prefix,
 		compactor:   etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
+		opened:      map[schema.GroupResource]int{},
 		undecodable: make(chan struct{}),
 	}
 }
@@ -207,6 +213,8 @@ func (b *Backend) newStore(
 	cached := ownStream{Interface: store, name: config.GroupResource.String()}
 	s := &cachedOnWatch{
 		Interface: store,
+		backend:   b,
+		prefix:    r.prefix,
 		close:     store.Close,
 		// Events are numerous, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
@@ -231,6 +239,7 @@ func (b *Backend) newStore(
 		return nil, nil, fmt.Errorf("store of %s: the backend is stopped", config.GroupResource)
 	}
 	b.caches[s] = struct{}{}
+	b.opened[config.GroupResource]++
 	return s, func() {
 		b.mu.Lock()
 		if b.held {
@@ -246,6 +255,8 @@ func (b *Backend) newStore(
 // cachedOnWatch is an etcd store that gets a watch cache with the first watch.
 type cachedOnWatch struct {
 	apistorage.Interface // directly to etcd
+	backend              *Backend
+	prefix               string // of the keys
 	close                func()
 	config               cacher.Config
 	// kube-apiserver has no cache for the resource either, which clients can observe
@@ -346,14 +357,21 @@ func (s *cachedOnWatch) reader() apistorage.Interface {
 func (s *cachedOnWatch) Watch(
 	ctx context.Context, key string, opts apistorage.ListOptions,
 ) (watch.Interface, error) {
+	s.backend.beginning.RLock()
+	defer s.backend.beginning.RUnlock()
+	from, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion)
+	if err == nil && from > 0 && opts.SendInitialEvents == nil {
+		if err := s.checkReset(from); err != nil {
+			return nil, err
+		}
+	}
 	if s.neverCached {
 		return s.Interface.Watch(ctx, key, opts)
 	}
-	c, err := s.cache(ctx)
-	if err != nil {
-		return nil, err
+	c, cacheErr := s.cache(ctx)
+	if cacheErr != nil {
+		return nil, cacheErr
 	}
-	from, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion)
 	if err == nil && from > 0 && from < s.since.Load() && opts.SendInitialEvents == nil {
 		return s.Interface.Watch(ctx, key, opts)
 	}

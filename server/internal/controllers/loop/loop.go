@@ -10,6 +10,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kinproc/kinproc/server/internal/epoch"
 )
 
 const (
@@ -81,7 +83,7 @@ func (q *Queue) next(ctx context.Context, sync Sync) bool {
 	if ctx.Err() != nil {
 		return true // drain
 	}
-	wait, err := sync(ctx, key)
+	wait, err := sync(epoch.Begin(ctx), key)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

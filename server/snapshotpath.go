@@ -1,0 +1,6 @@
+package server
+
+const (
+	snapshotPath = "/snapshot"
+	resetPath    = "/reset"
+)
