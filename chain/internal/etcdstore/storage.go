@@ -159,6 +159,9 @@ type Resources struct {
 	CodecOf func(resource schema.GroupResource, example runtime.Object) (Codec, error)
 	// PathOf returns the path of a resource below the prefix.
 	PathOf func(resource schema.GroupResource) string
+	// WithoutRequest, if set, is called before the server deletes an object other than by a request. An
+	// error refuses that. No reset comes in between.
+	WithoutRequest func(ctx context.Context, resource schema.GroupResource) error
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -166,7 +169,7 @@ func (r *Resources) GetRESTOptions(
 	resource schema.GroupResource, example runtime.Object,
 ) (generic.RESTOptions, error) {
 	options := generic.RESTOptions{
-		Decorator:               r.Backend.newStore,
+		Decorator:               r.newStore,
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: 4,
 		ResourcePrefix:          r.PathOf(resource),
@@ -189,6 +192,23 @@ func (r *Resources) GetRESTOptions(
 }
 
 // newStore is the generic.StorageDecorator of every resource.
+func (r *Resources) newStore(
+	config *storagebackend.ConfigForResource,
+	resourcePrefix string,
+	keyFunc func(obj runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	getAttrs apistorage.AttrFunc,
+	triggers apistorage.IndexerFuncs,
+	indexers *cache.Indexers,
+) (apistorage.Interface, factory.DestroyFunc, error) {
+	s, destroy, err := r.Backend.newStore(config, resourcePrefix, keyFunc, newFunc, newListFunc,
+		getAttrs, triggers, indexers)
+	if err != nil || r.WithoutRequest == nil {
+		return s, destroy, err
+	}
+	return guarded{s, r, config.GroupResource}, destroy, nil
+}
+
 func (b *Backend) newStore(
 	config *storagebackend.ConfigForResource,
 	resourcePrefix string,
