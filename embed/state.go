@@ -106,6 +106,9 @@ func withoutChecksum(data []byte) ([]byte, error) {
 	return database, nil
 }
 
+// Size returns the number of bytes that WriteTo writes.
+func (s *Snapshot) Size() int64 { return int64(len(s.database)) + sha256.Size }
+
 // WriteTo writes the snapshot in etcd's format, which [ReadSnapshot], [Restore] and etcdutl read.
 func (s *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(s.database)

@@ -247,7 +247,7 @@ func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Lis
 		Authenticator:       a.authenticator,
 		RequestHeaderConfig: a.requestHeader,
 	}
-	generic.Authorization.Authorizer = a.authorizer
+	generic.Authorization.Authorizer = o.forRequests(a.authorizer)
 	generic.RuleResolver = a.authorizer
 	return nil
 }

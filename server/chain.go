@@ -131,6 +131,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Generic:             generic,
 		Informers:           shared,
 		Storage:             p.storage,
+		ReadOnly:            p.options.ReadOnly,
 		Groups:              groups,
 		WebServices:         keys,
 		ServiceResolver:     resolver,

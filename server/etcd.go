@@ -169,6 +169,9 @@ func (e *etcd) check(r *http.Request) error {
 // newStorage returns the storage of all objects.
 func newStorage(e *etcd, o *Options, u *undo) *chain.Storage {
 	storage := chain.NewStorage(e.client, o.EtcdPrefix)
+	if o.ReadOnly {
+		storage.RefuseWrites()
+	}
 	u.push("watch caches", func() error { storage.Stop(); return nil })
 	return storage
 }

@@ -91,7 +91,7 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 }
 
 func (g *gate) classify(r *http.Request) traffic {
-	if r.URL.Path == snapshotPath || r.URL.Path == resetPath {
+	if isSnapshotPath(r.URL.Path) {
 		return lasting // a reset must not wait for itself, nor for a slow download
 	}
 	if mayRunLong(r) {

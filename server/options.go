@@ -262,6 +262,8 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 func (o *Options) addServingFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of etcd's data, keys and certificates")
 	f.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address to listen on")
+	f.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly,
+		"refuse every request that would change something, and change nothing otherwise either")
 	f.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port to listen on; 0 picks a free one")
 	o.addTLSFlags(f)
 	o.addLimitFlags(f)

@@ -479,7 +479,6 @@ func follow(
 	return several, false
 }
 
-
 // A reset of a control plane that changes all the time is one step for whoever looks: config maps
 // that are always written in pairs stay pairs, and no write that was acknowledged before the reset
 // outlasts it.

@@ -151,6 +151,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return err
 	}
 	p.plugins, p.requests.gate.elsewhere = late, p.isProxied
+	p.serveSnapshots()
 	prepared, err := p.chain.Prepare()
 	if err != nil {
 		return err

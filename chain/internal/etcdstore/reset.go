@@ -81,6 +81,9 @@ func (b *Backend) RecallResets(ctx context.Context) error {
 	if found.Kvs[len(found.Kvs)-1].ModRevision < found.Header.Revision {
 		return nil
 	}
+	if b.readOnly {
+		return nil
+	}
 	return b.passReset(ctx) // the process was killed before it could
 }
 

@@ -60,6 +60,7 @@ type Backend struct {
 	opened  map[schema.GroupResource]int // the number of stores ever opened
 
 	undecodable chan struct{} // closed when damaged is not empty
+	readOnly    bool
 
 	// beginning is held for reading while a watch begins, and for writing during a reset
 	beginning sync.RWMutex

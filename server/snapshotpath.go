@@ -1,6 +1,0 @@
-package server
-
-const (
-	snapshotPath = "/snapshot"
-	resetPath    = "/reset"
-)
