@@ -136,24 +136,26 @@ func Assemble(config Config) (*Chain, error) {
 	return c, nil
 }
 
-// Prepare finishes the servers before they run, and returns what runs them.
-func (c *Chain) Prepare() (interface{ Run(context.Context) error }, error) {
-	type result struct {
-		prepared interface{ Run(context.Context) error }
-		err      error
-	}
-	done := make(chan result, 1)
-	// The servers record a stack trace for each path that they register. The time for that grows with
-	// the depth of the stack, so the servers get a stack of their own.
+// Prepare begins to finish the servers before they run. The function that it returns waits until
+// they are finished, and returns what runs them.
+//
+// The servers record a stack trace for each path that they register. The time for that grows with
+// the depth of the stack, so the servers get a stack of their own.
+func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error }, error)) {
+	var prepared interface{ Run(context.Context) error }
+	var err error
+	done := make(chan struct{})
 	go func() {
-		prepared, err := c.Aggregator.PrepareRun()
-		done <- result{prepared, err}
+		defer close(done)
+		prepared, err = c.Aggregator.PrepareRun()
+		c.Extensions.LeaveDocuments()
 	}()
-	r := <-done
-	if r.err != nil {
-		return nil, fmt.Errorf("prepare the chain: %w", r.err)
+	return func() (interface{ Run(context.Context) error }, error) {
+		if <-done; err != nil {
+			return nil, fmt.Errorf("prepare the chain: %w", err)
+		}
+		return prepared, nil
 	}
-	return r.prepared, nil
 }
 
 // LocalGroupVersions returns the group versions that the chain itself serves from the start.

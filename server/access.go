@@ -16,10 +16,10 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/auth/bootstraptoken"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
@@ -179,7 +179,7 @@ func (a *access) judge(p *plane) error {
 	a.authorizer, err = auth.Authorization{
 		Modes: o.AuthorizationModes,
 		Roles: rbacauthorizer.Lazily(func() rbacauthorizer.Source {
-			return watchRoles(p.tasks, client)
+			return watchRoles(p.tasks, client, p.storage)
 		}),
 		Client: client,
 	}.New()
@@ -253,8 +253,10 @@ func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Lis
 }
 
 // watchRoles keeps the roles and bindings in memory until the tasks end.
-func watchRoles(t *tasks, client kubernetes.Interface) rbacauthorizer.Source {
-	factory := informers.NewSharedInformerFactory(client, 0)
+func watchRoles(
+	t *tasks, client kubernetes.Interface, storage *chain.Storage,
+) rbacauthorizer.Source {
+	factory := newInformerFactory(client, storage)
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(),
 		rbacauthorizer.FromClient(client.RbacV1()))
 	factory.StartWithContext(t.ctx)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -159,7 +160,9 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 // keepTrust publishes the authorities that extension API servers must trust, once and then in the
 // background.
 func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
-	controller := clusterauthenticationtrust.New(client, p.trust(), len(p.options.EtcdServers) > 0)
+	controller := clusterauthenticationtrust.New(client,
+		p.storage.Informer(&corev1.ConfigMap{}, clusterauthenticationtrust.ConfigMap), p.trust(),
+		len(p.options.EtcdServers) > 0)
 	ensure := p.unlessFresh(controller.Ensure)
 	if p.options.From != nil {
 		ensure = controller.Ensure // the authorities are new

@@ -37,8 +37,8 @@ import (
 // These need no wait. LimitRanger and Priority ask etcd whether their lists have changed. The
 // allocator of node ports compares its bitmap with etcd's when it writes, and cluster IPs are in
 // etcd only. Tokens are checked against etcd. The live lookups of the namespace lifecycle plugin
-// only make it look more often. The configuration of priority and fairness, the OpenAPI documents of
-// custom resources, and the conditions of APIServices follow a moment later, as after any change.
+// only make it look more often. The configuration of priority and fairness, the OpenAPI v2 document,
+// and the conditions of APIServices follow a moment later, as after any change.
 
 // caches are the informers of a control plane.
 type caches struct {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -20,7 +19,6 @@ import (
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -56,7 +54,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared := informers.NewSharedInformerFactory(client, 10*time.Minute)
+	shared := newInformerFactory(client, p.storage)
 	p.informers = shared
 
 	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))

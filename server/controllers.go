@@ -23,6 +23,7 @@ func (p *plane) startControllers() error {
 		Config:       p.self.config,
 		Client:       p.self.client,
 		Informers:    p.informers,
+		Named:        p.storage.Informer,
 		CABundle:     p.access.caBundle(),
 		ServiceCIDRs: p.services.allocator.CIDRs(),
 		Appeared: func(ctx context.Context, resource schema.GroupResource) error {

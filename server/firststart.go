@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
@@ -17,6 +18,7 @@ import (
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/kind"
+	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 )
@@ -31,6 +33,8 @@ import (
 type firstObject struct {
 	object  kind.Object
 	manager string
+	// fields are the fields that the manager owns, if the kind engine cannot compute them.
+	fields string
 }
 
 // fieldManager is the field manager of the API server's own writes.
@@ -38,7 +42,9 @@ const fieldManager = "kube-apiserver"
 
 func (p *plane) firstObjects() ([]firstObject, error) {
 	var all []firstObject
-	add := func(object kind.Object) { all = append(all, firstObject{object, fieldManager}) }
+	add := func(object kind.Object) {
+		all = append(all, firstObject{object: object, manager: fieldManager})
+	}
 	for _, name := range systemNamespaces() {
 		add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -71,11 +77,26 @@ func (p *plane) firstObjects() ([]firstObject, error) {
 		add(o)
 	}
 	for _, o := range slices.Concat(bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas) {
-		all = append(all, firstObject{o.DeepCopy(), flowcontrolbootstrap.FieldManager})
+		all = append(all, firstObject{
+			object: o.DeepCopy(), manager: flowcontrolbootstrap.FieldManager,
+		})
 	}
 	for _, o := range slices.Concat(bootstrap.MandatoryPriorityLevelConfigurations,
 		bootstrap.SuggestedPriorityLevelConfigurations) {
-		all = append(all, firstObject{o.DeepCopy(), flowcontrolbootstrap.FieldManager})
+		all = append(all, firstObject{
+			object: o.DeepCopy(), manager: flowcontrolbootstrap.FieldManager,
+		})
+	}
+	service, err := p.kubernetesService()
+	if err != nil || service.Leases != nil { // with leases, there are other servers' addresses
+		return all, err
+	}
+	objects := service.FirstObjects()
+	all = append(all, firstObject{objects.Service, fieldManager, objects.ServiceFields})
+	add(allocation.NewAddress(service.ServiceIP, objects.Service))
+	if objects.Endpoints != nil {
+		add(objects.Endpoints)
+		add(objects.Slice)
 	}
 	return all, nil
 }
@@ -107,6 +128,8 @@ func (p *plane) prepareFirstObject() (func(
 		})
 	return func(ctx context.Context, o firstObject) (string, []byte, error) {
 		switch object := o.object.(type) {
+		case *networkingv1.IPAddress: // the allocator has prepared it
+			return builtIn.Encode(object)
 		case *apiregistrationv1.APIService:
 			return apiServices.Prepare(ctx, object, o.manager)
 		case *flowcontrolv1.FlowSchema:
@@ -116,7 +139,7 @@ func (p *plane) prepareFirstObject() (func(
 			flowcontrolbootstrap.SetStatus(object)
 			return builtIn.Encode(object)
 		}
-		return builtIn.Prepare(ctx, o.object, o.manager)
+		return builtIn.PrepareOwned(ctx, o.object, o.manager, o.fields)
 	}, nil
 }
 

@@ -139,6 +139,8 @@ func copyName(resource, name string) (string, bool) {
 	case resource == "apiservices", resource == "priorityclasses",
 		resource != "clusterroles" && name == "exempt":
 		return "", false
+	case resource == "ipaddresses":
+		return "10.0.0.77", true
 	}
 	return name + "-copy", true
 }
@@ -152,6 +154,10 @@ func withoutServerFields(obj *unstructured.Unstructured) *unstructured.Unstructu
 		unstructured.RemoveNestedField(obj.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(obj.Object, "status")
+	if obj.GetKind() == "Service" { // the server sets them with clusterIP
+		unstructured.RemoveNestedField(obj.Object, "spec", "clusterIPs")
+		unstructured.RemoveNestedField(obj.Object, "spec", "ipFamilies")
+	}
 	if obj.GetKind() == "Namespace" {
 		unstructured.RemoveNestedField(obj.Object, "spec")
 		unstructured.RemoveNestedField(obj.Object, "metadata", "labels")

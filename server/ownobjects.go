@@ -32,14 +32,19 @@ func stays(object string) bool {
 		slices.Contains(kubernetesservice.Keys(), object)
 }
 
-// ensures reports whether the control plane always has an object, so that a reset does not delete
-// it: the APIServices of built-in versions, the address of the service default/kubernetes, and the
-// namespaces of the system.
-func (p *plane) ensures(object string) bool {
+// ensured reports whether the control plane always has an object, so that a reset does not delete it:
+// the APIServices of built-in versions, the address of the service default/kubernetes, the
+// namespaces of the system, and the certificates in each namespace.
+func (r *reset) ensured(object string) bool {
+	p := r.plane
 	kind, name, _ := strings.Cut(object, "/")
 	switch kind {
 	case "namespaces":
 		return slices.Contains(systemNamespaces(), name)
+	case "configmaps":
+		namespace, name, _ := strings.Cut(name, "/")
+		_, exists := r.target.Entries[p.storage.Prefix()+"/namespaces/"+namespace]
+		return name == rootca.ConfigMap && exists
 	case "ipaddresses":
 		return name == p.services.allocator.FirstIP().String()
 	case "apiregistration.k8s.io":

@@ -146,7 +146,7 @@ func (r *reset) difference(ctx context.Context) (changes []change, now int64, er
 		}
 		wanted, exists := r.target.Entries[key]
 		if !exists {
-			if !r.plane.ensures(object) {
+			if !r.ensured(object) {
 				changes = append(changes, change{key: key, before: kv.Value})
 			}
 			continue

@@ -61,6 +61,10 @@ func TestResetRestoresObjects(t *testing.T) {
 			c := clientsOf(t, s)
 			maps := c.CoreV1().ConfigMaps("default")
 			before := map[string]*corev1.ConfigMap{}
+			eventually(t, "the root certificates are published", func() bool {
+				_, err := maps.Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
+				return err == nil
+			})
 			for _, name := range []string{"same", "changed", "deleted", "recreated"} {
 				m, err := maps.Create(t.Context(), named(name), metav1.CreateOptions{})
 				ok(t, err)

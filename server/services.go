@@ -69,10 +69,39 @@ func newServices(ctx context.Context, p *plane) (*services, error) {
 // keepKubernetesService ensures the default ServiceCIDR and the service default/kubernetes, once
 // and then in the background.
 func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Interface) error {
+	options, err := p.kubernetesService()
+	if err != nil {
+		return err
+	}
+	controller := kubernetesservice.New(client, options)
+	reconcile := controller.Reconcile
+	if p.fresh && p.options.From == nil && options.Leases == nil {
+		reconcile = controller.Accept
+	}
+	if err := reconcile(ctx); err != nil {
+		return err
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	leave := func() error {
+		cancel()
+		return <-done
+	}
+	// The API must still be served when this server leaves the service.
+	if !p.undo.push("the service default/kubernetes", leave) {
+		cancel() // Stop has begun
+		return nil
+	}
+	go func() { done <- controller.Run(run) }()
+	return nil
+}
+
+// kubernetesService returns where the service default/kubernetes leads.
+func (p *plane) kubernetesService() (kubernetesservice.Options, error) {
 	address, ok := p.listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return fmt.Errorf("a listener on %s has no port for the service default/kubernetes",
-			p.listener.Addr())
+		return kubernetesservice.Options{}, fmt.Errorf(
+			"a listener on %s has no port for the service default/kubernetes", p.listener.Addr())
 	}
 	advertised, err := netip.ParseAddr(p.options.AdvertiseAddress)
 	if err != nil { // the option is not set
@@ -89,23 +118,7 @@ func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Int
 	} else {
 		options.Revisions = p.storage.Revisions
 	}
-	controller := kubernetesservice.New(client, options)
-	if err := controller.Reconcile(ctx); err != nil {
-		return err
-	}
-	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
-	leave := func() error {
-		cancel()
-		return <-done
-	}
-	// The API must still be served when this server leaves the service.
-	if !p.undo.push("the service default/kubernetes", leave) {
-		cancel() // Stop has begun
-		return nil
-	}
-	go func() { done <- controller.Run(run) }()
-	return nil
+	return options, nil
 }
 
 // newResolver returns a resolver for servers outside of this process: extension API servers and

@@ -152,12 +152,11 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	}
 	p.plugins, p.requests.gate.elsewhere = late, p.isProxied
 	p.serveSnapshots()
-	prepared, err := p.chain.Prepare()
-	if err != nil {
-		return err
-	}
+	prepare := p.chain.Prepare() // meanwhile
 	t.phase("first-objects")
-	if p.fresh, err = p.ensureFirstObjects(ctx); err != nil {
+	p.fresh, err = p.ensureFirstObjects(ctx)
+	prepared, failed := prepare()
+	if err := errors.Join(failed, err); err != nil {
 		return err
 	}
 	t.phase("informers")
@@ -177,10 +176,10 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 			p.tasks.fail(fmt.Errorf("run the chain: %w", err))
 		}
 	})
-	if err := p.startControllers(); err != nil {
+	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
-	return p.waitReady(ctx)
+	return p.startControllers()
 }
 
 // lateness is how long an interrupted start may continue. It is far more than a start takes.

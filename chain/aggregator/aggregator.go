@@ -42,6 +42,12 @@ func RESTOptions(backend *etcdstore.Backend) *etcdstore.Resources {
 	}
 }
 
+// The documents of OpenAPI v2 and v3 refer to definitions in different ways.
+var (
+	definitionsV2 = openapi.Shared(aggregatoropenapi.GetOpenAPIDefinitions)
+	definitionsV3 = openapi.Shared(aggregatoropenapi.GetOpenAPIDefinitions)
+)
+
 // Server is the aggregator.
 type Server struct {
 	*aggregatorapiserver.APIAggregator
@@ -53,7 +59,7 @@ func New(
 ) (*Server, error) {
 	generic.RESTOptionsGetter = RESTOptions(config.Backend)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme,
-		aggregatoropenapi.GetOpenAPIDefinitions, aggregatoropenapi.GetOpenAPIDefinitions)
+		definitionsV2, definitionsV3)
 	// The aggregator serves the merged specs of all servers instead.
 	generic.SkipOpenAPIInstallation = true
 	generic.Serializer = aggregatorscheme.Codecs

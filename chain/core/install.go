@@ -2,11 +2,11 @@ package core
 
 import (
 	"fmt"
-	"maps"
 	"path"
-	"slices"
+	"strings"
 	"time"
 
+	restful "github.com/emicklei/go-restful/v3"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,13 +15,14 @@ import (
 	genericapi "k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	openapiutil "k8s.io/kube-openapi/pkg/util"
 )
 
 // installer adds API groups to the server. It does what GenericAPIServer.InstallAPIGroups does, but
-// leaves for later what takes long: the routes of a group version are installed by the first
-// request for them (see onDemand), and the OpenAPI definitions of a kind are built by the first
+// leaves for later what takes long: the routes of a resource are installed by the first request for
+// it (see onDemand), and the OpenAPI definitions of a kind are built by the first
 // write to it (see lazyTypes).
 type installer struct {
 	server   *genericapiserver.GenericAPIServer
@@ -33,7 +34,7 @@ type installer struct {
 func install(
 	server *genericapiserver.GenericAPIServer, generic *genericapiserver.Config,
 	groups []*genericapiserver.APIGroupInfo,
-) *onDemand {
+) (*onDemand, error) {
 	versions := newOnDemand(server)
 	// As in kube-apiserver, the groups below /api and those below /apis each have a type converter,
 	// and a write drops managedFields entries of versions that its converter does not know. So a write
@@ -47,7 +48,9 @@ func install(
 	}
 	for _, g := range groups {
 		i := &installer{server: server, generic: generic, versions: versions, types: types[isLegacy(g)]}
-		i.install(g)
+		if err := i.install(g); err != nil {
+			return nil, err
+		}
 		server.RegisterDestroyFunc(func() {
 			for _, resources := range g.VersionedResourcesStorageMap {
 				for _, storage := range resources {
@@ -56,13 +59,13 @@ func install(
 			}
 		})
 	}
-	return versions
+	return versions, nil
 }
 
 // isLegacy reports whether the group is the legacy group, which is served below /api.
 func isLegacy(g *genericapiserver.APIGroupInfo) bool { return g.PrioritizedVersions[0].Group == "" }
 
-func (i *installer) install(g *genericapiserver.APIGroupInfo) {
+func (i *installer) install(g *genericapiserver.APIGroupInfo) error {
 	root, manager := genericapiserver.APIGroupPrefix, i.server.AggregatedDiscoveryGroupManager
 	name := g.PrioritizedVersions[0].Group
 	if isLegacy(g) {
@@ -78,15 +81,22 @@ func (i *installer) install(g *genericapiserver.APIGroupInfo) {
 				Resources: resources,
 			})
 		}
+		if err := i.registerKinds(g, gv); err != nil {
+			return err
+		}
 		describe(nil) // so that the aggregator can set the version's priority
 		version := i.version(g, gv, root)
-		i.versions.add(path.Join(root, gv.String()), slices.Sorted(maps.Keys(version.Storage)),
-			func() error {
-				resources, _, err := version.InstallREST(i.server.Handler.GoRestfulContainer)
+		i.versions.add(path.Join(root, gv.String()), version.Storage,
+			func(storage map[string]rest.Storage, in *restful.Container) error {
+				part := *version
+				part.Storage = storage
+				resources, _, err := part.InstallREST(in)
 				if err != nil {
 					return fmt.Errorf("install %s: %w", gv, err)
 				}
-				describe(resources)
+				if len(storage) == len(version.Storage) { // nothing is missing
+					describe(resources)
+				}
 				return nil
 			})
 		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{
@@ -100,12 +110,28 @@ func (i *installer) install(g *genericapiserver.APIGroupInfo) {
 			i.server.Serializer, root)
 		wrapped := aggregated.WrapAggregatedDiscoveryToHandler(handler, complete, complete)
 		i.server.Handler.GoRestfulContainer.Add(wrapped.GenerateWebService(root, metav1.APIVersions{}))
-		return
+		return nil
 	}
 	group.PreferredVersion = group.Versions[0]
 	i.server.DiscoveryGroupManager.AddGroup(group)
 	i.server.Handler.GoRestfulContainer.Add(
 		discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
+	return nil
+}
+
+// registerKinds lists the resources in the server's registry of equivalent resources. A webhook for
+// one version of a kind is called for requests to another version too, whose routes may be the only
+// ones that are installed.
+func (i *installer) registerKinds(g *genericapiserver.APIGroupInfo, gv schema.GroupVersion) error {
+	for name, storage := range g.VersionedResourcesStorageMap[gv.Version] {
+		kind, err := genericapi.GetResourceKind(gv, storage, g.Scheme)
+		if err != nil {
+			return fmt.Errorf("kind of %s: %w", path.Join(gv.String(), name), err)
+		}
+		resource, subresource, _ := strings.Cut(name, "/")
+		i.server.EquivalentResourceRegistry.RegisterKindFor(gv.WithResource(resource), subresource, kind)
+	}
+	return nil
 }
 
 func (i *installer) version(

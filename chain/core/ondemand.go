@@ -1,21 +1,26 @@
 package core
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	restful "github.com/emicklei/go-restful/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// onDemand installs the routes of a group version when the first request for them comes. Installing
-// the routes of all built-in kinds takes some 40 ms of CPU, most of it to compile a regular
-// expression for each path, and most control planes use few of them.
+// onDemand installs the routes of a resource when the first request for it comes. Installing the
+// routes of all built-in kinds takes some 40 ms of CPU, most of it to compile a regular expression
+// for each path, and most control planes use few of them.
 type onDemand struct {
 	server   *genericapiserver.GenericAPIServer
 	versions map[string]*groupVersion // by root path, such as "/apis/apps/v1"
@@ -24,24 +29,63 @@ type onDemand struct {
 // groupVersion is a group version whose routes may not be installed yet.
 type groupVersion struct {
 	resources []string // with subresources, sorted
+	// install installs the routes of all resources, as discovery and OpenAPI need them.
 	install   func() error
+	installed atomic.Bool
+	// handlers serve one resource each, with its subresources.
+	handlers map[string]func() (http.Handler, error)
 }
 
 func newOnDemand(server *genericapiserver.GenericAPIServer) *onDemand {
 	return &onDemand{server: server, versions: map[string]*groupVersion{}}
 }
 
-// add adds a group version with its root path. It must not be called once requests are served.
-func (d *onDemand) add(root string, resources []string, install func() error) {
-	d.versions[root] = &groupVersion{resources: resources, install: sync.OnceValue(install)}
+// add adds a group version with its root path. Install installs the routes of some storage in a
+// container. add must not be called once requests are served.
+func (d *onDemand) add(
+	root string, storage map[string]rest.Storage,
+	install func(map[string]rest.Storage, *restful.Container) error,
+) {
+	v := &groupVersion{
+		resources: slices.Sorted(maps.Keys(storage)),
+		handlers:  map[string]func() (http.Handler, error){},
+	}
+	v.install = sync.OnceValue(func() error {
+		err := install(storage, d.server.Handler.GoRestfulContainer)
+		v.installed.Store(err == nil)
+		return err
+	})
+	byResource := map[string]map[string]rest.Storage{}
+	for name, s := range storage {
+		resource, _, _ := strings.Cut(name, "/")
+		if byResource[resource] == nil {
+			byResource[resource] = map[string]rest.Storage{}
+		}
+		byResource[resource][name] = s
+	}
+	for resource, storage := range byResource {
+		v.handlers[resource] = sync.OnceValues(func() (http.Handler, error) {
+			alone := genericapiserver.NewAPIServerHandler(resource, d.server.Serializer,
+				func(h http.Handler) http.Handler { return h }, nil)
+			return alone.Director, install(storage, alone.GoRestfulContainer)
+		})
+	}
+	d.versions[root] = v
 }
 
-// installFor installs the routes of the group version that a path belongs to, if there is one.
-func (d *onDemand) installFor(path string) error {
-	if v, ok := d.versions[rootOf(path)]; ok {
-		return v.install()
+// handler returns the handler of a request for a resource of a group version. It returns nil if the
+// routes of the server serve the request, once they are installed.
+func (d *onDemand) handler(r *http.Request) (http.Handler, error) {
+	v, ok := d.versions[rootOf(r.URL.Path)]
+	if !ok || v.installed.Load() {
+		return nil, nil
 	}
-	return nil
+	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
+		if handler, ok := v.handlers[info.Resource]; ok {
+			return handler()
+		}
+	}
+	return nil, v.install()
 }
 
 // installAll installs the routes of all group versions.
@@ -82,11 +126,15 @@ type target struct {
 func (t target) UnprotectedHandler() http.Handler {
 	next := t.GenericAPIServer.UnprotectedHandler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := t.onDemand.installFor(r.URL.Path); err != nil {
+		handler, err := t.onDemand.handler(r)
+		if err != nil {
 			refuse(w, r, t.GenericAPIServer, err)
 			return
 		}
-		next.ServeHTTP(w, r)
+		if handler == nil {
+			handler = next
+		}
+		handler.ServeHTTP(w, r)
 	})
 }
 

@@ -6,6 +6,7 @@ package core
 import (
 	"fmt"
 	"path"
+	"slices"
 	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
@@ -142,7 +143,9 @@ func New(
 	for _, service := range config.WebServices {
 		s.Handler.GoRestfulContainer.Add(service)
 	}
-	server.onDemand = install(s, &generic, infos)
+	if server.onDemand, err = install(s, &generic, infos); err != nil {
+		return nil, fmt.Errorf("core: %w", err)
+	}
 	return server, nil
 }
 
@@ -153,6 +156,19 @@ func Scheme() (*runtime.Scheme, error) { return scheme() }
 var scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 	return kind.NewScheme(Groups(Dependencies{})...)
 })
+
+// IsHub reports whether an object has the type in which the objects of its kind are stored and read
+// back, that of the kind's hub version.
+func IsHub(example runtime.Object) bool {
+	scheme, err := Scheme()
+	if err != nil {
+		return false
+	}
+	kinds, _, err := scheme.ObjectKinds(example)
+	return err == nil && slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool {
+		return k.Version == runtime.APIVersionInternal
+	})
+}
 
 // RESTOptions returns storage options that keep the built-in kinds where kube-apiserver keeps them,
 // as protobuf of the hub version.

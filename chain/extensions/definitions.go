@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // definitions is an admission plugin that refuses the definitions on which
@@ -28,10 +29,33 @@ func (definitions) Admit(
 	if !ok {
 		return nil
 	}
+	if a.GetSubresource() == "status" {
+		if who := a.GetUserInfo(); who != nil && who.GetName() == user.APIServerUser {
+			establish(definition)
+		}
+		return nil
+	}
 	if errs := checkSelectableFields(&definition.Spec); len(errs) > 0 {
 		return apierrors.NewInvalid(apiextensions.Kind("CustomResourceDefinition"), definition.Name, errs)
 	}
 	return nil
+}
+
+// establish makes a definition established in the same step in which a controller accepts its
+// names. apiextensions-apiserver has another controller for that, to which other API servers get
+// time to learn of the names. That would be another write of the whole definition, with its schemas
+// and managed fields.
+func establish(definition *apiextensions.CustomResourceDefinition) {
+	established := apiextensions.FindCRDCondition(definition, apiextensions.Established)
+	if established == nil || established.Status != apiextensions.ConditionFalse ||
+		established.Reason != "Installing" ||
+		!apiextensions.IsCRDConditionTrue(definition, apiextensions.NamesAccepted) ||
+		// the controller also checks the conversion webhook
+		(definition.Spec.Conversion != nil && definition.Spec.Conversion.WebhookClientConfig != nil) {
+		return
+	}
+	established.Status = apiextensions.ConditionTrue
+	established.Reason = "InitialNamesAccepted"
 }
 
 // checkSelectableFields requires a structural schema for selectable fields, in which the validation

@@ -39,7 +39,15 @@ type Server struct {
 	*genericapiserver.GenericAPIServer
 	// Informers are the informers of custom resource definitions.
 	Informers apiextensionsinformers.SharedInformerFactory
+
+	backend *etcdstore.Backend
 }
+
+// The documents of OpenAPI v2 and v3 refer to definitions in different ways.
+var (
+	definitionsV2 = openapi.Shared(apiextensionsopenapi.GetOpenAPIDefinitions)
+	definitionsV3 = openapi.Shared(apiextensionsopenapi.GetOpenAPIDefinitions)
+)
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
 //
@@ -61,7 +69,7 @@ func New(
 		PathOf: pathOf,
 	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme,
-		apiextensionsopenapi.GetOpenAPIDefinitions, apiextensionsopenapi.GetOpenAPIDefinitions)
+		definitionsV2, definitionsV3)
 	generic.Serializer = apiextensionsapiserver.Codecs
 	generic.AdmissionControl = admission.NewChainHandler(definitions{}, generic.AdmissionControl)
 
@@ -90,10 +98,12 @@ func New(
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	informer := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
-	if err := informer.SetTransform(established); err != nil {
+	if err := informer.SetTransform(inInformer); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
-	return &Server{GenericAPIServer: s.GenericAPIServer, Informers: s.Informers}, nil
+	return &Server{
+		GenericAPIServer: s.GenericAPIServer, Informers: s.Informers, backend: config.Backend,
+	}, nil
 }
 
 func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
@@ -101,13 +111,15 @@ func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
 // youth is the age below which apiextensions-apiserver delays creates.
 const youth = 2 * time.Second
 
-// established is an informer transform that backdates the Established condition of a young
-// definition, so that creates are not delayed.
-func established(obj any) (any, error) {
+// inInformer is an informer transform that backdates the Established condition of a young
+// definition, so that creates are not delayed. It drops the managedFields, which are often larger
+// than the rest and which nobody reads there; an update without them leaves them as they are.
+func inInformer(obj any) (any, error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return obj, nil
 	}
+	crd.ManagedFields = nil
 	for i := range crd.Status.Conditions {
 		c := &crd.Status.Conditions[i]
 		if c.Type == apiextensionsv1.Established && time.Since(c.LastTransitionTime.Time) < youth {

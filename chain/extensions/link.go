@@ -4,16 +4,12 @@ import (
 	"fmt"
 
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/kinproc/kinproc/chain/internal/routes"
 )
 
 // Name implements chain.Link.
 func (s *Server) Name() string { return "extensions" }
-
-// Target implements chain.Link.
-func (s *Server) Target() genericapiserver.DelegationTarget { return s.GenericAPIServer }
 
 // Delegated implements chain.Link.
 func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {

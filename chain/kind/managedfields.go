@@ -13,17 +13,7 @@ import (
 )
 
 // newManagedFields returns the entry in metadata.managedFields of the manager that creates obj.
-func newManagedFields(
-	obj Object, manager, version string, reset *fieldpath.Set,
-) (metav1.ManagedFieldsEntry, error) {
-	set, err := ownedFields(obj, reset)
-	if err != nil {
-		return metav1.ManagedFieldsEntry{}, err
-	}
-	fields, err := set.ToJSON()
-	if err != nil {
-		return metav1.ManagedFieldsEntry{}, err
-	}
+func newManagedFields(obj Object, manager, version, fields string) metav1.ManagedFieldsEntry {
 	created := obj.GetCreationTimestamp()
 	return metav1.ManagedFieldsEntry{
 		Manager:    manager,
@@ -31,8 +21,18 @@ func newManagedFields(
 		APIVersion: version,
 		Time:       &created,
 		FieldsType: "FieldsV1",
-		FieldsV1:   metav1.NewFieldsV1(string(fields)),
-	}, nil
+		FieldsV1:   metav1.NewFieldsV1(fields),
+	}
+}
+
+// ownedFieldsV1 returns the fields that the creator of obj owns in the format FieldsV1.
+func ownedFieldsV1(obj Object, reset *fieldpath.Set) (string, error) {
+	set, err := ownedFields(obj, reset)
+	if err != nil {
+		return "", err
+	}
+	fields, err := set.ToJSON()
+	return string(fields), err
 }
 
 // ownedFields returns the fields that the creator of obj owns: the JSON fields that obj has and an

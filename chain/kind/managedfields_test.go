@@ -167,12 +167,12 @@ func TestResetFieldsHaveNoOwner(t *testing.T) {
 		Spec:       corev1.NodeSpec{PodCIDR: "c"},
 		Status:     corev1.NodeStatus{Phase: "p"},
 	}
-	entry, err := newManagedFields(node, "m", "v1", fieldpath.NewSet(fieldpath.MakePathOrDie("status"),
+	got, err := ownedFieldsV1(node, fieldpath.NewSet(fieldpath.MakePathOrDie("status"),
 		fieldpath.MakePathOrDie("metadata", "labels")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := entry.FieldsV1.GetRawString(), `{"f:spec":{"f:podCIDR":{}}}`; got != want {
+	if want := `{"f:spec":{"f:podCIDR":{}}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

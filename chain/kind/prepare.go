@@ -42,9 +42,17 @@ func NewPreparer(
 func (p *Preparer) Prepare(
 	ctx context.Context, obj Object, manager string,
 ) (key string, value []byte, err error) {
+	return p.PrepareOwned(ctx, obj, manager, "")
+}
+
+// PrepareOwned is like [Preparer.Prepare] for an object of which the caller knows the fields that
+// the manager owns, in the format FieldsV1, because it has lists that are merged by key.
+func (p *Preparer) PrepareOwned(
+	ctx context.Context, obj Object, manager, fields string,
+) (key string, value []byte, err error) {
 	c, err := p.creation(obj)
 	if err == nil {
-		err = p.prepare(ctx, obj, manager, c)
+		err = p.prepare(ctx, obj, manager, fields, c)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("prepare %w", err)
@@ -126,7 +134,7 @@ func (k *Kind[T]) creation(scheme *runtime.Scheme, obj Object) *creation {
 func (v *Virtual) creation(*runtime.Scheme, Object) *creation { return nil }
 
 func (p *Preparer) prepare(
-	ctx context.Context, obj Object, manager string, c *creation,
+	ctx context.Context, obj Object, manager, fields string, c *creation,
 ) (err error) {
 	defer func() {
 		if err != nil {
@@ -148,12 +156,14 @@ func (p *Preparer) prepare(
 	p.scheme.Default(obj)
 	rest.FillObjectMetaSystemFields(obj)
 	version := gvk.GroupVersion().String()
-	entry, err := newManagedFields(obj, manager, version,
-		resetFields(c.resetFields, []string{version})[fieldpath.APIVersion(version)])
-	if err != nil {
-		return err
+	if fields == "" {
+		fields, err = ownedFieldsV1(obj,
+			resetFields(c.resetFields, []string{version})[fieldpath.APIVersion(version)])
+		if err != nil {
+			return err
+		}
 	}
-	obj.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
+	obj.SetManagedFields([]metav1.ManagedFieldsEntry{newManagedFields(obj, manager, version, fields)})
 	if err := c.refuse(ctx, obj); err != nil {
 		return err
 	}

@@ -51,6 +51,8 @@ type Backend struct {
 		Stop()
 	}
 
+	feed *feed // of the informers
+
 	mu      sync.Mutex
 	caches  map[*cachedOnWatch]struct{}
 	held    bool
@@ -88,6 +90,7 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	return &Backend{
 		client:      kc,
 		prefix:      prefix,
+		feed:        newFeed(client, prefix),
 		compactor:   etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
@@ -125,6 +128,7 @@ func (b *Backend) Stop() {
 	b.mu.Unlock()
 	var wg sync.WaitGroup
 	wg.Go(b.compactor.Stop)
+	wg.Go(b.feed.stop)
 	for c := range caches {
 		wg.Go(c.stop)
 	}
@@ -237,6 +241,7 @@ func (b *Backend) newStore(
 		backend:   b,
 		prefix:    r.prefix,
 		close:     store.Close,
+		reader:    r,
 		// Events are numerous, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
@@ -279,6 +284,7 @@ type cachedOnWatch struct {
 	backend              *Backend
 	prefix               string // of the keys
 	close                func()
+	reader               *reader
 	config               cacher.Config
 	// kube-apiserver has no cache for the resource either, which clients can observe
 	neverCached bool
@@ -361,13 +367,13 @@ func (s *cachedOnWatch) stop() {
 // reading from the etcd in this process is no slower.
 func (s *cachedOnWatch) readerAt(resourceVersion string) apistorage.Interface {
 	if resourceVersion == "0" {
-		return s.reader()
+		return s.current()
 	}
 	return s.Interface
 }
 
-// reader returns the cache if there is one, and the etcd store otherwise.
-func (s *cachedOnWatch) reader() apistorage.Interface {
+// current returns the cache if there is one, and the etcd store otherwise.
+func (s *cachedOnWatch) current() apistorage.Interface {
 	if c := s.cached.Load(); c != nil {
 		return c
 	}
@@ -486,14 +492,14 @@ func (s *cachedOnWatch) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *apistorage.Preconditions,
 	validate apistorage.ValidateObjectFunc, existing runtime.Object, opts apistorage.DeleteOptions,
 ) error {
-	return s.reader().Delete(ctx, key, out, preconditions, validate, existing, opts)
+	return s.current().Delete(ctx, key, out, preconditions, validate, existing, opts)
 }
 
 func (s *cachedOnWatch) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *apistorage.Preconditions, update apistorage.UpdateFunc, existing runtime.Object,
 ) error {
-	return s.reader().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, existing)
+	return s.current().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, existing)
 }
 
 // ReadinessCheck returns an error while a watch cache that has started still reads its objects.

@@ -3,7 +3,9 @@
 package openapi
 
 import (
+	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
@@ -42,6 +44,24 @@ func Configs(
 	}
 	v3.GetDefinitionName = external(v3.GetDefinitionName)
 	return v2, v3
+}
+
+// Shared returns a function that calls get once and remembers the definitions, so that the control
+// planes of a process share them: they describe Go types. Each caller of the function gets a map
+// with extensions of its own, because the builders of documents change these. All callers must pass
+// the same references.
+func Shared(get common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
+	var once sync.Once
+	var definitions map[string]common.OpenAPIDefinition
+	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		once.Do(func() { definitions = get(ref) })
+		own := make(map[string]common.OpenAPIDefinition, len(definitions))
+		for name, d := range definitions {
+			d.Schema.Extensions = maps.Clone(d.Schema.Extensions)
+			own[name] = d
+		}
+		return own
+	}
 }
 
 // external removes internal versions from the extensions that nameOf returns, because clients must

@@ -177,6 +177,11 @@ func (s *stores) take(ctx context.Context, addr netip.Addr, service *corev1.Serv
 	return nil
 }
 
+// NewAddress returns the IPAddress that reserves a cluster IP for a service.
+func NewAddress(addr netip.Addr, service *corev1.Service) *networkingv1.IPAddress {
+	return newAddress(addr, parentOf(service))
+}
+
 func newAddress(addr netip.Addr, parent networkingv1.ParentReference) *networkingv1.IPAddress {
 	family := corev1.IPv6Protocol
 	if addr.Is4() {

@@ -9,12 +9,15 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
@@ -31,6 +34,8 @@ type Dependencies struct {
 	Config    *rest.Config
 	Client    kubernetes.Interface
 	Informers informers.SharedInformerFactory
+	// Named returns an informer of the objects of a kind that have a certain name.
+	Named func(example runtime.Object, name string) cache.SharedIndexInformer
 	// CABundle is the PEM bundle that verifies the API server.
 	CABundle []byte
 	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server recreates when it
@@ -75,7 +80,8 @@ func All() []Controller {
 			Purpose: `makes the ServiceAccount "default" of each namespace`,
 			alias:   "serviceaccount",
 			new: func(d Dependencies) (Runner, error) {
-				return serviceaccounts.New(d.Client, d.Informers.Core().V1().Namespaces()), nil
+				return serviceaccounts.New(d.Client, d.Informers.Core().V1().Namespaces(),
+					d.Named(&corev1.ServiceAccount{}, serviceaccounts.Account)), nil
 			},
 		},
 		{
@@ -83,7 +89,8 @@ func All() []Controller {
 			Purpose: `makes the ConfigMap "kube-root-ca.crt" of each namespace`,
 			alias:   "root-ca-cert-publisher",
 			new: func(d Dependencies) (Runner, error) {
-				return rootca.New(d.Client, d.Informers.Core().V1().Namespaces(), d.CABundle), nil
+				return rootca.New(d.Client, d.Informers.Core().V1().Namespaces(),
+					d.Named(&corev1.ConfigMap{}, rootca.ConfigMap), d.CABundle), nil
 			},
 		},
 		{

@@ -10,12 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
-	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
 )
 
 // ConfigMap is the name of the config map in the namespace kube-system.
@@ -23,20 +21,24 @@ const ConfigMap = "extension-apiserver-authentication"
 
 // Controller keeps the config map up to date.
 type Controller struct {
-	client kubernetes.Interface
-	trust  Trust
-	shared bool
-	queue  *loop.Queue
+	client     kubernetes.Interface
+	configMaps cache.SharedIndexInformer
+	trust      Trust
+	shared     bool
+	queue      *loop.Queue
 }
 
-// New returns a controller. If shared is true, servers with other certificate authorities may use
+// New returns a controller, which runs configMaps, an informer of the config map. If shared is true, servers with other certificate authorities may use
 // the same etcd, and what they trust stays in the config map. Otherwise it is removed.
-func New(client kubernetes.Interface, trust Trust, shared bool) *Controller {
+func New(
+	client kubernetes.Interface, configMaps cache.SharedIndexInformer, trust Trust, shared bool,
+) *Controller {
 	return &Controller{
-		client: client,
-		trust:  trust,
-		shared: shared,
-		queue:  loop.New("cluster-authentication-trust-controller"),
+		client:     client,
+		configMaps: configMaps,
+		trust:      trust,
+		shared:     shared,
+		queue:      loop.New("cluster-authentication-trust-controller"),
 	}
 }
 
@@ -48,9 +50,7 @@ func (c *Controller) Enqueue() { c.queue.Soon(ConfigMap) }
 // controller have ended. The certificate authorities' files are watched by their providers, which
 // the caller must run.
 func (c *Controller) Run(ctx context.Context) error {
-	informer := coreinformers.NewFilteredConfigMapInformer(c.client, metav1.NamespaceSystem, 0,
-		cache.Indexers{}, pernamespace.Named(ConfigMap))
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handler, err := c.configMaps.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.Enqueue() },
 		UpdateFunc: func(_, _ any) { c.Enqueue() },
 		DeleteFunc: func(any) { c.Enqueue() },
@@ -61,7 +61,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.trust.addListener(c)
 	c.Enqueue() // a config map that is deleted before the informer lists causes no event
 	var running sync.WaitGroup
-	running.Go(func() { informer.RunWithContext(ctx) })
+	running.Go(func() { c.configMaps.RunWithContext(ctx) })
 	defer running.Wait()
 	return c.queue.Run(ctx, 1, func(ctx context.Context, _ string) (time.Duration, error) {
 		return 0, c.Ensure(ctx)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterauthenticationtrust"
-	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -60,8 +59,7 @@ func TestKeepsConfigMap(t *testing.T) {
 		}
 	}
 
-	var options metav1.ListOptions
-	pernamespace.Named(clusterauthenticationtrust.ConfigMap)(&options)
+	options := metav1.SingleObject(metav1.ObjectMeta{Name: clusterauthenticationtrust.ConfigMap})
 	list, err := configMaps.List(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -172,8 +171,8 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 	if err := c.ensureService(ctx); err != nil {
 		return fmt.Errorf("service default/kubernetes: %w", err)
 	}
-	if !c.options.Address.IsValid() || c.options.Address.IsLoopback() {
-		return nil // other hosts cannot reach this server
+	if !c.options.reachable() {
+		return nil
 	}
 	addresses := []string{c.options.Address.String()}
 	if c.options.Leases != nil {
@@ -188,29 +187,21 @@ func (c *Controller) Reconcile(ctx context.Context) error {
 	return c.publish(ctx, addresses)
 }
 
+// Accept takes the objects as they are for correct, so that Run does not look at them before they
+// change.
+func (c *Controller) Accept(ctx context.Context) (err error) {
+	if c.options.Revisions != nil {
+		c.seen, err = c.options.Revisions(ctx, Keys()...)
+	}
+	return err
+}
+
 func (c *Controller) ensureService(ctx context.Context) error {
 	services := c.client.CoreV1().Services(metav1.NamespaceDefault)
-	ports := []corev1.ServicePort{{
-		Name:       portName,
-		Protocol:   corev1.ProtocolTCP,
-		Port:       ServicePort,
-		TargetPort: intstr.FromInt32(c.options.Port),
-	}}
+	ports := c.options.service().Spec.Ports
 	s, err := services.Get(ctx, Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		s = &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: Name, Namespace: metav1.NamespaceDefault,
-				Labels: map[string]string{"provider": "kubernetes", "component": "apiserver"},
-			},
-			Spec: corev1.ServiceSpec{
-				Type:            corev1.ServiceTypeClusterIP,
-				ClusterIP:       c.options.ServiceIP.String(),
-				IPFamilyPolicy:  new(corev1.IPFamilyPolicySingleStack),
-				SessionAffinity: corev1.ServiceAffinityNone,
-				Ports:           ports,
-			},
-		}
+		s = c.options.service()
 		_, err = services.Create(ctx, s, metav1.CreateOptions{})
 		if apierrors.IsNotFound(err) {
 			// The namespace does not exist yet, as in a new etcd.
@@ -258,36 +249,20 @@ func (c *Controller) publish(ctx context.Context, addresses []string) error {
 
 func (c *Controller) publishEndpoints(ctx context.Context, addresses []string) error {
 	endpoints := c.client.CoreV1().Endpoints(metav1.NamespaceDefault)
-	var subsets []corev1.EndpointSubset
-	if len(addresses) > 0 {
-		subset := corev1.EndpointSubset{Ports: []corev1.EndpointPort{
-			{Name: portName, Port: c.options.Port, Protocol: corev1.ProtocolTCP},
-		}}
-		for _, a := range addresses {
-			subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: a})
-		}
-		subsets = []corev1.EndpointSubset{subset}
-	}
+	wanted := c.options.endpoints(addresses)
 	e, err := endpoints.Get(ctx, Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = endpoints.Create(ctx, &corev1.Endpoints{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:      Name,
-				Namespace: metav1.NamespaceDefault,
-				Labels:    map[string]string{skipMirror: "true"},
-			},
-			Subsets: subsets,
-		}, metav1.CreateOptions{})
+		_, err = endpoints.Create(ctx, wanted, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
 		return err
 	}
 	if err != nil ||
-		equality.Semantic.DeepEqual(e.Subsets, subsets) && e.Labels[skipMirror] == "true" {
+		equality.Semantic.DeepEqual(e.Subsets, wanted.Subsets) && e.Labels[skipMirror] == "true" {
 		return err
 	}
-	e.Subsets = subsets
+	e.Subsets = wanted.Subsets
 	metav1.SetMetaDataLabel(&e.ObjectMeta, skipMirror, "true")
 	_, err = endpoints.Update(ctx, e, metav1.UpdateOptions{})
 	return err
@@ -295,30 +270,9 @@ func (c *Controller) publishEndpoints(ctx context.Context, addresses []string) e
 
 func (c *Controller) publishSlice(ctx context.Context, addresses []string) error {
 	slicesClient := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
-	addressType := discoveryv1.AddressTypeIPv4
-	if c.options.Address.Is6() {
-		addressType = discoveryv1.AddressTypeIPv6
-	}
-	wanted := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: Name, Namespace: metav1.NamespaceDefault,
-			Labels: map[string]string{discoveryv1.LabelServiceName: Name},
-		},
-		AddressType: addressType,
-		Ports: []discoveryv1.EndpointPort{
-			{Name: new(portName), Port: new(c.options.Port), Protocol: new(corev1.ProtocolTCP)},
-		},
-	}
-	for _, a := range addresses {
-		if addr, err := netip.ParseAddr(a); err == nil &&
-			addr.Is6() == (addressType == discoveryv1.AddressTypeIPv6) {
-			wanted.Endpoints = append(wanted.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{a}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-			})
-		}
-	}
+	wanted := c.options.slice(addresses)
 	s, err := slicesClient.Get(ctx, Name, metav1.GetOptions{})
-	if err == nil && s.AddressType != addressType {
+	if err == nil && s.AddressType != wanted.AddressType {
 		// The address type of a slice is immutable.
 		if err = slicesClient.Delete(ctx, Name, metav1.DeleteOptions{}); err == nil ||
 			apierrors.IsNotFound(err) {

@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -27,18 +25,11 @@ type Keeper struct {
 	// Controller is the name of the controller.
 	Controller string
 	Namespaces coreinformers.NamespaceInformer
-	// Objects is an informer of only the objects to keep; see [Named]. The keeper runs it.
+	// Objects is an informer of only the objects to keep. The keeper runs it.
 	Objects cache.SharedIndexInformer
 	// Ensure creates or repairs the object in a namespace. Current is nil if the object does not
 	// exist.
 	Ensure func(ctx context.Context, namespace string, current any) error
-}
-
-// Named restricts an informer to objects with the given name, so that others take no memory.
-func Named(name string) internalinterfaces.TweakListOptionsFunc {
-	return func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	}
 }
 
 // Run keeps the objects until ctx ends. It returns when all goroutines of the keeper have ended.

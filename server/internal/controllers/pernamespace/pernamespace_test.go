@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
 	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
@@ -51,8 +53,12 @@ func TestAlone(t *testing.T) {
 	defer cancel()
 	shared := informers.NewSharedInformerFactory(client, 0)
 	ended := make(chan error, 2)
-	accounts := serviceaccounts.New(client, shared.Core().V1().Namespaces())
-	certificates := rootca.New(client, shared.Core().V1().Namespaces(), []byte("certificates"))
+	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	accounts := serviceaccounts.New(client, shared.Core().V1().Namespaces(),
+		coreinformers.NewServiceAccountInformer(client, metav1.NamespaceAll, 0, byNamespace))
+	certificates := rootca.New(client, shared.Core().V1().Namespaces(),
+		coreinformers.NewConfigMapInformer(client, metav1.NamespaceAll, 0, byNamespace),
+		[]byte("certificates"))
 	shared.Start(ctx.Done())
 	go func() { ended <- accounts.Run(ctx) }()
 	go func() { ended <- certificates.Run(ctx) }()
@@ -62,8 +68,7 @@ func TestAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var named metav1.ListOptions
-	pernamespace.Named("default")(&named)
+	named := metav1.SingleObject(metav1.ObjectMeta{Name: serviceaccounts.Account})
 	account := func() watch.Interface {
 		w, err := client.CoreV1().ServiceAccounts(ns.Name).Watch(ctx, named)
 		if err != nil {
@@ -87,7 +92,7 @@ func TestAlone(t *testing.T) {
 		return e.Type == watch.Added && e.Object.(*corev1.ServiceAccount).UID != uid
 	})
 
-	pernamespace.Named(rootca.ConfigMap)(&named)
+	named = metav1.SingleObject(metav1.ObjectMeta{Name: rootca.ConfigMap})
 	configMap := func() watch.Interface {
 		w, err := client.CoreV1().ConfigMaps(ns.Name).Watch(ctx, named)
 		if err != nil {

@@ -33,19 +33,19 @@ const (
 // Controller keeps the config map in every namespace.
 type Controller struct{ keeper pernamespace.Keeper }
 
-// New returns a controller that publishes bundle, which contains PEM certificates. The caller
-// starts the informer of namespaces.
+// New returns a controller that publishes bundle, which contains PEM certificates. The controller
+// runs configMaps, an informer of the config maps named ConfigMap. The caller starts the informer of
+// namespaces.
 func New(
-	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer, bundle []byte,
+	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer,
+	configMaps cache.SharedIndexInformer, bundle []byte,
 ) *Controller {
 	namespaces.Informer() // registers it with the caller's factory
 	data := map[string]string{Key: string(bundle)}
 	return &Controller{pernamespace.Keeper{
 		Controller: Name,
 		Namespaces: namespaces,
-		Objects: coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			pernamespace.Named(ConfigMap)),
+		Objects:    configMaps,
 		Ensure: func(ctx context.Context, namespace string, current any) error {
 			configMaps := client.CoreV1().ConfigMaps(namespace)
 			if current == nil {

@@ -17,25 +17,29 @@ import (
 // Name is the name of the controller in kube-controller-manager.
 const Name = "serviceaccount-controller"
 
-const account = "default"
+// Account is the name of the service account.
+const Account = "default"
 
 // Controller keeps the service account in every namespace.
 type Controller struct{ keeper pernamespace.Keeper }
 
-// New returns a controller. The caller starts the informer of namespaces.
-func New(client kubernetes.Interface, namespaces coreinformers.NamespaceInformer) *Controller {
+// New returns a controller, which runs accounts, an informer of the service accounts named Account.
+// The caller starts the informer of namespaces.
+func New(
+	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer,
+	accounts cache.SharedIndexInformer,
+) *Controller {
 	namespaces.Informer() // registers it with the caller's factory
 	return &Controller{pernamespace.Keeper{
 		Controller: Name,
 		Namespaces: namespaces,
-		Objects: coreinformers.NewFilteredServiceAccountInformer(client, metav1.NamespaceAll, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, pernamespace.Named(account)),
+		Objects:    accounts,
 		Ensure: func(ctx context.Context, namespace string, current any) error {
 			if current != nil {
 				return nil
 			}
 			_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx,
-				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: Account}}, metav1.CreateOptions{})
 			return err
 		},
 	}}

@@ -1,0 +1,122 @@
+package etcdstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+	"k8s.io/klog/v2"
+)
+
+// feed passes every change in etcd on to the informers. All of them share one etcd watch, whereas
+// an informer that reads from the API needs a connection, a watch cache and its routes.
+type feed struct {
+	client clientv3.KV
+	watch  clientv3.Watcher
+	prefix string
+
+	mu        sync.Mutex
+	informers []*informer
+	cancel    context.CancelFunc // nil until the first informer subscribes
+	running   sync.WaitGroup
+}
+
+func newFeed(client *clientv3.Client, prefix string) *feed {
+	return &feed{client: client.KV, watch: client.Watcher, prefix: prefix + "/"}
+}
+
+// subscribe adds an informer. From now on, the informer gets every change, so a list that it
+// requests afterwards leaves no gap. The watch begins with the first informer. It does not end with
+// ctx, because informers share it.
+func (f *feed) subscribe(ctx context.Context, i *informer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.informers = append(f.informers, i)
+	if f.cancel != nil {
+		i.reload()
+		return
+	}
+	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	f.running.Go(func() { f.run(ctx) })
+}
+
+func (f *feed) unsubscribe(i *informer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.informers = slices.DeleteFunc(f.informers, func(other *informer) bool { return other == i })
+}
+
+func (f *feed) stop() {
+	f.mu.Lock()
+	cancel := f.cancel
+	f.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
+	f.running.Wait()
+}
+
+// retryPause is how long the feed and its informers wait before they try again to read from etcd.
+const retryPause = time.Second
+
+// run watches etcd until ctx ends. If the watch breaks, for example because its revision was
+// compacted, all informers list again.
+func (f *feed) run(ctx context.Context) {
+	// Other watches of the server must not delay this one; see ownStream.
+	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", "informers"))
+	for ctx.Err() == nil {
+		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Watching etcd for the informers failed, trying again")
+			pause(ctx)
+		}
+	}
+}
+
+// follow passes on the changes from now on until the watch breaks.
+func (f *feed) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the watch on return
+	defer cancel()
+	now, err := f.client.Get(ctx, f.prefix, clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	for _, i := range f.informers {
+		i.reload()
+	}
+	f.mu.Unlock()
+	changes := f.watch.Watch(ctx, f.prefix, clientv3.WithPrefix(),
+		clientv3.WithRev(now.Header.Revision+1))
+	for change := range changes {
+		if err := change.Err(); err != nil {
+			return err
+		}
+		f.pass(change.Events)
+	}
+	return ctx.Err()
+}
+
+func (f *feed) pass(events []*clientv3.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range events {
+		key := string(e.Kv.Key)
+		for _, i := range f.informers {
+			if strings.HasPrefix(key, i.prefix) {
+				i.handle(e)
+			}
+		}
+	}
+}
+
+// pause waits before another attempt.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(retryPause):
+	}
+}
