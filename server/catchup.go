@@ -37,8 +37,8 @@ import (
 // These need no wait. LimitRanger and Priority ask etcd whether their lists have changed. The
 // allocator of node ports compares its bitmap with etcd's when it writes, and cluster IPs are in
 // etcd only. Tokens are checked against etcd. The live lookups of the namespace lifecycle plugin
-// only make it look more often. The configuration of priority and fairness, the OpenAPI v2 document,
-// and the conditions of APIServices follow a moment later, as after any change.
+// only make it look more often. The configuration of priority and fairness, the OpenAPI v2
+// document, and the conditions of APIServices follow a moment later, as after any change.
 
 // caches are the informers of a control plane.
 type caches struct {
@@ -98,7 +98,8 @@ func (c *caches) stores() map[schema.GroupKind][]cache.Store {
 }
 
 var (
-	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition").GroupKind()
+	definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition").
+			GroupKind()
 	apiServiceKind = apiregistrationv1.SchemeGroupVersion.WithKind("APIService").GroupKind()
 )
 
@@ -156,7 +157,8 @@ func (o *changed) identify(stored []byte) bool {
 	if len(stored) > len(protobufMagic) && string(stored[:len(protobufMagic)]) == protobufMagic {
 		var envelope runtime.Unknown
 		// In every kind, the metadata is field 1.
-		if envelope.Unmarshal(stored[len(protobufMagic):]) != nil || object.Unmarshal(envelope.Raw) != nil {
+		if envelope.Unmarshal(stored[len(protobufMagic):]) != nil ||
+			object.Unmarshal(envelope.Raw) != nil {
 			return false
 		}
 		object.TypeMeta = metav1.TypeMeta{APIVersion: envelope.APIVersion, Kind: envelope.Kind}

@@ -19,17 +19,18 @@ func (p *plane) startControllers() error {
 	if p.options.ReadOnly {
 		return nil
 	}
-	wait, err := controllers.Start(epoch.With(ctx, &p.requests.gate.epochs), p.options.Controllers, controllers.Dependencies{
-		Config:       p.self.config,
-		Client:       p.self.client,
-		Informers:    p.informers,
-		Named:        p.storage.Informer,
-		CABundle:     p.access.caBundle(),
-		ServiceCIDRs: p.services.allocator.CIDRs(),
-		Appeared: func(ctx context.Context, resource schema.GroupResource) error {
-			return p.storage.Appeared(ctx, core.PathOf(resource))
-		},
-	})
+	wait, err := controllers.Start(epoch.With(ctx, &p.requests.gate.epochs), p.options.Controllers,
+		controllers.Dependencies{
+			Config:       p.self.config,
+			Client:       p.self.client,
+			Informers:    p.informers,
+			Named:        p.storage.Informer,
+			CABundle:     p.access.caBundle(),
+			ServiceCIDRs: p.services.allocator.CIDRs(),
+			Appeared: func(ctx context.Context, resource schema.GroupResource) error {
+				return p.storage.Appeared(ctx, core.PathOf(resource))
+			},
+		})
 	if err != nil {
 		return fmt.Errorf("start controllers: %w", err)
 	}

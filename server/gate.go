@@ -111,7 +111,8 @@ func mayRunLong(r *http.Request) bool {
 	return strings.Contains(r.URL.RawQuery, "watch") || strings.Contains(path, "/watch/") ||
 		strings.Contains(path, "/proxy") || strings.HasSuffix(path, "/log") ||
 		strings.HasSuffix(path, "/exec") || strings.HasSuffix(path, "/attach") ||
-		strings.HasSuffix(path, "/portforward") || strings.HasPrefix(path, "/debug/") || r.Header.Get("Upgrade") != ""
+		strings.HasSuffix(path, "/portforward") || strings.HasPrefix(path, "/debug/") ||
+		r.Header.Get("Upgrade") != ""
 }
 
 // storesNothing reports whether a request certainly changes no stored object: it reads, or it is a

@@ -47,13 +47,14 @@ type Options struct {
 	// not wait for the disk.
 	DataDir string
 
-	// From, if set, is the state to begin with: all objects with their revisions, UIDs and addresses.
-	// Keys and certificates are new, unless DataDir has some. DataDir must not hold etcd's data yet, and
-	// EtcdServers must be empty.
+	// From, if set, is the state to begin with: all objects with their revisions, UIDs and
+	// addresses. Keys and certificates are new, unless DataDir has some. DataDir must not hold
+	// etcd's data yet, and EtcdServers must be empty.
 	From *Snapshot
-	// ReadOnly refuses every request that would change something with 403, dry runs too. Reviews, which
-	// store nothing, and tokens of service accounts still work. The control plane itself writes nothing
-	// either: no control loops run, and objects that it would otherwise ensure may be missing.
+	// ReadOnly refuses every request that would change something with 403, dry runs too. Reviews,
+	// which store nothing, and tokens of service accounts still work. The control plane itself
+	// writes nothing either: no control loops run, and objects that it would otherwise ensure may
+	// be missing.
 	ReadOnly bool
 
 	// BindAddress is the IP address to listen on. Default: 127.0.0.1.

@@ -32,8 +32,8 @@ func stays(object string) bool {
 		slices.Contains(kubernetesservice.Keys(), object)
 }
 
-// ensured reports whether the control plane always has an object, so that a reset does not delete it:
-// the APIServices of built-in versions, the address of the service default/kubernetes, the
+// ensured reports whether the control plane always has an object, so that a reset does not delete
+// it: the APIServices of built-in versions, the address of the service default/kubernetes, the
 // namespaces of the system, and the certificates in each namespace.
 func (r *reset) ensured(object string) bool {
 	p := r.plane

@@ -59,10 +59,13 @@ func (p *plane) reset(ctx context.Context, to *Snapshot) error {
 		return fmt.Errorf("reset: %w", err)
 	}
 	r := &reset{plane: p, target: target}
-	if err := p.storage.Switch(ctx, func() (int64, []string, error) { return r.write(ctx) }); err != nil {
+	if err := p.storage.Switch(ctx, func() (int64, []string, error) {
+		return r.write(ctx)
+	}); err != nil {
 		if r.revision > 0 {
 			gate.epochs.Next()
-			return fmt.Errorf("reset: the objects are those of the snapshot, but caches may be behind: %w", err)
+			return fmt.Errorf("reset: the objects are those of the snapshot, but caches may be behind: %w",
+				err)
 		}
 		return fmt.Errorf("reset: %w", err)
 	}
@@ -71,7 +74,8 @@ func (p *plane) reset(ctx context.Context, to *Snapshot) error {
 	}
 	gate.epochs.Next()
 	if err := caches.catchUp(ctx, r); err != nil {
-		return fmt.Errorf("reset: the objects are those of the snapshot, but caches may be behind: %w", err)
+		return fmt.Errorf("reset: the objects are those of the snapshot, but caches may be behind: %w",
+			err)
 	}
 	return nil
 }
@@ -187,8 +191,8 @@ func (r *reset) commit(ctx context.Context, changes []change, keys []string) (in
 	return r.plane.etcd.embedded.Change(ctx, all)
 }
 
-// lease returns a lease that lasts as long as one of the snapshot. That one may have expired here, or
-// may never have existed.
+// lease returns a lease that lasts as long as one of the snapshot. That one may have expired here,
+// or may never have existed.
 func (r *reset) lease(ctx context.Context, leases map[int64]int64, id int64) (int64, error) {
 	if id == 0 {
 		return 0, nil

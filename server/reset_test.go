@@ -50,8 +50,8 @@ func revisionOf(t *testing.T, version string) int {
 	return n
 }
 
-// Objects are as in the snapshot after a reset, whether they were created, changed or deleted since.
-// Those that did not change keep their resource version, the others have a newer one.
+// Objects are as in the snapshot after a reset, whether they were created, changed or deleted
+// since. Those that did not change keep their resource version, the others have a newer one.
 func TestResetRestoresObjects(t *testing.T) {
 	t.Parallel()
 	for mode, option := range modes {
@@ -176,10 +176,12 @@ func TestResetReachesAllCaches(t *testing.T) {
 			t.Errorf("round %d: %v", round, err)
 		}
 		const other = "other.example.com"
-		if _, err := c.widgets(other).List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := c.widgets(other).List(t.Context(),
+			metav1.ListOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("round %d: the definition that was created is still served: %v", round, err)
 		}
-		if _, err := c.Discovery().ServerResourcesForGroupVersion(other + "/v1"); !apierrors.IsNotFound(err) {
+		if _, err := c.Discovery().ServerResourcesForGroupVersion(other + "/v1"); !apierrors.IsNotFound(
+			err) {
 			t.Errorf("round %d: and discovered: %v", round, err)
 		}
 		groups, resources, err := c.Discovery().ServerGroupsAndResources()
@@ -228,8 +230,12 @@ func dirty(t *testing.T, c clients, group string, service *corev1.Service) {
 	ok(t, err)
 	_, err = c.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "jane"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "secret-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "jane"}},
+		RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName,
+			Kind:     "ClusterRole",
+			Name:     "secret-reader",
+		},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "jane"}},
 	}, metav1.CreateOptions{})
 	ok(t, err)
 	_, err = c.CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{})
@@ -246,7 +252,8 @@ func dirty(t *testing.T, c clients, group string, service *corev1.Service) {
 		metav1.CreateOptions{})
 	ok(t, err)
 	definitions := c.crds.ApiextensionsV1().CustomResourceDefinitions()
-	patch := `[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/required", "value": ["spec"]},
+	patch :=
+		`[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/required", "value": ["spec"]},
 		{"op": "add", "path": "/spec/names/shortNames", "value": ["wd"]}]`
 	_, err = definitions.Patch(ctx, "widgets."+group, types.JSONPatchType, []byte(patch),
 		metav1.PatchOptions{})
@@ -259,8 +266,8 @@ func dirty(t *testing.T, c clients, group string, service *corev1.Service) {
 	forbid(t, c)
 }
 
-// forbid makes admission refuse config maps: by a quota, by a policy and by a webhook, one after the
-// other, so that each one is known to work.
+// forbid makes admission refuse config maps: by a quota, by a policy and by a webhook, one after
+// the other, so that each one is known to work.
 func forbid(t *testing.T, c clients) {
 	t.Helper()
 	ctx := t.Context()
@@ -415,7 +422,8 @@ func TestWatchesAcrossAReset(t *testing.T) {
 	}
 
 	// A client that saw only some of the events of the reset would miss the others. The server also
-	// closes the watch of a client that is too slow for all of them, which then comes with this version.
+	// closes the watch of a client that is too slow for all of them, which then comes with this
+	// version.
 	if err := beginAt(t, maps, several); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		t.Errorf("a watch that begins within the reset, at %s: %v", several, err)
 	}
@@ -539,7 +547,8 @@ func TestRequestsThatRaceAReset(t *testing.T) {
 	writers.Wait()
 }
 
-// What a control loop was about to do to the objects of before is not done to those of the snapshot.
+// What a control loop was about to do to the objects of before is not done to those of the
+// snapshot.
 func TestControlLoopsForgetBeforeAReset(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
@@ -595,8 +604,8 @@ func TestControlLoopsForgetBeforeAReset(t *testing.T) {
 	}
 }
 
-// BenchmarkReset measures a reset after a test has created a namespace with 20 objects and 10 custom
-// resources, in a control plane with 50 definitions. It reports medians.
+// BenchmarkReset measures a reset after a test has created a namespace with 20 objects and 10
+// custom resources, in a control plane with 50 definitions. It reports medians.
 func BenchmarkReset(b *testing.B) {
 	s := servertest.Run(b)
 	c := clientsOf(b, s)

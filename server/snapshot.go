@@ -19,9 +19,9 @@ type Snapshot struct {
 	bootstrapped bool
 }
 
-// ReadSnapshot reads a snapshot that [Snapshot.WriteTo] or etcdctl snapshot save wrote, whether from
-// kinproc or from a real cluster. It reads all of r and checks the data. The error says what is
-// wrong with it; it wraps [embed.ErrCorrupt] if r is not a whole snapshot.
+// ReadSnapshot reads a snapshot that [Snapshot.WriteTo] or etcdctl snapshot save wrote, whether
+// from kinproc or from a real cluster. It reads all of r and checks the data. The error says what
+// is wrong with it; it wraps [embed.ErrCorrupt] if r is not a whole snapshot.
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	data, err := embed.ReadSnapshot(r)
 	if err != nil {
@@ -60,8 +60,8 @@ func (p *plane) snapshot(ctx context.Context) (*Snapshot, error) {
 	return ReadSnapshot(&b)
 }
 
-// ensureFirstObjects writes the objects that every cluster has. It reports whether the storage holds
-// all of them as they have to be, so that hooks need not look.
+// ensureFirstObjects writes the objects that every cluster has. It reports whether the storage
+// holds all of them as they have to be, so that hooks need not look.
 func (p *plane) ensureFirstObjects(ctx context.Context) (all bool, err error) {
 	if err := p.storage.RecallResets(ctx); err != nil || p.options.ReadOnly {
 		return false, err

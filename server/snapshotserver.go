@@ -16,9 +16,9 @@ import (
 )
 
 // Snapshots are transferred at two non-resource URLs. Like every request, they pass authentication,
-// authorization and the audit log. RBAC permits them to nobody but members of system:masters, unless
-// a role names the URLs, with the verbs get and post. Whoever may use them reads all secrets, and
-// may become anybody.
+// authorization and the audit log. RBAC permits them to nobody but members of system:masters,
+// unless a role names the URLs, with the verbs get and post. Whoever may use them reads all
+// secrets, and may become anybody.
 const (
 	snapshotPath = "/kinproc/snapshot"
 	resetPath    = "/kinproc/reset"

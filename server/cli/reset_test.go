@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// resetKill is the maximum time from the beginning of a reset to the kill. Most resets here take less.
+// resetKill is the maximum time from the beginning of a reset to the kill. Most resets here take
+// less.
 const resetKill = 20 * time.Millisecond
 
 // TestKilledDuringAReset kills the program with SIGKILL while it is reset to one of two states, and

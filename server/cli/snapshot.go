@@ -100,8 +100,8 @@ the difference. Keys and certificates stay.
 }
 
 func (o *startOptions) addFromFlag(f *pflag.FlagSet) {
-	f.StringVar(&o.from, "from", "", "file with a snapshot to begin with, written by kinproc snapshot "+
-		"save or etcdctl snapshot save; the data directory must be new")
+	f.StringVar(&o.from, "from", "", "file with a snapshot to begin with, "+
+		"written by kinproc snapshot save or etcdctl snapshot save; the data directory must be new")
 }
 
 func oneFile(cmd *cobra.Command, args []string) error {
@@ -128,7 +128,9 @@ func rawClient(kubeconfig string) (*rest.RESTClient, error) {
 
 // saveSnapshot writes a snapshot to a file, which others cannot read. If that fails, an existing
 // file stays as it was.
-func saveSnapshot(ctx context.Context, client *rest.RESTClient, name string) (size int64, err error) {
+func saveSnapshot(
+	ctx context.Context, client *rest.RESTClient, name string,
+) (size int64, err error) {
 	stream, err := client.Get().AbsPath(snapshotPath).Stream(ctx)
 	if err != nil {
 		return 0, err

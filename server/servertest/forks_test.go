@@ -18,8 +18,8 @@ var forks = flag.Int("forks", 5, "how many forks TestForksLeaveNothing starts an
 // noise of caches that the process has once, and far less than one control plane takes.
 const kept = 8 << 20
 
-// TestForksLeaveNothing starts, uses and stops many control planes that begin with one snapshot. They
-// leave no goroutines, no files, no ports and no memory.
+// TestForksLeaveNothing starts, uses and stops many control planes that begin with one snapshot.
+// They leave no goroutines, no files, no ports and no memory.
 func TestForksLeaveNothing(t *testing.T) { // not parallel: it inspects the whole process
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

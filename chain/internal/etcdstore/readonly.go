@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RefuseWrites makes every write of an object fail, whether a request or the server itself makes it.
-// It must be called before a store is opened.
+// RefuseWrites makes every write of an object fail, whether a request or the server itself makes
+// it. It must be called before a store is opened.
 func (b *Backend) RefuseWrites() {
 	b.readOnly = true
 	b.client.KV = readOnlyKV{b.client.KV}

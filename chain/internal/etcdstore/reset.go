@@ -96,9 +96,9 @@ func (b *Backend) passReset(ctx context.Context) error {
 	return nil
 }
 
-// Switch calls change while no watch begins. It changes keys in one transaction, together with those
-// of [Backend.Mark], and returns the revision and the changed keys. Switch returns when the watch
-// caches have seen the changes.
+// Switch calls change while no watch begins. It changes keys in one transaction, together with
+// those of [Backend.Mark], and returns the revision and the changed keys. Switch returns when the
+// watch caches have seen the changes.
 func (b *Backend) Switch(
 	ctx context.Context, change func() (revision int64, changed []string, err error),
 ) error {
@@ -176,8 +176,8 @@ func (s *cachedOnWatch) checkReset(from uint64) error {
 	for _, m := range s.backend.resets {
 		if m.revision == from && m.touches(s.prefix) {
 			return apierrors.NewResourceExpired(fmt.Sprintf(
-				"too old resource version: %d (several objects changed in it, when the control plane was reset)",
-				from))
+				"too old resource version: %d (several objects changed in it, "+
+					"when the control plane was reset)", from))
 		}
 	}
 	return nil

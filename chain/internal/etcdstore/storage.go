@@ -164,8 +164,8 @@ type Resources struct {
 	CodecOf func(resource schema.GroupResource, example runtime.Object) (Codec, error)
 	// PathOf returns the path of a resource below the prefix.
 	PathOf func(resource schema.GroupResource) string
-	// WithoutRequest, if set, is called before the server deletes an object other than by a request. An
-	// error refuses that. No reset comes in between.
+	// WithoutRequest, if set, is called before the server deletes an object other than by a
+	// request. An error refuses that. No reset comes in between.
 	WithoutRequest func(ctx context.Context, resource schema.GroupResource) error
 }
 

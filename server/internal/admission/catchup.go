@@ -27,8 +27,8 @@ import (
 //   - The policy plugins compile policies once a second, and the quota plugin remembers for half a
 //     minute what it read live. They are replaced by new plugins; see renewable.
 
-// Track returns a factory like f, whose informers of webhooks tell Deferred what their handlers have
-// handled.
+// Track returns a factory like f, whose informers of webhooks tell Deferred what their handlers
+// have handled.
 func (d *Deferred) Track(f informers.SharedInformerFactory) informers.SharedInformerFactory {
 	return tracked{f, d}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 )
 
-// resourceQuota (ResourceQuota) is the plugin of k8s.io/apiserver with this server's evaluators. The
-// plugin can be replaced by a new one; see [Deferred.CatchUp].
+// resourceQuota (ResourceQuota) is the plugin of k8s.io/apiserver with this server's evaluators.
+// The plugin can be replaced by a new one; see [Deferred.CatchUp].
 type resourceQuota struct {
 	config  *resourcequotaapi.Configuration
 	drained <-chan struct{}

@@ -1,5 +1,5 @@
-// Package epoch lets a control loop notice that the control plane was reset while it worked. What it
-// would do next follows from objects that may not exist any more.
+// Package epoch lets a control loop notice that the control plane was reset while it worked. What
+// it would do next follows from objects that may not exist any more.
 package epoch
 
 import (

@@ -52,6 +52,10 @@ func (q *Queue) Soon(key string) {
 	q.queue.Add(key)
 }
 
+// Stop ends the queue's goroutine. A controller that may return without [Queue.Run] defers it, for
+// instance because its informer has stopped already.
+func (q *Queue) Stop() { q.queue.ShutDown() }
+
 // Run calls work for the keys until ctx ends, with the given number of workers, once all informers
 // have synced. It returns when the workers have ended.
 func (q *Queue) Run(
