@@ -62,8 +62,9 @@ fuzz: ## Run every fuzz test for FUZZTIME (30s).
 	done
 
 .PHONY: soak
-soak: ## Kill the program ROUNDS (200) times during writes, and check every acknowledged write.
-	go test -v -timeout 60m -run TestAcknowledgedWritesSurviveKill ./server/cli -rounds $(ROUNDS)
+soak: ## Kill the program ROUNDS (200) times during writes and resets, and fork 500 times.
+	go test -v -timeout 60m -run 'TestAcknowledgedWritesSurviveKill|TestKilledDuringAReset' ./server/cli -rounds $(ROUNDS)
+	go test -v -timeout 60m -run TestForksLeaveNothing ./server/servertest -forks 500
 
 .PHONY: conformance
 conformance: ## Compare responses with those recorded from a real kube-apiserver.

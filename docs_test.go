@@ -49,7 +49,8 @@ func TestDocumentsCanBePasted(t *testing.T) {
 	for _, document := range []string{
 		"README.md", "examples/README.md", "examples/crontab/README.md", "examples/engine/README.md",
 		"examples/plain/README.md", "docs/compatibility.md", "docs/envtest.md", "docs/performance.md",
-		"docs/project-layout.md", "docs/security.md", "docs/testing.md", "docs/troubleshooting.md",
+		"docs/project-layout.md", "docs/security.md", "docs/snapshots.md", "docs/testing.md",
+		"docs/troubleshooting.md",
 	} {
 		text, err := os.ReadFile(document)
 		if err != nil {

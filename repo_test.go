@@ -48,12 +48,14 @@ var rooms = map[string][]string{
 	"chain/core":                 {"chain/kind", "chain/internal"},
 	"chain":                      nil, // it links the servers, all of which are below it
 	"server/internal/allocation": nil,
-	"server/internal/loopback":   nil,
+	"server/internal/epoch":      nil,
+	"server/internal/loopback":   {"server/internal/epoch"},
 	"server/internal/ownership":  nil,
 	"server/internal/auth":       {"chain/core"},
 	"server/internal/admission":  {"chain/core"},
 	"server/internal/controllers": {
 		"server/internal/allocation",
+		"server/internal/epoch",
 		"server/internal/auth", // the role aggregation loop knows the bootstrap policy
 	},
 	"server/servertest": {"server", "server/internal/auth/pki"},

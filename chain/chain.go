@@ -30,6 +30,8 @@ type Config struct {
 	Generic   *genericapiserver.Config
 	Informers informers.SharedInformerFactory
 	Storage   *Storage
+	// ReadOnly is true if the servers must not write on their own.
+	ReadOnly bool
 	// Groups are the built-in kinds, as [core.Groups] returns them.
 	Groups []kind.Group
 	// WebServices are served by the core-like server besides its groups.
@@ -127,6 +129,9 @@ func Assemble(config Config) (*Chain, error) {
 	}
 	if err := c.Core.InstallOpenAPI(); err != nil {
 		return nil, fmt.Errorf("assemble the chain: %w", err)
+	}
+	if config.ReadOnly {
+		return c, nil
 	}
 	crds := c.Extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	if err := aggregator.AutoRegister(c.Aggregator, c.LocalGroupVersions(), crds); err != nil {

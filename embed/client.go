@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // newClient returns a client that calls the member directly. An etcd goroutine that ends because of
@@ -73,6 +74,9 @@ const healthKey = "/health"
 func (c *kvClient) Put(
 	ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption,
 ) (*pb.PutResponse, error) {
+	if proto.Size(r) > maxRequestBytes {
+		return nil, rpctypes.ErrGRPCRequestTooLarge
+	}
 	return untilFault(c.faults, func() (*pb.PutResponse, error) {
 		return c.KVClient.Put(ctx, r, opts...)
 	})
@@ -89,6 +93,9 @@ func (c *kvClient) DeleteRange(
 func (c *kvClient) Txn(
 	ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption,
 ) (*pb.TxnResponse, error) {
+	if proto.Size(r) > maxRequestBytes {
+		return nil, rpctypes.ErrGRPCRequestTooLarge
+	}
 	return untilFault(c.faults, func() (*pb.TxnResponse, error) {
 		return c.KVClient.Txn(ctx, r, opts...)
 	})

@@ -31,6 +31,8 @@ const (
 	// maxRequestBytes is etcd's default limit for one request, which Kubernetes users are familiar
 	// with.
 	maxRequestBytes = 3 * 512 * 1024
+	// maxChangeBytes limits what [Etcd.Change] writes in one step.
+	maxChangeBytes = 1 << 30
 
 	// progressInterval is how often an idle watch is notified that it is up to date. The watch caches
 	// of Kubernetes depend on these notifications.

@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -67,6 +68,11 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 		return err
 	}
 	lg := e.faults.logger(opts.Logger)
+	if opts.From != nil && opts.Ephemeral {
+		if err := opts.From.restoreFast(datadir.ToBackendFileName(e.dir)); err != nil {
+			return explain("restore into "+e.dir, err)
+		}
+	}
 	var committed uint64
 	if !opts.Ephemeral {
 		err := e.faults.call(ctx,
@@ -84,6 +90,7 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 		return explain("start etcd in "+e.dir, err)
 	}
 	e.server = server
+	e.server.Cfg.MaxRequestBytes = maxChangeBytes // the client enforces maxRequestBytes
 	e.server.Start()
 	e.undo = append(e.undo, e.stopServer)
 	if err := e.elect(ctx, committed); err != nil {
@@ -161,6 +168,12 @@ func (e *Etcd) openDir(opts Options) error {
 		return explain("open "+opts.Dir, err)
 	}
 	e.dir = dir
+	if opts.From != nil {
+		write := func(path string) error { return os.WriteFile(path, opts.From.database, 0o600) }
+		if err := restore(dir, write); err != nil {
+			return explain("restore into "+dir, err)
+		}
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return explain("create "+dir, err)
 	}

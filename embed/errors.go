@@ -11,6 +11,8 @@ var (
 	ErrCorrupt = errors.New("data is damaged")
 	// ErrForeign means that the directory is not empty, but holds no etcd data.
 	ErrForeign = errors.New("directory contains files that are not etcd data")
+	// ErrHasData means that the directory to restore a snapshot into already holds etcd data.
+	ErrHasData = errors.New("the directory already contains etcd data")
 	// ErrNewerVersion means that a newer etcd wrote the data.
 	ErrNewerVersion = errors.New("data was written by a newer etcd")
 	// ErrCluster means that the data belongs to a member of a cluster, which can't run alone.

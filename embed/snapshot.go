@@ -43,13 +43,15 @@ func (e *Etcd) Snapshot(ctx context.Context, w io.Writer) error {
 // kinproc or from a real cluster (etcdctl snapshot save), or may be a plain copy of a database
 // file. dir must not hold etcd data yet. Revisions and leases are kept, but membership is not.
 func Restore(dir string, r io.Reader) error {
-	if err := restore(dir, r); err != nil {
+	receive := func(path string) error { return receive(path, r) }
+	if err := restore(dir, receive); err != nil {
 		return explain("restore into "+dir, err)
 	}
 	return nil
 }
 
-func restore(dir string, r io.Reader) (err error) {
+// restore makes dir a data directory with the database that write writes to a file.
+func restore(dir string, write func(path string) error) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -63,18 +65,14 @@ func restore(dir string, r io.Reader) (err error) {
 	defer func() { err = errors.Join(err, lock.release()) }()
 	database := datadir.ToBackendFileName(dir)
 	if wal.Exist(datadir.ToWALDir(dir)) || fileutil.Exist(database) {
-		return &Error{
-			Op:   "restore into " + dir,
-			Err:  errors.New("the directory already contains etcd data"),
-			Hint: "use a new directory",
-		}
+		return &Error{Op: "restore into " + dir, Err: ErrHasData, Hint: "use a new directory"}
 	}
 	if err := os.MkdirAll(filepath.Dir(database), 0o700); err != nil {
 		return err
 	}
 	partial := database + ".part"
 	defer os.Remove(partial)
-	if err := receive(partial, r); err != nil {
+	if err := write(partial); err != nil {
 		return err
 	}
 	if err := forgetCluster(partial); err != nil {
@@ -124,7 +122,14 @@ func forgetCluster(path string) (err error) {
 	if _, err := checkDatabase(path); err != nil && !errors.Is(err, ErrCluster) {
 		return err
 	}
-	db, err := bbolt.Open(path, 0o600, nil)
+	return forgetMembers(path, false)
+}
+
+func forgetMembers(path string, unsafeNoSync bool) (err error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		NoSync: unsafeNoSync, NoGrowSync: unsafeNoSync, NoFreelistSync: true,
+		FreelistType: bbolt.FreelistMapType,
+	})
 	if err != nil {
 		return err
 	}

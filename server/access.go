@@ -247,7 +247,7 @@ func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Lis
 		Authenticator:       a.authenticator,
 		RequestHeaderConfig: a.requestHeader,
 	}
-	generic.Authorization.Authorizer = a.authorizer
+	generic.Authorization.Authorizer = o.forRequests(a.authorizer)
 	generic.RuleResolver = a.authorizer
 	return nil
 }
@@ -260,6 +260,7 @@ func watchRoles(
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(),
 		rbacauthorizer.FromClient(client.RbacV1()))
 	factory.StartWithContext(t.ctx)
+	t.starts(factory)
 	t.run(func() {
 		<-t.ctx.Done()
 		factory.Shutdown()

@@ -56,6 +56,10 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 		"storage-readiness": p.storageReady,
 	}
 	maps.Copy(hooks, p.identityHooks(generic.APIServerID))
+	maps.Copy(hooks, p.forkHooks(client))
+	if p.options.ReadOnly {
+		hooks = map[string]func(context.Context) error{"storage-readiness": p.storageReady}
+	}
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
 			done := make(chan struct{})
@@ -159,7 +163,11 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 	controller := clusterauthenticationtrust.New(client,
 		p.storage.Informer(&corev1.ConfigMap{}, clusterauthenticationtrust.ConfigMap), p.trust(),
 		len(p.options.EtcdServers) > 0)
-	if err := p.unlessFresh(controller.Ensure)(ctx); err != nil {
+	ensure := p.unlessFresh(controller.Ensure)
+	if p.options.From != nil {
+		ensure = controller.Ensure // the authorities are new
+	}
+	if err := ensure(ctx); err != nil {
 		return err
 	}
 	p.tasks.run(func() {

@@ -113,7 +113,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	plugins, made := &admission.Pending{}, make(chan error, 1)
 	configured := *generic
 	go func() {
-		made <- p.options.Admission.ApplyTo(&configured, shared, client, dynamicClient,
+		made <- p.options.Admission.ApplyTo(&configured, late.Track(shared), client, dynamicClient,
 			utilfeature.DefaultFeatureGate, configured.EffectiveVersion, webhooks,
 			core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(configured.APIServerID),
 			tolerations, plugin.StorageInitializer{Storage: p.storage}, late)
@@ -130,6 +130,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Generic:             generic,
 		Informers:           shared,
 		Storage:             p.storage,
+		ReadOnly:            p.options.ReadOnly,
 		Groups:              groups,
 		WebServices:         keys,
 		ServiceResolver:     resolver,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/epoch"
 )
 
 // startControllers starts the control loops without waiting for them to catch up. Whatever depends
@@ -15,17 +16,21 @@ import (
 // account.
 func (p *plane) startControllers() error {
 	ctx := p.tasks.ctx
-	wait, err := controllers.Start(ctx, p.options.Controllers, controllers.Dependencies{
-		Config:       p.self.config,
-		Client:       p.self.client,
-		Informers:    p.informers,
-		Named:        p.storage.Informer,
-		CABundle:     p.access.caBundle(),
-		ServiceCIDRs: p.services.allocator.CIDRs(),
-		Appeared: func(ctx context.Context, resource schema.GroupResource) error {
-			return p.storage.Appeared(ctx, core.PathOf(resource))
-		},
-	})
+	if p.options.ReadOnly {
+		return nil
+	}
+	wait, err := controllers.Start(epoch.With(ctx, &p.requests.gate.epochs), p.options.Controllers,
+		controllers.Dependencies{
+			Config:       p.self.config,
+			Client:       p.self.client,
+			Informers:    p.informers,
+			Named:        p.storage.Informer,
+			CABundle:     p.access.caBundle(),
+			ServiceCIDRs: p.services.allocator.CIDRs(),
+			Appeared: func(ctx context.Context, resource schema.GroupResource) error {
+				return p.storage.Appeared(ctx, core.PathOf(resource))
+			},
+		})
 	if err != nil {
 		return fmt.Errorf("start controllers: %w", err)
 	}

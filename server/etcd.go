@@ -20,7 +20,10 @@ import (
 )
 
 // etcd is a client of the embedded or an external etcd.
-type etcd struct{ client *clientv3.Client }
+type etcd struct {
+	client   *clientv3.Client
+	embedded *embed.Etcd // nil with an external etcd
+}
 
 // externalTimeout is how long the start waits for an external etcd to answer.
 const externalTimeout = 3 * time.Second
@@ -44,7 +47,13 @@ func startEtcd(
 	if o.Ephemeral {
 		o.Dir = dir
 	}
+	if options.From != nil {
+		o.From = options.From.data
+	}
 	e, err := embed.Start(ctx, o)
+	if errors.Is(err, embed.ErrHasData) {
+		return nil, options.wrong("From", "from", "%w", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +68,7 @@ func startEtcd(
 		}
 	}()
 	u.push("etcd", func() error { close(ended); <-waiting; return nil })
-	return &etcd{e.Client()}, nil
+	return &etcd{e.Client(), e}, nil
 }
 
 func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
@@ -92,7 +101,7 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 		return nil, errors.Join(err, client.Close())
 	}
 	u.push("the client of etcd", client.Close)
-	return &etcd{client}, nil
+	return &etcd{client: client}, nil
 }
 
 // probeEtcd waits until etcd answers. If etcd does not, the client reports only a timeout, so
@@ -160,6 +169,9 @@ func (e *etcd) check(r *http.Request) error {
 // newStorage returns the storage of all objects.
 func newStorage(e *etcd, o *Options, u *undo) *chain.Storage {
 	storage := chain.NewStorage(e.client, o.EtcdPrefix)
+	if o.ReadOnly {
+		storage.RefuseWrites()
+	}
 	u.push("watch caches", func() error { storage.Stop(); return nil })
 	return storage
 }

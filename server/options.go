@@ -47,6 +47,16 @@ type Options struct {
 	// not wait for the disk.
 	DataDir string
 
+	// From, if set, is the state to begin with: all objects with their revisions, UIDs and
+	// addresses. Keys and certificates are new, unless DataDir has some. DataDir must not hold
+	// etcd's data yet, and EtcdServers must be empty.
+	From *Snapshot
+	// ReadOnly refuses every request that would change something with 403, dry runs too. Reviews,
+	// which store nothing, and tokens of service accounts still work. The control plane itself
+	// writes nothing either: no control loops run, and objects that it would otherwise ensure may
+	// be missing.
+	ReadOnly bool
+
 	// BindAddress is the IP address to listen on. Default: 127.0.0.1.
 	BindAddress string
 	// SecurePort is the port to listen on; 0 picks a free one.
@@ -253,6 +263,8 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 func (o *Options) addServingFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of etcd's data, keys and certificates")
 	f.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address to listen on")
+	f.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly,
+		"refuse every request that would change something, and change nothing otherwise either")
 	f.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port to listen on; 0 picks a free one")
 	o.addTLSFlags(f)
 	o.addLimitFlags(f)
@@ -415,6 +427,10 @@ func (o *Options) validate() []error {
 		wrong("BindAddress", "bind-address", "%q is not an IP address", o.BindAddress)
 	}
 	errs = append(errs, o.validateServing()...)
+	if o.From != nil && len(o.EtcdServers) > 0 {
+		wrong("From", "from", "%s is set; only the embedded etcd can begin with a snapshot",
+			o.name("EtcdServers", "etcd-servers"))
+	}
 	const together = "a certificate and its key go together: set both or neither"
 	if o.ProxyClientCertFile == "" && o.ProxyClientKeyFile != "" {
 		wrong("ProxyClientCertFile", "proxy-client-cert-file", together)

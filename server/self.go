@@ -1,6 +1,9 @@
 package server
 
 import (
+	"context"
+	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -18,10 +21,11 @@ type requests struct {
 	options   *Options
 	transport *loopback.Transport
 	running   sync.WaitGroup
+	gate      *gate
 }
 
 func newRequests(o *Options, u *undo) *requests {
-	r := &requests{options: o, transport: &loopback.Transport{}}
+	r := &requests{options: o, transport: &loopback.Transport{}, gate: newGate()}
 	u.push("requests", func() error {
 		r.transport.Stop()
 		r.running.Wait()
@@ -33,6 +37,7 @@ func newRequests(o *Options, u *undo) *requests {
 // counted wraps handler so that Stop waits for its requests and each request's context has a
 // logger.
 func (r *requests) counted(handler http.Handler) http.Handler {
+	handler = r.gate.wrap(handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		r.running.Add(1)
 		defer r.running.Done()
@@ -61,4 +66,32 @@ func newSelf(transport *loopback.Transport, address net.Addr) (*self, error) {
 	}
 	client, err := kubernetes.NewForConfig(config)
 	return &self{transport: transport, config: config, client: client}, err
+}
+
+// ask makes an in-process GET request. The status code is 0 if it fails.
+func (s *self) ask(ctx context.Context, path, accept string) (code int, body []byte) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+path, nil)
+	if err != nil {
+		return 0, nil
+	}
+	r.Header.Set("Authorization", "Bearer "+s.config.BearerToken)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	answer, err := s.transport.RoundTrip(r)
+	if err != nil {
+		return 0, nil
+	}
+	defer answer.Body.Close()
+	body, err = io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, nil
+	}
+	return answer.StatusCode, body
+}
+
+// askJSON makes an in-process GET request, and reports whether it succeeded.
+func (s *self) askJSON(ctx context.Context, path, accept string, into any) bool {
+	code, body := s.ask(ctx, path, accept)
+	return code == http.StatusOK && json.Unmarshal(body, into) == nil
 }

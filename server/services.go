@@ -40,8 +40,13 @@ func newServices(ctx context.Context, p *plane) (*services, error) {
 		return nil, err
 	}
 	s := &services{}
+	options.ReadOnly = p.options.ReadOnly
 	if s.allocator, err = allocation.New(ctx, options, getter); err != nil {
 		return nil, err
+	}
+	if p.options.ReadOnly {
+		s.repaired = ctx.Done() // nobody waits for it
+		return s, nil
 	}
 	if len(p.options.EtcdServers) == 0 {
 		repair := serviceips.New(s.allocator, 0)
@@ -70,7 +75,7 @@ func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Int
 	}
 	controller := kubernetesservice.New(client, options)
 	reconcile := controller.Reconcile
-	if p.fresh && options.Leases == nil {
+	if p.fresh && p.options.From == nil && options.Leases == nil {
 		reconcile = controller.Accept
 	}
 	if err := reconcile(ctx); err != nil {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/informers"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
@@ -36,8 +38,11 @@ type plane struct {
 	access    *access
 	informers informers.SharedInformerFactory
 	chain     *chain.Chain
+	plugins   *admission.Deferred
 	// fresh is true if the storage was empty, so that the first objects are as they have to be.
 	fresh bool
+	// resetting is held by a reset.
+	resetting sync.Mutex
 }
 
 // Start starts the control plane. It returns when the control plane is ready or, if that fails,
@@ -145,9 +150,11 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	if err != nil {
 		return err
 	}
+	p.plugins, p.requests.gate.elsewhere = late, p.isProxied
+	p.serveSnapshots()
 	prepare := p.chain.Prepare() // meanwhile
 	t.phase("first-objects")
-	p.fresh, err = p.writeFirstObjects(ctx)
+	p.fresh, err = p.ensureFirstObjects(ctx)
 	prepared, failed := prepare()
 	if err := errors.Join(failed, err); err != nil {
 		return err

@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"slices"
 	"sync"
+
+	"k8s.io/client-go/informers"
 )
 
 // tasks are the goroutines of a control plane: API servers, hooks and control loops.
@@ -14,6 +17,8 @@ type tasks struct {
 	mu      sync.Mutex
 	ended   bool
 	running sync.WaitGroup
+	// factories are those of informers that were started late
+	factories []informers.SharedInformerFactory
 }
 
 // newTasks returns tasks with no goroutines yet. A task calls fail if the control plane cannot
@@ -41,4 +46,18 @@ func (t *tasks) run(f func()) bool {
 		t.running.Go(f)
 	}
 	return !t.ended
+}
+
+// starts notes the factory of informers that are started late.
+func (t *tasks) starts(f informers.SharedInformerFactory) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.factories = append(t.factories, f)
+}
+
+// informers returns the factories of informers that were started late.
+func (t *tasks) informers() []informers.SharedInformerFactory {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.factories)
 }

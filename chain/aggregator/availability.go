@@ -168,7 +168,7 @@ func (a *availability) next(ctx context.Context) bool {
 	}
 	condition := a.check(ctx, service)
 	if err := a.publish(ctx, service, condition); err != nil && ctx.Err() == nil &&
-		!apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		!apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		utilruntime.HandleErrorWithContext(ctx, err,
 			"Failed to report the availability of an APIService", "name", name)
 	} else if err == nil && condition.Status == apiregistrationv1.ConditionTrue {

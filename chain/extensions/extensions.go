@@ -85,7 +85,8 @@ func New(
 					// The handler wraps the codec with the versions of the definition.
 					return etcdstore.Codec{Codec: unstructured.UnstructuredJSONScheme}, nil
 				},
-				PathOf: pathOf,
+				PathOf:         pathOf,
+				WithoutRequest: whileDeleted(config.Backend),
 			},
 			MasterCount:         1,
 			ServiceResolver:     config.ServiceResolver,

@@ -115,7 +115,8 @@ as in kube-apiserver: the aggregator, the core-like server and the server of cus
 			cmd.CommandPath())}
 	})
 	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
-		newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s), newCompletionCmd(s), newVersionCmd(s))
+		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
+		newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }
 

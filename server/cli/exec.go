@@ -46,6 +46,7 @@ command.`,
 	var sections cliflag.NamedFlagSets
 	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0,
 		"how much to log to standard error; 0 is nothing")
+	o.addFromFlag(sections.FlagSet("exec"))
 	o.server.AddFlags(&sections)
 	_ = sections.FlagSet("serving").MarkHidden("data-dir") // the flag exists
 	for _, set := range sections.FlagSets {

@@ -49,6 +49,7 @@ type startOptions struct {
 	server     server.Options
 	name       string
 	ephemeral  bool
+	from       string // a file with a snapshot
 	kubeconfig string
 	timings    bool
 	verbosity  int
@@ -92,6 +93,7 @@ With --detach, the control plane runs in the background until kinproc stop:
 	_ = f.MarkHidden("detached") // the flag exists
 	f.BoolVar(&o.ephemeral, "ephemeral", false,
 		"keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
+	o.addFromFlag(f)
 	f.StringVar(&o.name, "name", "", "name of this sandbox, used for its kubeconfig context "+
 		"kinproc-NAME; the name of the directory if empty")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
@@ -117,6 +119,16 @@ func (o *startOptions) validate() error {
 	}
 	if o.ephemeral {
 		o.server.DataDir = ""
+	}
+	if err := errors.Join(o.server.Validate()...); err != nil {
+		return usageError{err}
+	}
+	if o.from == "" {
+		return nil
+	}
+	var err error
+	if o.server.From, err = readSnapshot(o.from); err != nil {
+		return fmt.Errorf("--from: %w", err)
 	}
 	if err := errors.Join(o.server.Validate()...); err != nil {
 		return usageError{err}

@@ -107,6 +107,12 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	return s
 }
 
+// From returns an option for [Run] that begins with a snapshot, such as a package's tests can take
+// once and share: what is in it need not be created again for each test.
+func From(snapshot *server.Snapshot) func(*server.Options) {
+	return func(o *server.Options) { o.From = snapshot }
+}
+
 // WithoutControllers is an option for [Run] that disables all controllers, so that nothing changes
 // objects behind the test's back.
 func WithoutControllers(o *server.Options) { o.Controllers = []string{"-*"} }

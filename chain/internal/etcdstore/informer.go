@@ -76,7 +76,8 @@ type informer struct {
 	listeners []*listener
 	listing   bool              // changes wait in missed
 	missed    []*clientv3.Event // while the informer lists
-	revision  int64             // objects has all changes up to this revision
+	listed    int64             // the revision of the last list
+	revision  int64             // of the last change
 }
 
 var _ cache.SharedIndexInformer = &informer{}
@@ -218,7 +219,7 @@ func (i *informer) replace(objects map[string]runtime.Object, revision int64) {
 			i.notify(notification{old: cache.DeletedFinalStateUnknown{Key: key, Obj: old}})
 		}
 	}
-	i.revision, i.listing = revision, false
+	i.listed, i.revision, i.listing = revision, revision, false
 	for _, e := range i.missed {
 		i.apply(e)
 	}
@@ -245,7 +246,8 @@ func (i *informer) handle(e *clientv3.Event) {
 }
 
 func (i *informer) apply(e *clientv3.Event) {
-	if e.Kv.ModRevision <= i.revision || !i.wants(e.Kv) {
+	// Several objects may change at one revision, so the revision of the last change does not tell.
+	if e.Kv.ModRevision <= i.listed || !i.wants(e.Kv) {
 		return
 	}
 	key := strings.TrimPrefix(string(e.Kv.Key), i.prefix)

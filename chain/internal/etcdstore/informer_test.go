@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -310,5 +311,34 @@ func TestHandlersAreRemovedWhileInformerStops(t *testing.T) {
 		}
 		stop()
 		removing.Wait()
+	}
+}
+
+// A reset changes several objects at one revision.
+func TestInformerSeesAllChangesOfOneRevision(t *testing.T) {
+	t.Parallel()
+	c := newConfigMaps(t)
+	c.put("default", "a", "1")
+	c.put("default", "b", "1")
+	informer := c.backend.Informer(&corev1.ConfigMap{}, "")
+	running, stop := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { informer.RunWithContext(running) })
+	t.Cleanup(func() { stop(); done.Wait() })
+	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
+		t.Fatal("not synced")
+	}
+	var ops []clientv3.Op
+	for _, name := range []string{"a", "b"} {
+		ops = append(ops, clientv3.OpDelete("/registry/configmaps/default/"+name))
+	}
+	if _, err := c.backend.client.KV.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(10 * time.Second); len(informer.GetStore().List()) > 0; {
+		if time.Now().After(limit) {
+			t.Fatalf("the informer still has %v", informer.GetStore().ListKeys())
+		}
+		time.Sleep(time.Millisecond)
 	}
 }

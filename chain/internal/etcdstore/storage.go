@@ -60,8 +60,14 @@ type Backend struct {
 	held    bool
 	stopped bool
 	damaged []*reader // the readers of resources in which an object cannot be decoded
+	resets  []resetMark
+	opened  map[schema.GroupResource]int // the number of stores ever opened
 
 	undecodable chan struct{} // closed when damaged is not empty
+	readOnly    bool
+
+	// beginning is held for reading while a watch begins, and for writing during a reset
+	beginning sync.RWMutex
 }
 
 // New returns a backend that uses client. The caller closes the client. An empty prefix stands for
@@ -89,6 +95,7 @@ func New(client *clientv3.Client, prefix string) *Backend {
 		feed:        newFeed(client, prefix),
 		compactor:   etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
+		opened:      map[schema.GroupResource]int{},
 		undecodable: make(chan struct{}),
 	}
 }
@@ -159,6 +166,9 @@ type Resources struct {
 	CodecOf func(resource schema.GroupResource, example runtime.Object) (Codec, error)
 	// PathOf returns the path of a resource below the prefix.
 	PathOf func(resource schema.GroupResource) string
+	// WithoutRequest, if set, is called before the server deletes an object other than by a
+	// request. An error refuses that. No reset comes in between.
+	WithoutRequest func(ctx context.Context, resource schema.GroupResource) error
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -166,7 +176,7 @@ func (r *Resources) GetRESTOptions(
 	resource schema.GroupResource, example runtime.Object,
 ) (generic.RESTOptions, error) {
 	options := generic.RESTOptions{
-		Decorator:               r.Backend.newStore,
+		Decorator:               r.newStore,
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: 4,
 		ResourcePrefix:          r.PathOf(resource),
@@ -189,6 +199,23 @@ func (r *Resources) GetRESTOptions(
 }
 
 // newStore is the generic.StorageDecorator of every resource.
+func (r *Resources) newStore(
+	config *storagebackend.ConfigForResource,
+	resourcePrefix string,
+	keyFunc func(obj runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	getAttrs apistorage.AttrFunc,
+	triggers apistorage.IndexerFuncs,
+	indexers *cache.Indexers,
+) (apistorage.Interface, factory.DestroyFunc, error) {
+	s, destroy, err := r.Backend.newStore(config, resourcePrefix, keyFunc, newFunc, newListFunc,
+		getAttrs, triggers, indexers)
+	if err != nil || r.WithoutRequest == nil {
+		return s, destroy, err
+	}
+	return guarded{s, r, config.GroupResource}, destroy, nil
+}
+
 func (b *Backend) newStore(
 	config *storagebackend.ConfigForResource,
 	resourcePrefix string,
@@ -213,6 +240,8 @@ func (b *Backend) newStore(
 	cached := ownStream{Interface: store, name: config.GroupResource.String()}
 	s := &cachedOnWatch{
 		Interface: store,
+		backend:   b,
+		prefix:    r.prefix,
 		close:     store.Close,
 		reader:    r,
 		count: func(ctx context.Context, key string) (int64, error) {
@@ -246,6 +275,7 @@ func (b *Backend) newStore(
 		return nil, nil, fmt.Errorf("store of %s: the backend is stopped", config.GroupResource)
 	}
 	b.caches[s] = struct{}{}
+	b.opened[config.GroupResource]++
 	return s, func() {
 		b.mu.Lock()
 		if b.held {
@@ -261,6 +291,8 @@ func (b *Backend) newStore(
 // cachedOnWatch is an etcd store that gets a watch cache with the first watch.
 type cachedOnWatch struct {
 	apistorage.Interface // directly to etcd
+	backend              *Backend
+	prefix               string // of the keys
 	close                func()
 	reader               *reader
 	// the number of objects below a key
@@ -367,14 +399,21 @@ func (s *cachedOnWatch) current() apistorage.Interface {
 func (s *cachedOnWatch) Watch(
 	ctx context.Context, key string, opts apistorage.ListOptions,
 ) (watch.Interface, error) {
+	s.backend.beginning.RLock()
+	defer s.backend.beginning.RUnlock()
+	from, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion)
+	if err == nil && from > 0 && opts.SendInitialEvents == nil {
+		if err := s.checkReset(from); err != nil {
+			return nil, err
+		}
+	}
 	if s.neverCached || s.watchedDirectly(ctx) {
 		return s.Interface.Watch(ctx, key, opts)
 	}
-	c, err := s.cache(ctx)
-	if err != nil {
-		return nil, err
+	c, cacheErr := s.cache(ctx)
+	if cacheErr != nil {
+		return nil, cacheErr
 	}
-	from, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion)
 	if err == nil && from > 0 && from < s.since.Load() && opts.SendInitialEvents == nil {
 		return s.Interface.Watch(ctx, key, opts)
 	}

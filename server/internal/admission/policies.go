@@ -1,13 +1,15 @@
 package admission
 
 import (
+	"context"
 	"io"
+	"sync"
 
 	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/initializer"
 	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/client-go/informers"
+	"k8s.io/component-base/featuregate"
 )
 
 // The policy plugins poll every 100 ms until their informers have synced, starting when they are
@@ -18,13 +20,20 @@ import (
 // Deferred collects the plugins to initialize late. It finds them as an
 // admission.PluginInitializer.
 type Deferred struct {
-	plugins []interface{ InitializeLate() error }
+	plugins   []interface{ InitializeLate() error }
+	renewable []renewable
+
+	mu       sync.Mutex
+	handlers []*trackedHandler
 }
 
 // Initialize implements admission.PluginInitializer.
 func (d *Deferred) Initialize(plugin admission.Interface) {
 	if p, ok := plugin.(interface{ InitializeLate() error }); ok {
 		d.plugins = append(d.plugins, p)
+	}
+	if p, ok := plugin.(renewable); ok {
+		d.renewable = append(d.renewable, p)
 	}
 }
 
@@ -38,42 +47,57 @@ func (d *Deferred) Start() error {
 	return nil
 }
 
-type validatingPolicies struct{ *validatingpolicy.Plugin }
-
-var _ initializer.WantsExternalKubeInformerFactory = validatingPolicies{}
-
-func newValidatingPolicies(config io.Reader) (admission.Interface, error) {
-	p, err := validatingpolicy.NewPlugin(config)
-	return validatingPolicies{p}, err
+type validatingPolicies struct {
+	*renewed[*validatingpolicy.Plugin]
 }
 
+var _ admission.ValidationInterface = validatingPolicies{}
+
+func newValidatingPolicies(config io.Reader) (admission.Interface, error) {
+	r, err := newRenewed(config, validatingpolicy.NewPlugin,
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	return validatingPolicies{r}, err
+}
+
+// SetExternalKubeInformerFactory also starts the informers, which the plugin itself would do late.
 func (p validatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.Plugin.SetExternalKubeInformerFactory(f)
+	p.renewed.SetExternalKubeInformerFactory(f)
 	f.Admissionregistration().V1().ValidatingAdmissionPolicies().Informer()
 	f.Admissionregistration().V1().ValidatingAdmissionPolicyBindings().Informer()
 }
 
-func (p validatingPolicies) ValidateInitialization() error { return nil }
-func (p validatingPolicies) InitializeLate() error {
-	return p.Plugin.ValidateInitialization()
+func (p validatingPolicies) Validate(
+	ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces,
+) error {
+	return p.plugin().Validate(ctx, a, o)
 }
 
-type mutatingPolicies struct{ *mutatingpolicy.Plugin }
+type mutatingPolicies struct {
+	*renewed[*mutatingpolicy.Plugin]
+}
 
-var _ initializer.WantsExternalKubeInformerFactory = mutatingPolicies{}
+var _ admission.MutationInterface = mutatingPolicies{}
 
 func newMutatingPolicies(config io.Reader) (admission.Interface, error) {
-	p, err := mutatingpolicy.NewPlugin(config)
-	return mutatingPolicies{p}, err
+	r, err := newRenewed(config, mutatingpolicy.NewPlugin,
+		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+	return mutatingPolicies{r}, err
 }
 
+// SetExternalKubeInformerFactory also starts the informers, which the plugin itself would do late.
 func (p mutatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.Plugin.SetExternalKubeInformerFactory(f)
+	p.renewed.SetExternalKubeInformerFactory(f)
 	f.Admissionregistration().V1().MutatingAdmissionPolicies().Informer()
 	f.Admissionregistration().V1().MutatingAdmissionPolicyBindings().Informer()
 }
 
-func (p mutatingPolicies) ValidateInitialization() error { return nil }
-func (p mutatingPolicies) InitializeLate() error {
-	return p.Plugin.ValidateInitialization()
+// InspectFeatureGates implements initializer.WantsFeatures.
+func (p mutatingPolicies) InspectFeatureGates(gates featuregate.FeatureGate) {
+	p.set(func(plugin *mutatingpolicy.Plugin) { plugin.InspectFeatureGates(gates) })
+}
+
+func (p mutatingPolicies) Admit(
+	ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces,
+) error {
+	return p.plugin().Admit(ctx, a, o)
 }

@@ -36,6 +36,8 @@ type Options struct {
 	// FirstNodePort and LastNodePort are the inclusive range of node ports. If both are 0, it is
 	// kube-apiserver's default range.
 	FirstNodePort, LastNodePort int32
+	// ReadOnly is true if nothing will be allocated. The default ServiceCIDR need not exist then.
+	ReadOnly bool
 }
 
 // ParseOptions parses ranges in the format of kube-apiserver's flags: CIDRs separated by commas,
@@ -99,6 +101,9 @@ func New(
 		return nil, err
 	}
 	a := &Allocator{ranges: *r, store: store}
+	if options.ReadOnly {
+		return a, nil
+	}
 	if err := a.EnsureServiceCIDR(ctx); err != nil {
 		a.Close()
 		return nil, err

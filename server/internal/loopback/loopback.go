@@ -17,6 +17,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/kinproc/kinproc/server/internal/epoch"
 )
 
 // bufferLimit is the number of bytes of a response that a handler may write ahead of its reader.
@@ -64,6 +66,11 @@ type exchange struct {
 	closed bool  // the client has closed the body
 }
 
+type ownKey struct{}
+
+// IsOwn reports whether ctx is that of a request by which the server calls itself.
+func IsOwn(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
+
 // As returns a round tripper that calls the handler as a client that has presented a certificate
 // over TLS.
 func (t *Transport) As(certificate *x509.Certificate) http.RoundTripper {
@@ -97,6 +104,9 @@ func (t *Transport) roundTrip(
 	// The server calls itself with its own identity. The context of a request that it is answering
 	// must not pass on the user or the audiences, only the cancellation.
 	ctx, end := context.WithCancel(context.Background())
+	if state == nil {
+		ctx = epoch.Passed(context.WithValue(ctx, ownKey{}, true), epoch.Of(req.Context()))
+	}
 	forget := context.AfterFunc(req.Context(), end)
 	cancel := func() { forget(); end() }
 	x := &exchange{header: http.Header{}, ctx: ctx, cancel: cancel, wroteHeader: make(chan struct{})}

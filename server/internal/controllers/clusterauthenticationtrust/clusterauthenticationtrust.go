@@ -50,6 +50,7 @@ func (c *Controller) Enqueue() { c.queue.Soon(ConfigMap) }
 // controller have ended. The certificate authorities' files are watched by their providers, which
 // the caller must run.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.queue.Stop()
 	handler, err := c.configMaps.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.Enqueue() },
 		UpdateFunc: func(_, _ any) { c.Enqueue() },

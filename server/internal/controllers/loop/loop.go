@@ -10,6 +10,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kinproc/kinproc/server/internal/epoch"
 )
 
 const (
@@ -50,6 +52,10 @@ func (q *Queue) Soon(key string) {
 	q.queue.Add(key)
 }
 
+// Stop ends the queue's goroutine. A controller that may return without [Queue.Run] defers it, for
+// instance because its informer has stopped already.
+func (q *Queue) Stop() { q.queue.ShutDown() }
+
 // Run calls work for the keys until ctx ends, with the given number of workers, once all informers
 // have synced. It returns when the workers have ended.
 func (q *Queue) Run(
@@ -81,7 +87,7 @@ func (q *Queue) next(ctx context.Context, sync Sync) bool {
 	if ctx.Err() != nil {
 		return true // drain
 	}
-	wait, err := sync(ctx, key)
+	wait, err := sync(epoch.Begin(ctx), key)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

@@ -35,6 +35,7 @@ type Keeper struct {
 // Run keeps the objects until ctx ends. It returns when all goroutines of the keeper have ended.
 func (k *Keeper) Run(ctx context.Context) error {
 	queue := loop.New(k.Controller)
+	defer queue.Stop()
 	namespaces := k.Namespaces.Informer()
 	ofNamespaces, err := namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },

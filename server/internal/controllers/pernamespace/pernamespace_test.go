@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
 	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
 	"github.com/kinproc/kinproc/server/servertest"

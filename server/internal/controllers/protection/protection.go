@@ -57,6 +57,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	}
 	r := &run[T]{Controller: c, queue: loop.New(c.name), waiting: map[string]struct{}{}}
 	defer r.stop()
+	defer r.queue.Stop()
 	r.store = c.objects(c.Informers).GetStore()
 	added := func(obj any) {
 		// objects from informers always have metadata

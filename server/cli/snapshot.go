@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// The non-resource URLs by which a control plane sends and takes snapshots.
+const (
+	snapshotPath = "/kinproc/snapshot"
+	resetPath    = "/kinproc/reset"
+)
+
+func newSnapshotCmd(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Save the state of a control plane in a file",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSnapshotSaveCmd(s))
+	return cmd
+}
+
+func newSnapshotSaveCmd(s streams) *cobra.Command {
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "save FILE",
+		Short: "Save all objects of a running control plane in a file",
+		Long: `Save all objects of a running control plane in a file, secrets included. The file has etcd's format.
+kinproc start --from and kinproc reset take it, and so does etcdutl.
+
+  kinproc snapshot save before.db
+  kinproc kubectl apply -f experiment.yaml
+  kinproc reset before.db`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := rawClient(kubeconfig)
+			if err != nil {
+				return err
+			}
+			size, err := saveSnapshot(cmd.Context(), client, args[0])
+			if err != nil {
+				return fmt.Errorf("save a snapshot: %w", err)
+			}
+			fmt.Fprintf(s.out, "saved in %s (%d KiB)\n", args[0], (size+1023)/1024)
+			return nil
+		},
+	}
+	addKubeconfigFlag(cmd, &kubeconfig)
+	return cmd
+}
+
+func newResetCmd(s streams) *cobra.Command {
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "reset FILE",
+		Short: "Make the objects of a running control plane those of a snapshot",
+		Long: `Make the objects of a running control plane those of a snapshot, in one step. The file was written by
+kinproc snapshot save, or by etcdctl snapshot save. Clients stay connected, and their watches get
+the difference. Keys and certificates stay.
+
+  kinproc reset before.db`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := readSnapshot(args[0]); err != nil { // refuse it here, with its name
+				return err
+			}
+			client, err := rawClient(kubeconfig)
+			if err != nil {
+				return err
+			}
+			file, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			if err := client.Post().AbsPath(resetPath).Body(io.Reader(file)).
+				SetHeader("Content-Type", "application/octet-stream").Do(cmd.Context()).Error(); err != nil {
+				return fmt.Errorf("reset: %w", err)
+			}
+			fmt.Fprintf(s.out, "reset to %s\n", args[0])
+			return nil
+		},
+	}
+	addKubeconfigFlag(cmd, &kubeconfig)
+	return cmd
+}
+
+func (o *startOptions) addFromFlag(f *pflag.FlagSet) {
+	f.StringVar(&o.from, "from", "", "file with a snapshot to begin with, "+
+		"written by kinproc snapshot save or etcdctl snapshot save; the data directory must be new")
+}
+
+func oneFile(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("%s takes the name of a file (see %[1]s --help)", cmd.CommandPath())}
+	}
+	return nil
+}
+
+func addKubeconfigFlag(cmd *cobra.Command, kubeconfig *string) {
+	cmd.Flags().StringVar(kubeconfig, "kubeconfig", "",
+		"kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
+}
+
+// rawClient returns a client for non-resource URLs.
+func rawClient(kubeconfig string) (*rest.RESTClient, error) {
+	config, err := traceConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	return rest.UnversionedRESTClientFor(config)
+}
+
+// saveSnapshot writes a snapshot to a file, which others cannot read. If that fails, an existing
+// file stays as it was.
+func saveSnapshot(
+	ctx context.Context, client *rest.RESTClient, name string,
+) (size int64, err error) {
+	stream, err := client.Get().AbsPath(snapshotPath).Stream(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer stream.Close()
+	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return 0, err
+	}
+	size, err = io.Copy(file, stream)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		_, err = readSnapshot(file.Name()) // the connection may have broken
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		return 0, errors.Join(err, os.Remove(file.Name()))
+	}
+	return size, nil
+}
+
+// readSnapshot reads a snapshot from a file. The error names the file.
+func readSnapshot(name string) (*server.Snapshot, error) {
+	if info, err := os.Stat(name); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() { // to open a named pipe may take forever
+		return nil, fmt.Errorf("%s is not a file", name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	snapshot, err := server.ReadSnapshot(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s; it must be whole and come from kinproc snapshot save or "+
+			"etcdctl snapshot save", name, strings.TrimPrefix(err.Error(), "read snapshot: "))
+	}
+	return snapshot, nil
+}

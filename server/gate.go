@@ -1,0 +1,224 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/loopback"
+)
+
+// gate holds requests while the control plane is reset. At first, it holds those that write, and
+// waits for the ones that have already begun; reads pass, because admission and webhooks may read
+// through the API. Then it holds everything that begins, and waits for the reads. Long-running
+// requests that have begun go on.
+//
+// The server's own requests pass, because other requests and the caches wait for them. But once the
+// gate is closed, none of them may write, and none may follow from what a control loop knew before
+// the reset. These are refused instead of held, so that the loops look again.
+type gate struct {
+	// elsewhere reports whether an extension API server answers the requests for a path. The gate
+	// neither holds nor counts them, because that server may call back.
+	elsewhere func(path string) bool
+	longRuns  genericapirequest.LongRunningRequestCheck
+	infos     *genericapirequest.RequestInfoFactory
+	epochs    epoch.Counter
+
+	mu     sync.Mutex
+	state  gateState
+	opened chan struct{} // closed when the gate opens again
+	// running counts the requests that are running. When a counter drops to 0, drained gets a value.
+	running [2]int
+	drained chan struct{}
+}
+
+type gateState int
+
+const (
+	gateOpen     gateState = iota
+	gateDraining           // requests that write are held
+	gateClosed
+)
+
+// traffic is what the gate distinguishes.
+type traffic int
+
+const (
+	reading traffic = iota
+	writing
+	lasting // long-running: not counted
+)
+
+func newGate() *gate {
+	return &gate{
+		elsewhere: func(string) bool { return false },
+		longRuns:  longRunning(),
+		infos: &genericapirequest.RequestInfoFactory{
+			APIPrefixes:          sets.NewString("api", "apis"),
+			GrouplessAPIPrefixes: sets.NewString("api"),
+		},
+		drained: make(chan struct{}, 1),
+	}
+}
+
+// wrap returns a handler that passes requests on to next as the gate permits.
+func (g *gate) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.elsewhere(r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		kind := g.classify(r)
+		if err := g.enter(r.Context(), kind); err != nil {
+			responsewriters.ErrorNegotiated(err, clientscheme.Codecs, schema.GroupVersion{}, w, r)
+			return
+		}
+		if kind != lasting {
+			defer g.leave(kind)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (g *gate) classify(r *http.Request) traffic {
+	if isSnapshotPath(r.URL.Path) {
+		return lasting // a reset must not wait for itself, nor for a slow download
+	}
+	if mayRunLong(r) {
+		if info, err := g.infos.NewRequestInfo(r); err == nil && g.longRuns(r, info) {
+			return lasting
+		}
+	}
+	if storesNothing(r.Method, r.URL.Path) {
+		return reading
+	}
+	return writing
+}
+
+// mayRunLong is a cheap test that most requests fail.
+func mayRunLong(r *http.Request) bool {
+	path := r.URL.Path
+	return strings.Contains(r.URL.RawQuery, "watch") || strings.Contains(path, "/watch/") ||
+		strings.Contains(path, "/proxy") || strings.HasSuffix(path, "/log") ||
+		strings.HasSuffix(path, "/exec") || strings.HasSuffix(path, "/attach") ||
+		strings.HasSuffix(path, "/portforward") || strings.HasPrefix(path, "/debug/") ||
+		r.Header.Get("Upgrade") != ""
+}
+
+// storesNothing reports whether a request certainly changes no stored object: it reads, or it is a
+// review.
+func storesNothing(method, path string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return true
+	}
+	return strings.HasPrefix(path, "/apis/authorization.k8s.io/") ||
+		strings.HasPrefix(path, "/apis/authentication.k8s.io/")
+}
+
+var (
+	errResetting = resetError("the control plane is being reset; look again")
+	errWasReset  = resetError("the control plane was reset; look again")
+)
+
+func resetError(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
+		Message: message,
+	}}
+}
+
+// enter waits until a request may begin, and counts it unless it is long-running.
+func (g *gate) enter(ctx context.Context, kind traffic) error {
+	own, stamp := loopback.IsOwn(ctx), epoch.Of(ctx)
+	for {
+		g.mu.Lock()
+		if stamp.Stale() {
+			g.mu.Unlock()
+			return errWasReset
+		}
+		var hold bool
+		switch {
+		case own && g.state == gateClosed && (kind == writing || stamp != nil):
+			g.mu.Unlock()
+			return errResetting
+		case own:
+		case kind == writing:
+			hold = g.state != gateOpen
+		default:
+			hold = g.state == gateClosed
+		}
+		if !hold {
+			if kind != lasting {
+				g.running[kind]++
+			}
+			g.mu.Unlock()
+			return nil
+		}
+		opened := g.opened
+		g.mu.Unlock()
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return apierrors.NewTimeoutError("the control plane is being reset", 1)
+		}
+	}
+}
+
+func (g *gate) leave(kind traffic) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running[kind]--
+	if g.state != gateOpen && g.running[kind] == 0 {
+		select {
+		case g.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// close closes the gate and waits for the requests that have begun. If ctx ends early, the gate is
+// open again.
+func (g *gate) close(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.state, g.opened = gateDraining, make(chan struct{})
+	for g.running[writing] > 0 || g.state != gateClosed || g.running[reading] > 0 {
+		if g.running[writing] == 0 && g.state == gateDraining {
+			g.state = gateClosed
+			continue
+		}
+		g.mu.Unlock()
+		select {
+		case <-g.drained:
+			g.mu.Lock()
+		case <-ctx.Done():
+			g.mu.Lock()
+			g.openLocked()
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// open lets the held requests pass.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.openLocked()
+}
+
+func (g *gate) openLocked() {
+	g.state = gateOpen
+	close(g.opened)
+}

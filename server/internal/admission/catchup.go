@@ -1,0 +1,179 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/admissionregistration"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Some plugins remember what they made of objects. When a control plane is reset, they must forget
+// it before the next request:
+//
+//   - The webhook plugins collect the configurations when the handlers of their informers have run.
+//     The informers of [Deferred.Track] tell when that is.
+//   - The policy plugins compile policies once a second, and the quota plugin remembers for half a
+//     minute what it read live. They are replaced by new plugins; see renewable.
+
+// Track returns a factory like f, whose informers of webhooks tell Deferred what their handlers
+// have handled.
+func (d *Deferred) Track(f informers.SharedInformerFactory) informers.SharedInformerFactory {
+	return tracked{f, d}
+}
+
+type tracked struct {
+	informers.SharedInformerFactory
+	deferred *Deferred
+}
+
+func (t tracked) Admissionregistration() admissionregistration.Interface {
+	return admissionregistration.New(t, metav1.NamespaceAll, nil)
+}
+
+func (t tracked) InformerFor(
+	obj runtime.Object, newFunc internalinterfaces.NewInformerFunc,
+) cache.SharedIndexInformer {
+	informer := t.SharedInformerFactory.InformerFor(obj, newFunc)
+	switch obj.(type) {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		return trackedInformer{informer, admissionKind("ValidatingWebhookConfiguration"), t.deferred}
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		return trackedInformer{informer, admissionKind("MutatingWebhookConfiguration"), t.deferred}
+	}
+	return informer // its plugins are renewed
+}
+
+type trackedInformer struct {
+	cache.SharedIndexInformer
+	kind     schema.GroupKind
+	deferred *Deferred
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (i trackedInformer) AddEventHandler(
+	h cache.ResourceEventHandler,
+) (cache.ResourceEventHandlerRegistration, error) {
+	t := &trackedHandler{next: h, kind: i.kind, handled: map[string]string{}}
+	i.deferred.mu.Lock()
+	i.deferred.handlers = append(i.deferred.handlers, t)
+	i.deferred.mu.Unlock()
+	return i.SharedIndexInformer.AddEventHandler(t)
+}
+
+// trackedHandler remembers the resource versions that the next handler has handled, by name.
+type trackedHandler struct {
+	next cache.ResourceEventHandler
+	kind schema.GroupKind
+
+	mu      sync.Mutex
+	handled map[string]string
+}
+
+func (h *trackedHandler) note(obj any, exists bool) {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	m, ok := obj.(metav1.Object)
+	if !ok {
+		return
+	}
+	name := cache.MetaObjectToName(m).String()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if exists {
+		h.handled[name] = m.GetResourceVersion()
+	} else {
+		delete(h.handled, name)
+	}
+}
+
+func (h *trackedHandler) OnAdd(obj any, initial bool) {
+	h.next.OnAdd(obj, initial)
+	h.note(obj, true)
+}
+
+func (h *trackedHandler) OnUpdate(old, obj any) {
+	h.next.OnUpdate(old, obj)
+	h.note(obj, true)
+}
+
+func (h *trackedHandler) OnDelete(obj any) {
+	h.next.OnDelete(obj)
+	h.note(obj, false)
+}
+
+// has reports whether the handler has handled a revision of an object, or its deletion then.
+func (h *trackedHandler) has(name string, c Change) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	version, exists := h.handled[name]
+	if c.Deleted {
+		return !exists
+	}
+	return version == strconv.FormatInt(c.Revision, 10)
+}
+
+// Change is a change of an object in a reset.
+type Change struct {
+	Revision int64
+	Deleted  bool
+}
+
+// Changes are the changes of a reset, by kind and by namespace and name.
+type Changes map[schema.GroupKind]map[string]Change
+
+const pollInterval = 200 * time.Microsecond
+
+// CatchUp waits until no plugin remembers anything of before the changes. The stores of the shared
+// informers must have them, and no request may be in admission.
+func (d *Deferred) CatchUp(ctx context.Context, changes Changes) error {
+	d.mu.Lock()
+	handlers := d.handlers
+	d.mu.Unlock()
+	for _, h := range handlers {
+		for name, c := range changes[h.kind] {
+			if err := wait.PollUntilContextCancel(ctx, pollInterval, true,
+				func(context.Context) (bool, error) { return h.has(name, c), nil }); err != nil {
+				return fmt.Errorf("admission: %s: %w", h.kind, context.Cause(ctx))
+			}
+		}
+	}
+	for _, p := range d.renewable {
+		for _, kind := range p.remembers() {
+			if len(changes[kind]) == 0 {
+				continue
+			}
+			if err := p.renew(ctx); err != nil {
+				return fmt.Errorf("admission: %s: %w", kind, err)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// renewable is a plugin that can be replaced by a new one.
+type renewable interface {
+	// remembers returns the kinds of objects that the plugin remembers.
+	remembers() []schema.GroupKind
+	// renew replaces the plugin. It returns when the new one is ready.
+	renew(ctx context.Context) error
+}
+
+func admissionKind(name string) schema.GroupKind {
+	return admissionregistrationv1.SchemeGroupVersion.WithKind(name).GroupKind()
+}
+
+var quotaKind = corev1.SchemeGroupVersion.WithKind("ResourceQuota").GroupKind()

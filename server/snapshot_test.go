@@ -1,0 +1,94 @@
+package server_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// clients are the clients of a control plane that the tests of snapshots use.
+type clients struct {
+	*kubernetes.Clientset
+	api     servertest.API
+	crds    *apiextensionsclient.Clientset
+	dynamic *dynamic.DynamicClient
+}
+
+func clientsOf(t testing.TB, s *server.Server) clients {
+	t.Helper()
+	config, err := s.InProcessConfig("tester", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clients{
+		kubernetes.NewForConfigOrDie(config), s, apiextensionsclient.NewForConfigOrDie(config),
+		dynamic.NewForConfigOrDie(config),
+	}
+}
+
+func (c clients) widgets(group string) dynamic.ResourceInterface {
+	return c.dynamic.Resource(schema.GroupVersionResource{
+		Group: group, Version: "v1", Resource: "widgets",
+	}).Namespace(metav1.NamespaceDefault)
+}
+
+func widget(group, name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": group + "/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
+	}}
+}
+
+// define creates definitions of widgets in groups g0.example.com and so on.
+func define(t testing.TB, s *server.Server, n int) {
+	t.Helper()
+	var objects []runtime.Object
+	for i := range n {
+		objects = append(objects, widgets(fmt.Sprintf("g%d.example.com", i)))
+	}
+	servertest.CRDs(t, s, servertest.Objects(objects...))
+}
+
+func takeSnapshot(t testing.TB, s *server.Server) *server.Snapshot {
+	t.Helper()
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snapshot
+}
+
+func from(snapshot *server.Snapshot) func(*server.Options) {
+	return func(o *server.Options) { o.From = snapshot }
+}
+
+// written returns the snapshot as it is after it was in a file.
+func written(t testing.TB, snapshot *server.Snapshot) *server.Snapshot {
+	t.Helper()
+	var file bytes.Buffer
+	if n, err := snapshot.WriteTo(&file); err != nil || n != int64(file.Len()) {
+		t.Fatalf("wrote %d of %d bytes: %v", n, file.Len(), err)
+	}
+	read, err := server.ReadSnapshot(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read
+}
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kinproc/kinproc/embed"
+)
+
+// Snapshots are transferred at two non-resource URLs. Like every request, they pass authentication,
+// authorization and the audit log. RBAC permits them to nobody but members of system:masters,
+// unless a role names the URLs, with the verbs get and post. Whoever may use them reads all
+// secrets, and may become anybody.
+const (
+	snapshotPath = "/kinproc/snapshot"
+	resetPath    = "/kinproc/reset"
+)
+
+// maxSnapshot limits the size of an uploaded snapshot. It is as large as etcd's largest recommended
+// database.
+const maxSnapshot = 8 << 30
+
+// isSnapshotPath reports whether a path is one of those of snapshots. Their requests may last.
+func isSnapshotPath(path string) bool { return path == snapshotPath || path == resetPath }
+
+// serveSnapshots serves snapshotPath and resetPath.
+func (p *plane) serveSnapshots() {
+	mux := p.chain.Aggregator.GenericAPIServer.Handler.NonGoRestfulMux
+	mux.UnlistedHandle(snapshotPath, only(http.MethodGet, p.sendSnapshot))
+	mux.UnlistedHandle(resetPath, only(http.MethodPost, p.receiveSnapshot))
+}
+
+func only(method string, handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != method {
+			w.Header().Set("Allow", method)
+			refuseSnapshot(w, r, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method,
+				schema.GroupResource{}, "", "only "+method+" is possible here", 0, false))
+			return
+		}
+		handle(w, r)
+	}
+}
+
+func refuseSnapshot(w http.ResponseWriter, r *http.Request, err error) {
+	responsewriters.ErrorNegotiated(err, clientscheme.Codecs, schema.GroupVersion{}, w, r)
+}
+
+func (p *plane) sendSnapshot(w http.ResponseWriter, r *http.Request) {
+	snapshot, err := p.snapshot(r.Context())
+	if err != nil {
+		refuseSnapshot(w, r, apierrors.NewInternalError(err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(snapshot.data.Size(), 10))
+	_, _ = snapshot.WriteTo(w) // the client notices that it is too short
+}
+
+func (p *plane) receiveSnapshot(w http.ResponseWriter, r *http.Request) {
+	snapshot, err := ReadSnapshot(http.MaxBytesReader(w, r.Body, maxSnapshot))
+	if err != nil {
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 1<<20))
+		if errors.Is(err, embed.ErrCorrupt) || errors.Is(err, embed.ErrNewerVersion) {
+			err = apierrors.NewBadRequest(err.Error())
+		} else {
+			err = apierrors.NewInternalError(err)
+		}
+		refuseSnapshot(w, r, err)
+		return
+	}
+	switch err := p.reset(r.Context(), snapshot); {
+	case errors.Is(err, errResetExternal):
+		refuseSnapshot(w, r, apierrors.NewBadRequest(err.Error()))
+	case err != nil:
+		refuseSnapshot(w, r, apierrors.NewInternalError(err))
+	default:
+		responsewriters.WriteRawJSON(http.StatusOK, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		}, w)
+	}
+}
