@@ -55,7 +55,9 @@ type Chain struct {
 
 // links returns the constructors of the servers, in the order in which a request passes through
 // them. Each server passes on to next what it does not serve.
-func (c *Chain) links(config *Config) []func(next genericapiserver.DelegationTarget) (Link, error) {
+func (c *Chain) links(
+	config *Config, begun *core.Begun,
+) []func(next genericapiserver.DelegationTarget) (Link, error) {
 	generic := config.Generic
 	return []func(next genericapiserver.DelegationTarget) (Link, error){
 		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
@@ -71,12 +73,7 @@ func (c *Chain) links(config *Config) []func(next genericapiserver.DelegationTar
 			return c.Aggregator, err
 		},
 		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
-			c.Core, err = core.New(behind(generic), core.Config{
-				Backend:     config.Storage,
-				Informers:   config.Informers,
-				Groups:      config.Groups,
-				WebServices: config.WebServices,
-			}, next)
+			c.Core, err = begun.Finish(next)
 			return c.Core, err
 		},
 		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
@@ -114,9 +111,16 @@ func Assemble(config Config) (*Chain, error) {
 	generic.BuildHandlerChainFunc = c.filters
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	config.Generic = &generic
+	begun := core.Begin(behind(&generic), core.Config{
+		Backend:     config.Storage,
+		Informers:   config.Informers,
+		Groups:      config.Groups,
+		WebServices: config.WebServices,
+	})
+	defer begun.Wait()
 	var next Link
 	var target genericapiserver.DelegationTarget
-	for _, newLink := range slices.Backward(c.links(&config)) {
+	for _, newLink := range slices.Backward(c.links(&config, begun)) {
 		link, err := newLink(target)
 		if err != nil {
 			return nil, fmt.Errorf("assemble the chain: %w", err)

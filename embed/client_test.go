@@ -27,7 +27,7 @@ func (e *electing) Range(
 func TestReadsDuringAnElection(t *testing.T) {
 	t.Parallel()
 	member := &electing{}
-	answer, err := kvClient{member, newFaults()}.Range(t.Context(), &pb.RangeRequest{})
+	answer, err := (&kvClient{KVClient: member, faults: newFaults()}).Range(t.Context(), &pb.RangeRequest{})
 	if err != nil || answer.Count != 1 || member.reads != 2 {
 		t.Errorf("got %v, %v after %d reads, want an answer after 2", answer, err, member.reads)
 	}

@@ -1,12 +1,14 @@
 package embed
 
 import (
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/features"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 )
 
@@ -36,6 +38,14 @@ const (
 	// of Kubernetes depend on these notifications.
 	progressInterval = 5 * time.Second
 )
+
+// segmentSize is the size of the files of etcd's write-ahead log. Etcd allocates two of them on disk
+// when it starts, each of 64 MB by default: a hundred members, as in a test binary with parallel
+// tests, would fill a disk with nothing. A shorter file is only replaced more often.
+const segmentSize = 4 << 20
+
+// setSegmentSize sets the size, which is a variable of etcd's for the whole process.
+var setSegmentSize = sync.OnceFunc(func() { wal.SegmentSizeBytes = segmentSize })
 
 func serverConfig(dir string, ephemeral bool, lg *zap.Logger) config.ServerConfig {
 	peers := types.URLs{{Scheme: "http", Host: peerHost}}

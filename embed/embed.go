@@ -63,6 +63,7 @@ func Start(ctx context.Context, opts Options) (*Etcd, error) {
 }
 
 func (e *Etcd) start(ctx context.Context, opts Options) error {
+	setSegmentSize()
 	if err := e.openDir(opts); err != nil {
 		return err
 	}

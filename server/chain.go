@@ -105,19 +105,20 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		NotReady:    *p.options.DefaultNotReadyTolerationSeconds,
 		Unreachable: *p.options.DefaultUnreachableTolerationSeconds,
 	}
-	if err := p.options.Admission.ApplyTo(generic, late.Track(shared), client, dynamicClient,
-		utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks, core.AdmissionInitializer(),
-		initializer.NewAPIServerIDInitializer(generic.APIServerID), tolerations,
-		plugin.StorageInitializer{Storage: p.storage}, late); err != nil {
-		return nil, fmt.Errorf("admission: %w", err)
-	}
-	if p.options.DisallowPrivileged {
-		generic.AdmissionControl = admission.RefusePrivileged(generic.AdmissionControl)
-	}
 	keys, err := p.access.tokens.WebServices(generic.ExternalAddress)
 	if err != nil {
 		return nil, err
 	}
+	// The plugins take as long to make as the servers, so they are made at the same time.
+	plugins, made := &admission.Pending{}, make(chan error, 1)
+	configured := *generic
+	go func() {
+		made <- p.options.Admission.ApplyTo(&configured, late.Track(shared), client, dynamicClient,
+			utilfeature.DefaultFeatureGate, configured.EffectiveVersion, webhooks,
+			core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(configured.APIServerID),
+			tolerations, plugin.StorageInitializer{Storage: p.storage}, late)
+	}()
+	generic.AdmissionControl = plugins
 	// This comes last, because the controller starts running at once.
 	generic.MaxRequestsInFlight = p.options.MaxRequestsInFlight
 	generic.MaxMutatingRequestsInFlight = p.options.MaxMutatingRequestsInFlight
@@ -137,6 +138,13 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		ProxyClientKeyFile:  p.access.proxyKeyFile,
 		AuthResolverWrapper: authResolver,
 	})
+	if failed := <-made; failed != nil {
+		return nil, fmt.Errorf("admission: %w", failed)
+	}
+	plugins.Set(configured.AdmissionControl)
+	if p.options.DisallowPrivileged {
+		plugins.Set(admission.RefusePrivileged(configured.AdmissionControl))
+	}
 	return late, err
 }
 

@@ -111,15 +111,48 @@ func (s *Server) StorageReady() error {
 	return nil
 }
 
-// New creates the server, with next as its delegate. generic is the server's own copy of the shared
+// Begun is a server that is being created.
+type Begun struct {
+	generic genericapiserver.Config
+	config  Config
+
+	done   sync.WaitGroup
+	scheme *runtime.Scheme
+	groups []*genericapiserver.APIGroupInfo
+	err    error
+}
+
+// Begin begins to create a server with the storage of its kinds. That needs no delegate, and takes
+// as long as making the servers behind this one. generic is the server's own copy of the shared
 // configuration.
-func New(
-	generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget,
-) (*Server, error) {
-	scheme, err := Scheme()
-	if err != nil {
-		return nil, fmt.Errorf("core: %w", err)
+func Begin(generic genericapiserver.Config, config Config) *Begun {
+	b := &Begun{generic: generic, config: config}
+	b.done.Go(func() {
+		if b.scheme, b.err = Scheme(); b.err != nil {
+			return
+		}
+		b.groups, b.err = kind.APIGroups(b.scheme,
+			restOptions(config.Backend, b.scheme, serializer.NewCodecFactory(b.scheme)),
+			generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
+	})
+	return b
+}
+
+// Wait waits for what [Begin] has begun.
+func (b *Begun) Wait() { b.done.Wait() }
+
+// Finish creates the server, with next as its delegate.
+func (b *Begun) Finish(next genericapiserver.DelegationTarget) (*Server, error) {
+	if b.Wait(); b.err != nil {
+		return nil, fmt.Errorf("core: %w", b.err)
 	}
+	return newServer(b.scheme, b.groups, b.generic, b.config, next)
+}
+
+func newServer(
+	scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo, generic genericapiserver.Config,
+	config Config, next genericapiserver.DelegationTarget,
+) (*Server, error) {
 	codecs := serializer.NewCodecFactory(scheme)
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme,
 		definitions.GetOpenAPIDefinitions, sharedDefinitions)
@@ -131,19 +164,14 @@ func New(
 	if err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
-	infos, err := kind.APIGroups(scheme, generic.RESTOptionsGetter,
-		generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
-	if err != nil {
-		return nil, fmt.Errorf("core: %w", err)
-	}
 	server := &Server{
-		GenericAPIServer: s, GroupVersions: kind.GroupVersions(infos), Kinds: kind.Served(infos).Len(),
-		scheme: scheme, groups: infos, openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
+		GenericAPIServer: s, GroupVersions: kind.GroupVersions(groups), Kinds: kind.Served(groups).Len(),
+		scheme: scheme, groups: groups, openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
 	}
 	for _, service := range config.WebServices {
 		s.Handler.GoRestfulContainer.Add(service)
 	}
-	if server.onDemand, err = install(s, &generic, infos); err != nil {
+	if server.onDemand, err = install(s, &generic, groups); err != nil {
 		return nil, fmt.Errorf("core: %w", err)
 	}
 	return server, nil

@@ -221,13 +221,18 @@ func untilEnd(ctx context.Context, srv *server.Server) error {
 	// At the first time, everything that belongs to the start is done. By the second time, the
 	// executable is on the disk even if it has just been built.
 	settling := []time.Duration{time.Second, 3 * time.Second}
+	var memory settler
 	for {
-		var due <-chan time.Time
+		wait := lookInterval
 		if len(settling) > 0 {
-			due = time.After(settling[0])
+			wait = settling[0]
 		}
 		select {
-		case <-due:
+		case <-time.After(wait):
+			if len(settling) == 0 {
+				memory.look()
+				continue
+			}
 			settle()
 			settling = settling[1:]
 		case <-ctx.Done():

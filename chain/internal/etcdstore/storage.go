@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -242,6 +244,14 @@ func (b *Backend) newStore(
 		prefix:    r.prefix,
 		close:     store.Close,
 		reader:    r,
+		count: func(ctx context.Context, key string) (int64, error) {
+			found, err := b.client.KV.Get(ctx, below(config.Prefix, key), clientv3.WithPrefix(),
+				clientv3.WithCountOnly())
+			if err != nil {
+				return 0, err
+			}
+			return found.Count, nil
+		},
 		// Events are numerous, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
@@ -285,7 +295,9 @@ type cachedOnWatch struct {
 	prefix               string // of the keys
 	close                func()
 	reader               *reader
-	config               cacher.Config
+	// the number of objects below a key
+	count  func(ctx context.Context, key string) (int64, error)
+	config cacher.Config
 	// kube-apiserver has no cache for the resource either, which clients can observe
 	neverCached bool
 
@@ -296,6 +308,8 @@ type cachedOnWatch struct {
 	mu      sync.Mutex
 	cacher  *cacher.Cacher
 	stopped bool
+
+	starting sync.WaitGroup // the cache, in the background
 }
 
 // startTimeout limits the wait for a watch cache, which first reads all objects of its resource.
@@ -359,12 +373,13 @@ func (s *cachedOnWatch) stop() {
 	if c != nil {
 		c.Stop()
 	}
+	s.starting.Wait()
 	s.close()
 }
 
 // readerAt returns the store for reads at a resource version. The cache serves reads that accept
 // any version. For the others, the cache would first have to ask etcd how far it is behind, and
-// reading from the etcd in this process is no slower.
+// reading from the etcd in this process is no slower, unless it is a large list; see listLatest.
 func (s *cachedOnWatch) readerAt(resourceVersion string) apistorage.Interface {
 	if resourceVersion == "0" {
 		return s.current()
@@ -392,7 +407,7 @@ func (s *cachedOnWatch) Watch(
 			return nil, err
 		}
 	}
-	if s.neverCached {
+	if s.neverCached || s.watchedDirectly(ctx) {
 		return s.Interface.Watch(ctx, key, opts)
 	}
 	c, cacheErr := s.cache(ctx)
@@ -406,6 +421,19 @@ func (s *cachedOnWatch) Watch(
 		defer s.hurry(ctx)()
 	}
 	return c.Watch(ctx, key, opts)
+}
+
+// watchedDirectly reports whether a watch is that of the server's own informer of custom resource
+// definitions or APIServices. It watches etcd. Definitions are large, and a watch cache would hold
+// all of them again, some of them in several versions.
+func (s *cachedOnWatch) watchedDirectly(ctx context.Context) bool {
+	switch s.config.GroupResource {
+	case schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+		schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}:
+		who, ok := genericapirequest.UserFrom(ctx)
+		return ok && who.GetName() == user.APIServerUser && s.cached.Load() == nil
+	}
+	return false
 }
 
 // While a watch waits for the cache, the cache is told at these intervals how far etcd is. Poll
@@ -484,6 +512,10 @@ func (s *cachedOnWatch) GetList(
 	if !s.neverCached && opts.ResourceVersion == "0" &&
 		opts.ResourceVersionMatch != metav1.ResourceVersionMatchExact {
 		opts.Predicate.Limit = 0
+	}
+	if !s.neverCached && opts.ResourceVersion == "" && opts.Recursive && opts.Predicate.Limit == 0 &&
+		opts.Predicate.Continue == "" {
+		return s.listLatest(ctx, key, opts, list)
 	}
 	return s.readerAt(opts.ResourceVersion).GetList(ctx, key, opts, list)
 }

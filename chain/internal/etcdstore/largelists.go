@@ -1,0 +1,51 @@
+package etcdstore
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/klog/v2"
+)
+
+// largeList is the number of objects from which on a list is read from a watch cache. To decode this many objects takes several times as long as to ask etcd whether the cache
+// is up to date.
+const largeList = 500
+
+// listLatest lists the latest objects. Of a kind that nobody watches, a large list starts the watch
+// cache. The cache serves large lists once it has seen all changes that etcd has. Small lists are
+// read from etcd, for which the cache would first have to wait.
+func (s *cachedOnWatch) listLatest(
+	ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object,
+) error {
+	if cached := s.cached.Load(); cached != nil {
+		if count, err := s.count(ctx, key); err != nil || count < largeList {
+			return s.Interface.GetList(ctx, key, opts, list)
+		}
+		defer s.hurry(ctx)()
+		return cached.GetList(ctx, key, opts, list)
+	}
+	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
+	}
+	if meta.LenList(list) >= largeList {
+		s.startCache(ctx)
+	}
+	return nil
+}
+
+// startCache starts the watch cache in the background.
+func (s *cachedOnWatch) startCache(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.cacher != nil {
+		return
+	}
+	s.starting.Go(func() {
+		if _, err := s.cache(context.WithoutCancel(ctx)); err != nil {
+			klog.FromContext(ctx).V(2).Info("Large lists are read from etcd, because the watch cache "+
+				"failed to start", "resource", s.config.GroupResource, "reason", err)
+		}
+	})
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+)
+
+// A large list starts a watch cache, from which the next lists are read. They still see every
+// change that was acknowledged before, also while other kinds change.
+func TestLargeListsAreConsistent(t *testing.T) {
+	t.Parallel()
+	s, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	config, err := s.InProcessConfig("admin", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	client := kubernetes.NewForConfigOrDie(config)
+	secrets := client.CoreV1().Secrets(metav1.NamespaceDefault)
+	create := func(name string) {
+		t.Helper()
+		if _, err := secrets.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func(options metav1.ListOptions) int {
+		t.Helper()
+		list, err := secrets.List(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	isCached := func() bool {
+		for _, resource := range s.plane.storage.Cached() {
+			if resource == (schema.GroupResource{Resource: "secrets"}) {
+				return true
+			}
+		}
+		return false
+	}
+	const large = 500
+	for i := range large - 1 {
+		create(fmt.Sprintf("s-%d", i))
+	}
+	if n := count(metav1.ListOptions{}); n != large-1 {
+		t.Fatalf("%d secrets, want %d", n, large-1)
+	}
+	if isCached() {
+		t.Error("a small list started a watch cache")
+	}
+	create("last")
+	count(metav1.ListOptions{})
+	for deadline := time.Now().Add(10 * time.Second); !isCached(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("no watch cache after a large list")
+		}
+	}
+	for i := range 50 {
+		name := fmt.Sprintf("more-%d", i)
+		create(name)
+		if n := count(metav1.ListOptions{}); n != large+1 {
+			t.Fatalf("%d secrets after a create, want %d", n, large+1)
+		}
+		if _, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{},
+		); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(metav1.ListOptions{LabelSelector: "name=" + name}); n != 1 {
+			t.Fatalf("%d secrets %s, want 1", n, name)
+		}
+		if err := secrets.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := count(metav1.ListOptions{}); n != large {
+			t.Fatalf("%d secrets after a deletion, want %d", n, large)
+		}
+	}
+	// pages are not affected
+	page, err := secrets.List(t.Context(), metav1.ListOptions{Limit: 10})
+	if err != nil || len(page.Items) != 10 || page.Continue == "" {
+		t.Errorf("a page of 10 has %d secrets, continue %q, %v", len(page.Items), page.Continue, err)
+	}
+}
