@@ -290,6 +290,7 @@ var withoutReach = map[string]string{
 	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers",
 	"requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
 	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
+	"read-only":                            "refuses more, and never permits anything",
 	"secure-port":                          "every case here sets it",
 	"service-account-max-token-expiration": "it is only a limit",
 	"service-cluster-ip-range":             "addresses",
