@@ -62,9 +62,10 @@ fuzz: ## Run every fuzz test for FUZZTIME (30s).
 	done
 
 .PHONY: soak
-soak: ## Kill the program ROUNDS (200) times during writes and resets, and fork 500 times.
+soak: ## Kill the program ROUNDS (200) times, run 500 control planes one by one, and 100 at once.
 	go test -v -timeout 60m -run 'TestAcknowledgedWritesSurviveKill|TestKilledDuringAReset' ./server/cli -rounds $(ROUNDS)
-	go test -v -timeout 60m -run TestForksLeaveNothing ./server/servertest -forks 500
+	go test -v -timeout 60m -run TestCyclesLeaveNothing ./server/servertest -cycles 500
+	go test -v -timeout 60m -run TestCrowd ./server/servertest -crowd 100
 
 .PHONY: conformance
 conformance: ## Compare responses with those recorded from a real kube-apiserver.

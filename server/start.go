@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
 
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
 
 	"github.com/kinproc/kinproc/chain"
@@ -110,6 +112,7 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 	}
 	p.storage = newStorage(p.etcd, p.options, p.undo)
+	p.undo.push("handlers", p.forgetHandlers)
 	p.requests = newRequests(p.options, p.undo)
 	// Requests end with their connections, and before the storage stops.
 	p.undo.push("connections", p.listener.closeAll)
@@ -180,6 +183,17 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return err
 	}
 	return p.startControllers()
+}
+
+// forgetHandlers lets go of the chain when no request is left. For 90 seconds, a timer of Go's HTTP/2
+// server refers to the server of a connection that was closed while it had streams.
+func (p *plane) forgetHandlers() error {
+	if p.chain != nil {
+		*p.chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{
+			FullHandlerChain: http.NotFoundHandler(),
+		}
+	}
+	return nil
 }
 
 // lateness is how long an interrupted start may continue. It is far more than a start takes.
