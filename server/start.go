@@ -124,12 +124,12 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 
 	// Many of the following parts can end only after they have run, so an interrupted start continues
 	// until it is ready.
-	ctx, cancel := p.outlive(ctx, lateness, s.failure)
+	continuing, cancel := p.outlive(ctx, lateness, s.failure)
 	defer cancel()
-	reading, cancelReading := p.untilDamage(ctx)
+	reading, cancelReading := p.untilDamage(continuing)
 	defer cancelReading()
-	if err := p.serve(ctx, reading, &s.timeline); err != nil {
-		return nil, p.nameDamage(ctx, cmp.Or(s.Err(), err))
+	if err := p.serve(continuing, reading, &s.timeline); err != nil {
+		return nil, p.nameDamage(continuing, cmp.Or(s.Err(), err))
 	}
 	return p, cmp.Or(s.Err(), context.Cause(ctx))
 }

@@ -63,3 +63,63 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 		t.Errorf("the stop in the background failed: %v", err)
 	}
 }
+
+// acceptingListener is a listener that closes accepting when it is used first.
+type acceptingListener struct {
+	net.Listener
+	accepting chan struct{}
+	once      sync.Once
+}
+
+func (l *acceptingListener) Accept() (net.Conn, error) {
+	l.once.Do(func() { close(l.accepting) })
+	return l.Listener.Accept()
+}
+
+func TestInterruptedStartFails(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		interrupt func(*server.Server, context.CancelFunc) error
+		want      string
+	}{
+		{"its context ends", func(_ *server.Server, cancel context.CancelFunc) error {
+			cancel()
+			return nil
+		}, context.Canceled.Error()},
+		{"it is stopped", func(s *server.Server, _ context.CancelFunc) error {
+			return s.Stop(context.Background())
+		}, "stopped while starting"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			tcp, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &acceptingListener{Listener: tcp, accepting: make(chan struct{})}
+			s, err := server.New(server.Options{Listener: l})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			started := make(chan error, 1)
+			go func() { started <- s.Start(ctx) }()
+			select {
+			case <-l.accepting:
+			case err := <-started:
+				t.Fatalf("it started before it accepted connections: %v", err)
+			}
+			if err := test.interrupt(s, cancel); err != nil {
+				t.Error(err)
+			}
+			if err := <-started; err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("start: %v, want %q", err, test.want)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -3,8 +3,9 @@ package admission
 import (
 	"context"
 	"io"
-	"sync/atomic"
+	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
@@ -23,13 +24,15 @@ type resourceQuota struct {
 	client  kubernetes.Interface
 	shared  informers.SharedInformerFactory
 
-	current atomic.Pointer[runningQuota]
+	mu      sync.Mutex
+	current *runningQuota // nil once the server has drained its requests
 }
 
-// runningQuota is a plugin and what ends its workers.
+// runningQuota is a plugin with running workers.
 type runningQuota struct {
 	*resourcequota.QuotaAdmission
-	stop chan struct{}
+	requests sync.WaitGroup // those that are being validated
+	replaced chan struct{}
 }
 
 // quotaWorkers is the number of quotas that are charged concurrently, as in kube-apiserver.
@@ -71,15 +74,8 @@ func (p *resourceQuota) renew(context.Context) error {
 	if err != nil {
 		return err
 	}
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-stop:
-		case <-p.drained:
-		}
-	}()
-	plugin.SetDrainedNotification(ended)
+	stop := make(chan struct{})
+	plugin.SetDrainedNotification(stop)
 	plugin.SetExternalKubeClientSet(p.client)
 	plugin.SetExternalKubeInformerFactory(p.shared)
 	// No initializer sets the configuration. It needs the drain notification.
@@ -88,15 +84,51 @@ func (p *resourceQuota) renew(context.Context) error {
 		close(stop)
 		return err
 	}
-	if old := p.current.Swap(&runningQuota{plugin, stop}); old != nil {
-		close(old.stop)
+	running := &runningQuota{QuotaAdmission: plugin, replaced: make(chan struct{})}
+	if old := p.replace(running); old != nil {
+		close(old.replaced)
 	}
+	go func() {
+		select {
+		case <-running.replaced:
+		case <-p.drained:
+			p.replace(nil)
+		}
+		// A request whose worker has ended would wait ten seconds. The server does not count all
+		// requests as it drains them: one that was canceled may still be here.
+		running.requests.Wait()
+		close(stop)
+	}()
 	return nil
+}
+
+// replace returns the former plugin.
+func (p *resourceQuota) replace(running *runningQuota) *runningQuota {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.current
+	p.current = running
+	return old
+}
+
+// begin returns the plugin for one request, which must call its requests.Done.
+func (p *resourceQuota) begin() *runningQuota {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current != nil {
+		p.current.requests.Add(1)
+	}
+	return p.current
 }
 
 // Validate implements admission.ValidationInterface.
 func (p *resourceQuota) Validate(
 	ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces,
 ) error {
-	return p.current.Load().Validate(ctx, a, o)
+	running := p.begin()
+	if running == nil {
+		return apierrors.NewServiceUnavailable("the server is shutting down")
+	}
+	defer running.requests.Done()
+	return running.Validate(ctx, a, o)
 }
