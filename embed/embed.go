@@ -169,8 +169,7 @@ func (e *Etcd) openDir(opts Options) error {
 	}
 	e.dir = dir
 	if opts.From != nil {
-		write := func(path string) error { return os.WriteFile(path, opts.From.database, 0o600) }
-		if err := restore(dir, write); err != nil {
+		if err := opts.From.restore(dir); err != nil {
 			return explain("restore into "+dir, err)
 		}
 	}

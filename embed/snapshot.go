@@ -1,9 +1,7 @@
 package embed
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -43,15 +41,18 @@ func (e *Etcd) Snapshot(ctx context.Context, w io.Writer) error {
 // kinproc or from a real cluster (etcdctl snapshot save), or may be a plain copy of a database
 // file. dir must not hold etcd data yet. Revisions and leases are kept, but membership is not.
 func Restore(dir string, r io.Reader) error {
-	receive := func(path string) error { return receive(path, r) }
-	if err := restore(dir, receive); err != nil {
+	s, err := ReadSnapshot(r)
+	if err == nil {
+		err = s.restore(dir)
+	}
+	if err != nil {
 		return explain("restore into "+dir, err)
 	}
 	return nil
 }
 
-// restore makes dir a data directory with the database that write writes to a file.
-func restore(dir string, write func(path string) error) (err error) {
+// restore makes dir a data directory with the database.
+func (s *Snapshot) restore(dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -72,10 +73,10 @@ func restore(dir string, write func(path string) error) (err error) {
 	}
 	partial := database + ".part"
 	defer os.Remove(partial)
-	if err := write(partial); err != nil {
+	if err := os.WriteFile(partial, s.database, 0o600); err != nil {
 		return err
 	}
-	if err := forgetCluster(partial); err != nil {
+	if err := forgetMembers(partial, false); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, database); err != nil {
@@ -84,47 +85,7 @@ func restore(dir string, write func(path string) error) (err error) {
 	return syncDir(filepath.Dir(database))
 }
 
-// receive stores a snapshot without its checksum after verifying it.
-func receive(path string, r io.Reader) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := io.Copy(f, r)
-	if err != nil {
-		return err
-	}
-	switch size % sectorSize {
-	case 0:
-		return nil
-	case sha256.Size:
-	default:
-		return fmt.Errorf("%w: a file of %d bytes is not a complete snapshot", ErrCorrupt, size)
-	}
-	size -= sha256.Size
-	want := make([]byte, sha256.Size)
-	if _, err := f.ReadAt(want, size); err != nil {
-		return err
-	}
-	hash := sha256.New()
-	if _, err := io.Copy(hash, io.NewSectionReader(f, 0, size)); err != nil {
-		return err
-	}
-	if !bytes.Equal(hash.Sum(nil), want) {
-		return fmt.Errorf("%w: the snapshot's checksum does not match", ErrCorrupt)
-	}
-	return f.Truncate(size)
-}
-
-// forgetCluster removes everything that ties a database to its original cluster and log.
-func forgetCluster(path string) (err error) {
-	if _, err := checkDatabase(path); err != nil && !errors.Is(err, ErrCluster) {
-		return err
-	}
-	return forgetMembers(path, false)
-}
-
+// forgetMembers removes everything that ties a database to its original cluster and log.
 func forgetMembers(path string, unsafeNoSync bool) (err error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		NoSync: unsafeNoSync, NoGrowSync: unsafeNoSync, NoFreelistSync: true,

@@ -29,8 +29,6 @@ type Snapshot struct {
 
 // State is what the keys of a snapshot hold.
 type State struct {
-	// Revision is the revision at which the snapshot was taken.
-	Revision int64
 	// Entries are the keys with their values.
 	Entries map[string]Entry
 	// LeaseSeconds are the durations of the leases, by their ID.
@@ -40,8 +38,6 @@ type State struct {
 // Entry is the value of a key.
 type Entry struct {
 	Value []byte
-	// ModRevision is the revision of the last change.
-	ModRevision int64
 	// Lease is the ID of the lease that the key is attached to, or 0.
 	Lease int64
 }
@@ -146,12 +142,6 @@ func (s *State) read(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	if b := tx.Bucket(schema.Meta.Name()); b != nil {
-		// If all keys were deleted and compacted, their revisions are gone.
-		if at := b.Get(schema.FinishedCompactKeyName); len(at) > 0 {
-			s.Revision = max(s.Revision, mvcc.BytesToBucketKey(at).Main)
-		}
-	}
 	b := tx.Bucket(schema.Lease.Name())
 	if b == nil {
 		return nil
@@ -172,12 +162,11 @@ func (s *State) readRevision(at, value []byte) error {
 	if err := proto.Unmarshal(value, &kv); err != nil {
 		return fmt.Errorf("revision %x: %w", at, err)
 	}
-	s.Revision = max(s.Revision, mvcc.BytesToBucketKey(at).Main)
 	if mvcc.IsTombstone(at) {
 		delete(s.Entries, string(kv.GetKey()))
 		return nil
 	}
-	s.Entries[string(kv.GetKey())] = Entry{kv.GetValue(), kv.GetModRevision(), kv.GetLease()}
+	s.Entries[string(kv.GetKey())] = Entry{kv.GetValue(), kv.GetLease()}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -144,23 +146,21 @@ func TestOpenAPIOfCustomResources(t *testing.T) {
 	}
 	const path = "apis/load.example.com/v1"
 	// listed waits until the URL of the document is other than before, and returns it.
-	listed := func(before string) string {
+	listed := func(before string) (url string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			var list struct {
-				Paths map[string]struct{ ServerRelativeURL string }
-			}
-			_, body := get("/openapi/v3")
-			if err := json.Unmarshal([]byte(body), &list); err != nil {
-				t.Fatal(err)
-			}
-			if url := list.Paths[path].ServerRelativeURL; url != before {
-				return url
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("the URL of %s is still %q", path, before)
-			}
+		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true,
+			func(context.Context) (bool, error) {
+				var list struct {
+					Paths map[string]struct{ ServerRelativeURL string }
+				}
+				_, body := get("/openapi/v3")
+				err := json.Unmarshal([]byte(body), &list)
+				url = list.Paths[path].ServerRelativeURL
+				return url != before, err
+			}); err != nil {
+			t.Fatalf("wait until the URL of %s is not %q: %v", path, before, err)
 		}
+		return url
 	}
 	create := func(plural string) {
 		t.Helper()

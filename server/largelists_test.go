@@ -3,12 +3,14 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -52,12 +54,7 @@ func TestLargeListsAreConsistent(t *testing.T) {
 		return len(list.Items)
 	}
 	isCached := func() bool {
-		for _, resource := range s.plane.storage.Cached() {
-			if resource == (schema.GroupResource{Resource: "secrets"}) {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(s.plane.storage.Cached(), schema.GroupResource{Resource: "secrets"})
 	}
 	const large = 500
 	for i := range large - 1 {
@@ -71,10 +68,9 @@ func TestLargeListsAreConsistent(t *testing.T) {
 	}
 	create("last")
 	count(metav1.ListOptions{})
-	for deadline := time.Now().Add(10 * time.Second); !isCached(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no watch cache after a large list")
-		}
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) { return isCached(), nil }); err != nil {
+		t.Fatal("no watch cache after a large list")
 	}
 	for i := range 50 {
 		name := fmt.Sprintf("more-%d", i)

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	apiextensionsclientv1 "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/servertest"
@@ -127,8 +129,9 @@ func BenchmarkDefinitions(b *testing.B) {
 			}
 		}
 		// they are established in the order of their creation
-		for !isEstablished(b, client, last) {
-			time.Sleep(10 * time.Millisecond)
+		if err := wait.PollUntilContextCancel(b.Context(), 10*time.Millisecond, true,
+			func(context.Context) (bool, error) { return isEstablished(b, client, last), nil }); err != nil {
+			b.Fatal(err)
 		}
 		b.StopTimer()
 		took = append(took, time.Since(began))

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -153,9 +154,9 @@ func TestResetReachesAllCaches(t *testing.T) {
 
 	for round := range 5 {
 		dirty(t, c, group, nodePort("taker"))
-		for !mayRead() { // the roles are watched
-			time.Sleep(time.Millisecond)
-		}
+		// The authorizer learns of the roles by a watch.
+		ok(t, wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+			func(context.Context) (bool, error) { return mayRead(), nil }))
 		resetTo(t, s, snapshot)
 
 		if mayRead() {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -53,11 +52,7 @@ func (p *plane) snapshot(ctx context.Context) (*Snapshot, error) {
 		return nil, fmt.Errorf("take snapshot: %w", err)
 	}
 	defer stream.Close()
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(stream); err != nil {
-		return nil, fmt.Errorf("take snapshot: %w", err)
-	}
-	return ReadSnapshot(&b)
+	return ReadSnapshot(stream)
 }
 
 // ensureFirstObjects writes the objects that every cluster has. It reports whether the storage

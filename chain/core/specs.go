@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
@@ -46,7 +47,7 @@ func newSpecs(
 	s := &specs{
 		v2: sync.OnceValue(func() http.Handler {
 			if err := versions.installAll(); err != nil {
-				return failed(err)
+				return refusing(versions.server, err)
 			}
 			m := mux.NewPathRecorderMux("openapi-v2")
 			routes.OpenAPI{Config: v2}.InstallV2(container, m)
@@ -78,7 +79,7 @@ func newSpecs(
 			hash: hash(build, append([]string{root}, v.resources...)),
 			handler: sync.OnceValue(func() http.Handler {
 				if err := v.install(); err != nil {
-					return failed(err)
+					return refusing(versions.server, err)
 				}
 				services := container.RegisteredWebServices()
 				i := slices.IndexFunc(services, func(ws *restful.WebService) bool {
@@ -101,11 +102,9 @@ func newSpecs(
 	return s, nil
 }
 
-// failed answers all requests with an error.
-func failed(err error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	})
+// refusing answers all requests with an error.
+func refusing(s *genericapiserver.GenericAPIServer, err error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { refuse(w, r, s, err) })
 }
 
 // install serves the documents at the paths that kube-apiserver uses.

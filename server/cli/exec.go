@@ -74,7 +74,8 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 	defer signal.Stop(signals)
 	starting, cancel := untilInterrupted(ctx)
 	defer cancel()
-	return o.serve(starting, func(srv *server.Server) error {
+	o.server.Log = setLogging(o.verbosity)
+	return serve(starting, o.server, func(srv *server.Server) error {
 		cancel()
 		kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
 		config := clientcmdapi.NewConfig()

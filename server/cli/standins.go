@@ -20,7 +20,8 @@ func standIn(ctx context.Context, s streams, name string, args []string) int {
 	case standin.Etcd:
 		cmd = standin.NewEtcdCommand()
 	default:
-		cmd = standin.NewAPIServerCommand(os.Getenv(standin.ControllersVariable), setLogging)
+		cmd = standin.NewAPIServerCommand(os.Getenv(standin.ControllersVariable), setLogging,
+			serve)
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetArgs(args)

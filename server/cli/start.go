@@ -156,7 +156,8 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	return o.serve(ctx, func(srv *server.Server) (err error) {
+	o.server.Log = setLogging(o.verbosity)
+	return serve(ctx, o.server, func(srv *server.Server) (err error) {
 		if held == nil {
 			if held, err = holdFolder(srv.Dir()); err != nil {
 				return err
@@ -198,9 +199,10 @@ func (o *startOptions) warn(s streams) {
 
 // serve starts a control plane, calls use when it is ready, and stops it when use has returned. If
 // ctx ends, the start is interrupted; use has to look at ctx itself.
-func (o *startOptions) serve(ctx context.Context, use func(*server.Server) error) (err error) {
-	o.server.Log = setLogging(o.verbosity)
-	srv, err := server.New(o.server)
+func serve(
+	ctx context.Context, o server.Options, use func(*server.Server) error,
+) (err error) {
+	srv, err := server.New(o)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 
@@ -335,10 +336,10 @@ func TestInformerSeesAllChangesOfOneRevision(t *testing.T) {
 	if _, err := c.backend.client.KV.Txn(t.Context()).Then(ops...).Commit(); err != nil {
 		t.Fatal(err)
 	}
-	for limit := time.Now().Add(10 * time.Second); len(informer.GetStore().List()) > 0; {
-		if time.Now().After(limit) {
-			t.Fatalf("the informer still has %v", informer.GetStore().ListKeys())
-		}
-		time.Sleep(time.Millisecond)
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) {
+			return len(informer.GetStore().List()) == 0, nil
+		}); err != nil {
+		t.Fatalf("the informer still has %v", informer.GetStore().ListKeys())
 	}
 }

@@ -3,14 +3,15 @@ package etcdstore
 import (
 	"context"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/klog/v2"
 )
 
-// largeList is the number of objects from which on a list is read from a watch cache. To decode this many objects takes several times as long as to ask etcd whether the cache
-// is up to date.
+// largeList is the number of objects from which on a list is read from a watch cache. To decode this
+// many objects takes several times as long as to ask etcd whether the cache is up to date.
 const largeList = 500
 
 // listLatest lists the latest objects. Of a kind that nobody watches, a large list starts the watch
@@ -33,6 +34,16 @@ func (s *cachedOnWatch) listLatest(
 		s.startCache(ctx)
 	}
 	return nil
+}
+
+// count returns the number of objects below a key.
+func (s *cachedOnWatch) count(ctx context.Context, key string) (int64, error) {
+	found, err := s.backend.client.KV.Get(ctx, below(s.backend.prefix, key), clientv3.WithPrefix(),
+		clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return found.Count, nil
 }
 
 // startCache starts the watch cache in the background.

@@ -116,7 +116,7 @@ func (b *Backend) Switch(
 	}
 	var caches []*cachedOnWatch
 	for c := range b.caches {
-		if mark.touches(c.prefix) {
+		if mark.touches(c.reader.prefix) {
 			caches = append(caches, c)
 		}
 	}
@@ -174,7 +174,7 @@ func (s *cachedOnWatch) checkReset(from uint64) error {
 	s.backend.mu.Lock()
 	defer s.backend.mu.Unlock()
 	for _, m := range s.backend.resets {
-		if m.revision == from && m.touches(s.prefix) {
+		if m.revision == from && m.touches(s.reader.prefix) {
 			return apierrors.NewResourceExpired(fmt.Sprintf(
 				"too old resource version: %d (several objects changed in it, "+
 					"when the control plane was reset)", from))

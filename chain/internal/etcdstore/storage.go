@@ -208,32 +208,15 @@ func (r *Resources) newStore(
 	triggers apistorage.IndexerFuncs,
 	indexers *cache.Indexers,
 ) (apistorage.Interface, factory.DestroyFunc, error) {
-	s, destroy, err := r.Backend.newStore(config, resourcePrefix, keyFunc, newFunc, newListFunc,
-		getAttrs, triggers, indexers)
-	if err != nil || r.WithoutRequest == nil {
-		return s, destroy, err
-	}
-	return guarded{s, r, config.GroupResource}, destroy, nil
-}
-
-func (b *Backend) newStore(
-	config *storagebackend.ConfigForResource,
-	resourcePrefix string,
-	keyFunc func(obj runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object,
-	getAttrs apistorage.AttrFunc,
-	triggers apistorage.IndexerFuncs,
-	indexers *cache.Indexers,
-) (apistorage.Interface, factory.DestroyFunc, error) {
-	versioner := apistorage.APIObjectVersioner{}
+	b, versioner := r.Backend, apistorage.APIObjectVersioner{}
 	transformer := config.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	r := &reader{config.Codec, transformer, below(config.Prefix, resourcePrefix), newFunc, b.note}
-	store, err := etcd3.New(b.client, b.compactor, r, newFunc, newListFunc, config.Prefix,
-		resourcePrefix, config.GroupResource, r, config.LeaseManagerConfig,
-		etcd3.NewDefaultDecoder(r, versioner), versioner)
+	read := &reader{config.Codec, transformer, below(config.Prefix, resourcePrefix), newFunc, b.note}
+	store, err := etcd3.New(b.client, b.compactor, read, newFunc, newListFunc, config.Prefix,
+		resourcePrefix, config.GroupResource, read, config.LeaseManagerConfig,
+		etcd3.NewDefaultDecoder(read, versioner), versioner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
@@ -241,17 +224,8 @@ func (b *Backend) newStore(
 	s := &cachedOnWatch{
 		Interface: store,
 		backend:   b,
-		prefix:    r.prefix,
 		close:     store.Close,
-		reader:    r,
-		count: func(ctx context.Context, key string) (int64, error) {
-			found, err := b.client.KV.Get(ctx, below(config.Prefix, key), clientv3.WithPrefix(),
-				clientv3.WithCountOnly())
-			if err != nil {
-				return 0, err
-			}
-			return found.Count, nil
-		},
+		reader:    read,
 		// Events are numerous, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
@@ -276,7 +250,7 @@ func (b *Backend) newStore(
 	}
 	b.caches[s] = struct{}{}
 	b.opened[config.GroupResource]++
-	return s, func() {
+	destroy := func() {
 		b.mu.Lock()
 		if b.held {
 			b.mu.Unlock()
@@ -285,19 +259,20 @@ func (b *Backend) newStore(
 		delete(b.caches, s)
 		b.mu.Unlock()
 		s.stop()
-	}, nil
+	}
+	if r.WithoutRequest == nil {
+		return s, destroy, nil
+	}
+	return guarded{s, r, config.GroupResource}, destroy, nil
 }
 
 // cachedOnWatch is an etcd store that gets a watch cache with the first watch.
 type cachedOnWatch struct {
 	apistorage.Interface // directly to etcd
 	backend              *Backend
-	prefix               string // of the keys
 	close                func()
 	reader               *reader
-	// the number of objects below a key
-	count  func(ctx context.Context, key string) (int64, error)
-	config cacher.Config
+	config               cacher.Config
 	// kube-apiserver has no cache for the resource either, which clients can observe
 	neverCached bool
 

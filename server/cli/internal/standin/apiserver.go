@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -18,14 +17,14 @@ import (
 // syntax of --controllers. There are none without it, as in a real kube-apiserver.
 const ControllersVariable = "KINPROC_CONTROLLERS"
 
-const (
-	startTimeout = time.Minute
-	stopTimeout  = 10 * time.Second
-)
+// Serve starts a control plane, calls use when it is ready, and stops it when use has returned.
+type Serve func(ctx context.Context, o server.Options, use func(*server.Server) error) error
 
 // NewAPIServerCommand returns the command of kube-apiserver. It runs until its context ends. The
 // function log returns the logger for a verbosity, at which 0 is nothing.
-func NewAPIServerCommand(controllers string, log func(verbosity int) logr.Logger) *cobra.Command {
+func NewAPIServerCommand(
+	controllers string, log func(verbosity int) logr.Logger, serve Serve,
+) *cobra.Command {
 	o := server.Options{
 		SecurePort:         6443,
 		AuthorizationModes: []string{"AlwaysAllow"},
@@ -75,13 +74,13 @@ kinproc start --controllers.`,
 		for _, warning := range o.Warnings() {
 			cmd.PrintErrln("Warning: " + warning)
 		}
-		return serveAPI(cmd.Context(), o)
+		return serveAPI(cmd.Context(), o, serve)
 	}
 	return cmd
 }
 
 // serveAPI runs a control plane until ctx ends.
-func serveAPI(ctx context.Context, o server.Options) error {
+func serveAPI(ctx context.Context, o server.Options, serve Serve) error {
 	if len(o.EtcdServers) == 0 {
 		return errors.New("--etcd-servers must be specified")
 	}
@@ -95,27 +94,18 @@ func serveAPI(ctx context.Context, o server.Options) error {
 	if claimed != nil {
 		o.EtcdServers = nil
 	}
-	srv, err := server.New(o)
-	if err == nil {
-		starting, cancel := context.WithTimeout(ctx, startTimeout)
-		err = srv.Start(starting)
-		cancel()
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted before it was ready")
+	ready := false
+	err = serve(ctx, o, func(srv *server.Server) error {
+		ready = true
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-srv.Failed():
+			return srv.Err()
 		}
-		return errors.Join(err, claimed.release(ctx))
-	}
-	select {
-	case <-ctx.Done():
-	case <-srv.Failed():
-	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	err = srv.Stop(stopping)
-	if failure := srv.Err(); failure != nil {
-		return failure // the error of the stop only follows from it
+	})
+	if !ready {
+		err = errors.Join(err, claimed.release(ctx))
 	}
 	return err
 }

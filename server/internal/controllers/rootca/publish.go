@@ -9,16 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 )
 
 // Publish replaces the bundle in the config maps that exist. A control plane that begins with
 // another one's objects calls it before clients can read the other one's bundle.
 func Publish(ctx context.Context, client kubernetes.Interface, bundle []byte) error {
-	all := metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, ConfigMap).String(),
-	}
+	all := metav1.SingleObject(metav1.ObjectMeta{Name: ConfigMap})
 	for {
 		list, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, all)
 		if err != nil {
@@ -37,18 +34,12 @@ func Publish(ctx context.Context, client kubernetes.Interface, bundle []byte) er
 		}
 		updates.Wait()
 		failed := errors.Join(errs...)
-		if failed == nil {
-			return nil
-		}
-		if raced := func(err error) bool {
-			return err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
-		}; !allOf(errs, raced) {
+		raced := !slices.ContainsFunc(errs, func(err error) bool {
+			return err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+		})
+		if failed == nil || !raced {
 			return failed
 		}
-		// The control loop changed one of them at the same time. Look again.
+		// Something changed one of them at the same time. Look again.
 	}
-}
-
-func allOf(errs []error, is func(error) bool) bool {
-	return !slices.ContainsFunc(errs, func(err error) bool { return !is(err) })
 }
