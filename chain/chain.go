@@ -152,7 +152,6 @@ func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error },
 	go func() {
 		defer close(done)
 		prepared, err = c.Aggregator.PrepareRun()
-		c.Extensions.LeaveDocuments()
 	}()
 	return func() (interface{ Run(context.Context) error }, error) {
 		if <-done; err != nil {
