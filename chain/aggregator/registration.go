@@ -88,19 +88,15 @@ func newAPIService(gv schema.GroupVersion, group, version int32) *apiregistratio
 	}
 }
 
-// LocalAPIServices returns the APIServices of local versions as they are after registration, with
-// the condition Available.
-func LocalAPIServices(local []schema.GroupVersion) []*apiregistrationv1.APIService {
-	var services []*apiregistrationv1.APIService
-	for _, gv := range local {
-		group, version := priorities(gv)
-		service := newAPIService(gv, group, version)
-		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
-		apiregistrationv1helper.SetAPIServiceCondition(service,
-			apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
-		services = append(services, service)
-	}
-	return services
+// LocalAPIService returns the APIService of a local version as it is after registration, with the
+// condition Available.
+func LocalAPIService(gv schema.GroupVersion) *apiregistrationv1.APIService {
+	group, version := priorities(gv)
+	service := newAPIService(gv, group, version)
+	service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
+	apiregistrationv1helper.SetAPIServiceCondition(service,
+		apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
+	return service
 }
 
 // definitionWatcher tells the registry which versions the custom resource definitions serve.
