@@ -99,6 +99,19 @@ func LocalAPIService(gv schema.GroupVersion) *apiregistrationv1.APIService {
 	return service
 }
 
+// ServeLocal installs the paths of local versions, so that the aggregator need not do it when it has
+// read their APIServices, which is later in the start. It must be called after PrepareRun and before
+// the server's hooks run.
+func (s *Server) ServeLocal(local []schema.GroupVersion) error {
+	for _, gv := range local {
+		group, version := priorities(gv)
+		if err := s.AddAPIService(newAPIService(gv, group, version)); err != nil {
+			return fmt.Errorf("aggregator: %s: %w", gv, err)
+		}
+	}
+	return nil
+}
+
 // definitionWatcher tells the registry which versions the custom resource definitions serve.
 type definitionWatcher struct {
 	crds     crdinformers.CustomResourceDefinitionInformer
