@@ -32,7 +32,7 @@ import (
 //     plugin remembers quotas that its informer does not know yet. See plugins.
 //   - What the extensions server makes of definitions: routes, discovery documents, and the storage
 //     of custom resources, which it keeps by the UID of the definition. See waitDefinitions.
-//   - The proxies and discovery documents that the aggregator makes of APIServices. See waitProxies.
+//   - The proxies and the discovery of APIServices, in the aggregator. See waitProxies.
 //
 // These need no wait. LimitRanger and Priority ask etcd whether their lists have changed. The
 // allocator of node ports compares its bitmap with etcd's when it writes, and cluster IPs are in
