@@ -18,8 +18,8 @@ import (
 // subject is a control plane to measure.
 type subject struct {
 	name string
-	// start returns a client configuration when the control plane is ready, and a function that stops
-	// it.
+	// start returns a client configuration when the control plane is ready, and a function that
+	// stops it.
 	start func(context.Context) (*rest.Config, func() error, error)
 }
 

@@ -40,8 +40,8 @@ const (
 	stopTimeout = 10 * time.Second
 	// brokenStopTimeout bounds the stop after a failure.
 	brokenStopTimeout = 5 * time.Second
-	// startGrace is how long to wait for an interrupted start to end. A start that is abandoned after
-	// that leaves what a crash would leave, and the next start can deal with it.
+	// startGrace is how long to wait for an interrupted start to end. A start that is abandoned
+	// after that leaves what a crash would leave, and the next start can deal with it.
 	startGrace = 2 * time.Second
 )
 

@@ -22,8 +22,8 @@ type GoType struct {
 	// Object has the type, such as &v1.CronTab{}. The name of the type is that of the kind.
 	Object runtime.Object
 
-	// Plural is the name of the resource. If it is empty, it is the kind in lower case with an ending:
-	// crontabs, policies, classes.
+	// Plural is the name of the resource. If it is empty, it is the kind in lower case with an
+	// ending: crontabs, policies, classes.
 	Plural string
 	// ClusterScoped is whether the objects are in no namespace. The versions of a kind must agree.
 	ClusterScoped bool

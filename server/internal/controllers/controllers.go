@@ -38,8 +38,8 @@ type Dependencies struct {
 	Named func(example runtime.Object, name string) cache.SharedIndexInformer
 	// CABundle is the PEM bundle that verifies the API server.
 	CABundle []byte
-	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server recreates when it
-	// is deleted.
+	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server recreates when
+	// it is deleted.
 	ServiceCIDRs []string
 	// Appeared waits until an object of the resource exists. Controllers that have nothing to do
 	// before that call it. If nil, there may be objects from the start.
