@@ -78,7 +78,6 @@ type FleetSpec struct {
 	Claims   []corev1.PersistentVolumeClaim `json:"claims,omitempty"`
 	Selector *metav1.LabelSelector          `json:"selector,omitempty"`
 	Untagged string
-	private  string
 	Ignored  string `json:"-"`
 }
 
