@@ -59,8 +59,10 @@ var rooms = map[string][]string{
 		"server/internal/auth", // the role aggregation loop knows the bootstrap policy
 	},
 	"server/servertest": {"server", "server/internal/auth/pki"},
-	"server/cli":        {"server", "server/internal/auth/pki", "chain/trace"},
-	"server":            {"chain", "embed"},
+	"server/cli": {
+		"server", "server/internal/auth/pki", "server/internal/paths", "chain/trace",
+	},
+	"server": {"chain", "embed"},
 }
 
 // roomOf returns the room that a package belongs to. Both paths are relative to the module.

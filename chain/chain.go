@@ -99,7 +99,8 @@ func behind(generic *genericapiserver.Config) genericapiserver.Config {
 	}
 	// The aggregator takes over the hooks of its delegates, so here they would be registered twice.
 	c.PostStartHooks = nil
-	// The aggregator has these checks too, and nobody reaches the health endpoints of its delegates.
+	// The aggregator has these checks too, and nobody reaches the health endpoints of its
+	// delegates.
 	c.HealthzChecks, c.LivezChecks, c.ReadyzChecks = nil, nil, nil
 	return c
 }

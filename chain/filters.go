@@ -57,8 +57,8 @@ func (a tracedAuthenticator) AuthenticateRequest(
 	resp, ok, err := a.Request.AuthenticateRequest(r)
 	switch {
 	case err != nil || !ok:
-		// The trace holds nothing else, and the response tells the client as much. It must not say why
-		// the credentials were refused.
+		// The trace holds nothing else, and the response tells the client as much. It must not say
+		// why the credentials were refused.
 		end("refused", "no valid credentials")
 		t.ShowIf(func() bool { return true })
 	default:

@@ -45,8 +45,8 @@ func answerPanics(handler http.Handler, serializer runtime.NegotiatedSerializer)
 				gv, resource, name = schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion},
 					info.Resource, info.Name
 			}
-			// If the handler ran in another goroutine, as all handlers that write do, the reason is followed
-			// by the stack.
+			// If the handler ran in another goroutine, as all handlers that write do, the reason is
+			// followed by the stack.
 			reason, stack, _ := strings.Cut(fmt.Sprint(p), "\n")
 			err := apierrors.NewInternalError(fmt.Errorf("the request made the server panic: %s", reason))
 			if strings.Contains(stack, applyJSONPatch) || strings.Contains(stack, applyMergePatch) {

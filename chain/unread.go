@@ -50,8 +50,8 @@ func (r *refusal) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (r *refusal) WriteHeader(code int) {
 	if code >= http.StatusBadRequest && !r.body.read.Load() {
 		r.Header().Set("Connection", "close")
-		// After the response, net/http keeps reading for a while. Otherwise a reset of the connection
-		// could discard the response.
+		// After the response, net/http keeps reading for a while. Otherwise a reset of the
+		// connection could discard the response.
 		_ = http.NewResponseController(r.ResponseWriter).SetReadDeadline(time.Now().Add(lingering))
 	}
 	r.ResponseWriter.WriteHeader(code)

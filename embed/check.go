@@ -71,8 +71,8 @@ func check(dir string, lg *zap.Logger) (committed uint64, err error) {
 		return 0, fmt.Errorf("%w: the log ends at entry %d, but the database is at entry %d",
 			ErrCorrupt, logged, applied)
 	}
-	// A process was killed before it wrote the first entry. etcd would wait forever for a cluster to
-	// join.
+	// A process was killed before it wrote the first entry. etcd would wait forever for a cluster
+	// to join.
 	if hasLog && logged == 0 {
 		return 0, os.RemoveAll(walDir)
 	}
@@ -121,8 +121,8 @@ func checkOwn(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		// These files are left by a process that was killed early, by a check of the directory, or by a
-		// killed listener.
+		// These files are left by a process that was killed early, by a check of the directory, or
+		// by a killed listener.
 		if name := e.Name(); name != lockName && name != ".touch" && name != socketName {
 			return fmt.Errorf("%w: %s", ErrForeign, name)
 		}

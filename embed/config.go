@@ -34,14 +34,14 @@ const (
 	// maxChangeBytes limits what [Etcd.Change] writes in one step.
 	maxChangeBytes = 1 << 30
 
-	// progressInterval is how often an idle watch is notified that it is up to date. The watch caches
-	// of Kubernetes depend on these notifications.
+	// progressInterval is how often an idle watch is notified that it is up to date. The watch
+	// caches of Kubernetes depend on these notifications.
 	progressInterval = 5 * time.Second
 )
 
-// segmentSize is the size of the files of etcd's write-ahead log. Etcd allocates two of them on disk
-// when it starts, each of 64 MB by default: a hundred members, as in a test binary with parallel
-// tests, would fill a disk with nothing. A shorter file is only replaced more often.
+// segmentSize is the size of the files of etcd's write-ahead log. Etcd allocates two of them on
+// disk when it starts, each of 64 MB by default: a hundred members, as in a test binary with
+// parallel tests, would fill a disk with nothing. A shorter file is only replaced more often.
 const segmentSize = 4 << 20
 
 // setSegmentSize sets the size, which is a variable of etcd's for the whole process.

@@ -15,11 +15,11 @@ import (
 
 const (
 	socketName = "etcd.sock"
-	// maxSocketPath is the smallest limit of all platforms for the path of a Unix socket (macOS: 104
-	// including the terminating zero).
+	// maxSocketPath is the smallest limit of all platforms for the path of a Unix socket (macOS:
+	// 104 including the terminating zero).
 	maxSocketPath = 103
-	// minPing is the minimum interval between the pings of a client. Clients that ping more often are
-	// disconnected. The value is etcd's default; Kubernetes pings every 30 s.
+	// minPing is the minimum interval between the pings of a client. Clients that ping more often
+	// are disconnected. The value is etcd's default; Kubernetes pings every 30 s.
 	minPing = 5 * time.Second
 )
 

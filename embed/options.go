@@ -18,16 +18,16 @@ type Options struct {
 	// starts a member or calls [TempDir].
 	Ephemeral bool
 
-	// From, if set, is the data to begin with. Revisions and leases continue from there. Dir must not
-	// hold etcd data yet.
+	// From, if set, is the data to begin with. Revisions and leases continue from there. Dir must
+	// not hold etcd data yet.
 	From *Snapshot
 
 	// ListenClient opens a Unix socket with mode 0600 for clients outside the process, such as
 	// etcdctl. If it is not set, the member can only be reached through [Etcd.Client].
 	ListenClient bool
 
-	// Logger receives etcd's log. If it is nil, etcd does not log. Its Fatal and Panic methods never
-	// exit the process.
+	// Logger receives etcd's log. If it is nil, etcd does not log. Its Fatal and Panic methods
+	// never exit the process.
 	Logger *zap.Logger
 }
 

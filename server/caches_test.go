@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -14,18 +13,7 @@ import (
 // memory that grows with its objects.
 func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	t.Parallel()
-	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	s := start(t, Options{})
 	cached := func() []string {
 		var names []string
 		for _, resource := range s.plane.storage.Cached() {

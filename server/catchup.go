@@ -32,13 +32,14 @@ import (
 //     plugin remembers quotas that its informer does not know yet. See plugins.
 //   - What the extensions server makes of definitions: routes, discovery documents, and the storage
 //     of custom resources, which it keeps by the UID of the definition. See waitDefinitions.
-//   - The proxies that the aggregator makes of APIServices. See waitProxies.
+//   - The proxies and the discovery of APIServices, in the aggregator. See waitProxies.
 //
 // These need no wait. LimitRanger and Priority ask etcd whether their lists have changed. The
 // allocator of node ports compares its bitmap with etcd's when it writes, and cluster IPs are in
 // etcd only. Tokens are checked against etcd. The live lookups of the namespace lifecycle plugin
-// only make it look more often. The configuration of priority and fairness, the OpenAPI v2
-// document, and the conditions of APIServices follow a moment later, as after any change.
+// only make it look more often. The configuration of priority and fairness and the OpenAPI v2
+// document follow a moment later, as after any change. The conditions of APIServices are waited
+// for when the requests pass again; see waitAvailable.
 
 // caches are the informers of a control plane.
 type caches struct {

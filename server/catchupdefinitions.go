@@ -3,11 +3,8 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -19,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // definition decodes a stored custom resource definition. It returns nil if there is none.
@@ -217,36 +213,4 @@ func kindIn(gvk *metav1.GroupVersionKind) string {
 		return ""
 	}
 	return gvk.Kind
-}
-
-// waitProxies waits until requests for APIServices that are gone are not proxied any more.
-func (c *caches) waitProxies(ctx context.Context, objects []changed) error {
-	for _, o := range objects {
-		var before apiregistrationv1.APIService
-		if o.GroupKind != apiServiceKind || o.after != nil || json.Unmarshal(o.before, &before) != nil ||
-			before.Spec.Service == nil {
-			continue
-		}
-		path := "/apis/" + before.Spec.Group + "/" + before.Spec.Version
-		if err := poll(ctx, func() (bool, error) {
-			code, _ := c.plane.self.ask(ctx, path, "")
-			return code == http.StatusNotFound, nil
-		}); err != nil {
-			return fmt.Errorf("proxy of APIService %s: %w", before.Name, cmp.Or(context.Cause(ctx), err))
-		}
-	}
-	return nil
-}
-
-// isProxied reports whether an extension API server answers requests for a path.
-func (p *plane) isProxied(path string) bool {
-	path, ok := strings.CutPrefix(path, "/apis/")
-	if !ok {
-		return false
-	}
-	group, rest, _ := strings.Cut(path, "/")
-	version, _, _ := strings.Cut(rest, "/")
-	service, err := p.chain.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().
-		Lister().Get(version + "." + group)
-	return err == nil && service.Spec.Service != nil
 }

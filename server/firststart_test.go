@@ -30,18 +30,7 @@ import (
 // the same objects created through the API.
 func TestFirstObjectsAreAsCreated(t *testing.T) {
 	t.Parallel()
-	s, err := New(Options{Controllers: []string{"-*"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	s := start(t, Options{Controllers: []string{"-*"}})
 	objects, err := s.plane.firstObjects(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -145,18 +134,7 @@ func times(t *testing.T, o *unstructured.Unstructured) []time.Time {
 // the status that the API server's controller gives to a copy.
 func TestFirstFlowSchemasHaveTheirStatus(t *testing.T) {
 	t.Parallel()
-	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	s := start(t, Options{})
 	schemas := kubernetes.NewForConfigOrDie(s.RESTConfig()).FlowcontrolV1().FlowSchemas()
 	first, err := schemas.Get(t.Context(), "service-accounts", metav1.GetOptions{})
 	if err != nil {

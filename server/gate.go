@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,9 +38,12 @@ type gate struct {
 	mu     sync.Mutex
 	state  gateState
 	opened chan struct{} // closed when the gate opens again
-	// running counts the requests that are running. When a counter drops to 0, drained gets a value.
-	running [2]int
-	drained chan struct{}
+	// running counts the requests that are running, and older those of them that began before
+	// generation. When a counter drops to 0, drained gets a value.
+	running    [2]int
+	older      int
+	generation int
+	drained    chan struct{}
 }
 
 type gateState int
@@ -79,12 +83,13 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 			return
 		}
 		kind := g.classify(r)
-		if err := g.enter(r.Context(), kind); err != nil {
+		generation, err := g.enter(r.Context(), kind)
+		if err != nil {
 			responsewriters.ErrorNegotiated(err, clientscheme.Codecs, schema.GroupVersion{}, w, r)
 			return
 		}
 		if kind != lasting {
-			defer g.leave(kind)
+			defer g.leave(kind, generation)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -139,19 +144,19 @@ func resetError(message string) error {
 }
 
 // enter waits until a request may begin, and counts it unless it is long-running.
-func (g *gate) enter(ctx context.Context, kind traffic) error {
+func (g *gate) enter(ctx context.Context, kind traffic) (generation int, err error) {
 	own, stamp := loopback.IsOwn(ctx), epoch.Of(ctx)
 	for {
 		g.mu.Lock()
 		if stamp.Stale() {
 			g.mu.Unlock()
-			return errWasReset
+			return 0, errWasReset
 		}
 		var hold bool
 		switch {
 		case own && g.state == gateClosed && (kind == writing || stamp != nil):
 			g.mu.Unlock()
-			return errResetting
+			return 0, errResetting
 		case own:
 		case kind == writing:
 			hold = g.state != gateOpen
@@ -162,24 +167,30 @@ func (g *gate) enter(ctx context.Context, kind traffic) error {
 			if kind != lasting {
 				g.running[kind]++
 			}
+			generation := g.generation
 			g.mu.Unlock()
-			return nil
+			return generation, nil
 		}
 		opened := g.opened
 		g.mu.Unlock()
 		select {
 		case <-opened:
 		case <-ctx.Done():
-			return apierrors.NewTimeoutError("the control plane is being reset", 1)
+			return 0, apierrors.NewTimeoutError("the control plane is being reset", 1)
 		}
 	}
 }
 
-func (g *gate) leave(kind traffic) {
+func (g *gate) leave(kind traffic, generation int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running[kind]--
-	if g.state != gateOpen && g.running[kind] == 0 {
+	ended := g.state != gateOpen && g.running[kind] == 0
+	if generation < g.generation {
+		g.older--
+		ended = ended || g.older == 0
+	}
+	if ended {
 		select {
 		case g.drained <- struct{}{}:
 		default:
@@ -187,9 +198,31 @@ func (g *gate) leave(kind traffic) {
 	}
 }
 
-// close closes the gate and waits for the requests that have begun. If ctx ends early, the gate is
-// open again.
+// firstPatience is how long close holds requests at first. It is much longer than requests take,
+// except those that wait for something outside the control plane.
+const firstPatience = 250 * time.Millisecond
+
+// close closes the gate and waits for the requests that have begun. One of them may wait for a
+// request that is held, for instance if the webhook that is to admit it writes through the API. So
+// if the wait takes long, close opens the gate until the requests that it waited for have ended,
+// and tries again, with more patience. If ctx ends early, the gate is open again.
 func (g *gate) close(ctx context.Context) error {
+	for patience := firstPatience; ; patience *= 2 {
+		attempt, cancel := context.WithTimeout(ctx, patience)
+		closed := g.tryClose(attempt)
+		cancel()
+		if closed {
+			return nil
+		}
+		if err := g.awaitOlder(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// tryClose closes the gate and waits for the requests that have begun. If ctx ends early, the gate
+// is open again, and these requests are the older ones.
+func (g *gate) tryClose(ctx context.Context) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.state, g.opened = gateDraining, make(chan struct{})
@@ -198,17 +231,38 @@ func (g *gate) close(ctx context.Context) error {
 			g.state = gateClosed
 			continue
 		}
-		g.mu.Unlock()
-		select {
-		case <-g.drained:
-			g.mu.Lock()
-		case <-ctx.Done():
-			g.mu.Lock()
+		if g.waitLocked(ctx) != nil {
+			g.generation++
+			g.older = g.running[writing] + g.running[reading]
 			g.openLocked()
-			return context.Cause(ctx)
+			return false
 		}
 	}
-	return nil
+	return true
+}
+
+// awaitOlder waits for the older requests.
+func (g *gate) awaitOlder(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.older > 0 {
+		if err := g.waitLocked(ctx); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// waitLocked waits until a counter drops to 0. It unlocks mu meanwhile.
+func (g *gate) waitLocked(ctx context.Context) error {
+	g.mu.Unlock()
+	defer g.mu.Lock()
+	select {
+	case <-g.drained:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // open lets the held requests pass.

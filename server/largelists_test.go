@@ -18,18 +18,7 @@ import (
 // change that was acknowledged before, also while other kinds change.
 func TestLargeListsAreConsistent(t *testing.T) {
 	t.Parallel()
-	s, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	s := start(t, Options{})
 	config, err := s.InProcessConfig("admin", "system:masters")
 	if err != nil {
 		t.Fatal(err)

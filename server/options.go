@@ -42,9 +42,9 @@ const (
 // the same meaning.
 type Options struct {
 	// DataDir holds etcd's data, keys and certificates. It must belong to the caller alone: Start
-	// refuses files that other users own or could have written, and removes other users' access to the
-	// rest. If DataDir is empty, Start uses a temporary directory, which Stop removes, and etcd does
-	// not wait for the disk.
+	// refuses files that other users own or could have written, and removes other users' access to
+	// the rest. If DataDir is empty, Start uses a temporary directory, which Stop removes, and etcd
+	// does not wait for the disk.
 	DataDir string
 
 	// From, if set, is the state to begin with: all objects with their revisions, UIDs and
@@ -63,12 +63,13 @@ type Options struct {
 	SecurePort int
 	// Listener, if set, is used instead of BindAddress and SecurePort. Stop closes it.
 	Listener net.Listener
-	// AdvertiseAddress is the IP address of the endpoint of the service default/kubernetes. Default:
-	// BindAddress or, if that is unspecified, the address of the interface with the default route.
+	// AdvertiseAddress is the IP address of the endpoint of the service default/kubernetes.
+	// Default: BindAddress or, if that is unspecified, the address of the interface with the
+	// default route.
 	AdvertiseAddress string
-	// TLSCertFile and TLSPrivateKeyFile hold the serving certificate, followed by its authorities if
-	// any, and its key. [Server.RESTConfig] and [Server.Kubeconfig] do not depend on them. Default: a
-	// certificate of the control plane's own authority.
+	// TLSCertFile and TLSPrivateKeyFile hold the serving certificate, followed by its authorities
+	// if any, and its key. [Server.RESTConfig] and [Server.Kubeconfig] do not depend on them.
+	// Default: a certificate of the control plane's own authority.
 	TLSCertFile, TLSPrivateKeyFile string
 	// CertDir holds the serving certificate and its key in apiserver.crt and apiserver.key, unless
 	// TLSCertFile is set. Start writes a self-signed pair if the files do not exist.
@@ -97,7 +98,8 @@ type Options struct {
 	// coming from system:anonymous, except with AlwaysAllow among AuthorizationModes, which refuses
 	// them in any case; see [Options.Warnings].
 	DisableAnonymous bool
-	// APIAudiences are the audiences of tokens for this server. Default: the service account issuer.
+	// APIAudiences are the audiences of tokens for this server. Default: the service account
+	// issuer.
 	APIAudiences []string
 	// ServiceAccountIssuer is a list. The first entry is the issuer of the service account tokens that
 	// the control plane signs; tokens of the other issuers are accepted too. Default:
@@ -113,8 +115,8 @@ type Options struct {
 	// ServiceAccountJWKSURI replaces the URI of the key set in the OpenID configuration. Default: a
 	// URI at the server's own address.
 	ServiceAccountJWKSURI string
-	// RequestHeader configures the proxies that may name the user of a request. Default: the proxies
-	// whose certificates were signed by the aggregator's own authority.
+	// RequestHeader configures the proxies that may name the user of a request. Default: the
+	// proxies whose certificates were signed by the aggregator's own authority.
 	RequestHeader RequestHeaderOptions
 	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers.
 	// Default: a generated pair.
@@ -123,11 +125,12 @@ type Options struct {
 	// AuthorizationModes are the authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny.
 	// Default: RBAC.
 	AuthorizationModes []string
-	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default: the
-	// same as kube-apiserver.
+	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default:
+	// the same as kube-apiserver.
 	Admission *genericoptions.AdmissionOptions
-	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds are how long pods stay
-	// on nodes that are not ready or not reachable, unless a pod specifies otherwise. Default: 300.
+	// DefaultNotReadyTolerationSeconds and DefaultUnreachableTolerationSeconds are how long pods
+	// stay on nodes that are not ready or not reachable, unless a pod specifies otherwise. Default:
+	// 300.
 	DefaultNotReadyTolerationSeconds, DefaultUnreachableTolerationSeconds *int64
 	// Audit configures where audit events go. Default: nowhere.
 	Audit *genericoptions.AuditOptions
@@ -152,15 +155,15 @@ type Options struct {
 	EnableAggregatorRouting bool
 	// ProxyAllowLocalAddresses lets the proxies to services, pods and nodes connect to loopback,
 	// link-local, multicast and unspecified addresses. Anyone who can use such a proxy and write
-	// endpoints can then reach every port of the machine. Extension API servers and webhooks may be at
-	// loopback addresses in any case. Default: refused.
+	// endpoints can then reach every port of the machine. Extension API servers and webhooks may be
+	// at loopback addresses in any case. Default: refused.
 	ProxyAllowLocalAddresses bool
-	// DisallowPrivileged refuses pods, and templates of pods, with privileged containers. This is the
-	// default of kube-apiserver, but nearly every cluster allows them.
+	// DisallowPrivileged refuses pods, and templates of pods, with privileged containers. This is
+	// the default of kube-apiserver, but nearly every cluster allows them.
 	DisallowPrivileged bool
-	// MaxRequestsInFlight and MaxMutatingRequestsInFlight add up to the number of concurrent requests,
-	// not counting watches, which API Priority and Fairness divides. Without it, they limit requests
-	// that read and requests that write. Default: 400 and 200.
+	// MaxRequestsInFlight and MaxMutatingRequestsInFlight add up to the number of concurrent
+	// requests, not counting watches, which API Priority and Fairness divides. Without it, they
+	// limit requests that read and requests that write. Default: 400 and 200.
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
 	// DisablePriorityAndFairness switches API Priority and Fairness off.
 	DisablePriorityAndFairness bool
@@ -171,10 +174,10 @@ type Options struct {
 	// "name", "-name". Default: all.
 	Controllers []string
 
-	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log to
-	// the logger in their context. The zero value discards all of that. Messages that libraries write
-	// to klog directly are not included: klog belongs to the process, and a control plane leaves it
-	// alone. To silence klog, call klog.SetLogger(logr.Discard()) before the first Start.
+	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log
+	// to the logger in their context. The zero value discards all of that. Messages that libraries
+	// write to klog directly are not included: klog belongs to the process, and a control plane
+	// leaves it alone. To silence klog, call klog.SetLogger(logr.Discard()) before the first Start.
 	Log logr.Logger
 
 	// flags is set when the options are bound to flags.
@@ -188,8 +191,8 @@ type Options struct {
 type RequestHeaderOptions struct {
 	// ClientCAFile holds the authorities that sign the proxies' certificates.
 	ClientCAFile string
-	// AllowedNames are the common names of those certificates. If AllowedNames is empty, any name is
-	// accepted; that is an error if one of the authorities signs client certificates too.
+	// AllowedNames are the common names of those certificates. If AllowedNames is empty, any name
+	// is accepted; that is an error if one of the authorities signs client certificates too.
 	AllowedNames []string
 	// UsernameHeaders, UIDHeaders, GroupHeaders and ExtraHeaderPrefixes default to X-Remote-User,
 	// X-Remote-Uid, X-Remote-Group and X-Remote-Extra-.

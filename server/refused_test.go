@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/kinproc/kinproc/server"
 )
 
 // TestStartUnderRefusals creates webhooks and policies that reject everything, including the
@@ -22,23 +20,8 @@ func TestStartUnderRefusals(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	start := func() (client kubernetes.Interface, stop func()) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		s, err := server.New(server.Options{DataDir: dir})
-		if err == nil {
-			err = s.Start(ctx)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if client, err = kubernetes.NewForConfig(s.RESTConfig()); err != nil {
-			t.Fatal(err)
-		}
-		return client, func() {
-			if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
-				t.Error(err)
-			}
-		}
+		s, stop := startIn(t, dir)
+		return kubernetes.NewForConfigOrDie(s.RESTConfig()), stop
 	}
 
 	client, stop := start()

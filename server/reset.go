@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -46,6 +47,20 @@ func (p *plane) reset(ctx context.Context, to *Snapshot) error {
 	}
 	p.resetting.Lock()
 	defer p.resetting.Unlock()
+	r := &reset{plane: p, target: target}
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	if err := p.waitAvailable(ctx, r.objects()); err != nil {
+		return fmt.Errorf("reset: the objects are those of the snapshot, but extension API servers "+
+			"may not be reachable yet: %w", err)
+	}
+	return nil
+}
+
+// run holds the requests, writes the difference, and waits for the caches.
+func (r *reset) run(ctx context.Context) error {
+	p := r.plane
 	caches := p.caches()
 	if err := caches.waitSynced(ctx); err != nil {
 		return fmt.Errorf("reset: wait for the caches: %w", err)
@@ -58,7 +73,6 @@ func (p *plane) reset(ctx context.Context, to *Snapshot) error {
 	if err := caches.noteOpened(); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
-	r := &reset{plane: p, target: target}
 	if err := p.storage.Switch(ctx, func() (int64, []string, error) {
 		return r.write(ctx)
 	}); err != nil {
@@ -139,11 +153,11 @@ func (r *reset) difference(ctx context.Context) (changes []change, now int64, er
 		return nil, 0, fmt.Errorf("read the current state: %w", err)
 	}
 	prefix := r.plane.storage.Prefix() + "/"
-	seen := make(map[string]struct{}, len(current.Kvs))
+	seen := make(map[string][]byte, len(current.Kvs))
 	var puts []change
 	for _, kv := range current.Kvs {
 		key := string(kv.Key)
-		seen[key] = struct{}{}
+		seen[key] = kv.Value
 		object, ok := strings.CutPrefix(key, prefix)
 		if !ok || stays(object) {
 			continue
@@ -156,18 +170,19 @@ func (r *reset) difference(ctx context.Context) (changes []change, now int64, er
 			continue
 		}
 		after := r.plane.adapted(object, wanted.Value)
-		if !bytes.Equal(kv.Value, after) {
+		if !isAPIService(object) && !bytes.Equal(kv.Value, after) {
 			puts = append(puts, change{key: key, before: kv.Value, after: after, lease: wanted.Lease})
 		}
 	}
 	for key, wanted := range r.target.Entries {
 		object, ok := strings.CutPrefix(key, prefix)
-		if _, exists := seen[key]; !ok || exists || isOwn(object) {
+		if _, exists := seen[key]; !ok || exists || isOwn(object) || isAPIService(object) {
 			continue
 		}
 		puts = append(puts, change{key: key, after: r.plane.adapted(object, wanted.Value),
 			lease: wanted.Lease})
 	}
+	puts = append(puts, r.apiServices(seen, slices.Concat(changes, puts))...)
 	sort.Slice(puts, func(i, j int) bool { return puts[i].key < puts[j].key })
 	return append(changes, puts...), current.Header.Revision, nil
 }

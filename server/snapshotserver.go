@@ -13,15 +13,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kinproc/kinproc/embed"
-)
-
-// Snapshots are transferred at two non-resource URLs. Like every request, they pass authentication,
-// authorization and the audit log. RBAC permits them to nobody but members of system:masters,
-// unless a role names the URLs, with the verbs get and post. Whoever may use them reads all
-// secrets, and may become anybody.
-const (
-	snapshotPath = "/kinproc/snapshot"
-	resetPath    = "/kinproc/reset"
+	"github.com/kinproc/kinproc/server/internal/paths"
 )
 
 // maxSnapshot limits the size of an uploaded snapshot. It is as large as etcd's largest recommended
@@ -29,13 +21,13 @@ const (
 const maxSnapshot = 8 << 30
 
 // isSnapshotPath reports whether a path is one of those of snapshots. Their requests may last.
-func isSnapshotPath(path string) bool { return path == snapshotPath || path == resetPath }
+func isSnapshotPath(path string) bool { return path == paths.Snapshot || path == paths.Reset }
 
-// serveSnapshots serves snapshotPath and resetPath.
+// serveSnapshots serves [paths.Snapshot] and [paths.Reset].
 func (p *plane) serveSnapshots() {
 	mux := p.chain.Aggregator.GenericAPIServer.Handler.NonGoRestfulMux
-	mux.UnlistedHandle(snapshotPath, only(http.MethodGet, p.sendSnapshot))
-	mux.UnlistedHandle(resetPath, only(http.MethodPost, p.receiveSnapshot))
+	mux.UnlistedHandle(paths.Snapshot, only(http.MethodGet, p.sendSnapshot))
+	mux.UnlistedHandle(paths.Reset, only(http.MethodPost, p.receiveSnapshot))
 }
 
 func only(method string, handle http.HandlerFunc) http.HandlerFunc {

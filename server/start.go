@@ -122,8 +122,8 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p.tasks = newTasks(p.options, s.failure.set, p.undo)
 	p.undo.push("watches", func() error { p.storage.Hold(); return nil })
 
-	// Many of the following parts can end only after they have run, so an interrupted start continues
-	// until it is ready.
+	// Many of the following parts can end only after they have run, so an interrupted start
+	// continues until it is ready.
 	continuing, cancel := p.outlive(ctx, lateness, s.failure)
 	defer cancel()
 	reading, cancelReading := p.untilDamage(continuing)
@@ -185,8 +185,8 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	return p.startControllers()
 }
 
-// forgetHandlers lets go of the chain when no request is left. For 90 seconds, a timer of Go's HTTP/2
-// server refers to the server of a connection that was closed while it had streams.
+// forgetHandlers lets go of the chain when no request is left. For 90 seconds, a timer of Go's
+// HTTP/2 server refers to the server of a connection that was closed while it had streams.
 func (p *plane) forgetHandlers() error {
 	if p.chain != nil {
 		*p.chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{

@@ -53,6 +53,9 @@ var (
 // Server is the aggregator.
 type Server struct {
 	*aggregatorapiserver.APIAggregator
+	// GenericAPIServer is the server that serves requests. After PrepareRun, that of APIAggregator is
+	// another one.
+	GenericAPIServer *genericapiserver.GenericAPIServer
 	// OpenAPI is what the documents of the server's own kinds are built from. The server merges them
 	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
 	OpenAPI openapi.Server
@@ -64,8 +67,17 @@ type Server struct {
 func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	handler := s.GenericAPIServer.Handler
 	handler.GoRestfulContainer = restful.NewContainer() // the documents describe its web services
-	defer func() { handler.GoRestfulContainer = s.OpenAPI.Container }()
-	return s.APIAggregator.PrepareRun()
+	prepared, err := s.APIAggregator.PrepareRun()
+	handler.GoRestfulContainer = s.OpenAPI.Container
+	// From now on, APIAggregator needs little more than the paths of APIServices. The goroutine that
+	// registers them may run for a moment after the server has stopped and its handlers have been
+	// forgotten, so it gets them in a server of its own.
+	s.APIAggregator.GenericAPIServer = &genericapiserver.GenericAPIServer{
+		Handler:               &genericapiserver.APIServerHandler{NonGoRestfulMux: handler.NonGoRestfulMux},
+		APIServerID:           s.GenericAPIServer.APIServerID,
+		StorageVersionManager: s.GenericAPIServer.StorageVersionManager,
+	}
+	return prepared, err
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -100,7 +112,7 @@ func New(
 	if err := watchAvailability(s, config); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	return &Server{s, openapi.Server{
+	return &Server{s, s.GenericAPIServer, openapi.Server{
 		Container: s.GenericAPIServer.Handler.GoRestfulContainer,
 		V2:        generic.OpenAPIConfig,
 		V3:        generic.OpenAPIV3Config,

@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	// Retry intervals for a server that is down. kube-apiserver waits up to 30 s; here a developer may
-	// have just restarted the server.
+	// Retry intervals for a server that is down. kube-apiserver waits up to 30 s; here a developer
+	// may have just restarted the server.
 	firstRetry, lastRetry = 10 * time.Millisecond, time.Second
 	// recheck is the interval at which a server that is up is checked again. kube-apiserver checks
 	// every 30 s.

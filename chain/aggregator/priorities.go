@@ -60,7 +60,8 @@ func priorities(gv schema.GroupVersion) (group, versionPriority int32) {
 		return group, p
 	}
 	switch {
-	case version.CompareKubeAwareVersionStrings(gv.Version, "v0") < 0: // alpha and beta versions sort before any GA version
+	case version.CompareKubeAwareVersionStrings(gv.Version, "v0") < 0:
+		// Alpha and beta versions sort before any GA version.
 		return group, 9
 	default:
 		return group, 15

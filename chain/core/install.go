@@ -37,8 +37,8 @@ func install(
 ) (*onDemand, error) {
 	versions := newOnDemand(server)
 	// As in kube-apiserver, the groups below /api and those below /apis each have a type converter,
-	// and a write drops managedFields entries of versions that its converter does not know. So a write
-	// to an event through one of its groups drops the entries made through the other.
+	// and a write drops managedFields entries of versions that its converter does not know. So a
+	// write to an event through one of its groups drops the entries made through the other.
 	types := map[bool]*lazyTypes{}
 	for _, legacy := range []bool{true, false} {
 		types[legacy] = newLazyTypes(generic.OpenAPIV3Config,

@@ -97,8 +97,8 @@ type Kind[T Object] struct {
 	// subresources. The client gets its error unchanged; see [Malformed].
 	Refuse func(ctx context.Context, obj T) error
 
-	// Adjust changes the store of a kind with special behavior: TTLFunc, BeginCreate, AfterDelete and
-	// so on. It runs before the store is completed.
+	// Adjust changes the store of a kind with special behavior: TTLFunc, BeginCreate, AfterDelete
+	// and so on. It runs before the store is completed.
 	Adjust func(store *genericregistry.Store)
 	// Wrap replaces the storage of the main resource, to refuse or extend requests. What it returns
 	// usually embeds *Storage.

@@ -12,14 +12,14 @@ type Quirks struct {
 	// StoragePath replaces Plural in storage keys. For example, nodes are stored as minions.
 	StoragePath string
 
-	// NameOnUpdate checks metadata.generateName on update too, although nothing is generated from it
-	// then.
+	// NameOnUpdate checks metadata.generateName on update too, although nothing is generated from
+	// it then.
 	NameOnUpdate bool
 	// AnyFinalizers accepts every finalizer without a domain. Other kinds accept only those of
 	// Kubernetes itself, such as orphan.
 	AnyFinalizers bool
-	// LooseMetadata leaves validation of the metadata to the registry, which checks the metadata of a
-	// new object only if the rest of the object is valid.
+	// LooseMetadata leaves validation of the metadata to the registry, which checks the metadata of
+	// a new object only if the rest of the object is valid.
 	LooseMetadata bool
 
 	// StatusOnCreate keeps the status that the client sends with a new object.

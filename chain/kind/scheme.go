@@ -16,8 +16,8 @@ import (
 
 // declaration is the engine's view of a declared kind.
 type declaration interface {
-	// check returns errors for combinations of fields that cannot work. The scheme knows the types of
-	// the groups.
+	// check returns errors for combinations of fields that cannot work. The scheme knows the types
+	// of the groups.
 	check(scheme *runtime.Scheme) (name, plural string, errs field.ErrorList)
 	// creation returns how new objects of the kind are made, or nil if obj is of another kind.
 	creation(scheme *runtime.Scheme, obj Object) *creation

@@ -28,7 +28,7 @@ type Step struct {
 	// Start is the time between the request's arrival at the server and its arrival at this place.
 	// In JSON, it is in nanoseconds.
 	Start time.Duration `json:"start"`
-	// Took is how long the request stayed, including the time at places that it was delegated to. In
-	// JSON, it is in nanoseconds.
+	// Took is how long the request stayed, including the time at places that it was delegated to.
+	// In JSON, it is in nanoseconds.
 	Took time.Duration `json:"took"`
 }

@@ -82,8 +82,8 @@ func newOperator(config *rest.Config) (*operator, error) {
 	}
 	tabs, jobs := o.untyped.ForResource(crontabs), o.typed.Batch().V1().CronJobs()
 	o.crontabs, o.cronJobs = tabs.Lister(), jobs.Lister()
-	// A CronJob has the same name as its CronTab, so a change of either one adds the same key to the
-	// queue.
+	// A CronJob has the same name as its CronTab, so a change of either one adds the same key to
+	// the queue.
 	enqueue := func(obj any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			o.queue.Add(key)

@@ -53,8 +53,8 @@ type change struct {
 // openFiles reads the objects below dir.
 func openFiles(dir string, codec runtime.Codec) (*files, error) {
 	f := &files{dir: dir, codec: codec, objects: map[string]record{}, changed: make(chan struct{})}
-	// Resource versions must increase across restarts, and there are fewer than a million writes per
-	// second.
+	// Resource versions must increase across restarts, and there are fewer than a million writes
+	// per second.
 	f.version = uint64(time.Now().UnixMicro())
 	f.first = f.version
 	if err := os.MkdirAll(dir, 0o700); err != nil {

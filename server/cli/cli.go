@@ -80,8 +80,9 @@ func newRootCmd(s streams, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kinproc",
 		Short: "A Kubernetes control plane in one process",
-		Long: `kinproc runs a Kubernetes control plane in one process: an embedded etcd and three API servers, chained
-as in kube-apiserver: the aggregator, the core-like server and the server of custom resources.
+		Long: `kinproc runs a Kubernetes control plane in one process: an embedded etcd and three API
+servers, chained as in kube-apiserver: the aggregator, the core-like server and the server of
+custom resources.
 
   kinproc start --detach
   kinproc kubectl get namespaces

@@ -65,5 +65,5 @@ func (o *startOptions) startDetached(ctx context.Context, s streams, args []stri
 	if err != nil {
 		return fmt.Errorf("the control plane ended before it was ready: %w", err)
 	}
-	return errors.New("interrupted before it was ready")
+	return errInterrupted
 }

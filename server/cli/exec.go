@@ -110,7 +110,8 @@ func attend(cmd *exec.Cmd, srv *server.Server, signals <-chan os.Signal) error {
 	for {
 		select {
 		case s := <-signals:
-			// A terminal sends Ctrl-C to the command too, which may take a second one for impatience.
+			// A terminal sends Ctrl-C to the command too, which may take a second one for
+			// impatience.
 			if s != os.Interrupt || !xterm.IsTerminal(int(os.Stdin.Fd())) {
 				_ = cmd.Process.Signal(s)
 			}

@@ -70,8 +70,8 @@ func newSandboxKubectl(s streams, args []string) (*cobra.Command, error) {
 		}
 		sandbox.guard(config)
 		sandbox.explain(config)
-		// kubectl fails if a named file does not exist, so do not name one if the caller chooses the
-		// server with a flag.
+		// kubectl fails if a named file does not exist, so do not name one if the caller chooses
+		// the server with a flag.
 		if !slices.ContainsFunc(args, func(arg string) bool {
 			return strings.HasPrefix(arg, "--server") || strings.HasPrefix(arg, "-s")
 		}) {

@@ -22,8 +22,8 @@ type sandbox struct {
 	folder string
 	// kubeconfig is the path of the kubeconfig.
 	kubeconfig string
-	// config is the content of the kubeconfig, with the paths of certificate files replaced by their
-	// content.
+	// config is the content of the kubeconfig, with the paths of certificate files replaced by
+	// their content.
 	config *clientcmdapi.Config
 	// files maps the absolute paths of those certificate files to their content.
 	files map[string][]byte

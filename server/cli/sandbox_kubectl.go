@@ -29,7 +29,8 @@ func sandboxForKubectl(dir string, args []string) (*sandbox, error) {
 		}, nil
 	}
 	if err != nil && namesKubeconfig(args) {
-		// The caller's choice counts. Nothing, not even the environment, may lead kubectl to the sandbox.
+		// The caller's choice counts. Nothing, not even the environment, may lead kubectl to the
+		// sandbox.
 		return &sandbox{kubeconfig: os.DevNull, config: clientcmdapi.NewConfig()}, nil
 	}
 	return s, err

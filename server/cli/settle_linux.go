@@ -20,8 +20,8 @@ func pageOutExecutable() {
 		return
 	}
 	if file, err := os.Open(path); err == nil {
-		// Pages that are not on the disk yet cannot be paged out. This starts to write them, without
-		// waiting.
+		// Pages that are not on the disk yet cannot be paged out. This starts to write them,
+		// without waiting.
 		_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 		_ = file.Close()
 	}

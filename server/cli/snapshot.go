@@ -15,12 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
-)
-
-// The non-resource URLs by which a control plane sends and takes snapshots.
-const (
-	snapshotPath = "/kinproc/snapshot"
-	resetPath    = "/kinproc/reset"
+	"github.com/kinproc/kinproc/server/internal/paths"
 )
 
 func newSnapshotCmd(s streams) *cobra.Command {
@@ -39,8 +34,8 @@ func newSnapshotSaveCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save FILE",
 		Short: "Save all objects of a running control plane in a file",
-		Long: `Save all objects of a running control plane in a file, secrets included. The file has etcd's format.
-kinproc start --from and kinproc reset take it, and so does etcdutl.
+		Long: `Save all objects of a running control plane in a file, secrets included. The file has
+etcd's format. kinproc start --from and kinproc reset take it, and so does etcdutl.
 
   kinproc snapshot save before.db
   kinproc kubectl apply -f experiment.yaml
@@ -68,9 +63,9 @@ func newResetCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset FILE",
 		Short: "Make the objects of a running control plane those of a snapshot",
-		Long: `Make the objects of a running control plane those of a snapshot, in one step. The file was written by
-kinproc snapshot save, or by etcdctl snapshot save. Clients stay connected, and their watches get
-the difference. Keys and certificates stay.
+		Long: `Make the objects of a running control plane those of a snapshot, in one step. The file was
+written by kinproc snapshot save, or by etcdctl snapshot save. Clients stay connected, and their
+watches get the difference. Keys and certificates stay.
 
   kinproc reset before.db`,
 		Args: oneFile,
@@ -87,7 +82,7 @@ the difference. Keys and certificates stay.
 				return err
 			}
 			defer file.Close()
-			if err := client.Post().AbsPath(resetPath).Body(io.Reader(file)).
+			if err := client.Post().AbsPath(paths.Reset).Body(io.Reader(file)).
 				SetHeader("Content-Type", "application/octet-stream").Do(cmd.Context()).Error(); err != nil {
 				return fmt.Errorf("reset: %w", err)
 			}
@@ -131,7 +126,7 @@ func rawClient(kubeconfig string) (*rest.RESTClient, error) {
 func saveSnapshot(
 	ctx context.Context, client *rest.RESTClient, name string,
 ) (size int64, err error) {
-	stream, err := client.Get().AbsPath(snapshotPath).Stream(ctx)
+	stream, err := client.Get().AbsPath(paths.Snapshot).Stream(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/cli/internal/standin"
 )
 
@@ -21,7 +23,7 @@ func standIn(ctx context.Context, s streams, name string, args []string) int {
 		cmd = standin.NewEtcdCommand()
 	default:
 		cmd = standin.NewAPIServerCommand(os.Getenv(standin.ControllersVariable), setLogging,
-			serve)
+			serveStandIn)
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetArgs(args)
@@ -37,4 +39,12 @@ func standIn(ctx context.Context, s streams, name string, args []string) int {
 		return exitFailed
 	}
 	return 0
+}
+
+// serveStandIn is like serve, but as for kube-apiserver, an interruption is never a failure.
+func serveStandIn(ctx context.Context, o server.Options, use func(*server.Server) error) error {
+	if err := serve(ctx, o, use); !errors.Is(err, errInterrupted) {
+		return err
+	}
+	return nil
 }

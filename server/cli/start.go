@@ -40,8 +40,8 @@ const (
 	stopTimeout = 10 * time.Second
 	// brokenStopTimeout bounds the stop after a failure.
 	brokenStopTimeout = 5 * time.Second
-	// startGrace is how long to wait for an interrupted start to end. A start that is abandoned after
-	// that leaves what a crash would leave, and the next start can deal with it.
+	// startGrace is how long to wait for an interrupted start to end. A start that is abandoned
+	// after that leaves what a crash would leave, and the next start can deal with it.
 	startGrace = 2 * time.Second
 )
 
@@ -197,6 +197,8 @@ func (o *startOptions) warn(s streams) {
 	}
 }
 
+var errInterrupted = errors.New("interrupted before it was ready")
+
 // serve starts a control plane, calls use when it is ready, and stops it when use has returned. If
 // ctx ends, the start is interrupted; use has to look at ctx itself.
 func serve(
@@ -338,7 +340,7 @@ func startUntilReady(ctx context.Context, srv *server.Server) error {
 		}
 	}
 	if err != nil && ctx.Err() != nil {
-		return errors.New("interrupted before it was ready")
+		return errInterrupted
 	}
 	return err
 }

@@ -13,8 +13,8 @@ func newStatusCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show which sandboxes are running in this directory, and how to reach them",
-		Long: `Show which sandboxes are running in this directory or the nearest one above, and how to reach them.
-kinproc kubectl talks to the first one. The exit code is 1 if none is running.`,
+		Long: `Show which sandboxes are running in this directory or the nearest one above, and how to
+reach them. kinproc kubectl talks to the first one. The exit code is 1 if none is running.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {

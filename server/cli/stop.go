@@ -54,8 +54,8 @@ func newStopCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the sandbox of this directory",
-		Long: `Stop the sandbox that runs in this directory or the nearest one above, and wait until it has ended.
-Its data is kept, and kinproc start serves it again, unless the sandbox is ephemeral.`,
+		Long: `Stop the sandbox that runs in this directory or the nearest one above, and wait until it
+has ended. Its data is kept, and kinproc start serves it again, unless the sandbox is ephemeral.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

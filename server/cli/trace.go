@@ -23,7 +23,8 @@ func newTraceCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace [METHOD] PATH",
 		Short: "Send a request and show its path through the chain",
-		Long: `Send a request and show its path through the chain: the authenticated user, what each server decided, and the response status.
+		Long: `Send a request and show its path through the chain: the authenticated user,
+what each server decided, and the response status.
 
   kinproc trace /api/v1/namespaces/default
   kinproc trace --as jane DELETE /apis/apps/v1/namespaces/default/deployments/web`,

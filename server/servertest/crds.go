@@ -24,8 +24,7 @@ var definitionsResource = apiextensionsv1.SchemeGroupVersion.WithResource(
 // resources can be created and listed, and discovery has them. A definition that exists already is
 // replaced.
 //
-// The sources are manifests as controller-gen writes them, or objects. Definitions are not made
-// from Go types: that takes controller-gen.
+// The sources are manifests as controller-gen writes them, objects, or Go types; see [GoTypes].
 //
 // In a cluster that outlives the test, the definitions that CRDs created are deleted when the test
 // ends, and all custom resources with them. If several tests use the same definitions there,

@@ -21,8 +21,8 @@ type Endpoint struct {
 	// Host is a loopback address, and Port a free port of it.
 	Host string
 	Port int
-	// CertDir holds the certificate and its key in the files tls.crt and tls.key. It is removed when
-	// the test ends.
+	// CertDir holds the certificate and its key in the files tls.crt and tls.key. It is removed
+	// when the test ends.
 	CertDir string
 	// TLS has the same certificate and key.
 	TLS *tls.Config

@@ -22,8 +22,8 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/scheme"
 )
 
-// A Source has the objects that a helper is to create. [Files], [FS], [YAML] and [Objects] return
-// sources.
+// A Source has the objects that a helper is to create. [Files], [FS], [YAML], [Objects] and
+// [GoTypes] return sources.
 type Source struct {
 	read func() ([]*unstructured.Unstructured, error)
 }
@@ -98,7 +98,7 @@ func readAll(sources []Source) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, s := range sources {
 		if s.read == nil {
-			return nil, errors.New("a zero Source: use Files, FS, YAML or Objects")
+			return nil, errors.New("a zero Source: use Files, FS, YAML, Objects or GoTypes")
 		}
 		objects, err := s.read()
 		if err != nil {

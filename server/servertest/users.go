@@ -11,6 +11,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
@@ -21,8 +24,8 @@ type Account struct {
 	Name   string
 	Groups []string
 
-	// Namespace is where Rules and ClusterRole apply. If it is empty, they apply in all namespaces and
-	// to what is in none.
+	// Namespace is where Rules and ClusterRole apply. If it is empty, they apply in all namespaces
+	// and to what is in none.
 	Namespace string
 	// Rules are permissions of the user.
 	Rules []rbacv1.PolicyRule
@@ -93,60 +96,50 @@ func configOf(c API, account Account) (*rest.Config, error) {
 
 // createRole creates a role with the account's rules.
 func (k *clients) createRole(ctx context.Context, t TB, c API, a Account) (rbacv1.RoleRef, error) {
-	meta := metav1.ObjectMeta{GenerateName: "servertest-"}
-	create := metav1.CreateOptions{FieldManager: fieldManager}
-	if a.Namespace == "" {
-		made, err := k.typed.RbacV1().ClusterRoles().Create(ctx,
-			&rbacv1.ClusterRole{ObjectMeta: meta, Rules: a.Rules}, create)
-		if err != nil {
-			return rbacv1.RoleRef{}, err
-		}
-		atEnd(t, c, "ClusterRole "+made.Name, func(ctx context.Context, k *clients) error {
-			return k.typed.RbacV1().ClusterRoles().Delete(ctx, made.Name, metav1.DeleteOptions{})
-		})
-		return rbacv1.RoleRef{Kind: "ClusterRole", Name: made.Name}, nil
-	}
-	made, err := k.typed.RbacV1().Roles(a.Namespace).Create(ctx,
-		&rbacv1.Role{ObjectMeta: meta, Rules: a.Rules}, create)
+	made, err := k.grant(ctx, t, c, a, &rbacv1.Role{Rules: a.Rules})
 	if err != nil {
 		return rbacv1.RoleRef{}, err
 	}
-	atEnd(t, c, "Role "+made.Name, func(ctx context.Context, k *clients) error {
-		return k.typed.RbacV1().Roles(a.Namespace).Delete(ctx, made.Name, metav1.DeleteOptions{})
-	})
-	return rbacv1.RoleRef{Kind: "Role", Name: made.Name}, nil
+	return rbacv1.RoleRef{Kind: made.GetKind(), Name: made.GetName()}, nil
 }
 
 // bind gives a role to the account's user.
 func (k *clients) bind(ctx context.Context, t TB, c API, a Account, role rbacv1.RoleRef) error {
-	meta := metav1.ObjectMeta{GenerateName: "servertest-"}
-	create := metav1.CreateOptions{FieldManager: fieldManager}
 	role.APIGroup = rbacv1.GroupName
-	users := []rbacv1.Subject{{
-		APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: a.Name,
-	}}
-	if a.Namespace == "" {
-		made, err := k.typed.RbacV1().ClusterRoleBindings().Create(ctx,
-			&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: users}, create)
-		if err != nil {
-			return err
-		}
-		atEnd(t, c, "ClusterRoleBinding "+made.Name, func(ctx context.Context, k *clients) error {
-			bindings := k.typed.RbacV1().ClusterRoleBindings()
-			return bindings.Delete(ctx, made.Name, metav1.DeleteOptions{})
-		})
-		return nil
-	}
-	made, err := k.typed.RbacV1().RoleBindings(a.Namespace).Create(ctx,
-		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: role, Subjects: users}, create)
-	if err != nil {
-		return err
-	}
-	atEnd(t, c, "RoleBinding "+made.Name, func(ctx context.Context, k *clients) error {
-		bindings := k.typed.RbacV1().RoleBindings(a.Namespace)
-		return bindings.Delete(ctx, made.Name, metav1.DeleteOptions{})
+	_, err := k.grant(ctx, t, c, a, &rbacv1.RoleBinding{
+		RoleRef: role,
+		Subjects: []rbacv1.Subject{{
+			APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: a.Name,
+		}},
 	})
-	return nil
+	return err
+}
+
+// grant creates a Role or a RoleBinding in the account's namespace. If that is empty, it creates
+// the ClusterRole or ClusterRoleBinding with the same fields.
+func (k *clients) grant(
+	ctx context.Context, t TB, c API, a Account, object runtime.Object,
+) (*unstructured.Unstructured, error) {
+	u, err := fromObject(object)
+	if err != nil {
+		return nil, err
+	}
+	u.SetGenerateName("servertest-")
+	if a.Namespace == "" {
+		u.SetKind("Cluster" + u.GetKind())
+	}
+	plural := strings.ToLower(u.GetKind()) + "s"
+	resources := k.dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource(plural))
+	var resource dynamic.ResourceInterface = resources
+	if a.Namespace != "" {
+		resource = resources.Namespace(a.Namespace)
+	}
+	made, err := resource.Create(ctx, u, metav1.CreateOptions{FieldManager: fieldManager})
+	if err != nil {
+		return nil, err
+	}
+	deleteAtEnd(t, c, made, resource)
+	return made, nil
 }
 
 // aggregationTimeout limits the wait for the rules of a role that consists of others. Without the

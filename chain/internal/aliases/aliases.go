@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// nodeSize is the size of a node besides its text. It is at least what the smallest value takes in
-	// memory.
+	// nodeSize is the size of a node besides its text. It is at least what the smallest value takes
+	// in memory.
 	nodeSize = 8
 	// maxDepth is the maximum nesting depth of values. encoding/json has the same limit.
 	maxDepth = 10000

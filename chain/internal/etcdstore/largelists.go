@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// largeList is the number of objects from which on a list is read from a watch cache. To decode this
-// many objects takes several times as long as to ask etcd whether the cache is up to date.
+// largeList is the number of objects from which on a list is read from a watch cache. To decode
+// this many objects takes several times as long as to ask etcd whether the cache is up to date.
 const largeList = 500
 
 // listLatest lists the latest objects. Of a kind that nobody watches, a large list starts the watch

@@ -81,8 +81,8 @@ func New(client *clientv3.Client, prefix string) *Backend {
 		client.Watcher, client.Maintenance
 	kc := &etcdkubernetes.Client{Client: traced}
 	kc.Kubernetes = kc
-	// If this is not checked, watch caches refuse to send the initial events of a watch, which is how
-	// informers list.
+	// If this is not checked, watch caches refuse to send the initial events of a watch, which is
+	// how informers list.
 	checker := feature.DefaultFeatureSupportChecker
 	if len(client.Endpoints()) > 0 {
 		checker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
@@ -161,8 +161,8 @@ type Codec struct {
 // prefix/PathOf(resource).
 type Resources struct {
 	Backend *Backend
-	// CodecOf returns the codec of a resource; example is one of its objects, or nil if only the path
-	// is needed.
+	// CodecOf returns the codec of a resource; example is one of its objects, or nil if only the
+	// path is needed.
 	CodecOf func(resource schema.GroupResource, example runtime.Object) (Codec, error)
 	// PathOf returns the path of a resource below the prefix.
 	PathOf func(resource schema.GroupResource) string

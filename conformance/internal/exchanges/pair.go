@@ -44,8 +44,8 @@ type Answers struct {
 	What []string
 	// Broken is why a response is missing.
 	Broken error
-	// Curl is the request to the first server as a command line, without the token. A long body is cut
-	// off.
+	// Curl is the request to the first server as a command line, without the token. A long body is
+	// cut off.
 	Curl string
 }
 

@@ -41,8 +41,8 @@ type imagePolicyConfig struct {
 	// than 1 second and at most 30 minutes. They default to 5 minutes and 30 seconds.
 	AllowTTL time.Duration `json:"allowTTL"`
 	DenyTTL  time.Duration `json:"denyTTL"`
-	// RetryBackoff is the initial delay before the backend is asked again, in milliseconds: at most 5
-	// minutes. It defaults to 500.
+	// RetryBackoff is the initial delay before the backend is asked again, in milliseconds: at most
+	// 5 minutes. It defaults to 500.
 	RetryBackoff time.Duration `json:"retryBackoff"`
 	// DefaultAllow admits pods if the backend does not answer.
 	DefaultAllow bool `json:"defaultAllow"`

@@ -22,9 +22,9 @@ import (
 
 const (
 	defaultServiceAccount = "default"
-	// accountWait is how long a pod waits for its service account, which the controller may be about
-	// to create. kube-apiserver waits for one second, which is too short when the control planes of a
-	// test suite share a busy machine.
+	// accountWait is how long a pod waits for its service account, which the controller may be
+	// about to create. kube-apiserver waits for one second, which is too short when the control
+	// planes of a test suite share a busy machine.
 	accountWait = 5 * time.Second
 
 	// tokenMountPath is where client libraries look for the token.

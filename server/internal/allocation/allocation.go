@@ -82,8 +82,8 @@ type stores struct {
 	destroy []factory.DestroyFunc
 
 	mu sync.Mutex
-	// lastRange is the bitmap as it was last seen. It saves the read before a write if no other server
-	// writes.
+	// lastRange is the bitmap as it was last seen. It saves the read before a write if no other
+	// server writes.
 	lastRange *corev1.RangeAllocation
 }
 

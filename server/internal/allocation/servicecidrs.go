@@ -12,7 +12,8 @@ import (
 
 const (
 	cidrsPath = "/servicecidrs"
-	// DefaultCIDRName is the name of the ServiceCIDR with the blocks that the server was started with.
+	// DefaultCIDRName is the name of the ServiceCIDR with the blocks that the server was started
+	// with.
 	DefaultCIDRName = "kubernetes"
 	// cidrManager is the field manager of the status of the default ServiceCIDR in kube-apiserver.
 	cidrManager = "kubernetes-service-cidr-controller"

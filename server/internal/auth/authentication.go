@@ -35,8 +35,8 @@ type Authentication struct {
 	BootstrapTokens authenticator.Token
 	// Audiences are the audiences of the API server. A token without audiences is valid for it.
 	Audiences []string
-	// Anonymous accepts requests without credentials as requests of system:anonymous. Its conditions
-	// restrict this to some paths.
+	// Anonymous accepts requests without credentials as requests of system:anonymous. Its
+	// conditions restrict this to some paths.
 	Anonymous *apiserver.AnonymousAuthConfig
 }
 

@@ -28,8 +28,8 @@ const (
 
 // Authorization configures the authorizers.
 type Authorization struct {
-	// Modes are the authorization modes. They are asked in this order until one allows or denies the
-	// request. The default is [ModeNode], [ModeRBAC].
+	// Modes are the authorization modes. They are asked in this order until one allows or denies
+	// the request. The default is [ModeNode], [ModeRBAC].
 	Modes []string
 	// Roles is the source of the roles and bindings for [ModeRBAC].
 	Roles rbacauthorizer.Source

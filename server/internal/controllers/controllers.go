@@ -41,8 +41,8 @@ type Dependencies struct {
 	CABundle []byte
 	// CA signs the certificates that are requested of the signers of Kubernetes.
 	CA certificaterequests.Authority
-	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server recreates when it
-	// is deleted.
+	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server recreates when
+	// it is deleted.
 	ServiceCIDRs []string
 	// Appeared waits until an object of the resource exists. Controllers that have nothing to do
 	// before that call it. If nil, there may be objects from the start.

@@ -37,7 +37,8 @@ func MutatingWebhookConfigurations() *kind.Kind[*admissionv1.MutatingWebhookConf
 		},
 		Table:    webhookTable(func(c T) int { return len(c.Webhooks) }),
 		Warnings: webhookWarnings(func(c T) []webhook { return sharedAll(c.Webhooks) }),
-		// Replacing a nil list by an empty one increments the generation, though both mean the same.
+		// Replacing a nil list by an empty one increments the generation, though both mean the
+		// same.
 		SameGeneration: func(c, old T) bool {
 			return reflect.DeepEqual(c.Webhooks, old.Webhooks)
 		},

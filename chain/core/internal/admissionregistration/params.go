@@ -29,12 +29,12 @@ var errNoVariables = errors.New("no CEL compiler for variables is available")
 type ParamAccess struct {
 	// Authorizer makes the decisions. If it is nil, everything is allowed.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Resource returns the resource of a kind. If Resource is nil or fails, the user needs permission
-	// for all resources of the group version.
+	// Resource returns the resource of a kind. If Resource is nil or fails, the user needs
+	// permission for all resources of the group version.
 	Resource func(schema.GroupVersionKind) (schema.GroupVersionResource, error)
 	// ValidatingParamKind and MutatingParamKind return spec.paramKind of a binding's policy. If the
-	// function is nil or fails, or the policy has no parameter kind, the user needs permission for all
-	// resources of all groups.
+	// function is nil or fails, or the policy has no parameter kind, the user needs permission for
+	// all resources of all groups.
 	ValidatingParamKind func(ctx context.Context, policy string) (*admissionv1.ParamKind, error)
 	MutatingParamKind   func(ctx context.Context, policy string) (*admissionv1.ParamKind, error)
 }

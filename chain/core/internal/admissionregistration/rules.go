@@ -161,8 +161,8 @@ func resources(list []string, at *field.Path) field.ErrorList {
 			everything = true
 		}
 		if !isSub {
-			// kube-apiserver only considers the last whole resource: it rejects ["*", "pods"] but accepts
-			// ["pods", "*"].
+			// kube-apiserver only considers the last whole resource: it rejects ["*", "pods"] but
+			// accepts ["pods", "*"].
 			lastIsWhole = entry != "*"
 			continue
 		}

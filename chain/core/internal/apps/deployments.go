@@ -69,8 +69,8 @@ func Deployments() *kind.Kind[*appsv1.Deployment] {
 				return scaleSelector(d.Spec.Selector)
 			},
 		},
-		// The deployment controller copies annotations to replica sets, so changing them increments the
-		// generation.
+		// The deployment controller copies annotations to replica sets, so changing them increments
+		// the generation.
 		SameGeneration: func(d, old *appsv1.Deployment) bool {
 			return equality.Semantic.DeepEqual(d.Spec, old.Spec) &&
 				equality.Semantic.DeepEqual(d.Annotations, old.Annotations)

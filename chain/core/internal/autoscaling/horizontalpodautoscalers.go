@@ -76,8 +76,8 @@ func setDefaults(a *autoscalingv2.HorizontalPodAutoscaler) {
 	if behavior == nil {
 		return
 	}
-	// Scale up immediately and fast. Scale down as far as needed, after the controller's stabilization
-	// window.
+	// Scale up immediately and fast. Scale down as far as needed, after the controller's
+	// stabilization window.
 	setRuleDefaults(&behavior.ScaleUp,
 		autoscalingv2.HPAScalingPolicy{
 			Type:          autoscalingv2.PodsScalingPolicy,

@@ -29,7 +29,8 @@ var (
 	concurrencyPolicies = sets.New(batchv1.AllowConcurrent, batchv1.ForbidConcurrent,
 		batchv1.ReplaceConcurrent)
 	// timeZonePart matches a component of a time zone name, as defined by
-	// https://data.iana.org/time-zones/theory.html#naming. Digits and plus signs occur in old names.
+	// https://data.iana.org/time-zones/theory.html#naming. Digits and plus signs occur in old
+	// names.
 	timeZonePart = regexp.MustCompile(`^[A-Za-z0-9._+][A-Za-z0-9._+-]{0,13}$`)
 )
 

@@ -91,7 +91,8 @@ func Jobs() *kind.Kind[*batchv1.Job] {
 		Wrap: func(s *kind.Storage) rest.Storage { return jobStorage{s} },
 		Quirks: kind.Quirks{
 			NameOnUpdate: true,
-			// This default dates from before garbage collection. Deletions that rely on it get a warning.
+			// This default dates from before garbage collection. Deletions that rely on it get a
+			// warning.
 			DefaultDeletion: func(context.Context) rest.GarbageCollectionPolicy {
 				return rest.OrphanDependents
 			},
@@ -125,14 +126,14 @@ func warnOfOrphans(ctx context.Context, options *metav1.DeleteOptions) {
 func defaultJob(j *batchv1.Job) {
 	podspec.SetDefaults(&j.Spec.Template.Spec)
 	if len(j.Labels) == 0 && len(j.Spec.Template.Labels) > 0 {
-		// Share the map, as in kube-apiserver: the labels that prepareJob adds to the template appear on
-		// the job too.
+		// Share the map, as in kube-apiserver: the labels that prepareJob adds to the template
+		// appear on the job too.
 		j.Labels = j.Spec.Template.Labels
 	}
 
 	spec := &j.Spec
-	// A job with neither field runs one pod. With parallelism only, completions stays unset, and any
-	// number of pods may succeed.
+	// A job with neither field runs one pod. With parallelism only, completions stays unset, and
+	// any number of pods may succeed.
 	if spec.Completions == nil && spec.Parallelism == nil {
 		spec.Completions = new(int32(1))
 	}

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// maxIndexed is the maximum parallelism, and the maximum number of failed indexes, of an indexed
-	// job. It limits the size of the status.
+	// maxIndexed is the maximum parallelism, and the maximum number of failed indexes, of an
+	// indexed job. It limits the size of the status.
 	maxIndexed = 100_000
 	// manyCompletions is the number of completions above which maxForManyCompletions limits
 	// parallelism and failed indexes, if backoffLimitPerIndex is set.

@@ -33,7 +33,8 @@ func ClusterTrustBundles() *kind.Kind[*certificatesv1beta1.ClusterTrustBundle] {
 		},
 		ValidateUpdate: func(_ context.Context, b, old T) field.ErrorList {
 			errs := validateSigner(b)
-			// Whether a certificate parses may depend on the Go version that the server was built with.
+			// Whether a certificate parses may depend on the Go version that the server was built
+			// with.
 			if b.Spec.TrustBundle != old.Spec.TrustBundle {
 				errs = append(errs, validateTrustBundle(b.Spec.TrustBundle)...)
 			}

@@ -20,11 +20,11 @@ type Dependencies struct {
 	Allocator ServiceAllocator
 	// Components are the components that componentstatuses lists.
 	Components []Component
-	// Client is a client of this server. If it is nil, services/proxy is refused and evictions ignore
-	// disruption budgets.
+	// Client is a client of this server. If it is nil, services/proxy is refused and evictions
+	// ignore disruption budgets.
 	Client kubernetes.Interface
-	// ProxyAllowLocalAddresses allows services/proxy to connect to loopback, link-local, multicast and
-	// unspecified addresses.
+	// ProxyAllowLocalAddresses allows services/proxy to connect to loopback, link-local, multicast
+	// and unspecified addresses.
 	ProxyAllowLocalAddresses bool
 }
 

@@ -29,8 +29,8 @@ var declaredFeature = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*(/[A-Za-z0-9]+)*$`)
 func validateNode(_ context.Context, n *corev1.Node) field.ErrorList {
 	meta := field.NewPath("metadata")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
-	// kube-apiserver reports taints and swap capacity under metadata: taints because they were once an
-	// annotation, swap capacity by mistake.
+	// kube-apiserver reports taints and swap capacity under metadata: taints because they were once
+	// an annotation, swap capacity by mistake.
 	errs = append(errs, validateTaints(n.Spec.Taints, meta.Child("taints"))...)
 	errs = append(errs, validateNodeStatus(&n.Status)...)
 	if swap := n.Status.NodeInfo.Swap; swap != nil && swap.Capacity != nil && *swap.Capacity <= 0 {

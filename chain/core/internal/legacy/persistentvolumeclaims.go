@@ -33,8 +33,8 @@ func PersistentVolumeClaims() *kind.Kind[*corev1.PersistentVolumeClaim] {
 			claims.DefaultSpec(&c.Spec)
 			quantities.RoundUp(c.Status.Capacity, c.Status.AllocatedResources)
 		},
-		// Like kube-apiserver, do not store a phase in a new claim. It is defaulted on reads and stored
-		// with the first update.
+		// Like kube-apiserver, do not store a phase in a new claim. It is defaulted on reads and
+		// stored with the first update.
 		PrepareCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 			claims.PrepareSpec(&c.Spec, nil)
 		},

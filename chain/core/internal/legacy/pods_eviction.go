@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// maxDisruptedPods is how many evicted pods a budget may record before the disruption controller
-	// has observed their deletion.
+	// maxDisruptedPods is how many evicted pods a budget may record before the disruption
+	// controller has observed their deletion.
 	maxDisruptedPods = 2000
-	// evictionRetryAfter is when a client should retry while the disruption controller catches up, in
-	// seconds.
+	// evictionRetryAfter is when a client should retry while the disruption controller catches up,
+	// in seconds.
 	evictionRetryAfter = 10
 
 	overBudget = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -53,8 +53,8 @@ func registerEviction(scheme *runtime.Scheme) error {
 		Group:   policyv1.GroupName,
 		Version: runtime.APIVersionInternal,
 	}, &policyv1.Eviction{})
-	// Evictions are still accepted in policy/v1beta1, although the rest of that version was removed.
-	// The two versions have the same fields.
+	// Evictions are still accepted in policy/v1beta1, although the rest of that version was
+	// removed. The two versions have the same fields.
 	scheme.AddKnownTypes(policyv1beta1.SchemeGroupVersion, &policyv1beta1.Eviction{})
 	return errors.Join(
 		scheme.AddConversionFunc((*policyv1beta1.Eviction)(nil), (*policyv1.Eviction)(nil),

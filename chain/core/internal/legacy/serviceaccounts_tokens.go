@@ -173,7 +173,8 @@ func (r *tokenREST) Create(
 		return nil, apierrors.NewInternalError(fmt.Errorf("sign token: %w", err))
 	}
 	out := req.DeepCopy()
-	// Count from before signing: a client must not believe that the token lives longer than it does.
+	// Count from before signing: a client must not believe that the token lives longer than it
+	// does.
 	out.Status = authenticationv1.TokenRequestStatus{
 		Token:               signed,
 		ExpirationTimestamp: metav1.NewTime(now.Add(lifetime)),
@@ -213,8 +214,8 @@ func validateTokenRequest(req *authenticationv1.TokenRequest) field.ErrorList {
 func (r *tokenREST) bind(
 	ctx context.Context, t *Token, ref *authenticationv1.BoundObjectReference,
 ) error {
-	// Check the name here, not in the client that gets the object: the error must blame the request,
-	// not the server.
+	// Check the name here, not in the client that gets the object: the error must blame the
+	// request, not the server.
 	if ref.Name == "" {
 		return apierrors.NewBadRequest("spec.boundObjectRef.name must be specified")
 	}

@@ -25,15 +25,15 @@ import (
 type ServiceAllocator interface {
 	// Families returns the IP families of services in the cluster, the default family first.
 	Families() []corev1.IPFamily
-	// AllocateIP reserves ip for the service, or any free address of the family if ip is empty. With
-	// dryRun, it returns the address without reserving it.
+	// AllocateIP reserves ip for the service, or any free address of the family if ip is empty.
+	// With dryRun, it returns the address without reserving it.
 	AllocateIP(
 		ctx context.Context, s *corev1.Service, family corev1.IPFamily, ip string, dryRun bool,
 	) (string, error)
 	// ReleaseIP releases ip if it is reserved for the service.
 	ReleaseIP(ctx context.Context, s *corev1.Service, ip string) error
-	// AllocateNodePort reserves port, or any free port if port is 0. With dryRun, it returns the port
-	// without reserving it.
+	// AllocateNodePort reserves port, or any free port if port is 0. With dryRun, it returns the
+	// port without reserving it.
 	AllocateNodePort(ctx context.Context, port int32, dryRun bool) (int32, error)
 	// ReleaseNodePorts releases ports.
 	ReleaseNodePorts(ctx context.Context, ports ...int32) error
@@ -208,8 +208,8 @@ func (r *reservation) takeIPs(ctx context.Context) error {
 	}
 	first := 0
 	if r.old != nil && hasClusterIP(r.old) {
-		// The first address stays: validation refuses a change of it, and a change to or from headless. A
-		// second address may be added or removed.
+		// The first address stays: validation refuses a change of it, and a change to or from
+		// headless. A second address may be added or removed.
 		if isHeadless(r.old) {
 			return nil
 		}

@@ -303,8 +303,8 @@ func validateFamiliesOfIPs(spec *corev1.ServiceSpec, path *field.Path) field.Err
 				fmt.Sprintf("must be an address of family %s, like ipFamilies[%d]", spec.IPFamilies[i], i)))
 		}
 	}
-	// Two addresses must be of different families. More than two are an error here too, although the
-	// caller has already reported their number.
+	// Two addresses must be of different families. More than two are an error here too, although
+	// the caller has already reported their number.
 	if len(spec.ClusterIPs) > 1 && (len(found) < 2 || len(spec.ClusterIPs) > 2) {
 		errs = append(errs, field.Invalid(ips, spec.ClusterIPs,
 			"may have at most one address of each IP family"))

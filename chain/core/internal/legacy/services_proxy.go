@@ -77,8 +77,8 @@ func (p *serviceProxy) Connect(
 	}
 	location.Path = utilnet.JoinPreservingTrailingSlash(location.Path,
 		options.(*corev1.ServiceProxyOptions).Path)
-	// There is no name to check the certificate of an endpoint against. As in kube-apiserver, TLS only
-	// provides secrecy here.
+	// There is no name to check the certificate of an endpoint against. As in kube-apiserver, TLS
+	// only provides secrecy here.
 	transport := p.dialer.transport()
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	handler := utilproxy.NewUpgradeAwareHandler(location, utilnet.SetTransportDefaults(transport),

@@ -26,8 +26,8 @@ import (
 type Policy interface {
 	// Authorize decides whether a user may escalate or bind.
 	authorizer.UnconditionalAuthorizer
-	// RulesOf returns the rules that apply to a user in a namespace, or cluster-wide if the namespace
-	// is empty. If it returns an error, the rules are those that could be resolved.
+	// RulesOf returns the rules that apply to a user in a namespace, or cluster-wide if the
+	// namespace is empty. If it returns an error, the rules are those that could be resolved.
 	RulesOf(ctx context.Context, u user.Info, namespace string) ([]rbacv1.PolicyRule, error)
 	// RoleRules returns the rules of the role that a binding in the namespace refers to.
 	RoleRules(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error)
@@ -68,8 +68,8 @@ func (g *guarded) Update(
 ) (runtime.Object, bool, error) {
 	checked := rest.WrapUpdatedObjectInfo(info,
 		func(ctx context.Context, obj, old runtime.Object) (runtime.Object, error) {
-			// The garbage collector removes finalizers and owner references from objects whose rules it does
-			// not hold.
+			// The garbage collector removes finalizers and owner references from objects whose
+			// rules it does not hold.
 			if collects(obj, old) {
 				return obj, nil
 			}

@@ -31,8 +31,8 @@ func DeviceTaintRules() *kind.Kind[*resourcev1beta2.DeviceTaintRule] {
 				t.TimeAdded = &metav1.Time{Time: time.Now().Truncate(time.Second)}
 			}
 		},
-		// TimeAdded belongs to the effect. If a client changes the effect but not the time, the time is
-		// set to now.
+		// TimeAdded belongs to the effect. If a client changes the effect but not the time, the
+		// time is set to now.
 		PrepareUpdate: func(_ context.Context, r, old T) {
 			if t, was := &r.Spec.Taint, &old.Spec.Taint; t.Effect != was.Effect &&
 				t.TimeAdded.Equal(was.TimeAdded) {

@@ -19,8 +19,8 @@ func converted[V, H kind.Object](
 	from := func(in H, out V) error { return fromHub(in, out, nil) }
 	return kind.ServedAs(to, from, func(obj V) {
 		hub := newHub()
-		// Conversion does not fail for an object that was decoded. If it did, the conversion for storage
-		// would refuse the object.
+		// Conversion does not fail for an object that was decoded. If it did, the conversion for
+		// storage would refuse the object.
 		if defaults == nil || to(obj, hub) != nil {
 			return
 		}

@@ -19,8 +19,8 @@ const (
 	// Limits of the lifetime of the tokens that a driver requests for pods, in seconds.
 	minTokenSeconds = 600
 	maxTokenSeconds = 1 << 32
-	// minUpdateSeconds is the minimum interval, in seconds, at which a driver's allocatable volumes on
-	// a node are updated.
+	// minUpdateSeconds is the minimum interval, in seconds, at which a driver's allocatable volumes
+	// on a node are updated.
 	minUpdateSeconds = 10
 )
 

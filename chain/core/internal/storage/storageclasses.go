@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// defaultClassAnnotation marks the default class for claims without a class. The beta annotation
-	// still counts.
+	// defaultClassAnnotation marks the default class for claims without a class. The beta
+	// annotation still counts.
 	defaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
 	betaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
 	// Limits of the number of a class's parameters, and of their total size in bytes.

@@ -42,7 +42,8 @@ func claims(list lists) quota.Evaluator {
 			if !ok {
 				return used
 			}
-			// A claim that was reduced after a failed expansion may still have the larger size allocated.
+			// A claim that was reduced after a failed expansion may still have the larger size
+			// allocated.
 			if allocated :=
 				claim.Status.AllocatedResources[corev1.ResourceStorage]; allocated.Cmp(size) > 0 {
 				size = allocated

@@ -50,8 +50,8 @@ func (t *tokens) AuthenticateToken(
 	return &authenticator.Response{User: node}, true, nil
 }
 
-// valid reports whether a secret is that of the token with the given ID and key, and may be used for
-// authentication now.
+// valid reports whether a secret is that of the token with the given ID and key, and may be used
+// for authentication now.
 func valid(secret *corev1.Secret, id, key string) bool {
 	is := func(name, value string) bool {
 		return subtle.ConstantTimeCompare(secret.Data[name], []byte(value)) == 1

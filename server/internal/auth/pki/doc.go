@@ -3,7 +3,8 @@
 // and the signing key of service account tokens. [New] creates a PKI in memory. [Ensure] keeps one
 // in a directory, where the next start reuses it and renews certificates as needed.
 //
-//	p, err := pki.Ensure(filepath.Join(data, "pki"), pki.Options{Names: []string{"10.0.0.1", "kinproc.example"}})
+//	names := []string{"10.0.0.1", "kinproc.example"}
+//	p, err := pki.Ensure(filepath.Join(data, "pki"), pki.Options{Names: names})
 //	…
 //	alice, err := p.CA.Client("alice", []string{"devs"}, 24*time.Hour)
 //

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// AdminUser is the user of the admin certificate. The user is in the group system:masters, which
-	// no authorizer can restrict.
+	// AdminUser is the user of the admin certificate. The user is in the group system:masters,
+	// which no authorizer can restrict.
 	AdminUser  = "kubernetes-super-admin"
 	adminGroup = "system:masters"
-	// ProxyUser is the common name of the aggregator's client certificate for extension API servers.
+	// ProxyUser is the common name of the aggregator's client certificate for extension API
+	// servers.
 	ProxyUser = "front-proxy-client"
 
 	authorityName  = "kinproc-ca"
@@ -24,9 +25,9 @@ const (
 
 // Options configures a [PKI].
 type Options struct {
-	// Names are additional DNS names and IP addresses of the server, such as the addresses it listens
-	// on and the first service IP. localhost, kubernetes, kubernetes.default(.svc(.cluster.local)),
-	// 127.0.0.1 and ::1 are always included.
+	// Names are additional DNS names and IP addresses of the server, such as the addresses it
+	// listens on and the first service IP. localhost, kubernetes,
+	// kubernetes.default(.svc(.cluster.local)), 127.0.0.1 and ::1 are always included.
 	Names []string
 	// Now is the clock; it defaults to time.Now.
 	Now func() time.Time

@@ -17,8 +17,8 @@ func clusterRoleBindings() []binding {
 		{name: "system:kube-scheduler", subjects: "user:system:kube-scheduler"},
 		{name: "system:volume-scheduler", subjects: "user:system:kube-scheduler"},
 		{name: "system:service-account-issuer-discovery", subjects: "group:system:serviceaccounts"},
-		// Nodes get their permissions from the Node authorizer. The binding exists so that administrators
-		// can add subjects to it.
+		// Nodes get their permissions from the Node authorizer. The binding exists so that
+		// administrators can add subjects to it.
 		{name: "system:node"},
 	}
 }

@@ -3,7 +3,9 @@
 // are bound to (KEP-1205, KEP-4193).
 //
 //	tokens, err := serviceaccount.New(serviceaccount.Options{Key: key})
-//	signed, err := tokens.Issue(ctx, core.Token{Account: account, Audiences: tokens.Audiences(), Lifetime: time.Hour})
+//	signed, err := tokens.Issue(ctx, core.Token{
+//		Account: account, Audiences: tokens.Audiences(), Lifetime: time.Hour,
+//	})
 //	…
 //	auth := tokens.Authenticator(serviceaccount.FromClient(client.CoreV1()))
 //

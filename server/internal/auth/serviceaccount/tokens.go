@@ -27,8 +27,8 @@ const (
 	// warnOnlyLifetime is the lifetime that kubelets request for the tokens of pods that do not
 	// specify one. One hour and seven seconds is a value that is not chosen by accident.
 	warnOnlyLifetime = 3607 * time.Second
-	// extendedLifetime is how long such a token is actually accepted, for clients that do not reload
-	// it.
+	// extendedLifetime is how long such a token is actually accepted, for clients that do not
+	// reload it.
 	extendedLifetime = 365 * 24 * time.Hour
 )
 
@@ -45,8 +45,8 @@ type Options struct {
 	PublicKeys []crypto.PublicKey
 	// MaxLifetime limits the lifetime of requested tokens. Zero means no limit.
 	MaxLifetime time.Duration
-	// Extend extends the lifetime of tokens that kubelets put into pods to a year. Their use after the
-	// requested lifetime is only recorded in the audit log.
+	// Extend extends the lifetime of tokens that kubelets put into pods to a year. Their use after
+	// the requested lifetime is only recorded in the audit log.
 	Extend bool
 	// KeysURI is the location of the keys in the discovery document. The default is a path of this
 	// server.

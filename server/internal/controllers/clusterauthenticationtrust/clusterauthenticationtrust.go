@@ -28,8 +28,9 @@ type Controller struct {
 	queue      *loop.Queue
 }
 
-// New returns a controller, which runs configMaps, an informer of the config map. If shared is true, servers with other certificate authorities may use
-// the same etcd, and what they trust stays in the config map. Otherwise it is removed.
+// New returns a controller, which runs configMaps, an informer of the config map. If shared is
+// true, servers with other certificate authorities may use the same etcd, and what they trust stays
+// in the config map. Otherwise it is removed.
 func New(
 	client kubernetes.Interface, configMaps cache.SharedIndexInformer, trust Trust, shared bool,
 ) *Controller {

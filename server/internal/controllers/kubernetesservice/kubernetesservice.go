@@ -49,12 +49,13 @@ type Options struct {
 	// EnsureServiceCIDR creates the ServiceCIDR that contains ServiceIP if it does not exist. It is
 	// nil if something else does that.
 	EnsureServiceCIDR func(context.Context) error
-	// Revisions returns the revisions at which the objects of [Keys] were last changed, from an etcd
-	// that this server has to itself. As long as they stay the same there is nothing to reconcile, and
-	// an idle server does not keep the code of its API in memory. If it is nil, Run always reconciles.
+	// Revisions returns the revisions at which the objects of [Keys] were last changed, from an
+	// etcd that this server has to itself. As long as they stay the same there is nothing to
+	// reconcile, and an idle server does not keep the code of its API in memory. If it is nil, Run
+	// always reconciles.
 	Revisions func(ctx context.Context, keys ...string) ([]int64, error)
-	// Leases tell the servers that share an etcd about each other. It is nil for a server that has its
-	// etcd to itself.
+	// Leases tell the servers that share an etcd about each other. It is nil for a server that has
+	// its etcd to itself.
 	Leases Leases
 }
 

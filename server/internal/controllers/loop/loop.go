@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// firstDelay is the delay after the first failure of a key. It doubles with each further failure.
+	// firstDelay is the delay after the first failure of a key. It doubles with each further
+	// failure.
 	firstDelay = 5 * time.Millisecond
-	// DefaultMaxDelay is the longest delay between two attempts. kube-controller-manager backs off to
-	// up to 1000 s, to spare a server that is not in the same process.
+	// DefaultMaxDelay is the longest delay between two attempts. kube-controller-manager backs off
+	// to up to 1000 s, to spare a server that is not in the same process.
 	DefaultMaxDelay = 5 * time.Second
 )
 

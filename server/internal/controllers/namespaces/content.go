@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// parallel is the number of resources of a namespace that are processed concurrently. Most of them
-	// have no objects.
+	// parallel is the number of resources of a namespace that are processed concurrently. Most of
+	// them have no objects.
 	parallel = 4
 	// finalizerWait is the longest wait for finalizers. The loop starts at a few milliseconds and
 	// doubles the delay.

@@ -34,8 +34,8 @@ const (
 type Controller struct{ keeper pernamespace.Keeper }
 
 // New returns a controller that publishes bundle, which contains PEM certificates. The controller
-// runs configMaps, an informer of the config maps named ConfigMap. The caller starts the informer of
-// namespaces.
+// runs configMaps, an informer of the config maps named ConfigMap. The caller starts the informer
+// of namespaces.
 func New(
 	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer,
 	configMaps cache.SharedIndexInformer, bundle []byte,

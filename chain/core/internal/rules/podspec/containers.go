@@ -55,8 +55,8 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 		} else if c.Name != "" {
 			names.Insert(c.Name)
 		}
-		// Init containers run one after the other and may use the same ports. As in kube-apiserver, the
-		// index in the path is always 0.
+		// Init containers run one after the other and may use the same ports. As in kube-apiserver,
+		// the index in the path is always 0.
 		errs = append(errs, validateHostPorts(v.spec.InitContainers[i:i+1], path)...)
 		errs = append(errs, validateInitRestart(c, at)...)
 		if isSidecar(c) {

@@ -6,5 +6,6 @@
 // [TemplateWarnings], in this order:
 //
 //	opts := podspec.OptionsFor(&d.Spec.Template, &old.Spec.Template) // nil for old on create
-//	errs = append(errs, podspec.ValidateTemplate(&d.Spec.Template, field.NewPath("spec", "template"), opts)...)
+//	path := field.NewPath("spec", "template")
+//	errs = append(errs, podspec.ValidateTemplate(&d.Spec.Template, path, opts)...)
 package podspec

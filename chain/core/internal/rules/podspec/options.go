@@ -31,8 +31,8 @@ type Options struct {
 	// restartingInitContainers allows resize policies that restart init containers that run to
 	// completion, which 1.35 accepted.
 	restartingInitContainers bool
-	// ownUsersWithDevices and ownUsersInHostNetwork allow hostUsers: false together with volumeDevices
-	// and with hostNetwork.
+	// ownUsersWithDevices and ownUsersInHostNetwork allow hostUsers: false together with
+	// volumeDevices and with hostNetwork.
 	ownUsersWithDevices, ownUsersInHostNetwork bool
 	// emptyImageVolumes allows image volumes without an image in templates, which 1.36 accepted.
 	emptyImageVolumes bool

@@ -1,0 +1,12 @@
+// Package paths has the non-resource URLs that the server has in addition to those of
+// kube-apiserver, for the server and for its clients.
+package paths
+
+// Snapshots are transferred at these two URLs. Like every request, they pass authentication,
+// authorization and the audit log. RBAC permits them to nobody but members of system:masters,
+// unless a role names the URLs, with the verbs get and post. Whoever may use them reads all
+// secrets, and may become anybody.
+const (
+	Snapshot = "/kinproc/snapshot"
+	Reset    = "/kinproc/reset"
+)
