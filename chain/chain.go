@@ -51,6 +51,7 @@ type Chain struct {
 	Extensions *extensions.Server
 
 	informers informers.SharedInformerFactory
+	readOnly  bool
 }
 
 // links returns the constructors of the servers, in the order in which a request passes through
@@ -105,8 +106,23 @@ func behind(generic *genericapiserver.Config) genericapiserver.Config {
 
 // Assemble makes the servers from back to front, because each server needs the one that it
 // delegates to.
-func Assemble(config Config) (*Chain, error) {
-	c := &Chain{informers: config.Informers}
+//
+// The servers record a stack trace for each hook and each path that they register. The time for
+// that grows with the depth of the stack, so Assemble and [Chain.Prepare] give them short ones.
+func Assemble(config Config) (c *Chain, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err = assemble(config)
+	}()
+	if <-done; err != nil {
+		return nil, fmt.Errorf("assemble the chain: %w", err)
+	}
+	return c, nil
+}
+
+func assemble(config Config) (*Chain, error) {
+	c := &Chain{informers: config.Informers, readOnly: config.ReadOnly}
 	generic := *config.Generic
 	generic.BuildHandlerChainFunc = c.filters
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
@@ -120,31 +136,27 @@ func Assemble(config Config) (*Chain, error) {
 	defer begun.Wait()
 	var next Link
 	var target genericapiserver.DelegationTarget
-	for _, newLink := range slices.Backward(c.links(&config, begun)) {
+	links := c.links(&config, begun)
+	slices.Reverse(links)
+	for _, newLink := range links {
 		link, err := newLink(target)
 		if err != nil {
-			return nil, fmt.Errorf("assemble the chain: %w", err)
+			return nil, err
 		}
 		target, next = traced(link, next), link
 	}
-	if err := c.Core.InstallOpenAPI(); err != nil {
-		return nil, fmt.Errorf("assemble the chain: %w", err)
+	if err := c.Core.InstallOpenAPI(c.Aggregator.OpenAPI); err != nil {
+		return nil, err
 	}
 	if config.ReadOnly {
 		return c, nil
 	}
 	crds := c.Extensions.Informers.Apiextensions().V1().CustomResourceDefinitions()
-	if err := aggregator.AutoRegister(c.Aggregator, c.LocalGroupVersions(), crds); err != nil {
-		return nil, fmt.Errorf("assemble the chain: %w", err)
-	}
-	return c, nil
+	return c, aggregator.AutoRegister(c.Aggregator, c.LocalGroupVersions(), crds)
 }
 
 // Prepare begins to finish the servers before they run. The function that it returns waits until
 // they are finished, and returns what runs them.
-//
-// The servers record a stack trace for each path that they register. The time for that grows with
-// the depth of the stack, so the servers get a stack of their own.
 func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error }, error)) {
 	var prepared interface{ Run(context.Context) error }
 	var err error
@@ -152,7 +164,9 @@ func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error },
 	go func() {
 		defer close(done)
 		prepared, err = c.Aggregator.PrepareRun()
-		c.Extensions.LeaveDocuments()
+		if err == nil && !c.readOnly {
+			err = c.Aggregator.ServeLocal(c.LocalGroupVersions())
+		}
 	}()
 	return func() (interface{ Run(context.Context) error }, error) {
 		if <-done; err != nil {

@@ -209,12 +209,14 @@ func (p *plane) ensureRoles(ctx context.Context, client kubernetes.Interface) er
 // as in kube-apiserver.
 func (p *plane) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
 	policy := rbacauthorizer.Bootstrap()
+	if aggregates, err := p.aggregatesRoles(); err != nil || aggregates {
+		return policy, err
+	}
+	return policy.Unaggregate(), nil
+}
+
+// aggregatesRoles reports whether a control loop fills in the rules of aggregated roles.
+func (p *plane) aggregatesRoles() (bool, error) {
 	enabled, err := controllers.Enabled(p.options.Controllers)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains(enabled, clusterroleaggregation.Name) {
-		policy.Unaggregate()
-	}
-	return policy, nil
+	return slices.Contains(enabled, clusterroleaggregation.Name), err
 }

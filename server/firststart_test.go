@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -40,7 +42,7 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	objects, err := s.plane.firstObjects()
+	objects, err := s.plane.firstObjects(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +50,9 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 	config.ContentConfig = rest.ContentConfig{}
 	client := dynamic.NewForConfigOrDie(config)
 	for _, o := range objects {
-		gvr := resourceOf(t, o.object)
-		c := client.Resource(gvr).Namespace(o.object.GetNamespace())
-		name := o.object.GetName()
+		gvr, name := resourceOf(t, o), o.GetName()
+		c := client.Resource(gvr).Namespace(o.GetNamespace())
+		manager := creator(o)
 		stored, err := c.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -61,16 +63,82 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 			continue
 		}
 		request.SetName(copied)
-		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: o.manager}
+		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: manager}
 		created, err := c.Create(t.Context(), request, options)
 		if err != nil {
 			t.Errorf("%s %s: %v", gvr.Resource, name, err)
 			continue
 		}
-		if diff := cmp.Diff(owned(t, created, o.manager), owned(t, stored, o.manager)); diff != "" {
+		if diff := cmp.Diff(owned(t, created, manager), owned(t, stored, manager)); diff != "" {
 			t.Errorf("%s %s: created (-), stored (+):\n%s", gvr.Resource, name, diff)
 		}
 	}
+}
+
+// TestFirstObjectsAreNew compares the first objects of two control planes of a process.
+func TestFirstObjectsAreNew(t *testing.T) {
+	t.Parallel()
+	seen := map[types.UID]string{}
+	for range 2 {
+		s, err := New(Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now().Truncate(time.Second)
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		objects, err := s.plane.firstObjects(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := dynamic.NewForConfigOrDie(s.RESTConfig())
+		for _, o := range objects {
+			gvr := resourceOf(t, o)
+			stored, err := client.Resource(gvr).Namespace(o.GetNamespace()).Get(t.Context(), o.GetName(),
+				metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := gvr.Resource + " " + o.GetName()
+			if other, ok := seen[stored.GetUID()]; ok {
+				t.Errorf("%s has the UID of %s", name, other)
+			}
+			seen[stored.GetUID()] = name
+			for _, at := range times(t, stored) {
+				if at.Before(begun) {
+					t.Errorf("%s has the time %v, but the control plane was started at %v", name, at, begun)
+				}
+			}
+		}
+	}
+}
+
+// times returns the times at which an object was created and changed.
+func times(t *testing.T, o *unstructured.Unstructured) []time.Time {
+	t.Helper()
+	all := []time.Time{o.GetCreationTimestamp().Time}
+	for _, m := range o.GetManagedFields() {
+		all = append(all, m.Time.Time)
+	}
+	conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range conditions {
+		at, _, _ := unstructured.NestedString(c.(map[string]any), "lastTransitionTime")
+		parsed, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, parsed)
+	}
+	return all
 }
 
 // TestFirstFlowSchemasHaveTheirStatus compares the status of a FlowSchema of the first start with
@@ -106,22 +174,31 @@ func TestFirstFlowSchemasHaveTheirStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	times := cmpopts.IgnoreTypes(metav1.Time{}, &metav1.Time{})
-	if diff := cmp.Diff(made.Status, first.Status, times); diff != "" {
+	ignoreTimes := cmpopts.IgnoreTypes(metav1.Time{}, &metav1.Time{})
+	if diff := cmp.Diff(made.Status, first.Status, ignoreTimes); diff != "" {
 		t.Errorf("status by the controller (-), of the first start (+):\n%s", diff)
 	}
-	if diff := cmp.Diff(made.ManagedFields[0], first.ManagedFields[0], times); diff != "" {
+	if diff := cmp.Diff(made.ManagedFields[0], first.ManagedFields[0], ignoreTimes); diff != "" {
 		t.Errorf("managed fields by the controller (-), of the first start (+):\n%s", diff)
 	}
 }
 
+// creator returns the field manager that created the object.
+func creator(o metav1.Object) string {
+	managed := o.GetManagedFields()
+	i := slices.IndexFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Operation == metav1.ManagedFieldsOperationUpdate
+	})
+	return managed[i].Manager
+}
+
 func resourceOf(t *testing.T, obj runtime.Object) schema.GroupVersionResource {
 	t.Helper()
-	types, err := core.Scheme()
+	builtIn, err := core.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, scheme := range []*runtime.Scheme{types, aggregatorscheme.Scheme} {
+	for _, scheme := range []*runtime.Scheme{builtIn, aggregatorscheme.Scheme} {
 		if kinds, _, err := scheme.ObjectKinds(obj); err == nil {
 			gvr, _ := meta.UnsafeGuessKindToResource(kinds[0])
 			gvr.Version = "v1"

@@ -4,8 +4,10 @@
 package aggregator
 
 import (
+	"context"
 	"fmt"
 
+	restful "github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -51,6 +53,19 @@ var (
 // Server is the aggregator.
 type Server struct {
 	*aggregatorapiserver.APIAggregator
+	// OpenAPI is what the documents of the server's own kinds are built from. The server merges them
+	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
+	OpenAPI openapi.Server
+}
+
+// PrepareRun finishes the server, and returns what runs it. Otherwise than the method of
+// APIAggregator, which would build the OpenAPI documents of the server's own kinds at once, it leaves
+// them out.
+func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
+	handler := s.GenericAPIServer.Handler
+	handler.GoRestfulContainer = restful.NewContainer() // the documents describe its web services
+	defer func() { handler.GoRestfulContainer = s.OpenAPI.Container }()
+	return s.APIAggregator.PrepareRun()
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -85,5 +100,9 @@ func New(
 	if err := watchAvailability(s, config); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	return &Server{s}, nil
+	return &Server{s, openapi.Server{
+		Container: s.GenericAPIServer.Handler.GoRestfulContainer,
+		V2:        generic.OpenAPIConfig,
+		V3:        generic.OpenAPIV3Config,
+	}}, nil
 }

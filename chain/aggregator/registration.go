@@ -88,19 +88,28 @@ func newAPIService(gv schema.GroupVersion, group, version int32) *apiregistratio
 	}
 }
 
-// LocalAPIServices returns the APIServices of local versions as they are after registration, with
-// the condition Available.
-func LocalAPIServices(local []schema.GroupVersion) []*apiregistrationv1.APIService {
-	var services []*apiregistrationv1.APIService
+// LocalAPIService returns the APIService of a local version as it is after registration, with the
+// condition Available.
+func LocalAPIService(gv schema.GroupVersion) *apiregistrationv1.APIService {
+	group, version := priorities(gv)
+	service := newAPIService(gv, group, version)
+	service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
+	apiregistrationv1helper.SetAPIServiceCondition(service,
+		apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
+	return service
+}
+
+// ServeLocal installs the paths of local versions, so that the aggregator need not do it when it has
+// read their APIServices, which is later in the start. It must be called after PrepareRun and before
+// the server's hooks run.
+func (s *Server) ServeLocal(local []schema.GroupVersion) error {
 	for _, gv := range local {
 		group, version := priorities(gv)
-		service := newAPIService(gv, group, version)
-		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
-		apiregistrationv1helper.SetAPIServiceCondition(service,
-			apiregistrationv1helper.NewLocalAvailableAPIServiceCondition())
-		services = append(services, service)
+		if err := s.AddAPIService(newAPIService(gv, group, version)); err != nil {
+			return fmt.Errorf("aggregator: %s: %w", gv, err)
+		}
 	}
-	return services
+	return nil
 }
 
 // definitionWatcher tells the registry which versions the custom resource definitions serve.

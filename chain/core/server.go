@@ -60,16 +60,6 @@ func (s *Server) Discovery(manager aggregated.ResourceManager) aggregated.Resour
 	return discoveryManager{manager, s.onDemand}
 }
 
-// InstallOpenAPI serves the OpenAPI documents of everything installed so far.
-func (s *Server) InstallOpenAPI() error {
-	specs, err := newSpecs(s.Handler.GoRestfulContainer, s.onDemand, s.openAPI, s.openAPIV3)
-	if err != nil {
-		return fmt.Errorf("core: %w", err)
-	}
-	specs.install(s.Handler.NonGoRestfulMux)
-	return nil
-}
-
 // Object returns a new object of the kind of a resource or of its subresource, with its
 // GroupVersionKind set. It returns nil if the server does not serve the resource.
 func (s *Server) Object(resource schema.GroupVersionResource, subresource string) runtime.Object {

@@ -13,7 +13,6 @@ import (
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apiextensionsinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions"
-	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,12 +42,6 @@ type Server struct {
 	backend *etcdstore.Backend
 }
 
-// The documents of OpenAPI v2 and v3 refer to definitions in different ways.
-var (
-	definitionsV2 = openapi.Shared(apiextensionsopenapi.GetOpenAPIDefinitions)
-	definitionsV3 = openapi.Shared(apiextensionsopenapi.GetOpenAPIDefinitions)
-)
-
 // New returns the server. Generic is the server's own copy of the shared configuration.
 //
 // For the first two seconds, a definition appears older in the server's informer than in etcd.
@@ -70,6 +63,7 @@ func New(
 	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme,
 		definitionsV2, definitionsV3)
+	generic.SkipOpenAPIInstallation = true // installOpenAPI installs the documents
 	generic.Serializer = apiextensionsapiserver.Codecs
 	generic.AdmissionControl = admission.NewChainHandler(definitions{}, generic.AdmissionControl)
 
@@ -99,6 +93,9 @@ func New(
 	}
 	informer := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer()
 	if err := informer.SetTransform(inInformer); err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
+	if err := installOpenAPI(s.GenericAPIServer, &generic); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
 	return &Server{

@@ -37,10 +37,6 @@ func (s *Server) Target() genericapiserver.DelegationTarget {
 	})}
 }
 
-// LeaveDocuments keeps the server from building OpenAPI v3 documents, which [Server.Target] serves.
-// It must be called after PrepareRun and before the server's hooks run.
-func (s *Server) LeaveDocuments() { s.OpenAPIV3VersionedService = nil }
-
 // definitionTimeout limits how long a request waits for the definition of its kind.
 const definitionTimeout = time.Second
 

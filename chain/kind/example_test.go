@@ -163,8 +163,12 @@ func Example() {
 	fmt.Println("|")
 
 	// An object can be prepared as a create request would leave it.
-	preparer := kind.NewPreparer(scheme, options, group)
-	key, _, err := preparer.Prepare(context.Background(), soup, "cook")
+	preparer := kind.NewPreparer(scheme, group)
+	if err := preparer.Prepare(context.Background(), soup, "cook"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	key, _, err := preparer.Encode(soup, options)
 	fmt.Println(key, "generation", soup.Generation, err)
 
 	// An object that a request would not create is refused.
@@ -172,8 +176,7 @@ func Example() {
 		ObjectMeta: metav1.ObjectMeta{Name: "tea", Namespace: "home"},
 		Spec:       RecipeSpec{Minutes: -3},
 	}
-	_, _, err = preparer.Prepare(context.Background(), tea, "cook")
-	fmt.Println(err)
+	fmt.Println(preparer.Prepare(context.Background(), tea, "cook"))
 
 	// Output:
 	// kitchen.example.com/v1 recipes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,50 +20,56 @@ import (
 // its first objects with it before it serves anything, and without the OpenAPI definitions from
 // which requests compute managed fields.
 type Preparer struct {
-	scheme  *runtime.Scheme
-	options generic.RESTOptionsGetter
-	groups  []Group
+	scheme *runtime.Scheme
+	groups []Group
 }
 
 // NewPreparer returns a Preparer for objects of the kinds of groups. The scheme must know their
-// types. Options provide the codec, the prefix and the path of each resource.
-func NewPreparer(
-	scheme *runtime.Scheme, options generic.RESTOptionsGetter, groups ...Group,
-) *Preparer {
-	return &Preparer{scheme, options, groups}
+// types.
+func NewPreparer(scheme *runtime.Scheme, groups ...Group) *Preparer {
+	return &Preparer{scheme, groups}
 }
 
-// Prepare turns obj into what a create request by the given field manager would make of it, and
-// returns it encoded, with its key in the storage. Defaults, managed fields, system metadata,
-// preparation and validation are the same as for a request. Admission and the effects of
-// [Kind.Adjust] and [Kind.Wrap] are left out.
+// Prepare turns obj into what a create request by the given field manager would make of it.
+// Defaults, managed fields, system metadata, preparation and validation are the same as for a
+// request. Admission and the effects of [Kind.Adjust] and [Kind.Wrap] are left out.
 //
 // The managed fields are computed without the OpenAPI definitions, which suffices for kinds whose
 // lists are atomic. A list that is merged by key is an error.
-func (p *Preparer) Prepare(
-	ctx context.Context, obj Object, manager string,
-) (key string, value []byte, err error) {
+func (p *Preparer) Prepare(ctx context.Context, obj Object, manager string) error {
 	return p.PrepareOwned(ctx, obj, manager, "")
 }
 
 // PrepareOwned is like [Preparer.Prepare] for an object of which the caller knows the fields that
 // the manager owns, in the format FieldsV1, because it has lists that are merged by key.
-func (p *Preparer) PrepareOwned(
-	ctx context.Context, obj Object, manager, fields string,
-) (key string, value []byte, err error) {
+func (p *Preparer) PrepareOwned(ctx context.Context, obj Object, manager, fields string) error {
 	c, err := p.creation(obj)
 	if err == nil {
 		err = p.prepare(ctx, obj, manager, fields, c)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("prepare %w", err)
+		return fmt.Errorf("prepare %w", err)
 	}
-	return p.Encode(obj)
+	return nil
 }
 
-// Encode returns a prepared object encoded, with its key in the storage. Use it for an object that
-// was changed after Prepare, such as one whose status has been set.
-func (p *Preparer) Encode(obj Object) (key string, value []byte, err error) {
+// Renew turns a copy of a prepared object into a new one, with a UID of its own and created now. A
+// process with several servers thus prepares the objects that all of them have only once.
+func Renew(obj Object) {
+	rest.FillObjectMetaSystemFields(obj)
+	created := obj.GetCreationTimestamp()
+	managed := slices.Clone(obj.GetManagedFields())
+	for i := range managed {
+		managed[i].Time = &created
+	}
+	obj.SetManagedFields(managed)
+}
+
+// Encode returns a prepared object encoded, with its key in the storage. Options provide the codec,
+// the prefix and the path of each resource.
+func (p *Preparer) Encode(
+	obj Object, options generic.RESTOptionsGetter,
+) (key string, value []byte, err error) {
 	c, err := p.creation(obj)
 	if err != nil {
 		return "", nil, fmt.Errorf("encode %w", err)
@@ -71,17 +78,17 @@ func (p *Preparer) Encode(obj Object) (key string, value []byte, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
 	}
-	options, err := storagePath{p.options, c.path}.GetRESTOptions(schema.GroupResource{
+	stored, err := storagePath{options, c.path}.GetRESTOptions(schema.GroupResource{
 		Group:    gvk.Group,
 		Resource: c.resource,
 	}, obj)
 	if err != nil {
 		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
 	}
-	if value, err = runtime.Encode(options.StorageConfig.Codec, obj); err != nil {
+	if value, err = runtime.Encode(stored.StorageConfig.Codec, obj); err != nil {
 		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
 	}
-	return path.Join("/", options.StorageConfig.Prefix, options.ResourcePrefix,
+	return path.Join("/", stored.StorageConfig.Prefix, stored.ResourcePrefix,
 		obj.GetNamespace(), obj.GetName()), value, nil
 }
 

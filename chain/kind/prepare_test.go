@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,7 +46,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	codec := serializer.NewCodecFactory(scheme).LegacyCodec(corev1.SchemeGroupVersion)
-	p := kind.NewPreparer(scheme, nowhere{codec}, group)
+	p := kind.NewPreparer(scheme, group)
 	newNode := func(cidr string) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "a"},
@@ -54,7 +55,11 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 
-	key, value, err := p.Prepare(t.Context(), newNode("10.0.0.0"), "me")
+	prepared := newNode("10.0.0.0")
+	if err := p.Prepare(t.Context(), prepared, "me"); err != nil {
+		t.Fatal(err)
+	}
+	key, value, err := p.Encode(prepared, nowhere{codec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,14 +84,13 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("the managed fields are %v", m)
 	}
 
-	key, _, err = p.Prepare(t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}, "me")
+	key, _, err = p.Encode(
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}, nowhere{codec})
 	if want := "/registry/configmaps/b/a"; err != nil || key != want {
 		t.Errorf("got %s, %v, want %s", key, err, want)
 	}
 
-	if _, _, err := p.Prepare(t.Context(),
-		newNode(""), "me"); !apierrors.IsInvalid(errors.Unwrap(err)) {
+	if err := p.Prepare(t.Context(), newNode(""), "me"); !apierrors.IsInvalid(errors.Unwrap(err)) {
 		t.Errorf("an invalid object: got %v", err)
 	}
 	for want, obj := range map[string]kind.Object{
@@ -101,9 +105,33 @@ func TestPrepare(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "b", Finalizers: []string{"a/b"}},
 		},
 	} {
-		if _, _, err := p.Prepare(t.Context(), obj, "me"); err == nil ||
+		if err := p.Prepare(t.Context(), obj, "me"); err == nil ||
 			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+func TestRenew(t *testing.T) {
+	t.Parallel()
+	group := groupOf(&configMap{Plural: "configmaps"})
+	scheme, err := kind.NewScheme(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}
+	if err := kind.NewPreparer(scheme, group).Prepare(t.Context(), first, "me"); err != nil {
+		t.Fatal(err)
+	}
+	before := metav1.NewTime(time.Unix(1, 0))
+	first.CreationTimestamp, first.ManagedFields[0].Time = before, &before
+	second := first.DeepCopy()
+	kind.Renew(second)
+	if second.UID == first.UID || !second.CreationTimestamp.After(before.Time) ||
+		!second.ManagedFields[0].Time.Equal(&second.CreationTimestamp) {
+		t.Errorf("the new object has %+v", second.ObjectMeta)
+	}
+	if !first.ManagedFields[0].Time.Equal(&before) {
+		t.Error("the first object has changed")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	restful "github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -17,6 +18,13 @@ import (
 
 // groupVersionKinds is the extension that lists the kinds that a definition describes.
 const groupVersionKinds = "x-kubernetes-group-version-kind"
+
+// Server is what the documents of a server are built from.
+type Server struct {
+	Container *restful.Container
+	V2        *common.Config
+	V3        *common.OpenAPIV3Config
+}
 
 // Configs returns the OpenAPI v2 and v3 configurations of a server whose kinds are in scheme.
 // The definitions for each of the two describe the Go types of the kinds.

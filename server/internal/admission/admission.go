@@ -83,9 +83,9 @@ func order() []entry {
 		{"JobValidation", plain(newIdle), onByDefault},
 		{"PodResizeValidator", plain(newPodResize), onByDefault},
 		{mutatingpolicy.PluginName, newMutatingPolicies, onByDefault},
-		{mutatingwebhook.PluginName, nil, onByDefault},
+		{mutatingwebhook.PluginName, newMutatingWebhooks, onByDefault},
 		{validatingpolicy.PluginName, newValidatingPolicies, onByDefault},
-		{validatingwebhook.PluginName, nil, onByDefault},
+		{validatingwebhook.PluginName, newValidatingWebhooks, onByDefault},
 		{resourcequota.PluginName, newResourceQuota, onByDefault},
 		{"AlwaysDeny", plain(newAlwaysDeny), offByDefault},
 	}
@@ -101,8 +101,6 @@ func NewOptions() *genericoptions.AdmissionOptions {
 		DefaultOffPlugins: sets.New[string](),
 	}
 	lifecycle.Register(o.Plugins)
-	mutatingwebhook.Register(o.Plugins)
-	validatingwebhook.Register(o.Plugins)
 	for _, p := range order() {
 		if p.new != nil {
 			o.Plugins.Register(p.name, p.new)
