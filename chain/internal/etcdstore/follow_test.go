@@ -100,7 +100,8 @@ func TestFollowMetadataAgain(t *testing.T) {
 	f.blocked.Lock() // Done of the list
 	follower.reload()
 	feed.mu.Unlock()
-	f.expect(t, "restart", fmt.Sprintf("put as/1 one@%d", first), fmt.Sprintf("put as/2 two@%d", second))
+	f.expect(t, "restart", fmt.Sprintf("put as/1 one@%d", first),
+		fmt.Sprintf("put as/2 two@%d", second))
 	third := c.commit(clientv3.OpDelete("/registry/as/1"))
 	f.blocked.Unlock()
 	f.expect(t, fmt.Sprintf("done@%d", second), fmt.Sprintf("delete as/1@%d", third),
@@ -137,8 +138,8 @@ func TestSwitchWaitsForFollowers(t *testing.T) {
 func TestStoredMetadata(t *testing.T) {
 	t.Parallel()
 	c := newConfigMaps(t)
-	at := c.commit(putObject("configmaps/ns/one", "first"), putObject("configmaps/other/one", "second"),
-		putObject("configmaps/ns/none", "third"))
+	at := c.commit(putObject("configmaps/ns/one", "first"),
+		putObject("configmaps/other/one", "second"), putObject("configmaps/ns/none", "third"))
 	resource := schema.GroupResource{Resource: "configmaps"}
 	key := c.backend.Key(resource, "ns", "one")
 	m, revision, err := c.backend.Metadata(t.Context(), key)
@@ -150,7 +151,8 @@ func TestStoredMetadata(t *testing.T) {
 		t.Errorf("got %v, %v for an object that does not exist", m, err)
 	}
 	keys, err := c.backend.Namesakes(t.Context(), resource, "one")
-	if want := []string{key, "configmaps/other/one"}; err != nil || fmt.Sprint(keys) != fmt.Sprint(want) {
+	if want := []string{key, "configmaps/other/one"}; err != nil ||
+		fmt.Sprint(keys) != fmt.Sprint(want) {
 		t.Errorf("got %v, %v, want %v", keys, err, want)
 	}
 	cr := schema.GroupResource{Group: "example.com", Resource: "things"}

@@ -27,8 +27,10 @@ func fullObject() *corev1.Pod {
 				{APIVersion: "v1", Kind: "Node", Name: "one", UID: "1", Controller: new(true)},
 				{APIVersion: "g/v1", Kind: "K", Name: "two", UID: "2", BlockOwnerDeletion: new(false)},
 			},
-			Finalizers:    []string{"a", "b"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "uid", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:uid":{}}`)}}},
+			Finalizers: []string{"a", "b"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "uid", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:uid":{}}`)}},
+			},
 		},
 		Spec: corev1.PodSpec{NodeName: "uid", Containers: []corev1.Container{{Name: "metadata"}}},
 	}
@@ -68,7 +70,11 @@ func TestReadMetadata(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for format, data := range map[string][]byte{"JSON": encoded, "indented": indented, "protobuf": proto} {
+		for format, data := range map[string][]byte{
+			"JSON":     encoded,
+			"indented": indented,
+			"protobuf": proto,
+		} {
 			var got metav1.PartialObjectMetadata
 			kv := &mvccpb.KeyValue{Key: []byte("/registry/pods/x"), Value: data, ModRevision: 7}
 			if _, err := c.backend.readMetadata(t.Context(), kv, &got); err != nil {

@@ -22,7 +22,9 @@ func (r *run) process(ctx context.Context, n *node) error {
 	}
 	o := v.object
 	if o.waits() && !v.kept {
-		return r.finalize(ctx, v)
+		if err := r.finalize(ctx, v); err != nil {
+			return err
+		}
 	}
 	if len(o.owners) == 0 {
 		return nil
@@ -48,7 +50,7 @@ func (r *run) process(ctx context.Context, n *node) error {
 		return owners
 	}
 	switch {
-	case o.deleting && o.foreground() && len(with(waiting)) > 0 && v.cycle:
+	case o.foreground() && v.kept && len(with(waiting)) > 0 && v.cycle:
 		_, err := r.unblock(ctx, v)
 		return err
 	case o.deleting:
@@ -92,7 +94,7 @@ func (r *run) lookUp(
 	if err != nil {
 		return unknown, err
 	}
-	if stored != nil && stored.UID == ref.UID {
+	if stored != nil && stored.UID == ref.UID && at.Resource != "events" { // which nobody follows
 		if !r.graph.observe(key, newObject(stored), revision) {
 			return unknown, errUnseen
 		}

@@ -122,7 +122,7 @@ type run struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// homeless are the nodes with a reference of a kind that nothing serves.
+	// homeless are the nodes with something of a kind that nothing serves at the moment.
 	homeless map[*node]struct{}
 
 	// services are the APIServices of extension API servers. Only the methods of Handler use them.
@@ -158,7 +158,7 @@ func (r *run) handle(n *node) {
 		return
 	}
 	err := r.process(epoch.Begin(r.ctx), n)
-	homeless := errors.Is(err, errNoKind)
+	homeless := errors.Is(err, errNoKind) || apierrors.IsServiceUnavailable(err)
 	r.mu.Lock()
 	if delete(r.homeless, n); homeless {
 		r.homeless[n] = struct{}{}
@@ -227,7 +227,7 @@ func decidesKinds(key string) bool {
 	return strings.HasPrefix(key, definitionKeys) || strings.HasPrefix(key, serviceKeys)
 }
 
-// kindsChanged tries again what had to do with a kind that was not served.
+// kindsChanged tries again what failed because a kind was not served.
 func (r *run) kindsChanged() {
 	r.kinds.forget()
 	r.mu.Lock()

@@ -52,8 +52,9 @@ var (
 
 // custom returns a custom kind in a group.
 func custom(group string) kind {
-	return kind{schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}, "Widget",
-		true}
+	return kind{
+		schema.GroupVersionResource{Group: group, Version: "v1", Resource: "widgets"}, "Widget", true,
+	}
 }
 
 // cluster is a control plane with a client and a namespace.

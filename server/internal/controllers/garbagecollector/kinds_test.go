@@ -2,6 +2,8 @@ package garbagecollector_test
 
 import (
 	"crypto/tls"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -67,6 +69,40 @@ func TestCustomResources(t *testing.T) {
 	}
 }
 
+// Objects may be stored in a version that is not served: definitions are stored in v1beta1, and
+// custom resources in whatever their definition says.
+func TestStoredVersionIsNotServed(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	owner := c.create(roles, "owner")
+	widgets := c.define("old.example.com")
+	definition := c.get(definitions, "widgets.old.example.com")
+	versions := definition.Object["spec"].(map[string]any)["versions"].([]any)
+	stored := maps.Clone(versions[0].(map[string]any))
+	versions[0].(map[string]any)["storage"] = false
+	stored["name"], stored["served"] = "v2", false
+	definition.Object["spec"].(map[string]any)["versions"] = append(versions, stored)
+	owned(owner, true)(definition)
+	_, err := c.objects(definitions).Update(t.Context(), definition, metav1.UpdateOptions{})
+	ok(t, err)
+	first := c.create(configMaps, "first")
+	// The first objects may still be stored in the old version.
+	for i := range 20 {
+		c.create(widgets, fmt.Sprint("dependent-", i), owned(first, true))
+	}
+	second := c.create(widgets, "second")
+	c.create(configMaps, "dependent", owned(second, true))
+	c.exist(configMaps, "dependent")
+	c.delete(configMaps, "first", foreground)
+	for i := range 20 {
+		c.gone(widgets, fmt.Sprint("dependent-", i))
+	}
+	c.delete(widgets, "second", background)
+	c.gone(configMaps, "dependent")
+	c.delete(roles, "owner", background)
+	c.gone(definitions, definition.GetName())
+}
+
 var apiServices = kind{
 	apiregistrationv1.SchemeGroupVersion.WithResource("apiservices"), "APIService", false,
 }
@@ -86,7 +122,9 @@ func (c *cluster) extension(group string) (kind, *atomic.Bool) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			for _, name := range []string{"Authorization", "X-Remote-User", "X-Remote-Group", "X-Remote-Uid"} {
+			for _, name := range []string{
+				"Authorization", "X-Remote-User", "X-Remote-Group", "X-Remote-Uid",
+			} {
 				r.Out.Header.Del(name)
 			}
 		},
