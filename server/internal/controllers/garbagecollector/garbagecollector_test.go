@@ -1,6 +1,7 @@
 package garbagecollector_test
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +101,28 @@ func TestOrphan(t *testing.T) {
 	c.create(configMaps, "childless")
 	c.delete(configMaps, "childless", orphan)
 	c.gone(configMaps, "childless")
+}
+
+// An object that is deleted in the foreground, and stays because of a finalizer, is let go by an
+// owner that orphans it.
+func TestOrphanThatIsDeleted(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	owner := c.create(configMaps, "owner")
+	middle := c.create(configMaps, "middle", owned(owner, true), held)
+	c.create(configMaps, "leaf", owned(middle, true), held)
+	c.delete(configMaps, "middle", foreground)
+	c.deleting(configMaps, "middle", "leaf")
+	c.delete(configMaps, "owner", orphan)
+	c.gone(configMaps, "owner")
+	c.ownedBy(configMaps, "middle")
+	c.let(configMaps, "leaf")
+	c.gone(configMaps, "leaf")
+	c.eventually("the finalizer of the foreground is gone", func() bool {
+		return slices.Equal(c.get(configMaps, "middle").GetFinalizers(), []string{"example.com/held"})
+	})
+	c.let(configMaps, "middle")
+	c.gone(configMaps, "middle")
 }
 
 // An object stays as long as one of its owners does, but loses the references to those that are
