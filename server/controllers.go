@@ -36,6 +36,7 @@ func (p *plane) startControllers() error {
 			Informers:    p.informers,
 			Named:        p.storage.Informer,
 			CABundle:     p.access.caBundle(),
+			CA:           p.access.pki.CA,
 			ServiceCIDRs: p.services.allocator.CIDRs(),
 			Appeared: func(ctx context.Context, resource schema.GroupResource) error {
 				return p.storage.Appeared(ctx, core.PathOf(resource))

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/admissionregistration"
+	"k8s.io/client-go/informers/certificates"
 	coreinformers "k8s.io/client-go/informers/core"
 	"k8s.io/client-go/informers/discovery"
 	"k8s.io/client-go/informers/flowcontrol"
@@ -50,6 +51,10 @@ func (f informerFactory) InformerFor(
 
 func (f informerFactory) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(f, "", nil)
+}
+
+func (f informerFactory) Certificates() certificates.Interface {
+	return certificates.New(f, "", nil)
 }
 
 func (f informerFactory) Core() coreinformers.Interface { return coreinformers.New(f, "", nil) }

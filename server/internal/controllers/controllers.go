@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
@@ -39,6 +40,8 @@ type Dependencies struct {
 	Named func(example runtime.Object, name string) cache.SharedIndexInformer
 	// CABundle is the PEM bundle that verifies the API server.
 	CABundle []byte
+	// CA signs the certificates that are requested of the signers of Kubernetes.
+	CA certificaterequests.Authority
 	// ServiceCIDRs are the blocks of the default ServiceCIDR, which the API server recreates when it
 	// is deleted.
 	ServiceCIDRs []string
@@ -139,6 +142,30 @@ func All() []Controller {
 			},
 		},
 		{
+			Name:    certificaterequests.ApprovalName,
+			Purpose: "approves the CertificateSigningRequests of kubelets",
+			alias:   "csrapproving",
+			new: func(d Dependencies) (Runner, error) {
+				return certificaterequests.NewApproval(d.certificates()), nil
+			},
+		},
+		{
+			Name:    certificaterequests.SigningName,
+			Purpose: "signs approved CertificateSigningRequests",
+			alias:   "csrsigning",
+			new: func(d Dependencies) (Runner, error) {
+				return certificaterequests.NewSigning(d.certificates()), nil
+			},
+		},
+		{
+			Name:    certificaterequests.CleanupName,
+			Purpose: "deletes old CertificateSigningRequests",
+			alias:   "csrcleaner",
+			new: func(d Dependencies) (Runner, error) {
+				return certificaterequests.NewCleanup(d.certificates()), nil
+			},
+		},
+		{
 			Name:    protection.ClaimsName,
 			Purpose: "keeps deleted PersistentVolumeClaims while pods use them",
 			alias:   "pvc-protection",
@@ -156,6 +183,12 @@ func All() []Controller {
 			alias:   "vac-protection",
 			new:     protected(protection.Classes),
 		},
+	}
+}
+
+func (d Dependencies) certificates() certificaterequests.Dependencies {
+	return certificaterequests.Dependencies{
+		Client: d.Client, Informers: d.Informers, Appeared: d.Appeared, CA: d.CA,
 	}
 }
 

@@ -62,11 +62,13 @@ func newAuthority(name string, key crypto.Signer, now func() time.Time) (*Author
 		IsCA:                  true,
 	}
 	a := &Authority{key: key, now: now}
-	var err error
-	if a.cert, a.Pair, err = sign(template, template, key.Public(), key, key); err != nil {
+	cert, encoded, err := sign(template, template, key.Public(), key)
+	if err != nil {
 		return nil, fmt.Errorf("sign the certificate of authority %s: %w", name, err)
 	}
-	return a, nil
+	a.cert = cert
+	a.Pair, err = newPair(encoded, key)
+	return a, err
 }
 
 // Client issues a client certificate for a user who is a member of groups. A validity of zero means
@@ -101,14 +103,17 @@ func (a *Authority) Server(names []string, validity time.Duration) (Pair, error)
 	return a.issue(template, validity)
 }
 
-func (a *Authority) issue(template *x509.Certificate, validity time.Duration) (Pair, error) {
+// Sign issues a certificate with the subject, the names and the usages of template, for a public key
+// of somebody else. The certificate is PEM encoded. A validity of zero means [Validity].
+func (a *Authority) Sign(
+	template *x509.Certificate, public crypto.PublicKey, validity time.Duration,
+) ([]byte, error) {
 	if validity < 0 {
-		return Pair{}, fmt.Errorf("a certificate cannot be valid for %s", validity)
+		return nil, fmt.Errorf("a certificate cannot be valid for %s", validity)
 	}
 	if validity == 0 {
 		validity = Validity
 	}
-	template.KeyUsage = x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature
 	template.BasicConstraintsValid = true
 	template.NotBefore = a.now().Add(-clockSkew).UTC()
 	template.NotAfter = a.now().Add(validity).UTC()
@@ -116,42 +121,53 @@ func (a *Authority) issue(template *x509.Certificate, validity time.Duration) (P
 	if template.NotAfter.After(a.cert.NotAfter) {
 		template.NotAfter = a.cert.NotAfter
 	}
+	_, cert, err := sign(template, a.cert, public, a.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign the certificate of %s: %w", template.Subject, err)
+	}
+	return cert, nil
+}
+
+// issue issues a certificate for a new key.
+func (a *Authority) issue(template *x509.Certificate, validity time.Duration) (Pair, error) {
+	template.KeyUsage = x509.KeyUsageKeyEncipherment | x509.KeyUsageDigitalSignature
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, fmt.Errorf("generate the key of %s: %w", template.Subject, err)
 	}
-	_, pair, err := sign(template, a.cert, key.Public(), a.key, key)
+	cert, err := a.Sign(template, key.Public(), validity)
 	if err != nil {
-		return Pair{}, fmt.Errorf("sign the certificate of %s: %w", template.Subject, err)
+		return Pair{}, err
 	}
-	return pair, nil
+	return newPair(cert, key)
 }
 
-// sign creates a certificate for the public key. The returned pair contains key, its private half.
+func newPair(cert []byte, key crypto.Signer) (Pair, error) {
+	encoded, err := encodeKey(key)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{Cert: cert, Key: encoded}, nil
+}
+
+// sign creates a certificate for a public key. It returns the certificate and its PEM encoding.
 func sign(
-	template, parent *x509.Certificate, public crypto.PublicKey, signer, key crypto.Signer,
-) (*x509.Certificate, Pair, error) {
+	template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer,
+) (*x509.Certificate, []byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, Pair{}, err
+		return nil, nil, err
 	}
 	template.SerialNumber = serial.Add(serial, big.NewInt(1)) // RFC 5280: positive, at most 20 octets
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, signer)
 	if err != nil {
-		return nil, Pair{}, err
+		return nil, nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, Pair{}, err
+		return nil, nil, err
 	}
-	keyPEM, err := encodeKey(key)
-	if err != nil {
-		return nil, Pair{}, err
-	}
-	return cert, Pair{
-		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		Key:  keyPEM,
-	}, nil
+	return cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
 func encodeKey(key crypto.Signer) ([]byte, error) {
