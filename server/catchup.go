@@ -24,7 +24,8 @@ import (
 // What a request can see of the state, other than by reading etcd, comes from these caches. A reset
 // waits for the ones that hold objects of a kind that it changes.
 //
-//   - The watch caches of all resources: chain/internal/etcdstore, Backend.Switch.
+//   - The watch caches of all resources, and what the garbage collector knows of owners and
+//     dependents: chain/internal/etcdstore, Backend.Switch.
 //   - The stores of the shared informers: namespaces, services, quotas, and whatever else admission
 //     plugins, the resolver of services and the control loops read; roles and bindings, once
 //     somebody has needed them; custom resource definitions; APIServices. See waitStores.

@@ -6,10 +6,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/epoch"
 )
+
+// metadataStorage is the storage as the garbage collector sees it.
+type metadataStorage struct{ *chain.Storage }
+
+// FollowMetadata implements garbagecollector.Storage.
+func (s metadataStorage) FollowMetadata(ctx context.Context, h garbagecollector.Handler) {
+	s.Storage.FollowMetadata(ctx, h)
+}
 
 // startControllers starts the control loops without waiting for them to catch up. Whatever depends
 // on their work waits for it, such as admission of a pod that needs its namespace's service
@@ -31,6 +41,8 @@ func (p *plane) startControllers() error {
 			Appeared: func(ctx context.Context, resource schema.GroupResource) error {
 				return p.storage.Appeared(ctx, core.PathOf(resource))
 			},
+			Storage: metadataStorage{p.storage},
+			BuiltIn: p.chain.Core.Resource,
 		})
 	if err != nil {
 		return fmt.Errorf("start controllers: %w", err)

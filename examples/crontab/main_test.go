@@ -57,6 +57,8 @@ func TestCrontab(t *testing.T) {
 		`{"spec":{"replicas":11}}`); err == nil {
 		t.Errorf("too many replicas: %s", out)
 	}
+	k.Run("delete", "crontab", "my-crontab")
+	k.Run("wait", "--for=delete", "cronjob/my-crontab", "--timeout=60s")
 	k.Run("delete", "crd", "crontabs.simple.extension.io")
 	if _, err := k.Try("get", "crontabs"); err == nil ||
 		!strings.Contains(err.Error(), "could not find the requested resource") {

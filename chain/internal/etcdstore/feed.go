@@ -12,8 +12,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// feed passes every change in etcd on to the informers. All of them share one etcd watch, whereas
-// an informer that reads from the API needs a connection, a watch cache and its routes.
+// feed passes every change in etcd on to the informers and followers. All of them share one etcd
+// watch, whereas an informer that reads from the API needs a connection, a watch cache and its
+// routes.
 type feed struct {
 	client clientv3.KV
 	watch  clientv3.Watcher
@@ -21,7 +22,8 @@ type feed struct {
 
 	mu        sync.Mutex
 	informers []*informer
-	cancel    context.CancelFunc // nil until the first informer subscribes
+	followers []*follower
+	cancel    context.CancelFunc // nil until the first informer or follower subscribes
 	running   sync.WaitGroup
 }
 
@@ -30,18 +32,25 @@ func newFeed(client *clientv3.Client, prefix string) *feed {
 }
 
 // subscribe adds an informer. From now on, the informer gets every change, so a list that it
-// requests afterwards leaves no gap. The watch begins with the first informer. It does not end with
-// ctx, because informers share it.
+// requests afterwards leaves no gap.
 func (f *feed) subscribe(ctx context.Context, i *informer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.informers = append(f.informers, i)
-	if f.cancel != nil {
+	if !f.start(ctx) {
 		i.reload()
-		return
+	}
+}
+
+// start starts the watch unless it has started, and reports whether it did. A watch that starts
+// reloads all subscribers. It does not end with ctx, because they share it. The caller holds mu.
+func (f *feed) start(ctx context.Context) bool {
+	if f.cancel != nil {
+		return false
 	}
 	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	f.running.Go(func() { f.run(ctx) })
+	return true
 }
 
 func (f *feed) unsubscribe(i *informer) {
@@ -64,7 +73,7 @@ func (f *feed) stop() {
 const retryPause = time.Second
 
 // run watches etcd until ctx ends. If the watch breaks, for example because its revision was
-// compacted, all informers list again.
+// compacted, all subscribers list again.
 func (f *feed) run(ctx context.Context) {
 	// Other watches of the server must not delay this one; see ownStream.
 	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", "informers"))
@@ -88,6 +97,9 @@ func (f *feed) follow(ctx context.Context) error {
 	for _, i := range f.informers {
 		i.reload()
 	}
+	for _, follower := range f.followers {
+		follower.reload()
+	}
 	f.mu.Unlock()
 	changes := f.watch.Watch(ctx, f.prefix, clientv3.WithPrefix(),
 		clientv3.WithRev(now.Header.Revision+1))
@@ -110,6 +122,9 @@ func (f *feed) pass(events []*clientv3.Event) {
 				i.handle(e)
 			}
 		}
+	}
+	for _, follower := range f.followers {
+		follower.handle(events)
 	}
 }
 

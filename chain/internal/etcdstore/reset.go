@@ -98,7 +98,7 @@ func (b *Backend) passReset(ctx context.Context) error {
 
 // Switch calls change while no watch begins. It changes keys in one transaction, together with
 // those of [Backend.Mark], and returns the revision and the changed keys. Switch returns when the
-// watch caches have seen the changes.
+// watch caches and the handlers of [Backend.FollowMetadata] have seen the changes.
 func (b *Backend) Switch(
 	ctx context.Context, change func() (revision int64, changed []string, err error),
 ) error {
@@ -129,7 +129,7 @@ func (b *Backend) Switch(
 			return fmt.Errorf("watch cache of %s: %w", c.config.GroupResource, err)
 		}
 	}
-	return nil
+	return b.feed.catchUp(ctx, revision)
 }
 
 func (m resetMark) touches(prefix string) bool {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
 	"github.com/kinproc/kinproc/server/internal/controllers/protection"
 	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
@@ -47,6 +48,10 @@ type Dependencies struct {
 	// Appeared waits until an object of the resource exists. Controllers that have nothing to do
 	// before that call it. If nil, there may be objects from the start.
 	Appeared func(ctx context.Context, resource schema.GroupResource) error
+	// Storage is where the objects are stored.
+	Storage garbagecollector.Storage
+	// BuiltIn returns the resource of a built-in kind, and whether it is namespaced.
+	BuiltIn func(schema.GroupVersionKind) (name string, namespaced, ok bool)
 }
 
 // Runner is a controller. Run returns once ctx has ended and all goroutines of the controller have
@@ -106,6 +111,16 @@ func All() []Controller {
 					return nil, err
 				}
 				return namespaces.New(d.Client, client, d.Informers.Core().V1().Namespaces()), nil
+			},
+		},
+		{
+			Name:    garbagecollector.Name,
+			Purpose: "deletes objects whose owners are gone",
+			alias:   "garbagecollector",
+			new: func(d Dependencies) (Runner, error) {
+				return garbagecollector.New(garbagecollector.Dependencies{
+					Config: d.Config, Storage: d.Storage, BuiltIn: d.BuiltIn,
+				})
 			},
 		},
 		{

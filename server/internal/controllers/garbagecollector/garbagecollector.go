@@ -1,0 +1,265 @@
+package garbagecollector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/kinproc/kinproc/server/internal/epoch"
+)
+
+// Name is the name of the controller in kube-controller-manager.
+const Name = "garbage-collector-controller"
+
+const (
+	// workers is the number of objects that are processed concurrently, as in kube-controller-manager.
+	workers = 20
+	// An attempt that failed is repeated after firstDelay. The delay doubles up to lastDelay.
+	firstDelay = 5 * time.Millisecond
+	lastDelay  = 5 * time.Minute
+)
+
+// Handler learns of all stored objects; see MetadataHandler in chain/internal/etcdstore.
+type Handler interface {
+	Restart()
+	Put(key string, object *metav1.PartialObjectMetadata, value []byte)
+	Delete(key string, revision int64)
+	Done(revision int64)
+}
+
+// Storage is where the objects are stored.
+type Storage interface {
+	// FollowMetadata passes all objects and their changes on to h until ctx ends.
+	FollowMetadata(ctx context.Context, h Handler)
+	// Key returns the key of an object.
+	Key(resource schema.GroupResource, namespace, name string) string
+	// Metadata returns an object, or nil if it does not exist, and the current revision.
+	Metadata(ctx context.Context, key string) (*metav1.PartialObjectMetadata, int64, error)
+	// Namesakes returns the keys of the objects of a resource that have a name, in any namespace.
+	Namesakes(ctx context.Context, resource schema.GroupResource, name string) ([]string, error)
+}
+
+// Dependencies are what the controller needs.
+type Dependencies struct {
+	// Config is an administrator's client configuration.
+	Config  *rest.Config
+	Storage Storage
+	// BuiltIn returns the resource of a built-in kind.
+	BuiltIn func(schema.GroupVersionKind) (name string, namespaced, ok bool)
+}
+
+// Controller is the control loop.
+type Controller struct {
+	Dependencies
+	client metadata.Interface
+	typed  kubernetes.Interface
+}
+
+// New returns a controller.
+func New(d Dependencies) (*Controller, error) {
+	config := rest.CopyConfig(d.Config)
+	// The beginning becomes the field manager.
+	_, version, _ := strings.Cut(config.UserAgent, "/")
+	config.UserAgent = "kube-controller-manager/" + version + "/generic-garbage-collector"
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	return &Controller{Dependencies: d, client: client, typed: typed}, nil
+}
+
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
+func (c *Controller) Run(ctx context.Context) error {
+	r := &run{
+		Controller: c,
+		ctx:        ctx,
+		kinds:      &kinds{builtIn: c.BuiltIn, discovery: c.typed.Discovery()},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[*node](firstDelay, lastDelay)),
+		homeless: map[*node]struct{}{},
+		services: map[string]service{},
+	}
+	r.graph = newGraph(r.soon)
+	r.remotes = newRemotes(r)
+	stop := context.AfterFunc(ctx, r.queue.ShutDown)
+	defer stop()
+	r.running.Go(r.work)
+	c.Storage.FollowMetadata(ctx, r)
+	r.running.Wait()
+	r.events.stop()
+	return nil
+}
+
+// run is the state of one call of Run.
+type run struct {
+	*Controller
+	ctx     context.Context
+	graph   *graph
+	kinds   *kinds
+	remotes *remotes
+	events  events
+	queue   workqueue.TypedRateLimitingInterface[*node]
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// homeless are the nodes with something of a kind that nothing serves at the moment.
+	homeless map[*node]struct{}
+
+	// services are the APIServices of extension API servers. Only the methods of Handler use them.
+	services        map[string]service
+	servicesChanged bool
+}
+
+// soon has a node processed without delay.
+func (r *run) soon(n *node) {
+	r.queue.Forget(n)
+	r.queue.Add(n)
+}
+
+// work processes nodes. A worker is a goroutine only while there is something to do.
+func (r *run) work() {
+	slots := make(chan struct{}, workers)
+	for {
+		n, ended := r.queue.Get()
+		if ended {
+			return
+		}
+		slots <- struct{}{}
+		r.running.Go(func() {
+			defer func() { <-slots }()
+			defer r.queue.Done(n)
+			r.handle(n)
+		})
+	}
+}
+
+func (r *run) handle(n *node) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	err := r.process(epoch.Begin(r.ctx), n)
+	homeless := errors.Is(err, errNoKind) || apierrors.IsServiceUnavailable(err)
+	r.mu.Lock()
+	if delete(r.homeless, n); homeless {
+		r.homeless[n] = struct{}{}
+	}
+	r.mu.Unlock()
+	if err == nil {
+		r.queue.Forget(n)
+		return
+	}
+	if r.ctx.Err() != nil {
+		return
+	}
+	if !homeless && !apierrors.IsConflict(err) && !errors.Is(err, errUnseen) &&
+		!errors.Is(err, errChanging) {
+		utilruntime.HandleErrorWithContext(r.ctx, err, "Sync failed, trying again", "controller", Name,
+			"uid", n.uid)
+	}
+	r.queue.AddRateLimited(n)
+}
+
+// The keys of what decides which kinds are served.
+const (
+	definitionKeys = "apiextensions.k8s.io/customresourcedefinitions/"
+	serviceKeys    = "apiregistration.k8s.io/apiservices/"
+)
+
+// Restart implements Handler.
+func (r *run) Restart() {
+	r.graph.restart()
+	r.services, r.servicesChanged = map[string]service{}, true
+}
+
+// Put implements Handler.
+func (r *run) Put(key string, m *metav1.PartialObjectMetadata, value []byte) {
+	if name, ok := strings.CutPrefix(key, serviceKeys); ok {
+		r.putService(name, value)
+	}
+	if decidesKinds(key) {
+		r.kindsChanged()
+	}
+	o := newObject(m)
+	r.graph.add(change{key: key, object: o, revision: o.revision})
+}
+
+// Delete implements Handler.
+func (r *run) Delete(key string, revision int64) {
+	if name, ok := strings.CutPrefix(key, serviceKeys); ok {
+		r.deleteService(name)
+	}
+	if decidesKinds(key) {
+		r.kindsChanged()
+	}
+	r.graph.add(change{key: key, revision: revision})
+}
+
+// Done implements Handler.
+func (r *run) Done(revision int64) {
+	r.graph.done(revision)
+	if r.servicesChanged {
+		r.servicesChanged = false
+		r.remotes.set(maps.Clone(r.services))
+	}
+}
+
+func decidesKinds(key string) bool {
+	return strings.HasPrefix(key, definitionKeys) || strings.HasPrefix(key, serviceKeys)
+}
+
+// kindsChanged tries again what failed because a kind was not served.
+func (r *run) kindsChanged() {
+	r.kinds.forget()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := range r.homeless {
+		r.soon(n)
+	}
+}
+
+func (r *run) putService(name string, value []byte) {
+	var s apiregistrationv1.APIService
+	if err := json.Unmarshal(value, &s); err != nil || s.Spec.Service == nil {
+		r.deleteService(name) // if err is not nil, nobody else can read it either
+		return
+	}
+	is := service{
+		version:  schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version},
+		priority: s.Spec.VersionPriority,
+	}
+	for _, c := range s.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			is.available = c.Status == apiregistrationv1.ConditionTrue
+		}
+	}
+	if r.services[name] != is {
+		r.services[name], r.servicesChanged = is, true
+	}
+}
+
+func (r *run) deleteService(name string) {
+	if _, ok := r.services[name]; ok {
+		delete(r.services, name)
+		r.servicesChanged = true
+	}
+}
