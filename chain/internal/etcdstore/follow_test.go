@@ -78,10 +78,11 @@ func TestFollowMetadata(t *testing.T) {
 		lines[n+2] != fmt.Sprintf("done@%d", last+1) {
 		t.Errorf("got %q ... %q", lines[:2], lines[n:])
 	}
-	c.commit(putObject("events/more", "e"))
+	event := c.commit(putObject("events/more", "e"))
+	f.expect(t, fmt.Sprintf("done@%d", event))
 	changed := c.commit(putObject("as/0000", "new"), clientv3.OpDelete("/registry/as/0001"),
 		putObject("events/more", "e"))
-	f.expect(t, fmt.Sprintf("done@%d", changed-1), fmt.Sprintf("put as/0000 new@%d", changed),
+	f.expect(t, fmt.Sprintf("put as/0000 new@%d", changed),
 		fmt.Sprintf("delete as/0001@%d", changed), fmt.Sprintf("done@%d", changed))
 }
 
