@@ -209,7 +209,16 @@ func TestSampleAPIServer(t *testing.T) {
 	k.Run("create", "configmap", "unharmed")
 	w.start()
 	awaitAvailable(t, s, wardleService, apiregistrationv1.ConditionTrue)
-	if _, err := flunders.Get(t.Context(), "first", metav1.GetOptions{}); err != nil {
+	// The aggregator may learn of the condition after this client.
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := flunders.Get(ctx, "first", metav1.GetOptions{})
+			if apierrors.IsServiceUnavailable(err) {
+				return false, nil
+			}
+			return true, err
+		})
+	if err != nil {
 		t.Errorf("after the server came back: %v", err)
 	}
 	k.Run("delete", "apiservice", wardleService)
