@@ -61,9 +61,8 @@ type Server struct {
 	OpenAPI openapi.Server
 }
 
-// PrepareRun finishes the server, and returns what runs it. Otherwise than the method of
-// APIAggregator, which would build the OpenAPI documents of the server's own kinds at once, it leaves
-// them out.
+// PrepareRun finishes the server, and returns what runs it. It leaves out the OpenAPI documents of
+// the server's own kinds, which the method of APIAggregator would build at once.
 func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	handler := s.GenericAPIServer.Handler
 	handler.GoRestfulContainer = restful.NewContainer() // the documents describe its web services
@@ -72,8 +71,9 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	// From now on, APIAggregator needs little more than the paths of APIServices. The goroutine that
 	// registers them may run for a moment after the server has stopped and its handlers have been
 	// forgotten, so it gets them in a server of its own.
+	paths := &genericapiserver.APIServerHandler{NonGoRestfulMux: handler.NonGoRestfulMux}
 	s.APIAggregator.GenericAPIServer = &genericapiserver.GenericAPIServer{
-		Handler:               &genericapiserver.APIServerHandler{NonGoRestfulMux: handler.NonGoRestfulMux},
+		Handler:               paths,
 		APIServerID:           s.GenericAPIServer.APIServerID,
 		StorageVersionManager: s.GenericAPIServer.StorageVersionManager,
 	}

@@ -17,13 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/transport"
-	"k8s.io/client-go/util/workqueue"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apihelper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -41,12 +41,11 @@ const (
 	recheck = 5 * time.Second
 	// answerTimeout is how long a server may take to respond, as in kube-apiserver.
 	answerTimeout = 5 * time.Second
-
-	availabilityWorkers = 5
 )
 
 // availability maintains the condition Available of the APIServices that other servers serve. It is
-// kube-aggregator's controller with shorter intervals.
+// kube-aggregator's controller with shorter intervals, and with a goroutine for each of these
+// APIServices in place of workers.
 type availability struct {
 	client      aggregatorclientset.Interface
 	apiServices apiregistrationlisters.APIServiceLister
@@ -55,8 +54,12 @@ type availability struct {
 	synced      []cache.InformerSynced
 	config      Config
 
-	queue   workqueue.TypedDelayingInterface[string]
-	retries workqueue.TypedRateLimiter[string]
+	mu sync.Mutex
+	// ctx is nil unless the controller runs.
+	ctx context.Context
+	// changes tell the goroutines, by the name of their APIService, that something has changed.
+	changes map[string]chan struct{}
+	running sync.WaitGroup
 }
 
 // watchAvailability starts the controller together with s.
@@ -72,11 +75,10 @@ func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) erro
 		services:    config.Informers.Core().V1().Services().Lister(),
 		slices:      config.Informers.Discovery().V1().EndpointSlices().Lister(),
 		config:      config,
-		queue:       workqueue.NewTypedDelayingQueue[string](),
-		retries:     workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
+		changes:     map[string]chan struct{}{},
 	}
 	if err := a.watch(apiServices.Informer(), func(obj metav1.Object) {
-		a.queue.Add(obj.GetName())
+		a.changed(obj.GetName())
 	}); err != nil {
 		return err
 	}
@@ -92,13 +94,13 @@ func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) erro
 
 func (a *availability) watchServices(shared informers.SharedInformerFactory) error {
 	err := a.watch(shared.Core().V1().Services().Informer(), func(obj metav1.Object) {
-		a.enqueueFor(obj.GetNamespace(), obj.GetName())
+		a.serviceChanged(obj.GetNamespace(), obj.GetName())
 	})
 	if err != nil {
 		return err
 	}
 	return a.watch(shared.Discovery().V1().EndpointSlices().Informer(), func(obj metav1.Object) {
-		a.enqueueFor(obj.GetNamespace(), obj.GetLabels()[discoveryv1.LabelServiceName])
+		a.serviceChanged(obj.GetNamespace(), obj.GetLabels()[discoveryv1.LabelServiceName])
 	})
 }
 
@@ -125,59 +127,116 @@ func (a *availability) watch(
 	return nil
 }
 
-// enqueueFor queues the APIServices that refer to a service.
-func (a *availability) enqueueFor(namespace, name string) {
+// serviceChanged checks the APIServices that refer to a service.
+func (a *availability) serviceChanged(namespace, name string) {
 	all, err := a.apiServices.List(labels.Everything())
 	if err != nil {
 		return // cannot happen: the lister reads from memory
 	}
 	for _, s := range all {
 		if r := s.Spec.Service; r != nil && r.Namespace == namespace && r.Name == name {
-			a.queue.Add(s.Name)
+			a.changed(s.Name)
 		}
 	}
 }
 
 func (a *availability) run(ctx context.Context) {
-	defer a.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), a.synced...) {
 		return
 	}
-	var workers sync.WaitGroup
-	for range availabilityWorkers {
-		workers.Go(func() {
-			for a.next(ctx) {
-			}
-		})
+	a.mu.Lock()
+	a.ctx = ctx
+	a.mu.Unlock()
+	all, err := a.apiServices.List(labels.Everything())
+	if err != nil {
+		return // cannot happen: the lister reads from memory
+	}
+	for _, s := range all {
+		a.changed(s.Name)
 	}
 	<-ctx.Done()
-	a.queue.ShutDown()
-	workers.Wait()
+	a.mu.Lock()
+	a.ctx = nil // no further goroutine starts
+	a.mu.Unlock()
+	a.running.Wait()
 }
 
-func (a *availability) next(ctx context.Context) bool {
-	name, ended := a.queue.Get()
-	if ended {
+// changed checks an APIService now, and from now on if another server serves it.
+func (a *availability) changed(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx == nil {
+		return
+	}
+	changes, ok := a.changes[name]
+	if !ok {
+		if s, err := a.apiServices.Get(name); err != nil || s.Spec.Service == nil {
+			return
+		}
+		changes = make(chan struct{}, 1)
+		a.changes[name] = changes
+		ctx := a.ctx
+		a.running.Go(func() { a.follow(ctx, name, changes) })
+		return
+	}
+	select {
+	case changes <- struct{}{}:
+	default: // it already knows
+	}
+}
+
+// follow checks an APIService until it is gone, or served by this process.
+func (a *availability) follow(ctx context.Context, name string, changes <-chan struct{}) {
+	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Steps: 10, Cap: lastRetry}
+	retry := backoff.DelayFunc()
+	for {
+		again := retry
+		service, err := a.apiServices.Get(name)
+		if err != nil || service.Spec.Service == nil {
+			if a.forget(name, changes) {
+				return
+			}
+			continue
+		}
+		if a.keep(ctx, service) {
+			retry = backoff.DelayFunc()
+			again = func() time.Duration { return recheck }
+		}
+		timer := time.NewTimer(again())
+		select {
+		case <-changes:
+			timer.Stop()
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// forget ends the checks of an APIService, unless it has changed again.
+func (a *availability) forget(name string, changes <-chan struct{}) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-changes:
 		return false
-	}
-	defer a.queue.Done(name)
-	service, err := a.apiServices.Get(name)
-	if ctx.Err() != nil || err != nil || service.Spec.Service == nil {
-		a.retries.Forget(name) // deleted, or served by this process
+	default:
+		delete(a.changes, name)
 		return true
 	}
+}
+
+// keep checks an APIService, sets its condition and reports whether it is available.
+func (a *availability) keep(ctx context.Context, service *apiregistrationv1.APIService) bool {
 	condition := a.check(ctx, service)
-	if err := a.publish(ctx, service, condition); err != nil && ctx.Err() == nil &&
-		!apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+	err := a.publish(ctx, service, condition)
+	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) &&
+		!apierrors.IsForbidden(err) {
 		utilruntime.HandleErrorWithContext(ctx, err,
-			"Failed to report the availability of an APIService", "name", name)
-	} else if err == nil && condition.Status == apiregistrationv1.ConditionTrue {
-		a.retries.Forget(name)
-		a.queue.AddAfter(name, recheck)
-		return true
+			"Failed to report the availability of an APIService", "name", service.Name)
 	}
-	a.queue.AddAfter(name, a.retries.When(name))
-	return true
+	return err == nil && condition.Status == apiregistrationv1.ConditionTrue
 }
 
 func (a *availability) publish(

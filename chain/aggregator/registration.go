@@ -1,18 +1,18 @@
 package aggregator
 
 import (
-	"context"
 	"fmt"
-	"sync"
+	"slices"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	crdinformers "k8s.io/apiextensions-apiserver/pkg/client/informers/externalversions/apiextensions/v1"
+	crdlisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationv1helper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -45,31 +45,25 @@ func AutoRegister(
 		service.Labels = map[string]string{autoregister.AutoRegisterManagedLabel: managedOnStart}
 		wanted[service.Name] = service
 	}
-	deleted, err := newDeletedServices(services, client.ApiregistrationV1().APIServices(), wanted)
-	if err != nil {
-		return err
-	}
-	definitions, err := newDefinitionWatcher(crds, registry)
+	definitions, err := watchDefinitions(crds, registry)
 	if err != nil {
 		return err
 	}
 	if err := s.GenericAPIServer.AddBootSequenceHealthChecks(newCompletion(services,
-		wanted, definitions.synced)); err != nil {
+		wanted, definitions)); err != nil {
 		return err
 	}
 	return s.GenericAPIServer.AddPostStartHook("kube-apiserver-autoregistration",
 		func(hook genericapiserver.PostStartHookContext) error {
-			go definitions.run(hook)
-			go deleted.run(hook)
 			go func() {
 				// The versions of existing definitions are part of the first sync.
 				select {
-				case <-definitions.synced:
+				case <-definitions:
 				case <-hook.Done():
 				}
-				registry.Run(5, hook.Done()) // also shuts down its queue
+				registry.Run(1, hook.Done()) // also shuts down its queue
 			}()
-			return nil
+			return recreateDeleted(hook, services, client.ApiregistrationV1().APIServices(), wanted)
 		})
 }
 
@@ -99,9 +93,9 @@ func LocalAPIService(gv schema.GroupVersion) *apiregistrationv1.APIService {
 	return service
 }
 
-// ServeLocal installs the paths of local versions, so that the aggregator need not do it when it has
-// read their APIServices, which is later in the start. It must be called after PrepareRun and before
-// the server's hooks run.
+// ServeLocal installs the paths of local versions. The aggregator would install them when it has
+// read their APIServices, which is later in the start. ServeLocal must be called after PrepareRun
+// and before the server's hooks run.
 func (s *Server) ServeLocal(local []schema.GroupVersion) error {
 	for _, gv := range local {
 		group, version := priorities(gv)
@@ -112,95 +106,49 @@ func (s *Server) ServeLocal(local []schema.GroupVersion) error {
 	return nil
 }
 
-// definitionWatcher tells the registry which versions the custom resource definitions serve.
-type definitionWatcher struct {
-	crds     crdinformers.CustomResourceDefinitionInformer
-	registry autoregister.AutoAPIServiceRegistration
-	queue    workqueue.TypedRateLimitingInterface[schema.GroupVersion]
-	synced   chan struct{}
-}
-
-func newDefinitionWatcher(
+// watchDefinitions tells the registry which versions the custom resource definitions serve. The
+// channel that it returns is closed when the registry knows those of existing definitions.
+func watchDefinitions(
 	crds crdinformers.CustomResourceDefinitionInformer,
 	registry autoregister.AutoAPIServiceRegistration,
-) (*definitionWatcher, error) {
-	w := &definitionWatcher{
-		crds:     crds,
-		registry: registry,
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.DefaultTypedControllerRateLimiter[schema.GroupVersion]()),
-		synced: make(chan struct{}),
-	}
-	enqueue := func(obj any) {
+) (synced <-chan struct{}, err error) {
+	changed := func(obj any) {
 		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = tombstone.Obj
 		}
 		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
 			for _, v := range crd.Spec.Versions {
-				w.queue.Add(schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name})
+				register(crds.Lister(), registry, schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name})
 			}
 		}
 	}
-	_, err := crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue,
+	handler, err := crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed,
 		// The old versions too, because the new definition may have dropped some.
-		UpdateFunc: func(old, obj any) { enqueue(old); enqueue(obj) },
-		DeleteFunc: enqueue,
+		UpdateFunc: func(old, obj any) { changed(old); changed(obj) },
+		DeleteFunc: changed,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch custom resource definitions: %w", err)
 	}
-	return w, nil
+	return handler.HasSyncedChecker().Done(), nil
 }
 
-func (w *definitionWatcher) run(ctx context.Context) {
-	defer w.queue.ShutDown()
-	if !cache.WaitForCacheSync(ctx.Done(), w.crds.Informer().HasSynced) {
-		return
-	}
-	crds, err := w.crds.Lister().List(labels.Everything())
+// register tells the registry whether a definition serves a version.
+func register(
+	crds crdlisters.CustomResourceDefinitionLister,
+	registry autoregister.AutoAPIServiceRegistration, gv schema.GroupVersion,
+) {
+	all, err := crds.List(labels.Everything())
 	if err != nil {
 		return // cannot happen: the lister reads from memory
 	}
-	for _, crd := range crds {
-		for _, v := range crd.Spec.Versions {
-			w.sync(schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name})
-		}
-	}
-	close(w.synced)
-
-	var worker sync.WaitGroup
-	worker.Go(func() {
-		for {
-			gv, shutdown := w.queue.Get()
-			if shutdown {
-				return
-			}
-			w.sync(gv)
-			w.queue.Done(gv)
-		}
-	})
-	<-ctx.Done()
-	w.queue.ShutDown()
-	worker.Wait()
-}
-
-func (w *definitionWatcher) sync(gv schema.GroupVersion) {
-	crds, err := w.crds.Lister().List(labels.Everything())
-	if err != nil {
-		return
-	}
 	service := newAPIService(gv, customGroupPriority, customVersionPriority)
-	for _, crd := range crds {
-		if crd.Spec.Group != gv.Group {
-			continue
-		}
-		for _, v := range crd.Spec.Versions {
-			if v.Name == gv.Version && v.Served {
-				w.registry.AddAPIServiceToSync(service)
-				return
-			}
-		}
+	if slices.ContainsFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+		return crd.Spec.Group == gv.Group && apihelpers.HasServedCRDVersion(crd, gv.Version)
+	}) {
+		registry.AddAPIServiceToSync(service)
+	} else {
+		registry.RemoveAPIServiceToSync(service.Name)
 	}
-	w.registry.RemoveAPIServiceToSync(service.Name)
 }

@@ -156,7 +156,8 @@ func newServer(
 	}
 	server := &Server{
 		GenericAPIServer: s, GroupVersions: kind.GroupVersions(groups), Kinds: kind.Served(groups).Len(),
-		scheme: scheme, groups: groups, openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
+		scheme: scheme, groups: groups,
+		openAPI: generic.OpenAPIConfig, openAPIV3: generic.OpenAPIV3Config,
 	}
 	for _, service := range config.WebServices {
 		s.Handler.GoRestfulContainer.Add(service)
@@ -227,12 +228,9 @@ func restOptions(
 			})
 			return etcdstore.Codec{Codec: withoutKind{codec}, Versioner: versioner}, err
 		},
-		PathOf: PathOf,
+		PathOf: func(r schema.GroupResource) string { return r.Resource },
 	}
 }
-
-// PathOf returns the path of a built-in resource's objects below the storage prefix.
-func PathOf(r schema.GroupResource) string { return r.Resource }
 
 // withoutKind clears the kind of decoded objects, as conversion to an internal version does. If the
 // stored type is the in-memory type too, nothing is converted, and the items of a list would keep

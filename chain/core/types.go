@@ -20,7 +20,7 @@ var models struct {
 	definitions map[string]openapicommon.OpenAPIDefinition
 
 	// building is held while type converters or documents are built from the definitions, because
-	// the builder temporarily changes the definitions.
+	// the builder of type converters changes the extensions of definitions.
 	building sync.Mutex
 
 	converters sync.Map // by OpenAPI name, func() (managedfields.TypeConverter, error)

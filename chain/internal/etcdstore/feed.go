@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// feed passes every change in etcd on to the informers and followers. All of them share one etcd
-// watch, whereas an informer that reads from the API needs a connection, a watch cache and its
+// feed passes every change in etcd on to informers, followers and appearances. All of them share one
+// etcd watch, whereas an informer that reads from the API needs a connection, a watch cache and its
 // routes.
 type feed struct {
 	client clientv3.KV
@@ -21,9 +21,10 @@ type feed struct {
 	prefix string
 
 	mu        sync.Mutex
-	informers []*informer
+	informers []*Informer
 	followers []*follower
-	cancel    context.CancelFunc // nil until the first informer or follower subscribes
+	waiting   []*appearance
+	cancel    context.CancelFunc // nil until the first subscriber
 	running   sync.WaitGroup
 }
 
@@ -33,7 +34,7 @@ func newFeed(client *clientv3.Client, prefix string) *feed {
 
 // subscribe adds an informer. From now on, the informer gets every change, so a list that it
 // requests afterwards leaves no gap.
-func (f *feed) subscribe(ctx context.Context, i *informer) {
+func (f *feed) subscribe(ctx context.Context, i *Informer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.informers = append(f.informers, i)
@@ -53,10 +54,10 @@ func (f *feed) start(ctx context.Context) bool {
 	return true
 }
 
-func (f *feed) unsubscribe(i *informer) {
+func (f *feed) unsubscribe(i *Informer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.informers = slices.DeleteFunc(f.informers, func(other *informer) bool { return other == i })
+	f.informers = slices.DeleteFunc(f.informers, func(other *Informer) bool { return other == i })
 }
 
 func (f *feed) stop() {
@@ -100,6 +101,9 @@ func (f *feed) follow(ctx context.Context) error {
 	for _, follower := range f.followers {
 		follower.reload()
 	}
+	for _, w := range f.waiting {
+		w.look()
+	}
 	f.mu.Unlock()
 	changes := f.watch.Watch(ctx, f.prefix, clientv3.WithPrefix(),
 		clientv3.WithRev(now.Header.Revision+1))
@@ -120,6 +124,11 @@ func (f *feed) pass(events []*clientv3.Event) {
 		for _, i := range f.informers {
 			if strings.HasPrefix(key, i.prefix) {
 				i.handle(e)
+			}
+		}
+		if e.Type == clientv3.EventTypePut {
+			for _, w := range f.waiting {
+				w.see(key)
 			}
 		}
 	}

@@ -25,11 +25,11 @@ import (
 // Example is an object of the kind in its hub version. A name restricts the informer to objects
 // with that name; an empty name stands for all objects.
 //
-// Compared to an informer of client-go, it needs one goroutine, no route, no watch cache and no
-// request, and handlers see a change as soon as etcd has it. It does not resync, because it misses
-// no change. If the kind has no store when the informer starts, there are no objects.
-func (b *Backend) Informer(example runtime.Object, name string) cache.SharedIndexInformer {
-	return &informer{
+// Compared to an informer of client-go, it needs no route, no watch cache and no request, and
+// handlers see a change as soon as etcd has it. It does not resync, because it misses no change. If
+// the kind has no store when the informer starts, there are no objects.
+func (b *Backend) Informer(example runtime.Object, name string) *Informer {
+	return &Informer{
 		backend: b,
 		kind:    reflect.TypeOf(example),
 		name:    name,
@@ -37,7 +37,6 @@ func (b *Backend) Informer(example runtime.Object, name string) cache.SharedInde
 			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 		}),
 		synced:  make(chan struct{}),
-		relist:  make(chan struct{}, 1),
 		stopped: make(chan struct{}),
 	}
 }
@@ -54,24 +53,28 @@ func (b *Backend) storeOf(kind reflect.Type) *cachedOnWatch {
 	return nil
 }
 
-// informer implements cache.SharedIndexInformer.
-type informer struct {
+// Informer implements cache.SharedIndexInformer. It has goroutines only while it lists and while
+// handlers have changes to handle.
+type Informer struct {
 	backend *Backend
 	kind    reflect.Type
 	name    string
 	objects cache.Indexer
 	synced  chan struct{} // closed after the first list
-	relist  chan struct{} // a value asks for a list
 	stopped chan struct{} // closed when the informer has stopped
 
-	prefix string // of the keys, set before the informer subscribes
+	// Start sets these fields before it subscribes to the feed.
+	prefix string // of the keys
 	reader *reader
 	log    klog.Logger
+	read   func() // lists as often as a list is wanted
 
-	handling sync.WaitGroup // the listeners' goroutines
+	running sync.WaitGroup // the goroutines that list and those of the listeners
 
 	mu        sync.Mutex
 	started   bool
+	relist    bool // a list is wanted
+	reading   bool // a goroutine lists
 	transform cache.TransformFunc
 	listeners []*listener
 	listing   bool              // changes wait in missed
@@ -80,10 +83,10 @@ type informer struct {
 	revision  int64             // of the last change
 }
 
-var _ cache.SharedIndexInformer = &informer{}
+var _ cache.SharedIndexInformer = &Informer{}
 
-// RunWithContext implements cache.SharedInformer.
-func (i *informer) RunWithContext(ctx context.Context) {
+// Start starts the informer without waiting for the first list. The informer stops when ctx ends.
+func (i *Informer) Start(ctx context.Context) {
 	i.mu.Lock()
 	if i.started {
 		i.mu.Unlock()
@@ -92,22 +95,56 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	}
 	i.started = true
 	i.mu.Unlock()
-	defer i.end()
 	store := i.backend.storeOf(i.kind)
 	if store == nil {
 		i.replace(nil, 0)
-		<-ctx.Done()
+		context.AfterFunc(ctx, i.end)
 		return
 	}
 	i.reader, i.prefix, i.log = store.reader, store.reader.prefix, klog.FromContext(ctx)
+	i.read = func() { i.readUntil(ctx) }
 	i.backend.feed.subscribe(ctx, i)
-	defer i.backend.feed.unsubscribe(i)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-i.relist:
-		}
+	context.AfterFunc(ctx, func() {
+		i.backend.feed.unsubscribe(i)
+		i.end()
+	})
+}
+
+// Wait waits until an informer that has been started has stopped and its handlers have returned.
+func (i *Informer) Wait() {
+	<-i.stopped
+	i.running.Wait()
+}
+
+// RunWithContext implements cache.SharedInformer.
+func (i *Informer) RunWithContext(ctx context.Context) {
+	i.Start(ctx)
+	i.Wait()
+}
+
+func (i *Informer) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	close(i.stopped)
+	for _, l := range i.listeners {
+		l.stop()
+	}
+}
+
+// reload asks for a list, and keeps the changes until the list is there.
+func (i *Informer) reload() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.listing, i.relist = true, true
+	if !i.reading && !i.IsStopped() {
+		i.reading = true
+		i.running.Go(i.read)
+	}
+}
+
+// readUntil lists as often as a list is wanted, unless ctx ends before.
+func (i *Informer) readUntil(ctx context.Context) {
+	for i.beginList() {
 		if err := i.list(ctx); err != nil && ctx.Err() == nil {
 			i.log.Error(err, "An informer failed to list, trying again", "prefix", i.prefix)
 			pause(ctx)
@@ -116,38 +153,20 @@ func (i *informer) RunWithContext(ctx context.Context) {
 	}
 }
 
-// end stops the listeners and waits for the handlers that are still running.
-func (i *informer) end() {
-	i.mu.Lock()
-	close(i.stopped)
-	for _, l := range i.listeners {
-		l.stop()
-	}
-	i.mu.Unlock()
-	i.handling.Wait()
-}
-
-// reload asks for a list, and keeps the changes until the list is there.
-func (i *informer) reload() {
-	i.beginList()
-	select {
-	case i.relist <- struct{}{}:
-	default:
-	}
-}
-
-func (i *informer) beginList() {
+// beginList reports whether a list is wanted.
+func (i *Informer) beginList() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.listing = true
+	i.reading = i.relist && !i.IsStopped()
+	i.relist, i.listing = false, i.listing || i.reading
+	return i.reading
 }
 
 // listPage is the number of objects that are read from etcd at once.
 const listPage = 500
 
 // list reads all objects, and then applies the changes that happened meanwhile.
-func (i *informer) list(ctx context.Context) error {
-	i.beginList()
+func (i *Informer) list(ctx context.Context) error {
 	end := clientv3.WithRange(clientv3.GetPrefixRangeEnd(i.prefix))
 	objects := map[string]runtime.Object{}
 	var revision int64
@@ -175,13 +194,13 @@ func (i *informer) list(ctx context.Context) error {
 }
 
 // wants reports whether an object has the name that the informer is restricted to.
-func (i *informer) wants(kv *mvccpb.KeyValue) bool {
+func (i *Informer) wants(kv *mvccpb.KeyValue) bool {
 	return i.name == "" || strings.HasSuffix(string(kv.Key), "/"+i.name)
 }
 
 var versioner = apistorage.APIObjectVersioner{}
 
-func (i *informer) decode(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error) {
+func (i *Informer) decode(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error) {
 	data, _, err := i.reader.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
 	if err != nil {
 		return nil, err
@@ -206,7 +225,7 @@ func (i *informer) decode(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Obj
 }
 
 // replace makes objects the content of the cache.
-func (i *informer) replace(objects map[string]runtime.Object, revision int64) {
+func (i *Informer) replace(objects map[string]runtime.Object, revision int64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for key, object := range objects {
@@ -235,7 +254,7 @@ func (i *informer) replace(objects map[string]runtime.Object, revision int64) {
 }
 
 // handle passes a change on to the listeners, unless the informer lists at the moment.
-func (i *informer) handle(e *clientv3.Event) {
+func (i *Informer) handle(e *clientv3.Event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.listing {
@@ -245,7 +264,7 @@ func (i *informer) handle(e *clientv3.Event) {
 	i.apply(e)
 }
 
-func (i *informer) apply(e *clientv3.Event) {
+func (i *Informer) apply(e *clientv3.Event) {
 	// Several objects may change at one revision, so the revision of the last change does not tell.
 	if e.Kv.ModRevision <= i.listed || !i.wants(e.Kv) {
 		return
@@ -265,7 +284,7 @@ func (i *informer) apply(e *clientv3.Event) {
 	i.put(key, object)
 }
 
-func (i *informer) put(key string, object runtime.Object) {
+func (i *Informer) put(key string, object runtime.Object) {
 	old, found, _ := i.objects.GetByKey(key)
 	if found && sameVersion(old, object) {
 		return // seen before, and now listed again
@@ -286,7 +305,7 @@ func sameVersion(a, b any) bool {
 
 // delete removes an object. Its last state has the resource version of the deletion, as in the
 // events of a watch.
-func (i *informer) delete(key string, revision int64) {
+func (i *Informer) delete(key string, revision int64) {
 	old, found, _ := i.objects.GetByKey(key)
 	if !found {
 		return
@@ -297,14 +316,14 @@ func (i *informer) delete(key string, revision int64) {
 	i.notify(notification{old: last})
 }
 
-func (i *informer) notify(n notification) {
+func (i *Informer) notify(n notification) {
 	for _, l := range i.listeners {
 		l.add(n)
 	}
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (i *informer) AddEventHandlerWithOptions(
+func (i *Informer) AddEventHandlerWithOptions(
 	handler cache.ResourceEventHandler, _ cache.HandlerOptions,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
@@ -312,7 +331,7 @@ func (i *informer) AddEventHandlerWithOptions(
 	if i.IsStopped() {
 		return nil, fmt.Errorf("add a handler to the informer of %s: the informer has stopped", i.kind)
 	}
-	l := &listener{handler: handler, handling: &i.handling, synced: make(chan struct{})}
+	l := &listener{handler: handler, handling: &i.running, synced: make(chan struct{})}
 	i.listeners = append(i.listeners, l)
 	for _, object := range i.objects.List() {
 		l.add(notification{object: object, initial: true})
@@ -324,21 +343,21 @@ func (i *informer) AddEventHandlerWithOptions(
 }
 
 // AddEventHandler implements cache.SharedInformer.
-func (i *informer) AddEventHandler(
+func (i *Informer) AddEventHandler(
 	handler cache.ResourceEventHandler,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(handler, cache.HandlerOptions{})
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer. There are no resyncs.
-func (i *informer) AddEventHandlerWithResyncPeriod(
+func (i *Informer) AddEventHandlerWithResyncPeriod(
 	handler cache.ResourceEventHandler, _ time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandler(handler)
 }
 
 // RemoveEventHandler implements cache.SharedInformer.
-func (i *informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+func (i *Informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
 	l, ok := handle.(*listener)
 	if !ok {
 		return fmt.Errorf("remove a handler from the informer of %s: it is another informer's", i.kind)
@@ -351,13 +370,13 @@ func (i *informer) RemoveEventHandler(handle cache.ResourceEventHandlerRegistrat
 }
 
 // GetStore implements cache.SharedInformer.
-func (i *informer) GetStore() cache.Store { return i.objects }
+func (i *Informer) GetStore() cache.Store { return i.objects }
 
 // GetIndexer implements cache.SharedIndexInformer.
-func (i *informer) GetIndexer() cache.Indexer { return i.objects }
+func (i *Informer) GetIndexer() cache.Indexer { return i.objects }
 
 // AddIndexers implements cache.SharedIndexInformer. An index that exists already is left alone.
-func (i *informer) AddIndexers(indexers cache.Indexers) error {
+func (i *Informer) AddIndexers(indexers cache.Indexers) error {
 	missing := cache.Indexers{}
 	for name, index := range indexers {
 		if _, ok := i.objects.GetIndexers()[name]; !ok {
@@ -368,33 +387,33 @@ func (i *informer) AddIndexers(indexers cache.Indexers) error {
 }
 
 // GetController implements cache.SharedInformer.
-func (i *informer) GetController() cache.Controller { return i }
+func (i *Informer) GetController() cache.Controller { return i }
 
 // Run implements cache.SharedInformer.
-func (i *informer) Run(stop <-chan struct{}) {
+func (i *Informer) Run(stop <-chan struct{}) {
 	i.RunWithContext(wait.ContextForChannel(stop))
 }
 
 // HasSynced implements cache.SharedInformer.
-func (i *informer) HasSynced() bool { return closed(i.synced) }
+func (i *Informer) HasSynced() bool { return closed(i.synced) }
 
 // HasSyncedChecker implements cache.SharedInformer.
-func (i *informer) HasSyncedChecker() cache.DoneChecker {
+func (i *Informer) HasSyncedChecker() cache.DoneChecker {
 	return doneChecker{fmt.Sprint("etcd informer of ", i.kind), i.synced}
 }
 
 // IsStopped implements cache.SharedInformer.
-func (i *informer) IsStopped() bool { return closed(i.stopped) }
+func (i *Informer) IsStopped() bool { return closed(i.stopped) }
 
 // LastSyncResourceVersion implements cache.SharedInformer.
-func (i *informer) LastSyncResourceVersion() string {
+func (i *Informer) LastSyncResourceVersion() string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return strconv.FormatInt(i.revision, 10)
 }
 
 // SetTransform implements cache.SharedInformer.
-func (i *informer) SetTransform(transform cache.TransformFunc) error {
+func (i *Informer) SetTransform(transform cache.TransformFunc) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.started {
@@ -405,10 +424,10 @@ func (i *informer) SetTransform(transform cache.TransformFunc) error {
 }
 
 // SetWatchErrorHandler implements cache.SharedInformer. There is no reflector to call it with.
-func (i *informer) SetWatchErrorHandler(cache.WatchErrorHandler) error { return nil }
+func (i *Informer) SetWatchErrorHandler(cache.WatchErrorHandler) error { return nil }
 
 // SetWatchErrorHandlerWithContext implements cache.SharedInformer, like SetWatchErrorHandler.
-func (i *informer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error {
+func (i *Informer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error {
 	return nil
 }
 

@@ -240,7 +240,7 @@ func TestInformerListsAgain(t *testing.T) {
 	t.Parallel()
 	c := newConfigMaps(t)
 	same, old, gone := c.put("a", "same", ""), c.put("a", "old", "1"), c.put("a", "gone", "")
-	informer := c.backend.Informer(&corev1.ConfigMap{}, "").(*informer)
+	informer := c.backend.Informer(&corev1.ConfigMap{}, "")
 	handler := make(record, 100)
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		t.Fatal(err)
@@ -248,6 +248,7 @@ func TestInformerListsAgain(t *testing.T) {
 	// The informer runs without the feed, so it misses everything.
 	informer.reader = c.backend.storeOf(informer.kind).reader
 	informer.prefix = informer.reader.prefix
+	informer.read = func() {}
 	if err := informer.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -269,6 +270,9 @@ func TestInformerListsAgain(t *testing.T) {
 	}
 	if len(handler) > 0 {
 		t.Errorf("a change was passed on while the informer lists: %q", <-handler)
+	}
+	if !informer.beginList() {
+		t.Error("no list is wanted")
 	}
 	if err := informer.list(t.Context()); err != nil {
 		t.Fatal(err)

@@ -88,10 +88,13 @@ func OfServices(
 	return sources
 }
 
-// Build builds the document of a web service and returns what serves it.
+// Build builds the document of a web service and returns what serves it. The document has copies of
+// the extensions of definitions: the builder changes them, while other documents may be marshaled.
 func Build(service *restful.WebService, config *common.OpenAPIV3Config) http.Handler {
+	own := *config
+	own.Definitions = withOwnExtensions(config.Definitions)
 	m := mux.NewPathRecorderMux("openapi-v3")
-	routes.OpenAPI{V3Config: config}.InstallV3(restful.NewContainer().Add(service), m)
+	routes.OpenAPI{V3Config: &own}.InstallV3(restful.NewContainer().Add(service), m)
 	return m
 }
 

@@ -63,13 +63,20 @@ func Shared(get common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	var definitions map[string]common.OpenAPIDefinition
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		once.Do(func() { definitions = get(ref) })
-		own := make(map[string]common.OpenAPIDefinition, len(definitions))
-		for name, d := range definitions {
-			d.Schema.Extensions = maps.Clone(d.Schema.Extensions)
-			own[name] = d
-		}
-		return own
+		return withOwnExtensions(definitions)
 	}
+}
+
+// withOwnExtensions returns the definitions with copies of their extensions.
+func withOwnExtensions(
+	definitions map[string]common.OpenAPIDefinition,
+) map[string]common.OpenAPIDefinition {
+	own := make(map[string]common.OpenAPIDefinition, len(definitions))
+	for name, d := range definitions {
+		d.Schema.Extensions = maps.Clone(d.Schema.Extensions)
+		own[name] = d
+	}
+	return own
 }
 
 // external removes internal versions from the extensions that nameOf returns, because clients must

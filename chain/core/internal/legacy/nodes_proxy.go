@@ -62,6 +62,10 @@ func (p *nodeProxy) Connect(
 	if err := addressed(node.(*corev1.Node)); err != nil {
 		return nil, err
 	}
+	if isSimulated(node.(*corev1.Node)) {
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("node %q is simulated: it has no kubelet",
+			name))
+	}
 	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf(
 		"node %q has no kubelet: the nodes of this server are API objects without machines", name))
 }

@@ -20,7 +20,7 @@ import (
 
 // kubelets stands in for the kubelets, which a bare control plane does not have. It validates a
 // request as far as possible without a kubelet, and then returns an error saying that there is no
-// kubelet.
+// kubelet, or that the pod is simulated.
 type kubelets struct {
 	pods *genericregistry.Store
 	// nodes may be nil.
@@ -51,6 +51,10 @@ func (k kubelets) unreachable(ctx context.Context, p *corev1.Pod) error {
 		}
 		if err := addressed(node); err != nil {
 			return err
+		}
+		if isSimulated(node) {
+			return apierrors.NewBadRequest(fmt.Sprintf("pod %s is simulated: no container runs on node %s "+
+				"to connect to", p.Name, node.Name))
 		}
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf(
@@ -143,6 +147,9 @@ func (r *logREST) Get(
 	}
 	if err := r.container(p, o.Container); err != nil {
 		return nil, err
+	}
+	if simulated, err := r.onSimulated(ctx, p); err != nil || simulated {
+		return simulatedLog(p, o), err
 	}
 	return nil, r.scheduled(ctx, p)
 }
