@@ -18,87 +18,143 @@ const (
 	// firstDelay is the delay after the first failure of a key. It doubles with each further
 	// failure.
 	firstDelay = 5 * time.Millisecond
-	// DefaultMaxDelay is the longest delay between two attempts. kube-controller-manager backs off
+	// maxDelay is the longest delay between two attempts. kube-controller-manager backs off
 	// to up to 1000 s, to spare a server that is not in the same process.
-	DefaultMaxDelay = 5 * time.Second
+	maxDelay = 5 * time.Second
 )
 
 // Sync reconciles the state that key stands for. If wait is positive, there is nothing to do but to
 // check again, after that time at the latest. An error is reported and the key is retried.
-type Sync func(ctx context.Context, key string) (wait time.Duration, err error)
+type Sync[K comparable] func(ctx context.Context, key K) (wait time.Duration, err error)
 
-// Queue holds the keys to process. It serves one [Queue.Run].
-type Queue struct {
+// Queue holds the keys to process, which are names in most controllers.
+type Queue = Of[string]
+
+// Of holds the keys to process. It serves one [Of.Run]. It has no goroutines of its own, so it needs
+// no end.
+type Of[K comparable] struct {
 	name    string
-	queue   workqueue.TypedDelayingInterface[string]
-	limiter workqueue.TypedRateLimiter[string]
+	queue   workqueue.TypedInterface[K]
+	limiter workqueue.TypedRateLimiter[K]
+
+	mu    sync.Mutex
+	later map[K]*time.Timer // of the keys that are processed again after a delay
 }
 
 // New returns a queue. Name is the name of the controller.
-func New(name string) *Queue {
-	return &Queue{
+func New(name string) *Queue { return NewOf[string](name, maxDelay) }
+
+// NewOf returns a queue whose delay between two attempts is at most longest.
+func NewOf[K comparable](name string, longest time.Duration) *Of[K] {
+	return &Of[K]{
 		name:    name,
-		queue:   workqueue.NewTypedDelayingQueue[string](),
-		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstDelay, DefaultMaxDelay),
+		queue:   workqueue.NewTyped[K](),
+		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstDelay, longest),
+		later:   map[K]*time.Timer{},
 	}
 }
 
 // Add adds key to the queue unless it is already there.
-func (q *Queue) Add(key string) { q.queue.Add(key) }
+func (q *Of[K]) Add(key K) { q.queue.Add(key) }
 
 // Soon adds key to the queue and resets its backoff, because something has happened that may let it
 // succeed.
-func (q *Queue) Soon(key string) {
+func (q *Of[K]) Soon(key K) {
 	q.limiter.Forget(key)
 	q.queue.Add(key)
 }
 
-// Stop ends the queue's goroutine. A controller that may return without [Queue.Run] defers it, for
-// instance because its informer has stopped already.
-func (q *Queue) Stop() { q.queue.ShutDown() }
+// AddAfter adds key to the queue after a delay. It replaces an earlier delay of the key.
+func (q *Of[K]) AddAfter(key K, delay time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopTimer(key)
+	var timer *time.Timer
+	timer = time.AfterFunc(delay, func() {
+		q.mu.Lock()
+		if q.later[key] == timer {
+			delete(q.later, key)
+		}
+		q.mu.Unlock()
+		q.queue.Add(key) // does nothing once Run has returned
+	})
+	q.later[key] = timer
+}
 
-// Run calls work for the keys until ctx ends, with the given number of workers, once all informers
-// have synced. It returns when the workers have ended.
-func (q *Queue) Run(
-	ctx context.Context, workers int, work Sync, synced ...cache.DoneChecker,
+func (q *Of[K]) stopTimer(key K) {
+	if timer, ok := q.later[key]; ok {
+		timer.Stop()
+		delete(q.later, key)
+	}
+}
+
+func (q *Of[K]) stop() {
+	q.queue.ShutDown()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key := range q.later {
+		q.stopTimer(key)
+	}
+}
+
+// Exactly returns work, but with waits that are not shortened: a key is processed again after the
+// whole wait, unless it is added before.
+func (q *Of[K]) Exactly(work Sync[K]) Sync[K] {
+	return func(ctx context.Context, key K) (time.Duration, error) {
+		wait, err := work(ctx, key)
+		if wait > 0 {
+			q.AddAfter(key, wait)
+		}
+		return 0, err
+	}
+}
+
+// Run calls work for the keys until ctx ends, once all informers have synced. It returns when the
+// last call of work has returned. At most the given number of calls, each for another key, run at a
+// time. There is a goroutine for a call only while there is something to do.
+func (q *Of[K]) Run(
+	ctx context.Context, workers int, work Sync[K], synced ...cache.DoneChecker,
 ) error {
-	defer q.queue.ShutDown()
+	defer q.stop()
 	if !cache.WaitFor(ctx, "", synced...) {
 		return nil
 	}
+	defer context.AfterFunc(ctx, q.queue.ShutDown)()
 	var running sync.WaitGroup
-	for range workers {
+	defer running.Wait()
+	slots := make(chan struct{}, workers)
+	for {
+		key, ended := q.queue.Get()
+		if ended {
+			return nil
+		}
+		if workers == 1 {
+			q.process(ctx, work, key)
+			continue
+		}
+		slots <- struct{}{}
 		running.Go(func() {
-			for q.next(ctx, work) {
-			}
+			defer func() { <-slots }()
+			q.process(ctx, work, key)
 		})
 	}
-	<-ctx.Done()
-	q.queue.ShutDown()
-	running.Wait()
-	return nil
 }
 
-func (q *Queue) next(ctx context.Context, sync Sync) bool {
-	key, ended := q.queue.Get()
-	if ended {
-		return false
-	}
+func (q *Of[K]) process(ctx context.Context, work Sync[K], key K) {
 	defer q.queue.Done(key)
 	if ctx.Err() != nil {
-		return true // drain
+		return // drain
 	}
-	wait, err := sync(epoch.Begin(ctx), key)
+	wait, err := work(epoch.Begin(ctx), key)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		utilruntime.HandleErrorWithContext(ctx, err, "Sync failed, trying again", "controller",
 			q.name, "key", key)
-		q.queue.AddAfter(key, q.limiter.When(key))
+		q.AddAfter(key, q.limiter.When(key))
 	case wait > 0:
-		q.queue.AddAfter(key, min(wait, q.limiter.When(key)))
+		q.AddAfter(key, min(wait, q.limiter.When(key)))
 	default:
 		q.limiter.Forget(key)
 	}
-	return true
 }

@@ -1,0 +1,219 @@
+// Package pods is what the controllers of workloads do with pods: finding those of an owner,
+// creating and deleting many of them, and telling how far they are.
+package pods
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
+)
+
+// Reasons of the events of owners.
+const (
+	SuccessfulCreate = "SuccessfulCreate"
+	FailedCreate     = "FailedCreate"
+	SuccessfulDelete = "SuccessfulDelete"
+	FailedDelete     = "FailedDelete"
+)
+
+// parallel is the number of requests that one owner makes at once. More do not make a server of a
+// few cores faster.
+const parallel = 16
+
+// Control creates and deletes the pods of one kind of owners. It remembers what the informer has
+// not seen yet.
+type Control struct {
+	client   kubernetes.Interface
+	recorder record.EventRecorder
+	informer cache.SharedIndexInformer
+	pending  pending
+}
+
+// NewControl returns a control. Informer gets an index; whoever made it starts it.
+func NewControl(
+	client kubernetes.Interface, informer coreinformers.PodInformer, recorder record.EventRecorder,
+) (*Control, error) {
+	if err := ownerrefs.AddIndex(informer.Informer()); err != nil {
+		return nil, err
+	}
+	return &Control{
+		client: client, recorder: recorder, informer: informer.Informer(),
+		pending: pending{owners: map[types.UID]writes{}},
+	}, nil
+}
+
+// Handle adds to the handlers of a controller one that calls the functions of h as pods change.
+// Handle sets Seen of h.
+func (c *Control) Handle(handlers *loop.Handlers, h ownerrefs.Handler[*corev1.Pod]) error {
+	h.Seen = func(owner types.UID, pod *corev1.Pod, gone bool) {
+		c.pending.seen(owner, pod.UID, gone || pod.DeletionTimestamp != nil)
+	}
+	return handlers.Add(c.informer, &h)
+}
+
+// Settled reports whether the informer has seen all pods that were created and deleted for an
+// owner. Before, what is missing or too much cannot be told. When the informer sees one, the owner's
+// handler is called.
+func (c *Control) Settled(owner types.UID) bool { return c.pending.settled(owner) }
+
+// Forget forgets an owner that is gone.
+func (c *Control) Forget(owner types.UID) { c.pending.forget(owner) }
+
+// Owned returns the pods that have the owner's controller reference.
+func (c *Control) Owned(owner metav1.Object) ([]*corev1.Pod, error) {
+	return ownerrefs.Owned[*corev1.Pod](c.informer.GetIndexer(), owner.GetUID())
+}
+
+// Claim returns the owner's pods, as [ownerrefs.Claim] does.
+func (c *Control) Claim(
+	ctx context.Context, owner ownerrefs.Owner, finalizers ...string,
+) ([]*corev1.Pod, error) {
+	return ownerrefs.Claim[*corev1.Pod](ctx, c.informer.GetIndexer(), owner,
+		func(ctx context.Context, name string, patch []byte) error {
+			_, err := c.client.CoreV1().Pods(owner.GetNamespace()).Patch(ctx, name,
+				types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+			return err
+		}, finalizers...)
+}
+
+// Create creates n pods, one at first and then more and more at once: if the first is refused, so
+// would be the others. It returns how many were created.
+func (c *Control) Create(
+	ctx context.Context, owner ownerrefs.Owner, n int, pod func(i int) *corev1.Pod,
+) (int, error) {
+	return SlowStart(n, func(i int) error { return c.CreateOne(ctx, owner, pod(i)) })
+}
+
+// SlowStart calls do n times, once at first and then more and more at once, until it fails. It
+// returns how many calls succeeded.
+func SlowStart(n int, do func(i int) error) (int, error) {
+	var succeeded int
+	for begin, batch := 0, 1; begin < n; batch *= 2 {
+		size := min(batch, n-begin)
+		done, err := each(size, func(i int) error { return do(begin + i) })
+		succeeded += done
+		if err != nil {
+			return succeeded, err
+		}
+		begin += size
+	}
+	return succeeded, nil
+}
+
+// CreateOne creates a pod.
+func (c *Control) CreateOne(ctx context.Context, owner ownerrefs.Owner, pod *corev1.Pod) error {
+	made, err := c.Post(ctx, owner, pod)
+	switch {
+	case err == nil:
+		c.recorder.Eventf(owner.Object, corev1.EventTypeNormal, SuccessfulCreate, "Created pod: %v",
+			made.Name)
+	case !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && ctx.Err() == nil:
+		c.recorder.Eventf(owner.Object, corev1.EventTypeWarning, FailedCreate, "Error creating: %v", err)
+	}
+	return err
+}
+
+// Post creates a pod without an event.
+func (c *Control) Post(
+	ctx context.Context, owner ownerrefs.Owner, pod *corev1.Pod,
+) (*corev1.Pod, error) {
+	made, err := c.client.CoreV1().Pods(owner.GetNamespace()).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	c.pending.created(owner.GetUID(), made.UID)
+	// The informer may have seen the pod before it became pending.
+	if found, ok, _ := c.informer.GetIndexer().GetByKey(cache.MetaObjectToName(made).String()); ok &&
+		found.(*corev1.Pod).UID == made.UID {
+		c.pending.seen(owner.GetUID(), made.UID, false)
+	}
+	return made, nil
+}
+
+// Delete deletes pods.
+func (c *Control) Delete(ctx context.Context, owner ownerrefs.Owner, pods []*corev1.Pod) error {
+	_, err := each(len(pods), func(i int) error { return c.DeleteOne(ctx, owner, pods[i]) })
+	return err
+}
+
+// DeleteOne deletes a pod. It is no error if the pod is gone.
+func (c *Control) DeleteOne(ctx context.Context, owner ownerrefs.Owner, pod *corev1.Pod) error {
+	found, err := c.Remove(ctx, owner, pod)
+	switch {
+	case found && err == nil:
+		c.recorder.Eventf(owner.Object, corev1.EventTypeNormal, SuccessfulDelete, "Deleted pod: %v",
+			pod.Name)
+	case err != nil && ctx.Err() == nil:
+		c.recorder.Eventf(owner.Object, corev1.EventTypeWarning, FailedDelete, "Error deleting: %v", err)
+	}
+	return err
+}
+
+// Remove deletes a pod without an event. It is no error if the pod is gone.
+func (c *Control) Remove(
+	ctx context.Context, owner ownerrefs.Owner, pod *corev1.Pod,
+) (found bool, err error) {
+	c.pending.deleted(owner.GetUID(), pod.UID)
+	err = c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if err == nil {
+		return true, nil
+	}
+	c.pending.seen(owner.GetUID(), pod.UID, true)
+	// A conflict: another pod has the name now.
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return false, nil
+	}
+	return true, fmt.Errorf("delete pod %s: %w", pod.Name, err)
+}
+
+// each calls do n times, several at once. It returns how many succeeded.
+func each(n int, do func(i int) error) (int, error) {
+	if n == 1 {
+		if err := do(0); err != nil {
+			return 0, err
+		}
+		return 1, nil
+	}
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		next    int
+		errs    []error
+	)
+	for range min(parallel, n) {
+		running.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for next < n {
+				i := next
+				next++
+				mu.Unlock()
+				err := do(i)
+				mu.Lock()
+				if err != nil {
+					errs = append(errs, err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if len(errs) > 0 {
+		// The others fail for the same reason most of the time.
+		return n - len(errs), errs[0]
+	}
+	return n, nil
+}

@@ -1,0 +1,205 @@
+// Package workloadtest helps test controllers: control planes with chosen controllers, waits for
+// what the controllers do, and pods that become ready without nodes.
+package workloadtest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// Namespace is where the tests have their objects.
+const Namespace = "default"
+
+// patience is far longer than anything takes.
+const patience = 30 * time.Second
+
+// Run starts a control plane with some controllers, and those that nearly every test needs: of
+// namespaces, of service accounts and of garbage.
+func Run(
+	t testing.TB, controllers []string, configure ...func(*server.Options),
+) (*server.Server, kubernetes.Interface) {
+	t.Helper()
+	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
+		o.Controllers = slices.Concat(controllers, []string{
+			"serviceaccount-controller", "garbage-collector-controller", "namespace-controller",
+		})
+	}}, configure...)...)
+	return s, Client(t, s)
+}
+
+// Client returns a client of a control plane.
+func Client(t testing.TB, s *server.Server) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	OK(t, err)
+	return client
+}
+
+// OK fails the test if there is an error.
+func OK(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Must returns a function that returns value, or fails the test if there is an error.
+func Must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		OK(t, err)
+		return value
+	}
+}
+
+// Await gets an object until it is as wanted.
+func Await[T any](
+	t testing.TB, what string, get func(context.Context) (T, error), wanted func(T) bool,
+) T {
+	t.Helper()
+	var last T
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			got, err := get(ctx)
+			if err != nil {
+				return false, err
+			}
+			last = got
+			return wanted(got), nil
+		})
+	if err != nil {
+		text, _ := json.Marshal(last)
+		t.Fatalf("%s: %v; the last state is %s", what, err, text)
+	}
+	return last
+}
+
+// Until waits until look returns no complaint.
+func Until(t testing.TB, look func(context.Context) (complaint string)) {
+	t.Helper()
+	var last string
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			last = look(ctx)
+			return last == "", nil
+		})
+	if err != nil {
+		t.Fatalf("%v: %s", err, last)
+	}
+}
+
+// AwaitEvent waits for an event with a reason about an object.
+func AwaitEvent(t testing.TB, client kubernetes.Interface, name, reason string) {
+	t.Helper()
+	Await(t, "the event "+reason+" of "+name, func(ctx context.Context) (*corev1.EventList, error) {
+		return client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: "reason=" + reason + ",involvedObject.name=" + name,
+		})
+	}, func(list *corev1.EventList) bool { return len(list.Items) > 0 })
+}
+
+// Pods returns the pods with a label selector, without those that are being deleted.
+func Pods(t testing.TB, client kubernetes.Interface, selector string) []corev1.Pod {
+	t.Helper()
+	list := Must(client.CoreV1().Pods(Namespace).List(t.Context(),
+		metav1.ListOptions{LabelSelector: selector}))(t)
+	var pods []corev1.Pod
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// Ready makes a pod ready, or not.
+func Ready(
+	ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, ready bool,
+) error {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status": map[string]any{
+			"phase": corev1.PodRunning,
+			"conditions": []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Now(),
+			}},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType,
+		patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// Kubelet makes every pod ready that it is for, until the test ends. None means all pods.
+func Kubelet(t testing.TB, client kubernetes.Interface, is ...func(*corev1.Pod) bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := informers.NewSharedInformerFactory(client, 0)
+	// More than one, so that many pods are limited by the server and not by this.
+	pods, workers := make(chan *corev1.Pod), sync.WaitGroup{}
+	t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+		workers.Wait()
+	})
+	for range 8 {
+		workers.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case pod := <-pods:
+					if err := Ready(ctx, client, pod, true); err != nil && ctx.Err() == nil &&
+						!apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+						t.Errorf("make %s ready: %v", pod.Name, err)
+					}
+				}
+			}
+		})
+	}
+	handle := func(obj any) {
+		pod := obj.(*corev1.Pod)
+		if pod.Status.Phase != corev1.PodPending || pod.DeletionTimestamp != nil {
+			return
+		}
+		for _, is := range is {
+			if !is(pod) {
+				return
+			}
+		}
+		select {
+		case pods <- pod:
+		case <-ctx.Done():
+		}
+	}
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(
+		cache.ResourceEventHandlerFuncs{
+			AddFunc: handle, UpdateFunc: func(_, obj any) { handle(obj) },
+		}); err != nil {
+		t.Fatal(err)
+	}
+	factory.StartWithContext(ctx)
+}
