@@ -35,17 +35,14 @@ func NewCleanup(d Dependencies) *Cleanup { return &Cleanup{d} }
 
 // Run deletes old requests until ctx ends.
 func (c *Cleanup) Run(ctx context.Context) error {
-	requests, err := c.begin(ctx)
-	if requests == nil {
-		return err
-	}
-	informer := c.Informers.Certificates().V1().CertificateSigningRequests().Informer()
+	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+	informer := requests.Informer()
 	c.Informers.StartWithContext(ctx)
 	if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
 		return nil
 	}
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		all, err := requests.List(labels.Everything())
+		all, err := requests.Lister().List(labels.Everything())
 		if err != nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "Listing failed", "controller", CleanupName)
 		}

@@ -10,10 +10,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -27,9 +25,6 @@ type Dependencies struct {
 	Client kubernetes.Interface
 	// Informers is a factory. The controllers start the informer that they need.
 	Informers informers.SharedInformerFactory
-	// Appeared waits until an object of the resource exists. If nil, there may be objects from the
-	// start.
-	Appeared func(ctx context.Context, resource schema.GroupResource) error
 	// CA signs certificates.
 	CA Authority
 }
@@ -50,14 +45,10 @@ type Controller struct {
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
-	requests, err := c.begin(ctx)
-	if requests == nil {
-		return err
-	}
 	queue := loop.New(c.name)
-	defer queue.Stop()
 	changed := func(obj any) { queue.Soon(obj.(*certificatesv1.CertificateSigningRequest).Name) }
-	informer := c.Informers.Certificates().V1().CertificateSigningRequests().Informer()
+	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+	informer := requests.Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    changed,
 		UpdateFunc: func(_, obj any) { changed(obj) },
@@ -69,7 +60,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer func() { _ = informer.RemoveEventHandler(registration) }()
 	c.Informers.StartWithContext(ctx)
 	return queue.Run(ctx, 1, func(ctx context.Context, name string) (time.Duration, error) {
-		r, err := requests.Get(name)
+		r, err := requests.Lister().Get(name)
 		if apierrors.IsNotFound(err) {
 			return 0, nil
 		}
@@ -78,23 +69,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		}
 		return c.sync(ctx, r.DeepCopy())
 	}, registration.HasSyncedChecker())
-}
-
-// begin waits until there is a request, and returns the lister of requests. It returns nil when ctx
-// ends before.
-func (d *Dependencies) begin(
-	ctx context.Context,
-) (certificateslisters.CertificateSigningRequestLister, error) {
-	if d.Appeared != nil {
-		resource := certificatesv1.Resource("certificatesigningrequests")
-		if err := d.Appeared(ctx, resource); err != nil {
-			if ctx.Err() != nil {
-				return nil, nil
-			}
-			return nil, fmt.Errorf("wait for %s: %w", resource, err)
-		}
-	}
-	return d.Informers.Certificates().V1().CertificateSigningRequests().Lister(), nil
 }
 
 // condition returns the condition of a type if its status is true, or nil.

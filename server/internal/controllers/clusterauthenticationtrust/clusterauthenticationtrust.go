@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +27,7 @@ type Controller struct {
 	queue      *loop.Queue
 }
 
-// New returns a controller, which runs configMaps, an informer of the config map. If shared is
+// New returns a controller, which needs configMaps, an informer of the config map. If shared is
 // true, servers with other certificate authorities may use the same etcd, and what they trust stays
 // in the config map. Otherwise it is removed.
 func New(
@@ -51,7 +50,6 @@ func (c *Controller) Enqueue() { c.queue.Soon(ConfigMap) }
 // controller have ended. The certificate authorities' files are watched by their providers, which
 // the caller must run.
 func (c *Controller) Run(ctx context.Context) error {
-	defer c.queue.Stop()
 	handler, err := c.configMaps.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.Enqueue() },
 		UpdateFunc: func(_, _ any) { c.Enqueue() },
@@ -62,9 +60,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	c.trust.addListener(c)
 	c.Enqueue() // a config map that is deleted before the informer lists causes no event
-	var running sync.WaitGroup
-	running.Go(func() { c.configMaps.RunWithContext(ctx) })
-	defer running.Wait()
 	return c.queue.Run(ctx, 1, func(ctx context.Context, _ string) (time.Duration, error) {
 		return 0, c.Ensure(ctx)
 	}, handler.HasSyncedChecker())

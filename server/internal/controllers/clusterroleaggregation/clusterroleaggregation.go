@@ -3,7 +3,7 @@ package clusterroleaggregation
 import (
 	"context"
 	"fmt"
-	"sync"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // Name is the name of the controller and of the field manager that applies the rules, as in
@@ -30,7 +30,7 @@ type Controller struct {
 	client   kubernetes.Interface
 	informer cache.SharedIndexInformer
 	lister   rbaclisters.ClusterRoleLister
-	queue    workqueue.TypedRateLimitingInterface[string]
+	queue    *loop.Queue
 }
 
 // New returns a controller. The caller starts the informer.
@@ -40,9 +40,7 @@ func New(client kubernetes.Interface, roles rbacinformers.ClusterRoleInformer) *
 
 // Run keeps the rules up to date until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	c.queue = workqueue.NewTypedRateLimitingQueue(
-		workqueue.DefaultTypedControllerRateLimiter[string]())
-	defer c.queue.ShutDown()
+	c.queue = loop.New(Name)
 	// Any change of a role may affect any aggregated role.
 	registration, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { c.enqueueAll(ctx) },
@@ -57,20 +55,12 @@ func (c *Controller) Run(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "Failed to stop watching cluster roles")
 		}
 	}()
-	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+	if !cache.WaitFor(ctx, "", registration.HasSyncedChecker()) {
 		return nil
 	}
 	// Handlers that ran before the informer had synced saw only some of the roles.
 	c.enqueueAll(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for c.next(ctx) {
-		}
-	})
-	<-ctx.Done()
-	c.queue.ShutDown()
-	wg.Wait()
-	return nil
+	return c.queue.Run(ctx, 1, c.sync)
 }
 
 func (c *Controller) enqueueAll(ctx context.Context) {
@@ -86,49 +76,34 @@ func (c *Controller) enqueueAll(ctx context.Context) {
 	}
 }
 
-func (c *Controller) next(ctx context.Context) bool {
-	name, shutdown := c.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer c.queue.Done(name)
-	if err := c.sync(ctx, name); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Failed to aggregate cluster role", "clusterRole", name)
-		c.queue.AddRateLimited(name)
-		return true
-	}
-	c.queue.Forget(name)
-	return true
-}
-
-func (c *Controller) sync(ctx context.Context, name string) error {
+func (c *Controller) sync(ctx context.Context, name string) (time.Duration, error) {
 	role, err := c.lister.Get(name)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return fmt.Errorf("get: %w", err)
+		return 0, fmt.Errorf("get: %w", err)
 	}
 	if role.AggregationRule == nil {
-		return nil
+		return 0, nil
 	}
 	all, err := c.lister.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("list: %w", err)
+		return 0, fmt.Errorf("list: %w", err)
 	}
 	rules, err := rbacauthorizer.Aggregate(role, all)
 	if err != nil {
-		return fmt.Errorf("read the aggregation rule: %w", err)
+		return 0, fmt.Errorf("read the aggregation rule: %w", err)
 	}
 	if equality.Semantic.DeepEqual(rules, role.Rules) {
-		return nil
+		return 0, nil
 	}
 	_, err = c.client.RbacV1().ClusterRoles().Apply(ctx, application(name, rules),
 		metav1.ApplyOptions{FieldManager: Name, Force: true})
 	if err != nil {
-		return fmt.Errorf("apply %d rules: %w", len(rules), err)
+		return 0, fmt.Errorf("apply %d rules: %w", len(rules), err)
 	}
-	return nil
+	return 0, nil
 }
 
 func application(name string, rules []rbacv1.PolicyRule) *rbacapply.ClusterRoleApplyConfiguration {

@@ -1,8 +1,7 @@
 // Package flowcontrolbootstrap ensures that the flow schemas and priority levels exist that API
 // Priority and Fairness needs.
 //
-//	err := flowcontrolbootstrap.Ensure(ctx, client) // at start
-//	flowcontrolbootstrap.Run(ctx, client)           // as long as the server runs
+//	err := flowcontrolbootstrap.Ensure(ctx, client) // at start, and then once in a Period
 //
 // Like kube-apiserver's post-start hook priority-and-fairness-config-producer, it creates missing
 // objects at start and every minute. Mandatory objects are always reset to their required state.

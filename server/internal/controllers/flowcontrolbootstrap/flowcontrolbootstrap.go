@@ -16,7 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 )
 
 // FieldManager is the field manager of the objects, as in kube-apiserver.
@@ -48,26 +47,8 @@ func SetStatus(s *flowcontrolv1.FlowSchema) {
 	s.ManagedFields = slices.Insert(s.ManagedFields, 0, status)
 }
 
-// Period is the interval at which Run ensures the objects.
+// Period is the interval at which the objects should be ensured.
 const Period = time.Minute
-
-// Run ensures the objects every [Period] until ctx ends. It logs a failure and tries again in the
-// next round.
-func Run(ctx context.Context, client kubernetes.Interface) {
-	tick := time.NewTicker(Period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := Ensure(ctx, client); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err,
-				"Failed to ensure the bootstrap objects of API Priority and Fairness")
-		}
-	}
-}
 
 // Ensure creates, updates and deletes objects once, so that they are in the desired state.
 func Ensure(ctx context.Context, client kubernetes.Interface) error {

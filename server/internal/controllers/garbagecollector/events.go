@@ -3,42 +3,10 @@ package garbagecollector
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 )
-
-// events sends events. Its goroutines start with the first one.
-type events struct {
-	mu          sync.Mutex
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
-}
-
-func (e *events) recorderOf(r *run) record.EventRecorder {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.recorder == nil {
-		e.broadcaster = record.NewBroadcaster(record.WithContext(r.ctx))
-		e.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{
-			Interface: r.typed.CoreV1().Events(""),
-		})
-		e.recorder = e.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Name})
-	}
-	return e.recorder
-}
-
-func (e *events) stop() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.broadcaster != nil {
-		e.broadcaster.Shutdown()
-	}
-}
 
 // reportNamespace sends an event if the owner of a reference exists in another namespace.
 func (r *run) reportNamespace(
@@ -48,7 +16,7 @@ func (r *run) reportNamespace(
 	if err != nil || !elsewhere {
 		return err
 	}
-	r.events.recorderOf(r).Eventf(&corev1.ObjectReference{
+	r.Recorder.Eventf(&corev1.ObjectReference{
 		APIVersion: o.kind.GroupVersion().String(),
 		Kind:       o.kind.Kind,
 		Namespace:  o.namespace,

@@ -13,14 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/client-go/tools/record"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // Name is the name of the controller in kube-controller-manager.
@@ -29,9 +28,8 @@ const Name = "garbage-collector-controller"
 const (
 	// workers is the number of objects that are processed concurrently, as in kube-controller-manager.
 	workers = 20
-	// An attempt that failed is repeated after firstDelay. The delay doubles up to lastDelay.
-	firstDelay = 5 * time.Millisecond
-	lastDelay  = 5 * time.Minute
+	// lastDelay is the longest delay between two attempts.
+	lastDelay = 5 * time.Minute
 )
 
 // Handler learns of all stored objects; see MetadataHandler in chain/internal/etcdstore.
@@ -57,8 +55,9 @@ type Storage interface {
 // Dependencies are what the controller needs.
 type Dependencies struct {
 	// Config is an administrator's client configuration.
-	Config  *rest.Config
-	Storage Storage
+	Config   *rest.Config
+	Storage  Storage
+	Recorder record.EventRecorder
 	// BuiltIn returns the resource of a built-in kind.
 	BuiltIn func(schema.GroupVersionKind) (name string, namespaced, ok bool)
 }
@@ -94,20 +93,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		Controller: c,
 		ctx:        ctx,
 		kinds:      &kinds{builtIn: c.BuiltIn, discovery: c.typed.Discovery()},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[*node](firstDelay, lastDelay)),
-		homeless: map[*node]struct{}{},
-		services: map[string]service{},
+		queue:      loop.NewOf[*node](Name, lastDelay),
+		homeless:   map[*node]struct{}{},
+		services:   map[string]service{},
 	}
-	r.graph = newGraph(r.soon)
+	r.graph = newGraph(r.queue.Soon)
 	r.remotes = newRemotes(r)
-	stop := context.AfterFunc(ctx, r.queue.ShutDown)
-	defer stop()
-	r.running.Go(r.work)
-	c.Storage.FollowMetadata(ctx, r)
-	r.running.Wait()
-	r.events.stop()
-	return nil
+	r.running.Go(func() { c.Storage.FollowMetadata(ctx, r) })
+	defer r.running.Wait()
+	return r.queue.Run(ctx, workers, r.handle)
 }
 
 // run is the state of one call of Run.
@@ -117,8 +111,7 @@ type run struct {
 	graph   *graph
 	kinds   *kinds
 	remotes *remotes
-	events  events
-	queue   workqueue.TypedRateLimitingInterface[*node]
+	queue   *loop.Of[*node]
 	running sync.WaitGroup
 
 	mu sync.Mutex
@@ -130,53 +123,19 @@ type run struct {
 	servicesChanged bool
 }
 
-// soon has a node processed without delay.
-func (r *run) soon(n *node) {
-	r.queue.Forget(n)
-	r.queue.Add(n)
-}
-
-// work processes nodes. A worker is a goroutine only while there is something to do.
-func (r *run) work() {
-	slots := make(chan struct{}, workers)
-	for {
-		n, ended := r.queue.Get()
-		if ended {
-			return
-		}
-		slots <- struct{}{}
-		r.running.Go(func() {
-			defer func() { <-slots }()
-			defer r.queue.Done(n)
-			r.handle(n)
-		})
-	}
-}
-
-func (r *run) handle(n *node) {
-	if r.ctx.Err() != nil {
-		return
-	}
-	err := r.process(epoch.Begin(r.ctx), n)
+func (r *run) handle(ctx context.Context, n *node) (time.Duration, error) {
+	err := r.process(ctx, n)
 	homeless := errors.Is(err, errNoKind) || apierrors.IsServiceUnavailable(err)
 	r.mu.Lock()
 	if delete(r.homeless, n); homeless {
 		r.homeless[n] = struct{}{}
 	}
 	r.mu.Unlock()
-	if err == nil {
-		r.queue.Forget(n)
-		return
+	if homeless || apierrors.IsConflict(err) || errors.Is(err, errUnseen) ||
+		errors.Is(err, errChanging) {
+		return lastDelay, nil // none of these is worth a report
 	}
-	if r.ctx.Err() != nil {
-		return
-	}
-	if !homeless && !apierrors.IsConflict(err) && !errors.Is(err, errUnseen) &&
-		!errors.Is(err, errChanging) {
-		utilruntime.HandleErrorWithContext(r.ctx, err, "Sync failed, trying again", "controller", Name,
-			"uid", n.uid)
-	}
-	r.queue.AddRateLimited(n)
+	return 0, err
 }
 
 // The keys of what decides which kinds are served.
@@ -233,7 +192,7 @@ func (r *run) kindsChanged() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n := range r.homeless {
-		r.soon(n)
+		r.queue.Soon(n)
 	}
 }
 

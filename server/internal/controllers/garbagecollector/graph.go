@@ -24,6 +24,9 @@ type node struct {
 	absent map[coordinates]struct{}
 }
 
+// String returns the UID, for reports of errors.
+func (n *node) String() string { return string(n.uid) }
+
 // change is a change of a stored object. A deletion has no object.
 type change struct {
 	key      string

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/component-helpers/apimachinery/lease"
@@ -33,8 +32,8 @@ const (
 	// renewal is how often the lease is renewed. kube-apiserver renews it every 10 s, to which an
 	// idle sandbox would have to wake up.
 	renewal = 5 * time.Minute
-	// collection is how often expired leases are deleted, as in kube-apiserver.
-	collection = time.Hour
+	// Interval is how often expired leases should be deleted, as in kube-apiserver.
+	Interval = time.Hour
 )
 
 // New returns a controller that keeps the lease of the API server with the given ID. Address is its
@@ -52,15 +51,12 @@ func New(client kubernetes.Interface, id, address string) lease.Controller {
 		int32(duration/time.Second), nil, renewal, id, metav1.NamespaceSystem, describe)
 }
 
-// Collect deletes the leases of API servers that have expired, until ctx ends.
+// Collect deletes the leases of API servers that have expired.
 func Collect(ctx context.Context, client kubernetes.Interface) {
 	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
-	_ = wait.PollUntilContextCancel(ctx, collection, false, func(ctx context.Context) (bool, error) {
-		if err := collect(ctx, leases, time.Now()); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Leases of API servers that are gone were not deleted")
-		}
-		return false, nil
-	})
+	if err := collect(ctx, leases, time.Now()); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Leases of API servers that are gone were not deleted")
+	}
 }
 
 func collect(ctx context.Context, client coordinationclient.LeaseInterface, now time.Time) error {

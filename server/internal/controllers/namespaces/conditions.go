@@ -29,17 +29,17 @@ func (f *findings) report(status *corev1.NamespaceStatus) bool {
 	changed := false
 	for _, c := range []condition{
 		{corev1.NamespaceDeletionDiscoveryFailure, "ResourcesDiscovered", "DiscoveryFailed",
-			"all resources were discovered", discovery != nil, text(discovery)},
+			"All resources successfully discovered", discovery != nil, text(discovery)},
 		{corev1.NamespaceDeletionGVParsingFailure, "ParsedGroupVersions", "GroupVersionParsingFailed",
-			"all discovered group versions were parsed", groupVersion != nil, text(groupVersion)},
+			"All legacy kube types successfully parsed", groupVersion != nil, text(groupVersion)},
 		{corev1.NamespaceDeletionContentFailure, "ContentDeleted", "ContentDeletionFailed",
-			"all content was deleted or marked for deletion", content != nil, text(content)},
+			"All content successfully deleted, may be waiting on finalization", content != nil, text(content)},
 		{corev1.NamespaceContentRemaining, "ContentRemoved", "SomeResourcesRemain",
-			"no content remains in the namespace", len(f.remaining) > 0,
-			"remaining content: " + f.remainingText()},
+			"All content successfully removed", len(f.remaining) > 0,
+			"Some resources are remaining: " + f.remainingText()},
 		{corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "SomeFinalizersRemain",
-			"no content has finalizers", len(f.finalizers) > 0,
-			"finalizers on remaining content: " + f.finalizersText()},
+			"All content-preserving finalizers finished", len(f.finalizers) > 0,
+			"Some content in the namespace has finalizers remaining: " + f.finalizersText()},
 	} {
 		changed = c.set(status) || changed
 	}
@@ -86,7 +86,7 @@ func text(err error) string {
 func (f *findings) remainingText() string {
 	var parts []string
 	for gvr, n := range f.remaining {
-		parts = append(parts, fmt.Sprintf("%d of %s", n, gvr.GroupResource()))
+		parts = append(parts, fmt.Sprintf("%s.%s has %d resource instances", gvr.Resource, gvr.Group, n))
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, ", ")
@@ -95,7 +95,7 @@ func (f *findings) remainingText() string {
 func (f *findings) finalizersText() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(f.finalizers)) {
-		parts = append(parts, fmt.Sprintf("%s on %d", name, f.finalizers[name]))
+		parts = append(parts, fmt.Sprintf("%s in %d resource instances", name, f.finalizers[name]))
 	}
 	return strings.Join(parts, ", ")
 }

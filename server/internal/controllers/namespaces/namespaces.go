@@ -53,7 +53,6 @@ func New(
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(Name)
-	defer queue.Stop()
 	informer := c.namespaces.Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {

@@ -5,7 +5,6 @@ package pernamespace
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +24,7 @@ type Keeper struct {
 	// Controller is the name of the controller.
 	Controller string
 	Namespaces coreinformers.NamespaceInformer
-	// Objects is an informer of only the objects to keep. The keeper runs it.
+	// Objects is an informer of only the objects to keep. The caller starts it.
 	Objects cache.SharedIndexInformer
 	// Ensure creates or repairs the object in a namespace. Current is nil if the object does not
 	// exist.
@@ -35,7 +34,6 @@ type Keeper struct {
 // Run keeps the objects until ctx ends. It returns when all goroutines of the keeper have ended.
 func (k *Keeper) Run(ctx context.Context) error {
 	queue := loop.New(k.Controller)
-	defer queue.Stop()
 	namespaces := k.Namespaces.Informer()
 	ofNamespaces, err := namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },
@@ -53,9 +51,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", k.Controller, err)
 	}
-	var informer sync.WaitGroup
-	informer.Go(func() { k.Objects.RunWithContext(ctx) })
-	defer informer.Wait()
 	return queue.Run(ctx, workers, k.sync, ofNamespaces.HasSyncedChecker(),
 		ofObjects.HasSyncedChecker())
 }

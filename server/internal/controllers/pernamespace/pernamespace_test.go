@@ -10,9 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
@@ -52,12 +50,10 @@ func TestAlone(t *testing.T) {
 	defer cancel()
 	shared := informers.NewSharedInformerFactory(client, 0)
 	ended := make(chan error, 2)
-	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 	accounts := serviceaccounts.New(client, shared.Core().V1().Namespaces(),
-		coreinformers.NewServiceAccountInformer(client, metav1.NamespaceAll, 0, byNamespace))
+		shared.Core().V1().ServiceAccounts().Informer())
 	certificates := rootca.New(client, shared.Core().V1().Namespaces(),
-		coreinformers.NewConfigMapInformer(client, metav1.NamespaceAll, 0, byNamespace),
-		[]byte("certificates"))
+		shared.Core().V1().ConfigMaps().Informer(), []byte("certificates"))
 	shared.Start(ctx.Done())
 	go func() { ended <- accounts.Run(ctx) }()
 	go func() { ended <- certificates.Run(ctx) }()

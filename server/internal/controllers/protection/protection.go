@@ -26,9 +26,6 @@ type Dependencies struct {
 	Metadata metadata.Interface
 	// Informers is a factory. The controllers start the informers that they need.
 	Informers informers.SharedInformerFactory
-	// Appeared waits until an object of the resource exists. If nil, there may be objects from the
-	// start.
-	Appeared func(ctx context.Context, resource schema.GroupResource) error
 }
 
 // Controller is the controller for one kind of protected objects.
@@ -47,17 +44,8 @@ type Controller[T metav1.Object] struct {
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller[T]) Run(ctx context.Context) error {
-	if c.Appeared != nil {
-		if err := c.Appeared(ctx, c.resource.GroupResource()); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-	}
 	r := &run[T]{Controller: c, queue: loop.New(c.name), waiting: map[string]struct{}{}}
 	defer r.stop()
-	defer r.queue.Stop()
 	r.store = c.objects(c.Informers).GetStore()
 	added := func(obj any) {
 		// objects from informers always have metadata

@@ -33,9 +33,8 @@ const (
 // Controller keeps the config map in every namespace.
 type Controller struct{ keeper pernamespace.Keeper }
 
-// New returns a controller that publishes bundle, which contains PEM certificates. The controller
-// runs configMaps, an informer of the config maps named ConfigMap. The caller starts the informer
-// of namespaces.
+// New returns a controller that publishes bundle, which contains PEM certificates. The caller
+// starts the informers, of which configMaps is one of the config maps named ConfigMap.
 func New(
 	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer,
 	configMaps cache.SharedIndexInformer, bundle []byte,

@@ -46,7 +46,25 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
+// Since returns the first day on which the use of tokens has been recorded from its beginning.
+func Since(ctx context.Context, client kubernetes.Interface) (time.Time, error) {
+	found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, name,
+		metav1.GetOptions{})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("config map %s: %w", name, err)
+	}
+	began, err := since(found)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("config map %s: %w", name, err)
+	}
+	return began.AddDate(0, 0, 1), nil
+}
+
+func since(m *corev1.ConfigMap) (time.Time, error) {
+	return time.Parse(time.DateOnly, m.Data[sinceKey])
+}
+
 func valid(m *corev1.ConfigMap) bool {
-	_, err := time.Parse(time.DateOnly, m.Data[sinceKey])
+	_, err := since(m)
 	return err == nil
 }

@@ -61,7 +61,6 @@ func New(
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(Name)
-	defer queue.Stop()
 	add := func(obj any) {
 		if policy, ok := obj.(*admissionv1.ValidatingAdmissionPolicy); ok && unchecked(policy) {
 			queue.Soon(policy.Name)

@@ -1,0 +1,285 @@
+package resourcequotas_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// patience is far longer than anything here takes.
+const patience = 30 * time.Second
+
+func quantities(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+// namespace is a namespace with quotas.
+type namespace struct {
+	*testing.T
+	client kubernetes.Interface
+	name   string
+}
+
+func newNamespace(t *testing.T, client kubernetes.Interface, name string) namespace {
+	t.Helper()
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	return namespace{t, client, name}
+}
+
+func (n namespace) quota(name string, spec corev1.ResourceQuotaSpec) {
+	n.Helper()
+	_, err := n.client.CoreV1().ResourceQuotas(n.name).Create(n.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+// used waits until something is used of a quota.
+func (n namespace) used(name string, pairs ...string) {
+	n.Helper()
+	want := quantities(pairs...)
+	var last *corev1.ResourceQuota
+	began := time.Now()
+	err := wait.PollUntilContextTimeout(n.Context(), 2*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			last, err = n.client.CoreV1().ResourceQuotas(n.name).Get(ctx, name, metav1.GetOptions{})
+			return err == nil && (last.Status.Used != nil || len(want) == 0) &&
+				quota.Equals(last.Status.Used, want) && quota.Equals(last.Status.Hard, last.Spec.Hard), err
+		})
+	if err != nil {
+		n.Fatalf("%s: %v: want %v, have %+v", name, err, want, last.Status)
+	}
+	n.Logf("%s: %v after %v", name, pairs, time.Since(began).Round(time.Millisecond))
+}
+
+func (n namespace) pod(name string, change func(*corev1.PodSpec)) error {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(false),
+			Containers:                   []corev1.Container{{Name: "c", Image: "i"}},
+		},
+	}
+	if change != nil {
+		change(&p.Spec)
+	}
+	_, err := n.client.CoreV1().Pods(n.name).Create(n.Context(), p, metav1.CreateOptions{})
+	return err
+}
+
+func TestUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := servertest.Run(t, func(o *server.Options) { o.DataDir = dir })
+	client, ctx := kubernetes.NewForConfigOrDie(s.RESTConfig()), t.Context()
+	n := newNamespace(t, client, "n")
+	for _, name := range []string{"before", "later"} {
+		if err := n.pod(name, func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests = quantities("cpu", "100m")
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("pods", "5", "requests.cpu", "1",
+		"count/deployments.apps", "2", "services", "3", "secrets", "10")})
+	n.quota("best-effort", corev1.ResourceQuotaSpec{
+		Hard:   quantities("pods", "5"),
+		Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort},
+	})
+	n.used("q", "pods", "2", "requests.cpu", "200m", "count/deployments.apps", "0", "services", "0",
+		"secrets", "0")
+	n.used("best-effort", "pods", "0")
+	if _, err := client.CoreV1().Secrets("n").Create(ctx,
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.used("q", "pods", "2", "requests.cpu", "200m", "count/deployments.apps", "0", "services", "0",
+		"secrets", "1")
+	// A pod that has ended uses nothing, and neither does one that is gone.
+	if _, err := client.CoreV1().Pods("n").Patch(ctx, "before", types.MergePatchType,
+		[]byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	n.used("q", "pods", "1", "requests.cpu", "100m", "count/deployments.apps", "0", "services", "0",
+		"secrets", "1")
+	if err := client.CoreV1().Pods("n").Delete(ctx, "later", metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64(0)),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.used("q", "pods", "0", "requests.cpu", "0", "count/deployments.apps", "0", "services", "0",
+		"secrets", "1")
+	if _, err := client.CoreV1().ResourceQuotas("n").Patch(ctx, "q", types.JSONPatchType,
+		[]byte(`[{"op":"replace","path":"/spec/hard","value":{"secrets":"7","count/pods":"9"}}]`),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.used("q", "secrets", "1", "count/pods", "1")
+
+	// What is deleted while the server does not count is noticed when it does again.
+	if err := s.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	off := servertest.Run(t, func(o *server.Options) {
+		o.DataDir, o.Controllers = dir, []string{"-*"}
+	})
+	if err := kubernetes.NewForConfigOrDie(off.RESTConfig()).CoreV1().Secrets("n").Delete(ctx, "s",
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := off.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s = servertest.Run(t, func(o *server.Options) { o.DataDir = dir })
+	namespace{t, kubernetes.NewForConfigOrDie(s.RESTConfig()), "n"}.used("q", "secrets", "0",
+		"count/pods", "1")
+}
+
+// TestNeverOver has more creators than a quota allows, while the quota is counted all the time.
+func TestNeverOver(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	config := s.RESTConfig()
+	config.QPS = -1
+	client, ctx := kubernetes.NewForConfigOrDie(config), t.Context()
+	n := newNamespace(t, client, "n")
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("pods", "10", "count/configmaps", "3")})
+	n.used("q", "pods", "0", "count/configmaps", "1") // kube-root-ca.crt
+	var created atomic.Int32
+	var running sync.WaitGroup
+	for i := range 32 {
+		running.Go(func() {
+			for j := range 3 {
+				err := n.pod(fmt.Sprintf("p%d-%d", i, j), nil)
+				if err == nil {
+					created.Add(1)
+				} else if !apierrors.IsForbidden(err) && !apierrors.IsConflict(err) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	// Deletions have the quota counted.
+	for range 20 {
+		m, err := client.CoreV1().ConfigMaps("n").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) || apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := client.CoreV1().ConfigMaps("n").Delete(ctx, m.Name,
+			metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running.Wait()
+	if n := created.Load(); n != 10 {
+		t.Errorf("%d pods were created, want 10", n)
+	}
+	n.used("q", "pods", "10", "count/configmaps", "1")
+}
+
+func TestCustomResources(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	config := s.RESTConfig()
+	client, ctx := kubernetes.NewForConfigOrDie(config), t.Context()
+	n := newNamespace(t, client, "n")
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("count/widgets.example.com", "1")})
+	n.used("q")
+	servertest.CRDs(t, s, servertest.Objects(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "widgets.example.com"},
+		"spec": map[string]any{
+			"group": "example.com", "scope": "Namespaced",
+			"names": map[string]any{"plural": "widgets", "kind": "Widget"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true,
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+			}},
+		},
+	}}))
+	n.used("q", "count/widgets.example.com", "0")
+	widgets := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{
+		Group: "example.com", Version: "v1", Resource: "widgets",
+	}).Namespace("n")
+	widget := func(name string) error {
+		_, err := widgets.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": name},
+		}}, metav1.CreateOptions{})
+		return err
+	}
+	if err := widget("a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := widget("b"); !apierrors.IsForbidden(err) {
+		t.Errorf("a second widget: %v", err)
+	}
+	if err := widgets.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.used("q", "count/widgets.example.com", "0")
+	if err := widget("c"); err != nil {
+		t.Error(err)
+	}
+
+	// Objects are still followed after a reset.
+	n.quota("built-in", corev1.ResourceQuotaSpec{Hard: quantities("count/podtemplates", "1")})
+	n.used("built-in", "count/podtemplates", "0")
+	n.used("q", "count/widgets.example.com", "1")
+	snapshot, err := s.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newNamespace(t, client, "undone") // a reset that changes nothing does nothing
+	if err := s.Reset(ctx, snapshot); err != nil {
+		t.Fatal(err)
+	}
+	if err := widgets.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().PodTemplates("n").Create(ctx, &corev1.PodTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().PodTemplates("n").Delete(ctx, "p", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.used("q", "count/widgets.example.com", "0")
+	n.used("built-in", "count/podtemplates", "0")
+}

@@ -1,0 +1,241 @@
+package resourcequotas
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	evaluators "github.com/kinproc/kinproc/server/internal/admission/quota"
+)
+
+// resources follows the resources that quotas limit, each from the first quota on that does.
+type resources struct {
+	run *run
+	// ctx is that of Run. That of a sync ends its requests when the control plane is reset, and the
+	// informers outlive the sync.
+	ctx     context.Context
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	trackers map[schema.GroupVersionResource]*tracker
+}
+
+// tracker follows the objects of a resource.
+type tracker struct {
+	objects cache.Indexer
+	synced  []cache.DoneChecker
+	ctx     context.Context    // ends with the informer
+	cancel  context.CancelFunc // nil for a shared informer
+}
+
+func (r *resources) stop() {
+	r.mu.Lock()
+	for _, t := range r.trackers {
+		if t.cancel != nil {
+			t.cancel()
+		}
+	}
+	r.mu.Unlock()
+	r.running.Wait()
+}
+
+// find returns the preferred version in which a namespaced resource can be listed and watched.
+func (r *resources) find(
+	ctx context.Context, resource schema.GroupResource,
+) (schema.GroupVersionResource, bool, error) {
+	r.mu.Lock()
+	for known := range r.trackers {
+		if known.GroupResource() == resource {
+			r.mu.Unlock()
+			return known, true, nil
+		}
+	}
+	r.mu.Unlock()
+	groups, err := r.run.Client.Discovery().ServerGroups()
+	if err != nil {
+		return schema.GroupVersionResource{}, false, fmt.Errorf("find %s: %w", resource, err)
+	}
+	for _, group := range groups.Groups {
+		if group.Name != resource.Group {
+			continue
+		}
+		for _, version := range group.Versions {
+			gvr := schema.GroupVersionResource{
+				Group: resource.Group, Version: version.Version, Resource: resource.Resource,
+			}
+			if _, ok, err := r.describe(gvr); ok || err != nil {
+				return gvr, ok, err
+			}
+		}
+	}
+	return schema.GroupVersionResource{}, false, ctx.Err()
+}
+
+// describe returns what discovery says of a resource, if objects of it can be counted.
+func (r *resources) describe(gvr schema.GroupVersionResource) (metav1.APIResource, bool, error) {
+	list, err := r.run.Client.Discovery().ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+	if apierrors.IsNotFound(err) {
+		return metav1.APIResource{}, false, nil
+	}
+	if err != nil {
+		return metav1.APIResource{}, false, fmt.Errorf("describe %s: %w", gvr, err)
+	}
+	for _, found := range list.APIResources {
+		if found.Name == gvr.Resource && found.Namespaced && slices.Contains(found.Verbs, "list") &&
+			slices.Contains(found.Verbs, "watch") {
+			return found, true, nil
+		}
+	}
+	return metav1.APIResource{}, false, nil
+}
+
+// lister returns a lister of a resource, and follows its objects from now on. Only the worker calls
+// it.
+func (r *resources) lister(gvr schema.GroupVersionResource) (cache.GenericLister, error) {
+	r.mu.Lock()
+	t := r.trackers[gvr]
+	r.mu.Unlock()
+	if t == nil {
+		found, ok, err := r.describe(gvr)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s cannot be listed", gvr)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if t, err = r.track(gvr, found.Kind); err != nil {
+			return nil, err
+		}
+	}
+	// The definition of the resource may be deleted before the first list.
+	if !cache.WaitFor(t.ctx, "", t.synced...) {
+		return nil, fmt.Errorf("list %s: %w", gvr, context.Cause(t.ctx))
+	}
+	return cache.NewGenericLister(t.objects, gvr.GroupResource()), nil
+}
+
+func (r *resources) track(gvr schema.GroupVersionResource, kind string) (*tracker, error) {
+	t := &tracker{ctx: r.ctx}
+	// The objects of built-in kinds are counted by more than their number.
+	example, err := scheme.Scheme.New(gvr.GroupVersion().WithKind(kind))
+	if err == nil {
+		if _, err = informers.NewSharedInformerFactory(r.run.Client, 0).ForResource(gvr); err == nil {
+			informer := r.run.Informers.InformerFor(example, typed(gvr))
+			if err := r.run.handlers.Add(informer, r.handler(gvr.GroupResource())); err != nil {
+				return nil, err
+			}
+			t.objects, t.synced = informer.GetIndexer(), r.run.handlers.Synced()
+			r.run.Informers.StartWithContext(r.ctx)
+		}
+	}
+	if err != nil {
+		informer := metadatainformer.NewFilteredMetadataInformer(r.run.Metadata, gvr,
+			metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			nil).Informer()
+		registration, err := informer.AddEventHandler(r.handler(gvr.GroupResource()))
+		if err != nil {
+			return nil, err
+		}
+		t.ctx, t.cancel = context.WithCancel(r.ctx)
+		err = informer.SetWatchErrorHandlerWithContext(
+			func(ctx context.Context, reflector *cache.Reflector, err error) {
+				if apierrors.IsNotFound(err) {
+					r.gone(gvr)
+					return
+				}
+				cache.DefaultWatchErrorHandler(ctx, reflector, err)
+			})
+		if err != nil {
+			return nil, err
+		}
+		t.objects, t.synced = informer.GetIndexer(), []cache.DoneChecker{registration.HasSyncedChecker()}
+		r.running.Go(func() { informer.RunWithContext(t.ctx) })
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trackers[gvr] = t
+	return t, nil
+}
+
+// typed makes the informer of a built-in resource, where the factory has none yet.
+func typed(
+	gvr schema.GroupVersionResource,
+) func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		informer, err := informers.NewSharedInformerFactory(client, resync).ForResource(gvr)
+		if err != nil {
+			panic(err) // it has been tried before
+		}
+		return informer.Informer()
+	}
+}
+
+// gone stops following a resource whose definition was deleted.
+func (r *resources) gone(gvr schema.GroupVersionResource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.trackers[gvr]; t != nil {
+		t.cancel()
+		delete(r.trackers, gvr)
+	}
+}
+
+// handler has quotas counted as the objects of a resource change.
+func (r *resources) handler(resource schema.GroupResource) cache.ResourceEventHandler {
+	evaluator := generic.NewRegistry(evaluators.Configuration(nil).Evaluators()).Get(resource)
+	changed := func(obj any, less bool) {
+		if object, ok := obj.(metav1.Object); ok {
+			r.run.changed(object.GetNamespace(), less)
+		}
+	}
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if !initial {
+				changed(obj, false)
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			if evaluator != nil && usesOther(evaluator, old, obj) {
+				changed(obj, true)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			changed(obj, true)
+		},
+	}
+}
+
+// usesOther reports whether the usage of an object has changed, or the scopes that it is in.
+func usesOther(evaluator quota.Evaluator, old, obj any) bool {
+	if old, ok := old.(*corev1.Pod); ok {
+		pod := obj.(*corev1.Pod)
+		if !ptr.Equal(old.Spec.ActiveDeadlineSeconds, pod.Spec.ActiveDeadlineSeconds) {
+			return true
+		}
+	}
+	before, err := evaluator.Usage(old.(runtime.Object))
+	if err != nil {
+		return true
+	}
+	after, err := evaluator.Usage(obj.(runtime.Object))
+	return err != nil || !quota.Equals(before, after)
+}

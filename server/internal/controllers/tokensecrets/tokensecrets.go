@@ -1,0 +1,172 @@
+// Package tokensecrets has the controller that fills secrets of type
+// kubernetes.io/service-account-token with a token, and deletes those whose account is gone.
+package tokensecrets
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+)
+
+// Name is the name of the controller in kube-controller-manager.
+const Name = "serviceaccount-token-controller"
+
+// Issuer issues the tokens that are stored in secrets.
+type Issuer interface {
+	IssueForSecret(account *corev1.ServiceAccount, secret *corev1.Secret) (string, error)
+}
+
+// Controller fills secrets.
+type Controller struct {
+	client   kubernetes.Interface
+	secrets  coreinformers.SecretInformer
+	accounts coreinformers.ServiceAccountInformer
+	issuer   Issuer
+	ca       []byte
+}
+
+// New returns a controller. Whoever made the informers starts them. Ca is the PEM bundle that
+// verifies the API server.
+func New(
+	client kubernetes.Interface, informers coreinformers.Interface, issuer Issuer, ca []byte,
+) *Controller {
+	informers.Secrets().Informer()
+	informers.ServiceAccounts().Informer()
+	return &Controller{client, informers.Secrets(), informers.ServiceAccounts(), issuer, ca}
+}
+
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
+func (c *Controller) Run(ctx context.Context) error {
+	queue := loop.New(Name)
+	var handlers loop.Handlers
+	defer handlers.Remove()
+	if err := handlers.Add(c.secrets.Informer(), loop.OnChange(func(_, s *corev1.Secret) {
+		if s != nil && s.Type == corev1.SecretTypeServiceAccountToken {
+			queue.Soon(cache.MetaObjectToName(s).String())
+		}
+	})); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	if err := handlers.Add(c.accounts.Informer(), loop.OnChange(func(old, a *corev1.ServiceAccount) {
+		if old != nil && a != nil && old.UID == a.UID {
+			return
+		}
+		if a == nil {
+			a = old
+		}
+		secrets, err := c.secrets.Lister().Secrets(a.Namespace).List(labels.Everything())
+		if err != nil {
+			return // a cache does not fail
+		}
+		for _, s := range secrets {
+			if s.Type == corev1.SecretTypeServiceAccountToken &&
+				s.Annotations[corev1.ServiceAccountNameKey] == a.Name {
+				queue.Soon(cache.MetaObjectToName(s).String())
+			}
+		}
+	})); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	return queue.Run(ctx, 1, c.sync, handlers.Synced()...)
+}
+
+func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	name, err := cache.ParseObjectName(key)
+	if err != nil {
+		return 0, err
+	}
+	secret, err := c.secrets.Lister().Secrets(name.Namespace).Get(name.Name)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil || secret.DeletionTimestamp != nil ||
+		secret.Annotations[corev1.ServiceAccountNameKey] == "" {
+		return 0, err
+	}
+	account, err := c.account(ctx, secret)
+	if err != nil {
+		return 0, err
+	}
+	if account == nil {
+		err := c.client.CoreV1().Secrets(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{
+				UID: &secret.UID, ResourceVersion: &secret.ResourceVersion,
+			},
+		})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return 0, nil // the informer sees the change
+		}
+		return 0, err
+	}
+	return 0, c.fill(ctx, account, secret.DeepCopy())
+}
+
+// account returns the account of a secret, or nil if it is gone. It asks the server before it says
+// so, because the informer may not have the newest accounts.
+func (c *Controller) account(
+	ctx context.Context, secret *corev1.Secret,
+) (*corev1.ServiceAccount, error) {
+	name := secret.Annotations[corev1.ServiceAccountNameKey]
+	uid := secret.Annotations[corev1.ServiceAccountUIDKey]
+	matches := func(a *corev1.ServiceAccount) bool { return uid == "" || uid == string(a.UID) }
+	account, err := c.accounts.Lister().ServiceAccounts(secret.Namespace).Get(name)
+	if err == nil && matches(account) {
+		return account, nil
+	}
+	account, err = c.client.CoreV1().ServiceAccounts(secret.Namespace).Get(ctx, name,
+		metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && !matches(account) {
+		return nil, nil
+	}
+	return account, err
+}
+
+// fill writes what is missing in a secret.
+func (c *Controller) fill(
+	ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret,
+) error {
+	filled := len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 &&
+		len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0 &&
+		(len(c.ca) == 0 || bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], c.ca)) &&
+		secret.Annotations[corev1.ServiceAccountUIDKey] == string(account.UID)
+	if filled {
+		return nil
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+		token, err := c.issuer.IssueForSecret(account, secret)
+		if err != nil {
+			return err
+		}
+		secret.Data[corev1.ServiceAccountTokenKey] = []byte(token)
+	}
+	if len(secret.Data[corev1.ServiceAccountNamespaceKey]) == 0 {
+		secret.Data[corev1.ServiceAccountNamespaceKey] = []byte(secret.Namespace)
+	}
+	if len(c.ca) > 0 {
+		secret.Data[corev1.ServiceAccountRootCAKey] = c.ca
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, corev1.ServiceAccountUIDKey, string(account.UID))
+	_, err := c.client.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // the informer sees the change
+	}
+	if err != nil {
+		return fmt.Errorf("fill secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
