@@ -1,0 +1,203 @@
+// Package daemonset keeps one pod of each DaemonSet on each node that it is for.
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
+)
+
+// Name is the name of the controller in kube-controller-manager.
+const Name = "daemonset-controller"
+
+const (
+	workers = 2
+	// burst is how many pods are created or deleted before the status is written again.
+	burst = 250
+	// firstBackoff and maxBackoff are the times between two pods that fail on the same node.
+	firstBackoff = time.Second
+	maxBackoff   = 15 * time.Minute
+)
+
+var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+
+// Dependencies are what the controller needs.
+type Dependencies struct {
+	Client kubernetes.Interface
+	// Informers is a factory. The controller starts the informers that it needs.
+	Informers informers.SharedInformerFactory
+	Recorder  record.EventRecorder
+}
+
+// Controller is the controller of DaemonSets.
+type Controller struct {
+	Dependencies
+	sets, nodes cache.SharedIndexInformer
+	pods        *pods.Control
+	history     *history.Control
+	pace        pods.Pace
+	failures    *flowcontrol.Backoff // by set and node
+}
+
+// New returns a controller.
+func New(d Dependencies) (*Controller, error) {
+	control, err := pods.NewControl(d.Client, d.Informers.Core().V1().Pods(), d.Recorder)
+	if err != nil {
+		return nil, err
+	}
+	revisions, err := history.New(d.Client, d.Informers.Apps().V1().ControllerRevisions())
+	if err != nil {
+		return nil, err
+	}
+	return &Controller{
+		Dependencies: d, pods: control, history: revisions,
+		sets:     d.Informers.Apps().V1().DaemonSets().Informer(),
+		nodes:    d.Informers.Core().V1().Nodes().Informer(),
+		failures: flowcontrol.NewBackOff(firstBackoff, maxBackoff),
+	}, nil
+}
+
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
+func (c *Controller) Run(ctx context.Context) error {
+	queue := loop.New(Name)
+	var handlers loop.Handlers
+	defer handlers.Remove()
+	if err := errors.Join(
+		handlers.Add(c.sets, ownerrefs.OfOwners(queue.Soon, c.gone)),
+		handlers.Add(c.nodes, loop.OnChange(func(old, node *corev1.Node) {
+			if old != nil && node != nil && equality.Semantic.DeepEqual(old.Labels, node.Labels) &&
+				equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) {
+				return // fits the same sets as before
+			}
+			for _, key := range c.sets.GetStore().ListKeys() {
+				queue.Soon(key)
+			}
+		})),
+		c.pods.Handle(&handlers, ownerrefs.Handler[*corev1.Pod]{
+			Kind:    kind.GroupKind(),
+			Changed: func(key string, _, _ *corev1.Pod) { queue.Soon(key) },
+			Orphan: func(pod *corev1.Pod) {
+				ownerrefs.Matching(c.sets.GetIndexer(), pod, selector, queue.Soon)
+			},
+		}),
+	); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	c.Informers.StartWithContext(ctx)
+	return queue.Run(ctx, workers, queue.Exactly(c.sync),
+		append(handlers.Synced(), c.history.Synced())...)
+}
+
+func selector(s *appsv1.DaemonSet) (labels.Selector, error) {
+	return metav1.LabelSelectorAsSelector(s.Spec.Selector)
+}
+
+func (c *Controller) gone(set metav1.Object) {
+	c.pods.Forget(set.GetUID())
+	c.pace.Forget(ownerrefs.Key(set))
+}
+
+// sync looks at a DaemonSet. Wait is when to look again at the latest, if it is positive.
+func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, err error) {
+	obj, ok, err := c.sets.GetIndexer().GetByKey(key)
+	if err != nil || !ok {
+		return 0, err
+	}
+	set := obj.(*appsv1.DaemonSet)
+	if set.Generation == set.Status.ObservedGeneration {
+		if pause := c.pace.Pause(key, set.Status.CurrentNumberScheduled); pause > 0 {
+			return pause, nil
+		}
+	}
+	matching, err := selector(set)
+	if err != nil {
+		return 0, nil // cannot get better before it changes
+	}
+	if matching.Empty() {
+		c.Recorder.Event(set, corev1.EventTypeWarning, "SelectingAll",
+			"This daemon set is selecting all pods. A non-empty selector is required.")
+		return 0, nil
+	}
+	settled := c.pods.Settled(set.UID)
+	owner := ownerrefs.Owner{
+		Object: set, Kind: kind, Selector: matching,
+		Read: func(ctx context.Context) (metav1.Object, error) {
+			return c.Client.AppsV1().DaemonSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+		},
+	}
+	if set.DeletionTimestamp != nil {
+		return 0, nil
+	}
+	revisions, err := c.history.Claim(ctx, owner)
+	if err != nil {
+		return 0, err
+	}
+	state, err := c.history.Latest(ctx, owner, revisions, &set.Spec.Template,
+		history.ByTemplate(&set.Spec.Template), set.Status.CollisionCount)
+	if apierrors.IsConflict(err) {
+		return history.Lag, nil
+	}
+	if err != nil {
+		return 0, ownerrefs.IgnoreLag(err)
+	}
+	claimed, err := c.pods.Claim(ctx, owner)
+	if err != nil {
+		return 0, err
+	}
+	p, err := c.look(ctx, owner, set, state, claimed)
+	if err != nil {
+		return 0, err
+	}
+	var failed error
+	if !settled {
+		p.lookAgain(pods.Patience)
+	} else {
+		var changed bool
+		if changed, failed = p.manage(ctx); failed == nil && !changed {
+			failed = p.roll(ctx)
+		}
+	}
+	if status := p.status(); !equality.Semantic.DeepEqual(status, set.Status) {
+		written := *set
+		written.Status = status
+		_, err := c.Client.AppsV1().DaemonSets(set.Namespace).UpdateStatus(ctx, &written,
+			metav1.UpdateOptions{})
+		if err := ownerrefs.IgnoreLag(err); err != nil {
+			return 0, errors.Join(failed, err)
+		}
+		c.pace.Wrote(key)
+	}
+	if failed != nil {
+		return 0, ownerrefs.IgnoreLag(failed)
+	}
+	inUse := map[string]bool{p.hash: true}
+	for _, pod := range claimed {
+		inUse[hashOf(pod)] = true
+	}
+	return p.wait, c.history.Limit(ctx, state.All, set.Spec.RevisionHistoryLimit,
+		func(r *appsv1.ControllerRevision) bool { return inUse[hashOf(r)] })
+}
+
+// hashOf returns the hash of the template of a pod or a revision.
+func hashOf(obj metav1.Object) string {
+	return obj.GetLabels()[appsv1.ControllerRevisionHashLabelKey]
+}

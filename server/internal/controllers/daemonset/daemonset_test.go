@@ -1,0 +1,309 @@
+package daemonset_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/daemonset"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+)
+
+var controllers = []string{daemonset.Name}
+
+func agent() *appsv1.DaemonSet {
+	labels := map[string]string{"app": "agent"}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: workloadtest.Template(labels),
+		},
+	}
+}
+
+// cluster is a control plane with nodes and a DaemonSet.
+type cluster struct {
+	workloadtest.Workload[*appsv1.DaemonSet]
+}
+
+func connect(t testing.TB, client kubernetes.Interface) cluster {
+	return cluster{workloadtest.Workload[*appsv1.DaemonSet]{
+		TB: t, Client: client, App: "agent", API: client.AppsV1().DaemonSets(workloadtest.Namespace),
+	}}
+}
+
+func (c cluster) node(name string, labels map[string]string, taints ...corev1.Taint) {
+	c.Helper()
+	nodes := c.Client.CoreV1().Nodes()
+	node := workloadtest.Must(nodes.Create(c.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+	}, metav1.CreateOptions{}))(c)
+	// Admission taints a new node.
+	node.Spec.Taints = taints
+	workloadtest.Must(nodes.Update(c.Context(), node, metav1.UpdateOptions{}))(c)
+}
+
+// await gets the set until its controller has seen it and it is as wanted.
+func (c cluster) await(what string, wanted func(*appsv1.DaemonSet) bool) *appsv1.DaemonSet {
+	c.Helper()
+	return c.Await(what, func(s *appsv1.DaemonSet) bool {
+		return s.Status.ObservedGeneration == s.Generation && wanted(s)
+	})
+}
+
+// threeNodes starts a control plane with the nodes a, b and c. Pods with the second image become
+// ready only when the test says so.
+func threeNodes(t *testing.T) cluster {
+	t.Helper()
+	_, client := workloadtest.Run(t, controllers)
+	workloadtest.Kubelet(t, client, func(p *corev1.Pod) bool {
+		return p.Spec.Containers[0].Image != "i:2"
+	})
+	c := connect(t, client)
+	for _, name := range []string{"a", "b", "c"} {
+		c.node(name, nil)
+	}
+	return c
+}
+
+// updated awaits the end of a rollout.
+func (c cluster) updated(n int32) *appsv1.DaemonSet {
+	c.Helper()
+	return c.await("an update", func(s *appsv1.DaemonSet) bool {
+		return s.Status.DesiredNumberScheduled == n && s.Status.UpdatedNumberScheduled == n &&
+			s.Status.NumberAvailable == n && s.Status.NumberUnavailable == 0
+	})
+}
+
+func nodeOf(pod *corev1.Pod) string {
+	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.
+		NodeSelectorTerms[0].MatchFields[0].Values[0]
+}
+
+// pods returns the pods as node=image.
+func (c cluster) pods() []string {
+	c.Helper()
+	return c.Pods(nodeOf)
+}
+
+func (c cluster) awaitPods(want ...string) {
+	c.Helper()
+	c.AwaitPods(nodeOf, want...)
+}
+
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	workloadtest.Kubelet(t, client)
+	c := connect(t, client)
+	linux := map[string]string{"os": "linux"}
+	c.node("a", linux)
+	c.node("other", map[string]string{"os": "plan9"})
+	c.node("cordoned", linux, corev1.Taint{
+		Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule,
+	})
+	c.node("tainted", linux, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
+	s := agent()
+	s.Spec.Template.Spec.NodeSelector = linux
+	c.Create(s)
+	c.awaitPods("a=i:1", "cordoned=i:1")
+	c.updated(2)
+	pod := workloadtest.Pods(t, client, "app=agent")[0]
+	var tolerated []string
+	for _, toleration := range pod.Spec.Tolerations {
+		if toleration.Operator == corev1.TolerationOpExists && toleration.TolerationSeconds == nil {
+			tolerated = append(tolerated, fmt.Sprint(toleration.Key, ":", toleration.Effect))
+		}
+	}
+	if want := []string{
+		"node.kubernetes.io/not-ready:NoExecute", "node.kubernetes.io/unreachable:NoExecute",
+		"node.kubernetes.io/disk-pressure:NoSchedule", "node.kubernetes.io/memory-pressure:NoSchedule",
+		"node.kubernetes.io/pid-pressure:NoSchedule", "node.kubernetes.io/unschedulable:NoSchedule",
+	}; !slices.Equal(tolerated, want) {
+		t.Errorf("the pod tolerates %v, want %v", tolerated, want)
+	}
+	if hash := pod.Labels["controller-revision-hash"]; hash == "" ||
+		workloadtest.Must(client.AppsV1().ControllerRevisions("default").Get(t.Context(), "agent-"+hash,
+			metav1.GetOptions{}))(t).Labels["controller-revision-hash"] != hash {
+		t.Errorf("the labels are %v", pod.Labels)
+	}
+
+	// A taint that keeps pods away does not drive out one that is there, but its node is not to have
+	// one any more.
+	taint := func(name, effect string) {
+		t.Helper()
+		workloadtest.Must(client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType,
+			[]byte(`{"spec":{"taints":[{"key":"mine","effect":"`+effect+`"}]}}`), metav1.PatchOptions{}))(t)
+	}
+	taint("a", "NoSchedule")
+	c.await("a misscheduled pod", func(s *appsv1.DaemonSet) bool {
+		return s.Status.NumberMisscheduled == 1 && s.Status.DesiredNumberScheduled == 1
+	})
+	c.awaitPods("a=i:1", "cordoned=i:1")
+	taint("a", "NoExecute")
+	c.awaitPods("cordoned=i:1")
+	// A new node gets a pod, and that of a node that is gone goes.
+	c.node("b", linux)
+	if err := client.CoreV1().Nodes().Delete(t.Context(), "cordoned",
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitPods("b=i:1")
+	// A failed pod is made again.
+	pod = workloadtest.Pods(t, client, "app=agent")[0]
+	workloadtest.Must(client.CoreV1().Pods("default").Patch(t.Context(), pod.Name,
+		types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{}, "status"))(t)
+	workloadtest.Await(t, "another pod", func(ctx context.Context) ([]corev1.Pod, error) {
+		return workloadtest.Pods(t, client, "app=agent"), nil
+	}, func(pods []corev1.Pod) bool { return len(pods) == 1 && pods[0].UID != pod.UID })
+}
+
+func TestRollingUpdate(t *testing.T) {
+	t.Parallel()
+	c := threeNodes(t)
+	s := agent()
+	s.Spec.RevisionHistoryLimit = new(int32(1))
+	c.Create(s)
+	c.updated(3)
+	c.Image("i:2")
+	for i := range 3 {
+		var pod corev1.Pod
+		workloadtest.Await(t, "a new pod", func(context.Context) (int, error) {
+			var n int
+			list := workloadtest.Pods(t, c.Client, "app=agent")
+			for _, p := range list {
+				if p.Spec.Containers[0].Image == "i:2" {
+					if n++; len(p.Status.Conditions) == 0 {
+						pod = p
+					}
+				}
+			}
+			if n > i+1 || len(list) < 2 {
+				t.Errorf("there are %d new ones among %d pods", n, len(list))
+			}
+			return n, nil
+		}, func(n int) bool { return n == i+1 && pod.Name != "" })
+		if err := workloadtest.Ready(t.Context(), c.Client, &pod, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.updated(3)
+
+	// With a surge, the new pod is there first.
+	c.Patch(`{"spec":{"updateStrategy":{"rollingUpdate":{"maxSurge":3,"maxUnavailable":0}}}}`)
+	c.updated(3)
+	c.Image("i:3")
+	c.updated(3)
+	c.awaitPods("a=i:3", "b=i:3", "c=i:3")
+
+	// With OnDelete, nothing happens by itself.
+	c.Patch(`{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
+	c.Image("i:1")
+	c.await("no updated pods", func(s *appsv1.DaemonSet) bool {
+		return s.Status.UpdatedNumberScheduled == 0
+	})
+	c.awaitPods("a=i:3", "b=i:3", "c=i:3")
+	if err := c.Client.CoreV1().Pods("default").DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "app=agent"}); err != nil {
+		t.Fatal(err)
+	}
+	c.updated(3)
+	c.awaitPods("a=i:1", "b=i:1", "c=i:1")
+	// The first revision is the latest again, and only one old one is kept.
+	var numbers []int64
+	for _, r := range workloadtest.Must(c.Client.AppsV1().ControllerRevisions("default").List(t.Context(),
+		metav1.ListOptions{}))(t).Items {
+		numbers = append(numbers, r.Revision)
+	}
+	if slices.Sort(numbers); !slices.Equal(numbers, []int64{3, 4}) {
+		t.Errorf("the revisions are %v", numbers)
+	}
+}
+
+// Surges are limited: old pods stay until new ones are available.
+func TestSurge(t *testing.T) {
+	t.Parallel()
+	c := threeNodes(t)
+	s := agent()
+	s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{
+		MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
+	}
+	c.Create(s)
+	c.updated(3)
+	c.Image("i:2")
+	c.awaitPods("a=i:1", "a=i:2", "b=i:1", "c=i:1")
+	for _, pod := range workloadtest.Pods(t, c.Client, "app=agent") {
+		if pod.Spec.Containers[0].Image == "i:2" {
+			if err := workloadtest.Ready(t.Context(), c.Client, &pod, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.awaitPods("a=i:2", "b=i:1", "b=i:2", "c=i:1")
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	configure := func(o *server.Options) { o.DataDir = dir }
+	s, client := workloadtest.Run(t, controllers, configure)
+	c := connect(t, client)
+	for i := range 50 {
+		c.node(fmt.Sprintf("n%02d", i), nil)
+	}
+	c.Create(agent())
+	workloadtest.Await(t, "some pods", func(context.Context) (int, error) {
+		return len(c.pods()), nil
+	}, func(n int) bool { return n > 5 })
+	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	_, client = workloadtest.Run(t, controllers, configure)
+	c = connect(t, client)
+	workloadtest.Kubelet(t, client)
+	c.updated(50)
+	if pods := c.pods(); len(pods) != 50 || len(slices.Compact(pods)) != 50 {
+		t.Errorf("the pods are on %v", pods)
+	}
+}
+
+// A pod that has to go goes even while a quota refuses the pod that has to come.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	c := connect(t, client)
+	c.node("a", nil)
+	c.Create(agent())
+	c.awaitPods("a=i:1")
+	quotas := client.CoreV1().ResourceQuotas("default")
+	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+	quota := workloadtest.Must(quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: corev1.ResourceQuotaSpec{Hard: hard},
+	}, metav1.CreateOptions{}))(t)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard}
+	workloadtest.Must(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		if _, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: agent().Spec.Template.Spec,
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
+			return "the quota is not enforced yet"
+		}
+		return ""
+	})
+	c.node("b", nil)
+	workloadtest.OK(t, client.CoreV1().Nodes().Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	c.awaitPods()
+	workloadtest.OK(t, quotas.Delete(t.Context(), "one", metav1.DeleteOptions{}))
+	c.awaitPods("b=i:1")
+}

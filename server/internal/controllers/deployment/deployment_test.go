@@ -1,0 +1,352 @@
+package deployment_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/deployment"
+	"github.com/kinproc/kinproc/server/internal/controllers/replicaset"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+)
+
+var controllers = []string{deployment.Name, replicaset.Name}
+
+func web(replicas int32) *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(replicas), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: workloadtest.Template(labels),
+		},
+	}
+}
+
+// cluster is a control plane with a Deployment.
+type cluster struct {
+	workloadtest.Workload[*appsv1.Deployment]
+}
+
+func connect(t testing.TB, client kubernetes.Interface) cluster {
+	return cluster{workloadtest.Workload[*appsv1.Deployment]{
+		TB: t, Client: client, App: "web", API: client.AppsV1().Deployments(workloadtest.Namespace),
+	}}
+}
+
+func condition(d *appsv1.Deployment, which appsv1.DeploymentConditionType) string {
+	for _, c := range d.Status.Conditions {
+		if c.Type == which {
+			return string(c.Status) + " " + c.Reason
+		}
+	}
+	return ""
+}
+
+// complete awaits the end of a rollout.
+func (c cluster) complete(replicas int32) *appsv1.Deployment {
+	c.Helper()
+	return c.Await("a complete rollout", func(d *appsv1.Deployment) bool {
+		s := d.Status
+		return s.ObservedGeneration == d.Generation && s.UpdatedReplicas == replicas &&
+			s.Replicas == replicas && s.AvailableReplicas == replicas && s.UnavailableReplicas == 0 &&
+			condition(d, appsv1.DeploymentProgressing) == "True NewReplicaSetAvailable"
+	})
+}
+
+// sets returns the ReplicaSets by their images.
+func (c cluster) sets() map[string]appsv1.ReplicaSet {
+	c.Helper()
+	list := workloadtest.Must(c.Client.AppsV1().ReplicaSets("default").List(c.Context(),
+		metav1.ListOptions{}))(c)
+	sets := map[string]appsv1.ReplicaSet{}
+	for _, rs := range list.Items {
+		sets[rs.Spec.Template.Spec.Containers[0].Image] = rs
+	}
+	return sets
+}
+
+func (c cluster) events() []string {
+	c.Helper()
+	list := workloadtest.Must(c.Client.CoreV1().Events("default").List(c.Context(), metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Deployment",
+	}))(c)
+	var found []string
+	for _, e := range list.Items {
+		found = append(found, e.Source.Component+" "+e.Reason+" "+e.Message)
+	}
+	return found
+}
+
+func TestRollingUpdate(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	workloadtest.Kubelet(t, client)
+	c := connect(t, client)
+	d := web(4)
+	d.Annotations = map[string]string{"kubernetes.io/change-cause": "first"}
+	d.Spec.RevisionHistoryLimit = new(int32(1))
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+		MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
+	}
+	c.Create(d)
+	d = c.complete(4)
+	if got := condition(d, appsv1.DeploymentAvailable); got != "True MinimumReplicasAvailable" {
+		t.Errorf("the condition Available is %s", got)
+	}
+	first := c.sets()["i:1"]
+	hash := first.Labels["pod-template-hash"]
+	if first.Name != "web-"+hash || first.Spec.Selector.MatchLabels["pod-template-hash"] != hash ||
+		first.Spec.Template.Labels["pod-template-hash"] != hash {
+		t.Errorf("the ReplicaSet is %+v", first)
+	}
+	if want := map[string]string{
+		"deployment.kubernetes.io/revision": "1", "deployment.kubernetes.io/desired-replicas": "4",
+		"deployment.kubernetes.io/max-replicas": "5", "kubernetes.io/change-cause": "first",
+	}; !maps.Equal(first.Annotations, want) {
+		t.Errorf("the annotations are %v, want %v", first.Annotations, want)
+	}
+
+	// Never less than four available and never more than five at all.
+	watched, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		AllowWatchBookmarks: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Image("i:2")
+	d = c.complete(4)
+	watched.Stop()
+	ready, begun := map[string]bool{}, false
+	for e := range watched.ResultChan() {
+		pod := e.Object.(*corev1.Pod)
+		switch e.Type {
+		case "BOOKMARK":
+			begun = true
+			continue
+		case "DELETED":
+			delete(ready, pod.Name)
+		default:
+			ready[pod.Name] = len(pod.Status.Conditions) > 0
+		}
+		var n int
+		for _, is := range ready {
+			if is {
+				n++
+			}
+		}
+		if begun && (n < 4 || len(ready) > 5) {
+			t.Errorf("%d of %d pods are ready", n, len(ready))
+		}
+	}
+	sets := c.sets()
+	if *sets["i:1"].Spec.Replicas != 0 || *sets["i:2"].Spec.Replicas != 4 ||
+		d.Annotations["deployment.kubernetes.io/revision"] != "2" {
+		t.Errorf("the ReplicaSets are %v and the revision is %v", sets, d.Annotations)
+	}
+
+	// Back to the first template: its set gets a new revision.
+	c.Image("i:1")
+	d = c.complete(4)
+	sets = c.sets()
+	if a := sets["i:1"].Annotations; a["deployment.kubernetes.io/revision"] != "3" ||
+		a["deployment.kubernetes.io/revision-history"] != "1" ||
+		d.Annotations["deployment.kubernetes.io/revision"] != "3" || sets["i:1"].UID != first.UID {
+		t.Errorf("the annotations are %v", a)
+	}
+	// Only one old set is kept.
+	c.Image("i:3")
+	c.complete(4)
+	workloadtest.Await(t, "the first of the old sets to be deleted",
+		func(context.Context) (int, error) { return len(c.sets()), nil },
+		func(n int) bool { return n == 2 })
+	if _, ok := c.sets()["i:2"]; ok {
+		t.Error("not the oldest revision was deleted")
+	}
+	want := "deployment-controller ScalingReplicaSet Scaled up replica set " + first.Name +
+		" from 0 to 4"
+	workloadtest.Await(t, "the event "+want,
+		func(context.Context) ([]string, error) { return c.events(), nil },
+		func(events []string) bool { return slices.Contains(events, want) })
+}
+
+func TestRecreate(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	workloadtest.Kubelet(t, client)
+	c := connect(t, client)
+	d := web(2)
+	d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+	// A finalizer keeps the pods in Terminating.
+	d.Spec.Template.Finalizers = []string{"example.com/held"}
+	c.Create(d)
+	c.complete(2)
+	c.Image("i:2")
+	c.Await("terminating pods", func(d *appsv1.Deployment) bool {
+		return d.Status.TerminatingReplicas != nil && *d.Status.TerminatingReplicas == 2 &&
+			d.Status.ObservedGeneration == d.Generation
+	})
+	if _, ok := c.sets()["i:2"]; ok {
+		t.Error("there are new pods before the old ones are gone")
+	}
+	for _, pod := range workloadtest.Must(client.CoreV1().Pods("default").List(t.Context(),
+		metav1.ListOptions{}))(t).Items {
+		workloadtest.Must(client.CoreV1().Pods("default").Patch(t.Context(), pod.Name,
+			types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	}
+	c.complete(2)
+}
+
+func TestPauseAndScale(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	// Pods with the second image never become ready.
+	workloadtest.Kubelet(t, client, func(p *corev1.Pod) bool {
+		return p.Spec.Containers[0].Image != "i:2"
+	})
+	c := connect(t, client)
+	d := web(10)
+	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
+		MaxSurge: new(intstr.FromInt32(3)), MaxUnavailable: new(intstr.FromInt32(2)),
+	}
+	c.Create(d)
+	c.complete(10)
+	c.Image("i:2")
+	c.Await("an unfinished rollout", func(d *appsv1.Deployment) bool {
+		return d.Status.UpdatedReplicas == 5 && d.Status.Replicas == 13
+	})
+	// Eight old and five new ones; thirty more are spread in proportion.
+	c.Patch(`{"spec":{"replicas":30}}`)
+	c.Await("proportional scaling", func(d *appsv1.Deployment) bool { return d.Status.Replicas == 33 })
+	sets := c.sets()
+	if old, current := *sets["i:1"].Spec.Replicas, *sets["i:2"].Spec.Replicas; old != 20 ||
+		current != 13 {
+		t.Errorf("scaled to %d old and %d new pods", old, current)
+	}
+	c.Patch(`{"spec":{"paused":true}}`)
+	c.Await("pause", func(d *appsv1.Deployment) bool {
+		return condition(d, appsv1.DeploymentProgressing) == "Unknown DeploymentPaused"
+	})
+	c.Image("i:3")
+	c.Patch(`{"spec":{"replicas":10}}`)
+	c.Await("scaling while paused", func(d *appsv1.Deployment) bool {
+		return d.Status.ObservedGeneration == d.Generation && d.Status.Replicas == 13 &&
+			d.Status.UpdatedReplicas == 0
+	})
+	if _, ok := c.sets()["i:3"]; ok {
+		t.Error("rolls out while paused")
+	}
+	c.Patch(`{"spec":{"paused":false}}`)
+	c.complete(10)
+}
+
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	c := connect(t, client)
+	d := web(1)
+	d.Spec.ProgressDeadlineSeconds = new(int32(1))
+	c.Create(d)
+	d = c.Await("the deadline", func(d *appsv1.Deployment) bool {
+		return condition(d, appsv1.DeploymentProgressing) == "False ProgressDeadlineExceeded"
+	})
+	if got := condition(d, appsv1.DeploymentAvailable); got != "False MinimumReplicasUnavailable" {
+		t.Errorf("the condition Available is %s", got)
+	}
+	workloadtest.Kubelet(t, client)
+	c.complete(1)
+}
+
+// A ReplicaSet of somebody else that has the name of a new one is left alone.
+func TestCollision(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	workloadtest.Kubelet(t, client)
+	c := connect(t, client)
+	deployments, sets := client.AppsV1().Deployments("default"), client.AppsV1().ReplicaSets("default")
+	c.Create(web(1))
+	c.complete(1)
+	taken := c.sets()["i:1"]
+	if err := deployments.Delete(t.Context(), "web", metav1.DeleteOptions{
+		PropagationPolicy: new(metav1.DeletePropagationOrphan),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	workloadtest.Await(t, "an orphan", func(ctx context.Context) (*appsv1.ReplicaSet, error) {
+		return sets.Get(ctx, taken.Name, metav1.GetOptions{})
+	}, func(rs *appsv1.ReplicaSet) bool { return len(rs.OwnerReferences) == 0 })
+	// It is not adopted by a Deployment that selects other pods, but whose template is the same.
+	workloadtest.Must(sets.Patch(t.Context(), taken.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"app":"mine"}}}`), metav1.PatchOptions{}))(t)
+	c.Create(web(2))
+	d := c.complete(2)
+	if d.Status.CollisionCount == nil || *d.Status.CollisionCount != 1 {
+		t.Errorf("the collision count is %v", d.Status.CollisionCount)
+	}
+	rs := workloadtest.Must(sets.Get(t.Context(), taken.Name, metav1.GetOptions{}))(t)
+	if len(rs.OwnerReferences) > 0 || *rs.Spec.Replicas != 1 {
+		t.Errorf("the set of somebody else is now %+v", rs)
+	}
+}
+
+// A rollout that a stop interrupts ends after the next start.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	configure := func(o *server.Options) { o.DataDir = dir }
+	s, client := workloadtest.Run(t, controllers, configure)
+	c := connect(t, client)
+	c.Create(web(20))
+	c.Await("some pods", func(d *appsv1.Deployment) bool { return len(c.sets()) == 1 })
+	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	_, client = workloadtest.Run(t, controllers, configure)
+	c = connect(t, client)
+	workloadtest.Kubelet(t, client)
+	c.Image("i:2")
+	c.complete(20)
+	if n := len(workloadtest.Pods(t, client, "")); n != 20 {
+		t.Errorf("there are %d pods, want 20", n)
+	}
+}
+
+// With the start of the control plane, and a status of each pod from outside.
+func BenchmarkThousand(b *testing.B) {
+	for b.Loop() {
+		_, client := workloadtest.Run(b, controllers)
+		workloadtest.Kubelet(b, client)
+		workloadtest.Must(client.AppsV1().Deployments("default").Create(b.Context(), web(1000),
+			metav1.CreateOptions{}))(b)
+		workloadtest.Await(b, "pods", func(ctx context.Context) (*appsv1.Deployment, error) {
+			return client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
+		}, func(d *appsv1.Deployment) bool { return d.Status.AvailableReplicas == 1000 })
+	}
+}
+
+func BenchmarkThree(b *testing.B) {
+	_, client := workloadtest.Run(b, controllers)
+	workloadtest.Kubelet(b, client)
+	for i := 0; b.Loop(); i++ {
+		d := web(3)
+		d.Name = fmt.Sprint("web-", i)
+		d.Spec.Selector.MatchLabels["i"] = fmt.Sprint(i)
+		d.Spec.Template.Labels["i"] = fmt.Sprint(i)
+		workloadtest.Must(client.AppsV1().Deployments("default").Create(b.Context(), d,
+			metav1.CreateOptions{}))(b)
+		workloadtest.Await(b, "pods", func(ctx context.Context) (*appsv1.Deployment, error) {
+			return client.AppsV1().Deployments("default").Get(ctx, d.Name, metav1.GetOptions{})
+		}, func(d *appsv1.Deployment) bool { return d.Status.AvailableReplicas == 3 })
+	}
+}

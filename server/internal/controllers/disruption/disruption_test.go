@@ -1,0 +1,283 @@
+package disruption_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/disruption"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// patience is far longer than anything here takes.
+const patience = 30 * time.Second
+
+type cluster struct {
+	kubernetes.Interface
+	*testing.T
+	server *server.Server
+}
+
+func connect(t *testing.T) cluster {
+	t.Helper()
+	s := servertest.Run(t, func(o *server.Options) {
+		o.Controllers = []string{"serviceaccount-controller", disruption.Name}
+	})
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cluster{client, t, s}
+	c.poll("no service account", func(ctx context.Context) (bool, error) {
+		_, err := c.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return true, err
+	})
+	return c
+}
+
+func (c cluster) poll(what string, done wait.ConditionWithContextFunc) {
+	c.Helper()
+	if err := wait.PollUntilContextTimeout(c.Context(), 2*time.Millisecond, patience, true,
+		done); err != nil {
+		c.Fatalf("%s: %v", what, err)
+	}
+}
+
+// pod creates a pod that runs and is ready.
+func (c cluster) pod(name, app string, owner *metav1.OwnerReference) {
+	c.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	if owner != nil {
+		p.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	if _, err := c.CoreV1().Pods("default").Create(c.Context(), p,
+		metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	c.patch(name, `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
+}
+
+func (c cluster) patch(pod, status string) {
+	c.Helper()
+	if _, err := c.CoreV1().Pods("default").Patch(c.Context(), pod, types.StrategicMergePatchType,
+		[]byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c cluster) budget(app string, spec policyv1.PodDisruptionBudgetSpec) {
+	c.Helper()
+	spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	if _, err := c.PolicyV1().PodDisruptionBudgets("default").Create(c.Context(),
+		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: app}, Spec: spec},
+		metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// status waits until the status of a budget is as wanted.
+func (c cluster) status(name string, wanted func(*policyv1.PodDisruptionBudgetStatus) bool) {
+	c.Helper()
+	var last *policyv1.PodDisruptionBudget
+	err := wait.PollUntilContextTimeout(c.Context(), 2*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			last, err = c.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
+			return err == nil && last.Status.ObservedGeneration == last.Generation &&
+				wanted(&last.Status), err
+		})
+	if err != nil {
+		c.Fatalf("budget %s: %v; the status is %+v", name, err, last.Status)
+	}
+}
+
+func (c cluster) evict(pod string) error {
+	return c.PolicyV1().Evictions("default").Evict(c.Context(), &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod},
+	})
+}
+
+func counts(
+	expected, desired, healthy, allowed int32,
+) func(*policyv1.PodDisruptionBudgetStatus) bool {
+	return func(s *policyv1.PodDisruptionBudgetStatus) bool {
+		return s.ExpectedPods == expected && s.DesiredHealthy == desired &&
+			s.CurrentHealthy == healthy && s.DisruptionsAllowed == allowed &&
+			len(s.DisruptedPods) == 0 && meta.IsStatusConditionPresentAndEqual(s.Conditions,
+			policyv1.DisruptionAllowedCondition, metav1.ConditionStatus(map[bool]string{
+				true: "True", false: "False",
+			}[allowed > 0]))
+	}
+}
+
+// TestEvictions evicts more pods at once than a budget allows.
+func TestEvictions(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	const pods, least = 10, 6
+	c.budget("a", policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(least))})
+	c.status("a", counts(0, least, 0, 0))
+	for i := range pods {
+		c.pod(fmt.Sprint("a-", i), "a", nil)
+	}
+	c.pod("other", "b", nil)
+	c.status("a", counts(pods, least, pods, pods-least))
+
+	var evicted atomic.Int32
+	var running sync.WaitGroup
+	for i := range pods {
+		running.Go(func() {
+			switch err := c.evict(fmt.Sprint("a-", i)); {
+			case err == nil:
+				evicted.Add(1)
+			case !apierrors.IsTooManyRequests(err):
+				t.Errorf("evict pod %d: %v", i, err)
+			}
+		})
+	}
+	running.Wait()
+	if got := evicted.Load(); got != pods-least {
+		t.Errorf("evicted %d pods, want %d", got, pods-least)
+	}
+	c.status("a", counts(least, least, least, 0))
+
+	// Pods that take their place must be ready before others can be evicted.
+	c.pod("new", "a", nil)
+	c.status("a", counts(least+1, least, least+1, 1))
+	c.patch("new", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	c.status("a", counts(least+1, least, least, 0))
+}
+
+// TestExpected counts pods whose owners want more of them than there are.
+func TestExpected(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	ctx := t.Context()
+	template := func(app string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+	}
+	selector := func(app string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	owner := func(apiVersion, kind string, obj metav1.Object) *metav1.OwnerReference {
+		return &metav1.OwnerReference{
+			APIVersion: apiVersion, Kind: kind, Name: obj.GetName(), UID: obj.GetUID(),
+			Controller: new(true),
+		}
+	}
+	deployment, err := c.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "d"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(5)), Selector: selector("d"), Template: template("d"),
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.budget("d", policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromString("30%"))})
+	c.status("d", counts(0, 0, 0, 0))
+	for i := range 2 { // in the middle of a rollout
+		set, err := c.AppsV1().ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            fmt.Sprint("d-", i),
+				OwnerReferences: []metav1.OwnerReference{*owner("apps/v1", "Deployment", deployment)},
+			},
+			Spec: appsv1.ReplicaSetSpec{
+				Replicas: new(int32(3)), Selector: selector("d"), Template: template("d"),
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j := range 2 {
+			c.pod(fmt.Sprint(set.Name, "-", j), "d", owner("apps/v1", "ReplicaSet", set))
+		}
+	}
+	// 30 % of 5 are 2.
+	c.status("d", counts(5, 3, 4, 1))
+
+	// an owner of a custom kind
+	servertest.CRDs(t, c.server, servertest.Objects(definition()))
+	client, err := dynamic.NewForConfig(c.server.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	room, err := client.Resource(schema.GroupVersionResource{
+		Group: "example.com", Version: "v1", Resource: "rooms",
+	}).Namespace("default").Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Room", "metadata": map[string]any{"name": "r"},
+		"spec": map[string]any{"replicas": int64(4)},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.budget("r", policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromString("50%"))})
+	for i := range 3 {
+		c.pod(fmt.Sprint("r-", i), "r", owner("example.com/v1", "Room", room))
+	}
+	c.status("r", counts(4, 2, 3, 1))
+
+	// A pod whose owner is unknown makes the budget allow nothing.
+	c.pod("r-stray", "r", &metav1.OwnerReference{
+		APIVersion: "apps/v1", Kind: "StatefulSet", Name: "gone", UID: "gone", Controller: new(true),
+	})
+	c.status("r", func(s *policyv1.PodDisruptionBudgetStatus) bool {
+		condition := meta.FindStatusCondition(s.Conditions, policyv1.DisruptionAllowedCondition)
+		return s.DisruptionsAllowed == 0 && condition.Reason == policyv1.SyncFailedReason &&
+			condition.Message == `found no controllers for pod "r-stray"`
+	})
+	if err := c.evict("r-0"); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("the eviction returns %v", err)
+	}
+}
+
+func definition() *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "rooms.example.com"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "rooms", Kind: "Room"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: new(true),
+					},
+				},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Scale: &apiextensionsv1.CustomResourceSubresourceScale{
+						SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas",
+					},
+				},
+			}},
+		},
+	}
+}

@@ -1,0 +1,310 @@
+package horizontalpodautoscaler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/scale"
+)
+
+// Name is the name of the controller in kube-controller-manager.
+const Name = "horizontal-pod-autoscaler-controller"
+
+// Component is the source of the events.
+const Component = "horizontal-pod-autoscaler"
+
+// period is the time between two looks at the metrics.
+const period = 15 * time.Second
+
+// Controller sets the number of replicas of the targets of HorizontalPodAutoscalers.
+type Controller struct {
+	client    kubernetes.Interface
+	informers informers.SharedInformerFactory
+	recorder  record.EventRecorder
+}
+
+// New returns a controller. It starts the informers that it needs.
+func New(
+	client kubernetes.Interface, factory informers.SharedInformerFactory,
+	recorder record.EventRecorder,
+) *Controller {
+	return &Controller{client, factory, recorder}
+}
+
+// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
+// ended.
+func (c *Controller) Run(ctx context.Context) error {
+	autoscalers := c.informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer()
+	pods := c.informers.Core().V1().Pods().Informer()
+	r := &run{
+		Controller: c, queue: loop.New(Name),
+		autoscalers: autoscalers.GetIndexer(), pods: pods.GetIndexer(),
+		scales:  scale.Client{Discovery: c.client.Discovery()},
+		metrics: metricsClient{c.client.Discovery().RESTClient()},
+		history: map[string]*history{},
+	}
+	var handlers loop.Handlers
+	defer handlers.Remove()
+	if err := handlers.Add(autoscalers, loop.OnChange(r.changed)); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	c.informers.StartWithContext(ctx)
+	return r.queue.Run(ctx, 2, r.sync, append(handlers.Synced(), pods.HasSyncedChecker())...)
+}
+
+// run is the state of one call of Run.
+type run struct {
+	*Controller
+	queue             *loop.Queue
+	autoscalers, pods cache.Indexer
+	scales            scale.Client
+	metrics           metricsClient
+
+	mu      sync.Mutex
+	history map[string]*history // by key; guarded by mu; each is used by one worker at a time
+}
+
+func (r *run) changed(old, a *autoscalingv2.HorizontalPodAutoscaler) {
+	// Not all API servers count the generations of autoscalers.
+	if old != nil && a != nil && equality.Semantic.DeepEqual(old.Spec, a.Spec) {
+		return
+	}
+	if a == nil {
+		a = old // sync forgets its history
+	}
+	r.queue.Soon(a.Namespace + "/" + a.Name)
+}
+
+// historyOf returns the history of an autoscaler, or forgets it if the autoscaler is gone.
+func (r *run) historyOf(key string, exists bool) *history {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !exists {
+		delete(r.history, key)
+	} else if r.history[key] == nil {
+		r.history[key] = &history{}
+	}
+	return r.history[key]
+}
+
+func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
+	obj, ok, err := r.autoscalers.GetByKey(key)
+	if err != nil {
+		return 0, err
+	}
+	past := r.historyOf(key, ok)
+	if !ok {
+		return 0, nil
+	}
+	old := obj.(*autoscalingv2.HorizontalPodAutoscaler)
+	a := &autoscaler{
+		run: r, HorizontalPodAutoscaler: old.DeepCopy(), history: past, now: time.Now(),
+	}
+	a.reconcile(ctx) // errors are in the conditions
+	if !equality.Semantic.DeepEqual(old.Status, a.Status) {
+		_, err = r.client.AutoscalingV2().HorizontalPodAutoscalers(a.Namespace).UpdateStatus(ctx,
+			a.HorizontalPodAutoscaler, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return 0, err
+		}
+	}
+	r.queue.AddAfter(key, period)
+	return 0, nil
+}
+
+// autoscaler is one look at an autoscaler, whose status it changes.
+type autoscaler struct {
+	*run
+	*autoscalingv2.HorizontalPodAutoscaler
+	history *history
+	now     time.Time
+}
+
+// condition sets a condition of the autoscaler.
+func (a *autoscaler) condition(
+	conditionType autoscalingv2.HorizontalPodAutoscalerConditionType, status corev1.ConditionStatus,
+	reason, format string, args ...any,
+) {
+	c := autoscalingv2.HorizontalPodAutoscalerCondition{
+		Type: conditionType, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...),
+		LastTransitionTime: metav1.NewTime(a.now),
+	}
+	list := a.Status.Conditions
+	for i := range list {
+		if list[i].Type == conditionType {
+			if list[i].Status == status {
+				c.LastTransitionTime = list[i].LastTransitionTime
+			}
+			list[i] = c
+			return
+		}
+	}
+	a.Status.Conditions = append(list, c)
+}
+
+func (a *autoscaler) warn(reason string, err error) {
+	a.recorder.Event(a.HorizontalPodAutoscaler, corev1.EventTypeWarning, reason, err.Error())
+}
+
+func (a *autoscaler) reconcile(ctx context.Context) {
+	target := &a.Spec.ScaleTargetRef
+	s, err := a.scales.Get(ctx, a.Namespace, target.APIVersion, target.Kind, target.Name)
+	if err != nil {
+		a.warn("FailedGetScale", err)
+		a.condition(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedGetScale",
+			"the HPA controller was unable to get the target's current scale: %v", err)
+		return
+	}
+	a.condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale",
+		"the HPA controller was able to get the target's current scale")
+	current, least := s.Spec.Replicas, ptr.Deref(a.Spec.MinReplicas, 1)
+	a.history.begin(current, a.now)
+	desired, reason := current, ""
+	switch {
+	case current == 0 && least != 0:
+		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "ScalingDisabled",
+			"scaling is disabled since the replica count of the target is zero")
+		desired = 0
+	case current > a.Spec.MaxReplicas:
+		desired, reason = a.Spec.MaxReplicas, "Current number of replicas above Spec.MaxReplicas"
+	case current < least:
+		desired, reason = least, "Current number of replicas below Spec.MinReplicas"
+	default:
+		measured, metric, err := a.measure(ctx, s)
+		if err != nil {
+			a.Status.CurrentReplicas = s.Status.Replicas
+			a.warn("FailedComputeMetricsReplicas", err)
+			return
+		}
+		switch {
+		case measured > current:
+			reason = metric + " above target"
+		case measured < current:
+			reason = "All metrics below target"
+		}
+		desired = a.normalize(current, measured, least)
+	}
+	a.Status.CurrentReplicas, a.Status.DesiredReplicas = s.Status.Replicas, desired
+	if desired == current {
+		return
+	}
+	a.rescale(ctx, s, desired, reason)
+}
+
+func (a *autoscaler) rescale(
+	ctx context.Context, s *autoscalingv1.Scale, desired int32, reason string,
+) {
+	current := s.Spec.Replicas
+	s.Spec.Replicas = desired
+	target := &a.Spec.ScaleTargetRef
+	if _, err := a.scales.Update(ctx, s, target.APIVersion, target.Kind); err != nil {
+		a.recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeWarning, "FailedRescale",
+			"New size: %d; reason: %s; error: %v", desired, reason, err)
+		a.condition(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale",
+			"the HPA controller was unable to update the target scale: %v", err)
+		a.Status.DesiredReplicas = current
+		return
+	}
+	a.condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale",
+		"the HPA controller was able to update the target scale to %d", desired)
+	a.recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeNormal, "SuccessfulRescale",
+		"New size: %d; reason: %s", desired, reason)
+	a.history.scaled(desired-current, a.now)
+	a.Status.LastScaleTime = new(metav1.NewTime(a.now))
+}
+
+// measure returns the highest number of replicas that a metric asks for, and the name of the
+// metric.
+func (a *autoscaler) measure(
+	ctx context.Context, s *autoscalingv1.Scale,
+) (replicas int32, name string, err error) {
+	selector, err := labels.Parse(s.Status.Selector)
+	if err == nil && s.Status.Selector == "" {
+		err = errors.New("selector is required")
+	}
+	if err != nil {
+		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector",
+			"the HPA target's scale is missing a selector")
+		return 0, "", fmt.Errorf("selector of the target: %w", err)
+	}
+	m := &measurement{
+		autoscaler: a, selector: selector, current: s.Spec.Replicas, running: s.Status.Replicas,
+	}
+	// The status of a metric that cannot be read is empty, as in kube-controller-manager.
+	a.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(a.Spec.Metrics))
+	invalid := 0
+	var first error
+	var firstSpec *autoscalingv2.MetricSpec
+	for i := range a.Spec.Metrics {
+		spec := &a.Spec.Metrics[i]
+		proposed, metric, status, err := m.measure(ctx, spec)
+		if err != nil {
+			if invalid++; first == nil {
+				first, firstSpec = err, spec
+			}
+			a.warn(failedReason(spec.Type), err)
+			continue
+		}
+		a.Status.CurrentMetrics[i] = status
+		if name == "" || proposed > replicas {
+			replicas, name = proposed, metric
+		}
+	}
+	// Without some of the metrics, it is unknown whether fewer replicas are enough.
+	if invalid > 0 && (invalid == len(a.Spec.Metrics) || replicas < m.current) {
+		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, failedReason(firstSpec.Type),
+			"the HPA was unable to compute the replica count: %v", first)
+		return 0, "", fmt.Errorf("invalid metrics (%d invalid out of %d), first error is: "+
+			"failed to get %s metric value: %w", invalid, len(a.Spec.Metrics), nameOf(firstSpec), first)
+	}
+	a.condition(autoscalingv2.ScalingActive, corev1.ConditionTrue, "ValidMetricFound",
+		"the HPA was able to successfully calculate a replica count from %s", name)
+	return replicas, name, nil
+}
+
+// nameOf returns what errors call a metric.
+func nameOf(spec *autoscalingv2.MetricSpec) string {
+	switch {
+	case spec.Resource != nil:
+		return string(spec.Resource.Name) + " resource"
+	case spec.ContainerResource != nil:
+		return string(spec.ContainerResource.Name) + " container"
+	case spec.External != nil:
+		return spec.External.Metric.Name + " external"
+	}
+	return strings.ToLower(string(spec.Type))
+}
+
+func failedReason(t autoscalingv2.MetricSourceType) string {
+	switch t {
+	case autoscalingv2.ObjectMetricSourceType:
+		return "FailedGetObjectMetric"
+	case autoscalingv2.PodsMetricSourceType:
+		return "FailedGetPodsMetric"
+	case autoscalingv2.ResourceMetricSourceType:
+		return "FailedGetResourceMetric"
+	case autoscalingv2.ContainerResourceMetricSourceType:
+		return "FailedGetContainerResourceMetric"
+	case autoscalingv2.ExternalMetricSourceType:
+		return "FailedGetExternalMetric"
+	}
+	return "InvalidMetricSourceType"
+}
