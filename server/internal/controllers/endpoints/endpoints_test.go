@@ -1,0 +1,187 @@
+package endpoints_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/endpoints"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// patience is far longer than anything here takes.
+const patience = 30 * time.Second
+
+// addresses are the endpoints of a service by port: the IPs that are ready, and those that are not.
+type addresses map[int32][2][]string
+
+func eventually(
+	t *testing.T, client kubernetes.Interface, name string, want addresses,
+) *corev1.Endpoints {
+	t.Helper()
+	var last *corev1.Endpoints
+	wanted, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			e, err := client.CoreV1().Endpoints("default").Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return want == nil, nil
+			}
+			if err != nil || want == nil {
+				return false, err
+			}
+			last = e
+			got := addresses{}
+			for _, s := range e.Subsets {
+				var ips [2][]string
+				for _, a := range s.Addresses {
+					ips[0] = append(ips[0], a.IP)
+				}
+				for _, a := range s.NotReadyAddresses {
+					ips[1] = append(ips[1], a.IP)
+				}
+				for _, p := range s.Ports {
+					got[p.Port] = ips
+				}
+			}
+			have, err := json.Marshal(got)
+			return string(have) == string(wanted), err
+		})
+	if err != nil {
+		t.Fatalf("%s: %v: want %s, have %+v", name, err, wanted, last)
+	}
+	return last
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() (*server.Server, kubernetes.Interface) {
+		s := servertest.Run(t, func(o *server.Options) {
+			o.DataDir = dir
+			o.Controllers = []string{endpoints.Name, "serviceaccount-controller"}
+		})
+		return s, kubernetes.NewForConfigOrDie(s.RESTConfig())
+	}
+	s, client := start()
+	ctx := t.Context()
+	status := func(name, ip string, ready corev1.ConditionStatus) {
+		t.Helper()
+		_, err := client.CoreV1().Pods("default").Patch(ctx, name, types.StrategicMergePatchType,
+			fmt.Appendf(nil, `{"status":{"phase":"Running","podIP":%q,"podIPs":[{"ip":%[1]q}],
+			"conditions":[{"type":"Ready","status":%q}]}}`, ip, ready), metav1.PatchOptions{}, "status")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := func(name string, port int32, ip string, ready corev1.ConditionStatus) {
+		t.Helper()
+		_, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{
+				NodeName: "n", AutomountServiceAccountToken: new(false),
+				Containers: []corev1.Container{{
+					Name: "c", Image: "i",
+					Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: port}},
+				}},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status(name, ip, ready)
+	}
+	service := func(name string, change func(*corev1.ServiceSpec)) {
+		t.Helper()
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": "a"}},
+			Spec: corev1.ServiceSpec{
+				Selector: map[string]string{"app": "web"},
+				Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}},
+			},
+		}
+		change(&s.Spec)
+		if _, err := client.CoreV1().Services("default").Create(ctx, s,
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Endpoints can be older than their Service.
+	if _, err := client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Name: "early"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	service("web", func(*corev1.ServiceSpec) {})
+	service("all", func(s *corev1.ServiceSpec) {
+		s.PublishNotReadyAddresses, s.ClusterIP = true, corev1.ClusterIPNone
+	})
+	eventually(t, client, "web", addresses{})
+	pod("a", 8080, "10.0.0.2", corev1.ConditionTrue)
+	pod("b", 8080, "10.0.0.1", corev1.ConditionTrue)
+	pod("c", 8081, "10.0.0.3", corev1.ConditionFalse)
+	web := eventually(t, client, "web", addresses{
+		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}},
+	})
+	if web.Labels["team"] != "a" ||
+		web.Labels["endpoints.kubernetes.io/managed-by"] != "endpoint-controller" {
+		t.Errorf("unexpected metadata: %+v", web.ObjectMeta)
+	}
+	all := eventually(t, client, "all", addresses{
+		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {{"10.0.0.3"}, nil},
+	})
+	eventually(t, client, "early", addresses{})
+	if _, ok := all.Labels[corev1.IsHeadlessService]; !ok {
+		t.Errorf("not marked as headless: %v", all.Labels)
+	}
+
+	// Someone else overwrites the endpoints.
+	web.Subsets = nil
+	if _, err := client.CoreV1().Endpoints("default").Update(ctx, web,
+		metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, client, "web", addresses{
+		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}},
+	})
+
+	// A service that goes while the controller is off takes its endpoints along once it is on.
+	if err := s.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	off := servertest.Run(t, func(o *server.Options) {
+		o.DataDir, o.Controllers = dir, []string{"serviceaccount-controller"}
+	})
+	client = kubernetes.NewForConfigOrDie(off.RESTConfig())
+	status("c", "10.0.0.3", corev1.ConditionTrue)
+	if _, err := client.CoreV1().Services("default").Patch(ctx, "all", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"team":"b"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := off.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	_, client = start()
+	eventually(t, client, "web", addresses{
+		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {{"10.0.0.3"}, nil},
+	})
+	if err := client.CoreV1().Services("default").Delete(ctx, "web",
+		metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, client, "web", nil)
+}
