@@ -1,0 +1,250 @@
+package resourceclaims_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/resourceclaims"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+)
+
+// cluster is a control plane with the controller.
+type cluster struct {
+	*testing.T
+	client kubernetes.Interface
+}
+
+func start(t *testing.T) cluster {
+	t.Helper()
+	t.Parallel()
+	_, client := workloadtest.Run(t, []string{resourceclaims.Name})
+	return cluster{t, client}
+}
+
+var spec = resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+	Requests: []resourcev1.DeviceRequest{{
+		Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpus"},
+	}},
+}}
+
+func (c cluster) template(name string) {
+	c.Helper()
+	workloadtest.Must(c.client.ResourceV1().ResourceClaimTemplates(workloadtest.Namespace).
+		Create(c.Context(), &resourcev1.ResourceClaimTemplate{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: resourcev1.ResourceClaimTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{
+					Labels:      map[string]string{"app": "training"},
+					Annotations: map[string]string{"example.com/team": "a"},
+				},
+				Spec: spec,
+			},
+		}, metav1.CreateOptions{}))(c)
+}
+
+func (c cluster) claim(name string) {
+	c.Helper()
+	workloadtest.Must(c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).
+		Create(c.Context(), &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+		}, metav1.CreateOptions{}))(c)
+}
+
+// pod creates a pod that asks for a claim.
+func (c cluster) pod(name string, claim corev1.PodResourceClaim) *corev1.Pod {
+	c.Helper()
+	return workloadtest.Must(c.client.CoreV1().Pods(workloadtest.Namespace).Create(c.Context(),
+		&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PodSpec{
+				ResourceClaims: []corev1.PodResourceClaim{claim},
+				Containers:     []corev1.Container{{Name: "c", Image: "i"}},
+			},
+		}, metav1.CreateOptions{}))(c)
+}
+
+func (c cluster) delete(pod string) {
+	c.Helper()
+	if err := c.client.CoreV1().Pods(workloadtest.Namespace).Delete(c.Context(), pod,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c cluster) finish(pod string) {
+	c.Helper()
+	workloadtest.Must(c.client.CoreV1().Pods(workloadtest.Namespace).Patch(c.Context(), pod,
+		"application/merge-patch+json", []byte(`{"status":{"phase":"Succeeded"}}`),
+		metav1.PatchOptions{}, "status"))(c)
+}
+
+// bind binds a pod to a node, as somebody who is not the scheduler may do.
+func (c cluster) bind(pod string) {
+	c.Helper()
+	if err := c.client.CoreV1().Pods(workloadtest.Namespace).Bind(c.Context(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: pod},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "a"},
+	}, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// allocate gives a claim a device, as the scheduler does.
+func (c cluster) allocate(name string) {
+	c.Helper()
+	claims := c.client.ResourceV1().ResourceClaims(workloadtest.Namespace)
+	workloadtest.Must(claims.Patch(c.Context(), name, "application/merge-patch+json",
+		[]byte(`{"metadata":{"finalizers":["`+resourcev1.Finalizer+`"]}}`), metav1.PatchOptions{}))(c)
+	workloadtest.Must(claims.Patch(c.Context(), name, "application/merge-patch+json",
+		[]byte(`{"status":{"allocation":{"devices":{"results":[
+			{"request":"gpu","driver":"gpus.example.com","pool":"a","device":"0"}]}}}}`),
+		metav1.PatchOptions{}, "status"))(c)
+}
+
+func (c cluster) awaitClaim(
+	name, what string, wanted func(*resourcev1.ResourceClaim) bool,
+) *resourcev1.ResourceClaim {
+	c.Helper()
+	return workloadtest.Await(c, what, func(ctx context.Context) (*resourcev1.ResourceClaim, error) {
+		return c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).Get(ctx, name,
+			metav1.GetOptions{})
+	}, wanted)
+}
+
+func (c cluster) awaitGone(name string) {
+	c.Helper()
+	workloadtest.Await(c, "the claim is deleted", func(ctx context.Context) (bool, error) {
+		_, err := c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).Get(ctx, name,
+			metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	}, func(gone bool) bool { return gone })
+}
+
+// awaitName returns the name of the claim that a pod's status says was made for the pod.
+func (c cluster) awaitName(pod string) string {
+	c.Helper()
+	p := workloadtest.Await(c, "the claim's name is in the pod's status",
+		func(ctx context.Context) (*corev1.Pod, error) {
+			return c.client.CoreV1().Pods(workloadtest.Namespace).Get(ctx, pod, metav1.GetOptions{})
+		}, func(p *corev1.Pod) bool {
+			return len(p.Status.ResourceClaimStatuses) == 1 &&
+				p.Status.ResourceClaimStatuses[0].ResourceClaimName != nil
+		})
+	return *p.Status.ResourceClaimStatuses[0].ResourceClaimName
+}
+
+func (c cluster) claims() []resourcev1.ResourceClaim {
+	c.Helper()
+	return workloadtest.Must(c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).
+		List(c.Context(), metav1.ListOptions{}))(c).Items
+}
+
+func fromTemplate(template string) corev1.PodResourceClaim {
+	return corev1.PodResourceClaim{Name: "device", ResourceClaimTemplateName: &template}
+}
+
+func existing(claim string) corev1.PodResourceClaim {
+	return corev1.PodResourceClaim{Name: "device", ResourceClaimName: &claim}
+}
+
+func reservedFor(pods ...*corev1.Pod) func(*resourcev1.ResourceClaim) bool {
+	return func(claim *resourcev1.ResourceClaim) bool {
+		if len(claim.Status.ReservedFor) != len(pods) {
+			return false
+		}
+		for i, pod := range pods {
+			if r := claim.Status.ReservedFor[i]; r.UID != pod.UID || r.Resource != "pods" {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// TestClaimFromTemplate follows the claim of one pod from its template to its end.
+func TestClaimFromTemplate(t *testing.T) {
+	c := start(t)
+	pod := c.pod("a", fromTemplate("gpus")) // before its template
+	c.template("gpus")
+	name := c.awaitName("a")
+	claim := c.awaitClaim(name, "made", func(*resourcev1.ResourceClaim) bool { return true })
+	if !strings.HasPrefix(name, "a-device-") || !metav1.IsControlledBy(claim, pod) ||
+		claim.Labels["app"] != "training" || claim.Annotations["example.com/team"] != "a" ||
+		claim.Annotations[resourcev1.PodResourceClaimAnnotation] != "device" ||
+		len(claim.Spec.Devices.Requests) != 1 {
+		t.Errorf("unexpected claim: %+v", claim)
+	}
+	if n := len(c.claims()); n != 1 {
+		t.Errorf("%d claims were made for one pod", n)
+	}
+
+	c.allocate(name)
+	c.bind("a")
+	c.awaitClaim(name, "reserved for the pod", reservedFor(pod))
+	c.finish("a")
+	c.awaitGone(name)
+}
+
+// TestSharedClaim has two pods use one claim that is nobody's own.
+func TestSharedClaim(t *testing.T) {
+	c := start(t)
+	c.claim("shared")
+	c.allocate("shared")
+	a, b := c.pod("a", existing("shared")), c.pod("b", existing("shared"))
+	c.bind("a")
+	c.awaitClaim("shared", "reserved for the first", reservedFor(a))
+	c.bind("b")
+	c.awaitClaim("shared", "reserved for both", reservedFor(a, b))
+	c.delete("a")
+	claim := c.awaitClaim("shared", "reserved for the second", reservedFor(b))
+	if claim.Status.Allocation == nil {
+		t.Error("a claim in use has lost its allocation")
+	}
+	c.delete("b")
+	c.awaitClaim("shared", "free", func(claim *resourcev1.ResourceClaim) bool {
+		return claim.Status.Allocation == nil && len(claim.Finalizers) == 0
+	})
+}
+
+// TestDeletedClaim deletes an allocated claim that no pod uses.
+func TestDeletedClaim(t *testing.T) {
+	c := start(t)
+	c.claim("unused")
+	c.allocate("unused")
+	if err := c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).Delete(t.Context(),
+		"unused", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitGone("unused")
+}
+
+// TestClaimOfReplacedPod replaces a pod by another one of the same name at once.
+func TestClaimOfReplacedPod(t *testing.T) {
+	c := start(t)
+	c.template("gpus")
+	c.pod("a", fromTemplate("gpus"))
+	first := c.awaitName("a")
+	c.allocate(first)
+	c.bind("a")
+	c.delete("a")
+	pod := c.pod("a", fromTemplate("gpus"))
+	second := c.awaitName("a")
+	if second == first {
+		t.Error("a pod has the claim of the pod before it")
+	}
+	c.awaitGone(first)
+	claim := c.awaitClaim(second, "made", func(*resourcev1.ResourceClaim) bool { return true })
+	if !metav1.IsControlledBy(claim, pod) {
+		t.Errorf("unexpected owners: %v", claim.OwnerReferences)
+	}
+}

@@ -1,0 +1,195 @@
+// Package volumebinding binds claims to volumes, and simulates a provisioner of volumes.
+//
+//	err := volumebinding.New(client, recorder, factory).Run(ctx)
+//
+// If there is no storage class when the first claim appears, the controller makes the default class
+// [Class], whose volumes it provisions itself: as API objects, without any storage. The volumes of
+// other classes are left to their provisioners.
+//
+// Unlike in kube-controller-manager, volumes are not recycled, and a volume without a provisioner
+// is not deleted when it is released.
+package volumebinding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+)
+
+const (
+	// Name is the name of the controller in kube-controller-manager.
+	Name = "persistentvolume-binder-controller"
+	// Class is the name of the storage class that the controller makes.
+	Class = "standard"
+	// Provisioner is the provisioner that the controller simulates.
+	Provisioner = "simulated.kinproc.dev"
+)
+
+// The keys of the queue begin with one of these.
+const (
+	claimKey  = "claim/"
+	volumeKey = "volume/"
+)
+
+// Controller binds claims to volumes. A single worker does everything, so that no two claims get
+// the same volume.
+type Controller struct {
+	client    kubernetes.Interface
+	recorder  record.EventRecorder
+	informers informers.SharedInformerFactory
+	claims    corelisters.PersistentVolumeClaimLister
+	volumes   corelisters.PersistentVolumeLister
+	classes   storagelisters.StorageClassLister
+	queue     *loop.Queue
+	// told has the last event about each claim, by the key of the claim, which would otherwise be
+	// repeated. Only the worker uses it.
+	told map[string]string
+}
+
+// New returns the controller. It asks for its informers.
+func New(
+	client kubernetes.Interface, recorder record.EventRecorder, f informers.SharedInformerFactory,
+) *Controller {
+	core := f.Core().V1()
+	return &Controller{
+		client: client, recorder: recorder, informers: f,
+		claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
+		classes: f.Storage().V1().StorageClasses().Lister(),
+		queue:   loop.New(Name), told: map[string]string{},
+	}
+}
+
+// Run runs the controller until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	var handlers loop.Handlers
+	defer handlers.Remove()
+	core := c.informers.Core().V1()
+	if err := errors.Join(
+		handlers.Add(core.PersistentVolumeClaims().Informer(), loop.OnChange(c.claimChanged)),
+		handlers.Add(core.PersistentVolumes().Informer(), loop.OnChange(c.volumeChanged)),
+		handlers.Add(
+			c.informers.Storage().V1().StorageClasses().Informer(),
+			loop.OnChange(func(_, class *storagev1.StorageClass) {
+				if class != nil {
+					c.addUnbound()
+				}
+			}),
+		),
+	); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	return c.queue.Run(ctx, 1, c.sync, handlers.Synced()...)
+}
+
+func (c *Controller) addClaim(namespace, name string) {
+	c.queue.Soon(claimKey + namespace + "/" + name)
+}
+
+func (c *Controller) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
+	if claim != nil {
+		c.addClaim(claim.Namespace, claim.Name)
+		return
+	}
+	c.addClaim(old.Namespace, old.Name) // to forget it
+	volumes, err := c.volumes.List(labels.Everything())
+	if err != nil {
+		return // a lister never fails
+	}
+	// The volume of the claim refers to it even if the binding was not completed.
+	for _, v := range volumes {
+		if v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == old.UID {
+			c.queue.Soon(volumeKey + v.Name)
+		}
+	}
+}
+
+func (c *Controller) volumeChanged(old, v *corev1.PersistentVolume) {
+	switch {
+	case v != nil:
+		c.queue.Soon(volumeKey + v.Name)
+		if v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable {
+			c.addUnbound()
+		}
+	case old.Spec.ClaimRef != nil:
+		c.addClaim(old.Spec.ClaimRef.Namespace, old.Spec.ClaimRef.Name)
+	}
+}
+
+// addUnbound adds the claims that wait for a volume, or for the one they have lost.
+func (c *Controller) addUnbound() {
+	claims, err := c.claims.List(labels.Everything())
+	if err != nil {
+		return // a lister never fails
+	}
+	for _, claim := range claims {
+		if claim.Status.Phase != corev1.ClaimBound {
+			c.addClaim(claim.Namespace, claim.Name)
+		}
+	}
+}
+
+func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	err := c.look(ctx, key)
+	if apierrors.IsConflict(err) {
+		return time.Second, nil // the informer does not have the newest object yet
+	}
+	return 0, err
+}
+
+func (c *Controller) look(ctx context.Context, key string) error {
+	if name, ok := strings.CutPrefix(key, volumeKey); ok {
+		v, err := c.volumes.Get(name)
+		if err != nil {
+			return loop.IgnoreNotFound(err)
+		}
+		return c.syncVolume(ctx, v)
+	}
+	name, err := cache.ParseObjectName(strings.TrimPrefix(key, claimKey))
+	if err != nil {
+		return err
+	}
+	claim, err := c.claims.PersistentVolumeClaims(name.Namespace).Get(name.Name)
+	if err != nil {
+		delete(c.told, name.String())
+		return loop.IgnoreNotFound(err)
+	}
+	return c.syncClaim(ctx, claim)
+}
+
+// tell records an event about a claim, unless it is the same as the last one.
+func (c *Controller) tell(
+	claim *corev1.PersistentVolumeClaim, eventType, reason, format string, args ...any,
+) {
+	message := fmt.Sprintf(format, args...)
+	key := cache.MetaObjectToName(claim).String()
+	if event := string(claim.UID) + reason + message; c.told[key] != event {
+		c.told[key] = event
+		c.recorder.Event(claim, eventType, reason, message)
+	}
+}
+
+// classOf returns the storage class of a claim, or nil if there is none.
+func (c *Controller) classOf(claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+	name := volume.GetPersistentVolumeClaimClass(claim)
+	if name == "" {
+		return nil, nil
+	}
+	class, err := c.classes.Get(name)
+	return class, loop.IgnoreNotFound(err)
+}

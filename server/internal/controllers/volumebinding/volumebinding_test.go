@@ -1,0 +1,277 @@
+package volumebinding_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/ephemeralvolumes"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumebinding"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+func start(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	s := servertest.Run(t, func(o *server.Options) {
+		o.Controllers = []string{
+			volumebinding.Name, ephemeralvolumes.Name, "pvc-protection", "pv-protection", "serviceaccount",
+			"garbagecollector",
+		}
+	})
+	return kubernetes.NewForConfigOrDie(s.RESTConfig())
+}
+
+func newVolume(name, size string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:              "manual",
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: "/data"},
+			},
+		},
+	}
+}
+
+func claimSpec(class *string) corev1.PersistentVolumeClaimSpec {
+	return corev1.PersistentVolumeClaimSpec{
+		StorageClassName: class,
+		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")},
+		},
+	}
+}
+
+func newClaim(name string, class *string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: claimSpec(class),
+	}
+}
+
+// awaitBound waits until a claim is bound, and returns its volume.
+func awaitBound(t *testing.T, client kubernetes.Interface, name string) *corev1.PersistentVolume {
+	t.Helper()
+	var v *corev1.PersistentVolume
+	workloadtest.Until(t, func(ctx context.Context) string {
+		claim, err := client.CoreV1().PersistentVolumeClaims("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil || claim.Status.Phase != corev1.ClaimBound || len(claim.Status.Capacity) == 0 {
+			return fmt.Sprintf("%v; %+v", err, claim)
+		}
+		v, err = client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+		if err != nil || v.Status.Phase != corev1.VolumeBound || v.Spec.ClaimRef.UID != claim.UID {
+			return fmt.Sprintf("%v; %+v", err, v)
+		}
+		return ""
+	})
+	return v
+}
+
+func awaitPhase(
+	t *testing.T, client kubernetes.Interface, name string, phase corev1.PersistentVolumePhase,
+) {
+	t.Helper()
+	workloadtest.Until(t, func(ctx context.Context) string {
+		v, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil || v.Status.Phase != phase {
+			return fmt.Sprintf("%v; %+v", err, v)
+		}
+		return ""
+	})
+}
+
+// TestVolumesByHand has volumes that differ in size, and a claim that is older than they.
+func TestVolumesByHand(t *testing.T) {
+	t.Parallel()
+	client := start(t)
+	claims, volumes := client.CoreV1().PersistentVolumeClaims("default"), client.CoreV1().PersistentVolumes()
+	claim, err := claims.Create(t.Context(), newClaim("waits", ptr.To("manual")), metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	for name, size := range map[string]string{"small": "1Gi", "fits": "2Gi", "large": "9Gi"} {
+		v := newVolume(name, size)
+		if name == "large" { // kept for another claim
+			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "named"}
+		}
+		_, err := volumes.Create(t.Context(), v, metav1.CreateOptions{})
+		workloadtest.OK(t, err)
+	}
+	if v := awaitBound(t, client, "waits"); v.Name != "fits" {
+		t.Errorf("the claim has the volume %s", v.Name)
+	}
+	_, err = claims.Create(t.Context(), newClaim("named", ptr.To("manual")), metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	if v := awaitBound(t, client, "named"); v.Name != "large" {
+		t.Errorf("the claim has the volume %s", v.Name)
+	}
+	awaitPhase(t, client, "small", corev1.VolumeAvailable)
+
+	// A new claim of the same name does not get what the old one has left.
+	workloadtest.OK(t, claims.Delete(t.Context(), "waits", metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(claim.UID)),
+	}))
+	workloadtest.Until(t, func(ctx context.Context) string {
+		_, err := claims.Create(ctx, newClaim("waits", ptr.To("manual")), metav1.CreateOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	awaitPhase(t, client, "fits", corev1.VolumeReleased)
+	workloadtest.OK(t, volumes.Delete(t.Context(), "large", metav1.DeleteOptions{}))
+	_, err = volumes.Patch(t.Context(), "large", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	workloadtest.OK(t, err)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		claim, err = claims.Get(ctx, "named", metav1.GetOptions{})
+		if err != nil || claim.Status.Phase != corev1.ClaimLost {
+			return fmt.Sprintf("%v; %+v", err, claim)
+		}
+		return ""
+	})
+	// Somebody restores the volume.
+	restored := newVolume("large", "9Gi")
+	restored.Spec.ClaimRef = &corev1.ObjectReference{
+		Namespace: "default", Name: "named", UID: claim.UID,
+	}
+	_, err = volumes.Create(t.Context(), restored, metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	awaitBound(t, client, "named")
+	claim, err = claims.Get(t.Context(), "waits", metav1.GetOptions{})
+	workloadtest.OK(t, err)
+	if claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
+		t.Errorf("the new claim is %+v", claim)
+	}
+}
+
+// TestInterruptedBinding has a volume that refers to a claim that does not refer to the volume when
+// it goes.
+func TestInterruptedBinding(t *testing.T) {
+	t.Parallel()
+	client := start(t)
+	claims, volumes := client.CoreV1().PersistentVolumeClaims("default"), client.CoreV1().PersistentVolumes()
+	claim := newClaim("goes", ptr.To("manual"))
+	claim.Finalizers = []string{"example.com/hold"}
+	claim, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	workloadtest.OK(t, claims.Delete(t.Context(), "goes", metav1.DeleteOptions{}))
+	v := newVolume("left", "2Gi")
+	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "goes", UID: claim.UID}
+	_, err = volumes.Create(t.Context(), v, metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	_, err = volumes.Create(t.Context(), newVolume("free", "2Gi"), metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	awaitPhase(t, client, "free", corev1.VolumeAvailable) // so the controller has seen the other volume, too
+	_, err = claims.Patch(t.Context(), "goes", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	workloadtest.OK(t, err)
+	awaitPhase(t, client, "left", corev1.VolumeReleased)
+}
+
+// TestBetaAnnotation has a claim whose class, which does not exist, is in an annotation.
+func TestBetaAnnotation(t *testing.T) {
+	t.Parallel()
+	client := start(t)
+	_, err := client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "example.com/other",
+	}, metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	claim := newClaim("old", nil)
+	claim.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "missing"}
+	_, err = client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claim,
+		metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		events, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
+			FieldSelector: "reason=ProvisioningFailed",
+		})
+		if err != nil || len(events.Items) == 0 {
+			return fmt.Sprintf("%v; no event", err)
+		}
+		return ""
+	})
+}
+
+// TestSimulatedProvisioner has an ephemeral volume of the class that the controller makes. The
+// volume is made when the scheduler has chosen a node, and is gone with the pod.
+func TestSimulatedProvisioner(t *testing.T) {
+	t.Parallel()
+	client := start(t)
+	claims := client.CoreV1().PersistentVolumeClaims("default")
+	workloadtest.Until(t, func(ctx context.Context) string {
+		_, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "app"},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "c", Image: "i"}},
+				Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+					Ephemeral: &corev1.EphemeralVolumeSource{
+						VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claimSpec(nil)},
+					},
+				}}},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	workloadtest.Until(t, func(ctx context.Context) string {
+		claim, err := claims.Get(ctx, "app-data", metav1.GetOptions{})
+		if err != nil || claim.Spec.StorageClassName == nil {
+			return fmt.Sprintf("%v; %+v", err, claim)
+		}
+		events, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
+			FieldSelector: "reason=WaitForFirstConsumer",
+		})
+		if err != nil || len(events.Items) == 0 {
+			return fmt.Sprintf("%v; no event", err)
+		}
+		return ""
+	})
+	// The claim is made again while the pod needs it.
+	was, err := claims.Get(t.Context(), "app-data", metav1.GetOptions{})
+	workloadtest.OK(t, err)
+	workloadtest.OK(t, claims.Delete(t.Context(), "app-data", metav1.DeleteOptions{}))
+	workloadtest.Until(t, func(ctx context.Context) string {
+		claim, err := claims.Get(ctx, "app-data", metav1.GetOptions{})
+		if err != nil || claim.UID == was.UID {
+			return fmt.Sprintf("%v; %+v", err, claim)
+		}
+		return ""
+	})
+	class, err := client.StorageV1().StorageClasses().Get(t.Context(), volumebinding.Class,
+		metav1.GetOptions{})
+	workloadtest.OK(t, err)
+	if *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+		t.Errorf("the class is %+v", class)
+	}
+	_, err = claims.Patch(t.Context(), "app-data", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`),
+		metav1.PatchOptions{})
+	workloadtest.OK(t, err)
+	v := awaitBound(t, client, "app-data")
+	if size := v.Spec.Capacity[corev1.ResourceStorage]; size.String() != "2Gi" {
+		t.Errorf("the volume is %+v", v)
+	}
+	workloadtest.OK(t, client.CoreV1().Pods("default").Delete(t.Context(), "app", metav1.DeleteOptions{}))
+	workloadtest.Until(t, func(ctx context.Context) string {
+		v, err := client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("%v; %+v", err, v)
+	})
+}
