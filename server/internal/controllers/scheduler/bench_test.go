@@ -1,0 +1,59 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// BenchmarkSchedule measures how long it takes until 1,000 pods that exist have a node, from the
+// start of a scheduler.
+func BenchmarkSchedule(b *testing.B) {
+	const pods = 1000
+	for _, nodes := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			var total time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				c := connect(b)
+				for i := range nodes {
+					c.node(fmt.Sprint("node-", i), "32")
+				}
+				for i := range pods {
+					c.pod(fmt.Sprint("pod-", i), "100m", func(p *corev1.Pod) {
+						p.OwnerReferences = []metav1.OwnerReference{{
+							APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true),
+						}}
+					})
+				}
+				b.StartTimer()
+				start := time.Now()
+				scheduleAll(b, c, pods)
+				total += time.Since(start)
+			}
+			b.ReportMetric(float64(total.Milliseconds())/float64(b.N), "schedule-ms/op")
+		})
+	}
+}
+
+// scheduleAll runs a scheduler until a number of pods have a node.
+func scheduleAll(b *testing.B, c cluster, pods int) {
+	b.Helper()
+	watcher, err := c.CoreV1().Pods("default").Watch(b.Context(), metav1.ListOptions{
+		FieldSelector: "spec.nodeName!=",
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer watcher.Stop()
+	defer run(b, c)()
+	for range pods {
+		if e := <-watcher.ResultChan(); e.Type != watch.Added {
+			b.Fatalf("unexpected event: %v", e)
+		}
+	}
+}

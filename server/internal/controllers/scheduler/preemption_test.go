@@ -1,0 +1,176 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+)
+
+func (c cluster) priority(name string, value int32, policy corev1.PreemptionPolicy) {
+	c.tb.Helper()
+	if _, err := c.SchedulingV1().PriorityClasses().Create(c.tb.Context(),
+		&schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, PreemptionPolicy: &policy,
+		}, metav1.CreateOptions{}); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+func ofClass(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
+}
+
+func TestPreemption(t *testing.T) {
+	t.Parallel()
+	c := connect(t, scheduler.Name)
+	c.priority("high", 1000, corev1.PreemptLowerPriority)
+	c.priority("higher", 2000, corev1.PreemptLowerPriority)
+	c.priority("patient", 1000, corev1.PreemptNever)
+	selector := func(node string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+			p.Spec.TerminationGracePeriodSeconds = new(int64(30))
+		}
+	}
+	// Both nodes are full. A budget protects the only pod of the first one, and the second one has
+	// two pods, one of which is enough.
+	c.node("protected", "2")
+	c.node("other", "3")
+	c.pod("kept", "2", selector("protected"), labelled("app", "kept"))
+	c.pod("large", "2", selector("other"))
+	c.pod("small", "1", selector("other"))
+	for _, name := range []string{"kept", "large", "small"} {
+		c.on(name)
+	}
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "budget"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "kept"}},
+		},
+	}
+	if _, err := c.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), budget,
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	c.pod("waits", "2", ofClass("patient"))
+	c.refused("waits", "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "+
+		"preemption: not eligible due to preemptionPolicy=Never.")
+	preemptor := c.pod("preemptor", "2", ofClass("high"), func(p *corev1.Pod) {
+		p.Spec.TerminationGracePeriodSeconds = new(int64(30))
+	})
+	c.await("preemptor", "nominated", func(p *corev1.Pod) bool {
+		return p.Status.NominatedNodeName == "other" &&
+			conditionOf(p, corev1.PodScheduled).Message == "0/2 nodes are available: 2 Insufficient cpu."
+	})
+	victim := c.await("large", "preempted", func(p *corev1.Pod) bool {
+		return p.DeletionTimestamp != nil
+	})
+	if got := conditionOf(victim, corev1.DisruptionTarget); got.Reason != "PreemptionByScheduler" ||
+		got.Message != "default-scheduler: preempting to accommodate a higher priority pod" {
+		t.Errorf("the victim has the condition %+v", got)
+	}
+	c.event("large", "Preempted", fmt.Sprintf("Preempted by pod %s on node other", preemptor.UID))
+
+	// The room is not for others, unless their priority is higher.
+	c.delete("large")
+	if got := c.on("preemptor"); got != "other" {
+		t.Errorf("the preemptor is on %s", got)
+	}
+	c.refused("waits", "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "+
+		"preemption: not eligible due to preemptionPolicy=Never.")
+	for _, name := range []string{"kept", "small"} {
+		p := c.await(name, "there", func(*corev1.Pod) bool { return true })
+		if p.DeletionTimestamp != nil {
+			t.Errorf("%s was preempted without need", name)
+		}
+	}
+
+	// If there is no other way, a budget does not count.
+	c.pod("highest", "3", ofClass("higher"))
+	c.await("highest", "nominated", func(p *corev1.Pod) bool {
+		return p.Status.NominatedNodeName == "other"
+	})
+	c.pod("second", "2", ofClass("higher"))
+	c.await("second", "nominated", func(p *corev1.Pod) bool {
+		return p.Status.NominatedNodeName == "protected"
+	})
+	for _, name := range []string{"kept", "small", "preemptor"} {
+		c.await(name, "preempted", func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+		c.delete(name)
+	}
+	if one, other := c.on("highest"), c.on("second"); one != "other" || other != "protected" {
+		t.Errorf("the pods are on %s and %s", one, other)
+	}
+}
+
+// TestPreemptionFails lets the first request to delete a victim fail.
+func TestPreemptionFails(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	c.priority("high", 1000, corev1.PreemptLowerPriority)
+	c.node("node", "1")
+	var refused atomic.Bool
+	config := rest.CopyConfig(c.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodDelete && refused.CompareAndSwap(false, true) {
+				return nil, errors.New("the connection is broken")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run(t, client)()
+	c.pod("victim", "1")
+	c.on("victim")
+	c.pod("preemptor", "1", ofClass("high"))
+	c.on("preemptor")
+	if !refused.Load() {
+		t.Error("nothing was refused")
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestPriority lets pods of two priorities wait for the same room.
+func TestPriority(t *testing.T) {
+	t.Parallel()
+	c := connect(t, scheduler.Name)
+	c.priority("high", 1000, corev1.PreemptNever)
+	for i := range 5 {
+		c.pod(fmt.Sprint("low-", i), "1")
+	}
+	c.pod("high", "1", ofClass("high"))
+	c.refused("high", "no nodes available to schedule pods")
+	c.node("node", "1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	c.refused("high", "0/1 nodes are available: 1 node(s) were unschedulable."+
+		" no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.")
+	for i := range 5 {
+		c.refused(fmt.Sprint("low-", i), "0/1 nodes are available: 1 node(s) were unschedulable."+
+			fmt.Sprintf(unhelpful, 1, 1))
+	}
+	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "node", types.MergePatchType,
+		[]byte(`{"spec":{"unschedulable":false}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.on("high")
+}

@@ -1,0 +1,219 @@
+package scheduler
+
+import (
+	"container/heap"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A pod that was tried in vain and may have got a chance is tried again after a pause, which
+// doubles with each attempt. kube-scheduler pauses for 1 s to 10 s.
+const (
+	firstPause = 10 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// queue holds the pods without a node.
+type queue struct {
+	pods map[types.UID]*queued
+	// idle are the pods to which events matter: those that wait for one and those being tried.
+	idle   map[*queued]struct{}
+	paused map[*queued]struct{}
+	active ready
+	next   uint64 // the order of arrival
+	wake   chan struct{}
+	// after calls a function later.
+	after func(time.Duration, func()) *time.Timer
+}
+
+type state int
+
+const (
+	waiting state = iota // for an event
+	active
+	paused
+	trying
+)
+
+// queued is a pod in the queue.
+type queued struct {
+	*pod
+	wishes  wishes
+	invalid error // why there are no wishes
+	state   state
+	arrival uint64
+	index   int // in the heap
+	timer   *time.Timer
+
+	attempts int
+	tried    time.Time // the last attempt
+	// helps are the events after which the pod is worth another attempt. Only is true if a changed
+	// node helps only if it suits the pod itself.
+	helps event
+	seen  event // the events during the attempt
+}
+
+func newQueue(after func(time.Duration, func()) *time.Timer) *queue {
+	return &queue{
+		pods: map[types.UID]*queued{}, idle: map[*queued]struct{}{}, paused: map[*queued]struct{}{},
+		wake: make(chan struct{}, 1), after: after,
+	}
+}
+
+// put adds a pod or changes it. Retry says whether the change may make it fit.
+func (q *queue) put(p *pod, retry func(old *pod) bool) {
+	known := q.pods[p.UID]
+	if known == nil {
+		q.next++
+		known = &queued{arrival: q.next}
+		q.pods[p.UID] = known
+		known.set(p)
+		q.activate(known)
+		return
+	}
+	old := known.pod
+	if retry(old) {
+		known.set(p)
+		q.happened(known, podChanged)
+	} else {
+		known.pod = p
+	}
+	if known.state == active {
+		heap.Fix(&q.active, known.index)
+	}
+}
+
+func (p *queued) set(info *pod) {
+	p.pod = info
+	p.wishes, p.invalid = newWishes(info.Pod)
+}
+
+func (q *queue) remove(uid types.UID) {
+	p := q.pods[uid]
+	if p == nil {
+		return
+	}
+	delete(q.pods, uid)
+	delete(q.idle, p)
+	delete(q.paused, p)
+	if p.state == active {
+		heap.Remove(&q.active, p.index)
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
+// has reports whether p is still in the queue.
+func (q *queue) has(p *queued) bool { return q.pods[p.UID] == p }
+
+// activate lets a pod be tried. This ends the pauses of more important pods: otherwise, the pod
+// could take the room that they are about to get.
+func (q *queue) activate(p *queued) {
+	p.state = active
+	delete(q.idle, p)
+	delete(q.paused, p)
+	heap.Push(&q.active, p)
+	for other := range q.paused {
+		if other.priority > p.priority {
+			other.timer.Stop()
+			q.activate(other)
+		}
+	}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pop returns the next pod to try, or nil.
+func (q *queue) pop() *queued {
+	if len(q.active) == 0 {
+		return nil
+	}
+	p := heap.Pop(&q.active).(*queued)
+	p.state, p.seen, p.tried = trying, 0, time.Now()
+	p.attempts++
+	q.idle[p] = struct{}{}
+	return p
+}
+
+// failed ends an attempt in vain. The pod waits for one of the events.
+func (q *queue) failed(p *queued, helps event) {
+	if !q.has(p) {
+		return
+	}
+	p.state, p.helps = waiting, helps|podChanged
+	if p.seen&p.helps != 0 {
+		q.retry(p)
+	}
+}
+
+// happened tells a pod of an event.
+func (q *queue) happened(p *queued, e event) {
+	switch {
+	case p.state == trying:
+		p.seen |= e
+	case p.state == waiting && p.helps&e != 0:
+		q.retry(p)
+	}
+}
+
+// happenedToAll tells all pods of an event, except those that hopeless reports.
+func (q *queue) happenedToAll(e event, hopeless func(*queued) bool) {
+	for p := range q.idle {
+		if p.state == trying || hopeless == nil || !hopeless(p) {
+			q.happened(p, e)
+		}
+	}
+}
+
+// retry lets a pod be tried again, after a pause since the last attempt.
+func (q *queue) retry(p *queued) {
+	pause := min(firstPause<<min(p.attempts-1, 10), maxPause) - time.Since(p.tried)
+	if pause <= 0 {
+		q.activate(p)
+		return
+	}
+	p.state = paused
+	delete(q.idle, p)
+	q.paused[p] = struct{}{}
+	p.timer = q.after(pause, func() {
+		if q.has(p) && p.state == paused {
+			q.activate(p)
+		}
+	})
+}
+
+// ready is a heap of pods, by priority and by arrival.
+type ready []*queued
+
+func (r ready) Len() int { return len(r) }
+
+func (r ready) Less(i, j int) bool {
+	if r[i].priority != r[j].priority {
+		return r[i].priority > r[j].priority
+	}
+	return r[i].arrival < r[j].arrival
+}
+
+func (r ready) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].index, r[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (r *ready) Push(p any) {
+	p.(*queued).index = len(*r)
+	*r = append(*r, p.(*queued))
+}
+
+// Pop implements heap.Interface.
+func (r *ready) Pop() any {
+	last := len(*r) - 1
+	p := (*r)[last]
+	(*r)[last] = nil
+	*r = (*r)[:last]
+	return p
+}

@@ -1,0 +1,300 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/epoch"
+)
+
+// Name is the name of the scheduler among the controllers.
+const Name = "kube-scheduler"
+
+// profile is the name by which pods ask for this scheduler.
+const profile = corev1.DefaultSchedulerName
+
+// maxRequests is how many pods are bound at once.
+const maxRequests = 16
+
+// Dependencies are what the scheduler needs.
+type Dependencies struct {
+	Client kubernetes.Interface
+	// Informers is a factory. The scheduler starts the informers that it needs.
+	Informers informers.SharedInformerFactory
+}
+
+// Scheduler assigns pods to nodes.
+type Scheduler struct{ Dependencies }
+
+// New returns a scheduler.
+func New(d Dependencies) *Scheduler { return &Scheduler{d} }
+
+// Run runs the scheduler until ctx ends. It returns when all goroutines of the scheduler have
+// ended.
+func (s *Scheduler) Run(ctx context.Context) error {
+	r := &run{Dependencies: s.Dependencies, events: newRecorder(s.Client), cluster: newCluster()}
+	r.queue = newQueue(func(delay time.Duration, do func()) *time.Timer {
+		return time.AfterFunc(delay, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			do()
+		})
+	})
+	r.requests.SetLimit(maxRequests)
+	defer r.stop()
+	core := s.Informers.Core().V1()
+	err := r.watch(ctx, []watched{
+		{core.Nodes().Informer(), loop.OnChange(r.nodeChanged)},
+		{core.Pods().Informer(), loop.OnChange(r.podChanged)},
+	})
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		p := r.queue.pop()
+		r.mu.Unlock()
+		if p != nil {
+			err = r.schedule(epoch.Begin(ctx), p)
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.queue.wake:
+		}
+	}
+	return nil
+}
+
+// run is the state of one call of Run.
+type run struct {
+	Dependencies
+	events   *recorder
+	requests errgroup.Group // that bind pods or tell them why they are not bound
+	handlers loop.Handlers
+
+	budgets policylisters.PodDisruptionBudgetLister // used only by the goroutine that schedules
+
+	mu      sync.Mutex
+	cluster *cluster // guarded by mu
+	queue   *queue   // guarded by mu
+	// Volumes and namespaces are nil until a pod needs them. They are set, under mu, by the
+	// goroutine that schedules.
+	volumes    *volumes
+	namespaces corelisters.NamespaceLister
+}
+
+func (r *run) stop() {
+	r.handlers.Remove()
+	_ = r.requests.Wait() // the requests return no errors
+	r.events.sending.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid := range r.queue.pods {
+		r.queue.remove(uid) // stops the timers
+	}
+}
+
+// watched is an informer and what handles its objects.
+type watched struct {
+	informer cache.SharedIndexInformer
+	handler  cache.ResourceEventHandler
+}
+
+// watch adds handlers to informers, starts the informers and waits for their first list.
+func (r *run) watch(ctx context.Context, list []watched) error {
+	for _, w := range list {
+		if err := r.handlers.Add(w.informer, w.handler); err != nil {
+			return fmt.Errorf("%s: %w", Name, err)
+		}
+	}
+	r.Informers.StartWithContext(ctx)
+	cache.WaitFor(ctx, "", r.handlers.Synced()...)
+	return ctx.Err()
+}
+
+// prepare starts the informers that are needed for the first time.
+func (r *run) prepare(ctx context.Context, p *queued) error {
+	r.mu.Lock()
+	claims, selecting := len(p.claims) > 0, p.selectsNamespaces() || r.cluster.selecting > 0
+	r.mu.Unlock()
+	if claims && r.volumes == nil {
+		if err := r.watchVolumes(ctx); err != nil {
+			return err
+		}
+	}
+	if selecting && r.namespaces == nil {
+		namespaces := r.Informers.Core().V1().Namespaces()
+		if err := r.watch(ctx, []watched{
+			{namespaces.Informer(), r.notify(namespacesChanged)},
+		}); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.namespaces = namespaces.Lister()
+		r.mu.Unlock()
+	}
+	return nil
+}
+
+func (r *run) watchVolumes(ctx context.Context) error {
+	core, storage := r.Informers.Core().V1(), r.Informers.Storage().V1()
+	if err := r.watch(ctx, []watched{
+		{core.PersistentVolumeClaims().Informer(), r.notify(volumesChanged)},
+		{core.PersistentVolumes().Informer(), r.notify(volumesChanged)},
+		{storage.StorageClasses().Informer(), r.notify(volumesChanged)},
+	}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.volumes = &volumes{
+		claims:  core.PersistentVolumeClaims().Lister(),
+		volumes: core.PersistentVolumes().Lister(),
+		classes: storage.StorageClasses().Lister(),
+	}
+	return nil
+}
+
+func (r *run) watchBudgets(ctx context.Context) error {
+	budgets := r.Informers.Policy().V1().PodDisruptionBudgets()
+	if err := r.watch(ctx, []watched{
+		{budgets.Informer(), cache.ResourceEventHandlerFuncs{}},
+	}); err != nil {
+		return err
+	}
+	r.budgets = budgets.Lister()
+	return nil
+}
+
+func (r *run) namespaceLabels(name string) labels.Set {
+	if r.namespaces == nil {
+		return nil
+	}
+	namespace, err := r.namespaces.Get(name)
+	if err != nil {
+		return nil
+	}
+	return namespace.Labels
+}
+
+// schedule tries to find a node for a pod.
+func (r *run) schedule(ctx context.Context, p *queued) error {
+	if err := r.prepare(ctx, p); err != nil {
+		return err
+	}
+	follow, again := r.try(ctx, p)
+	if again {
+		if err := r.watchBudgets(ctx); err != nil {
+			return err
+		}
+		follow, _ = r.try(ctx, p)
+	}
+	if follow != nil {
+		r.requests.Go(func() error {
+			follow()
+			return nil
+		})
+	}
+	return nil
+}
+
+// try decides about a pod and returns the requests that follow from that. Again is true if the
+// disruption budgets must be known to decide.
+func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.queue.has(p) {
+		return nil, false
+	}
+	info := p.pod
+	if p.invalid != nil {
+		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
+		return func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }, false
+	}
+	a := r.attempt(info, &p.wishes)
+	n, f := a.find()
+	if n != nil && len(a.prepared.bound.unbound) > 0 {
+		chosen, _ := a.chooseVolumes(n)
+		r.cluster.nominate(info, n.name) // keeps the room until the volumes are bound
+		return func() { r.bindVolumes(ctx, p, info, n.name, chosen) }, false
+	}
+	if n != nil {
+		r.cluster.put(info, n.name, true)
+		return func() { r.bind(ctx, p, info, n.name) }, false
+	}
+	if f.nodes == 0 {
+		return func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }, false
+	}
+	message := a.ineligible()
+	eligible := message == ""
+	if eligible {
+		var budgets []*policyv1.PodDisruptionBudget
+		if len(f.open) > 0 && r.cluster.outranked(info.priority) {
+			if r.budgets == nil {
+				return nil, true
+			}
+			budgets, _ = r.budgets.List(labels.Everything()) // never fails
+		}
+		var chosen *preemption
+		if chosen, message = a.preempt(f, budgets); chosen != nil {
+			cleared := r.makeRoom(info, chosen)
+			return func() {
+				if err := r.evict(ctx, info, chosen, cleared); err != nil {
+					r.failed(ctx, p, info, err)
+					return
+				}
+				r.report(ctx, p, info, f.Error(), f.helps, &chosen.node.name)
+			}, false
+		}
+	}
+	var nominated *string
+	if info.Status.NominatedNodeName == "" {
+		r.cluster.unnominate(info.Pod)
+	} else if eligible {
+		r.cluster.unnominate(info.Pod)
+		nominated = new(string)
+	}
+	full := f.Error() + " no new claims to deallocate, preemption: " + message
+	return func() { r.report(ctx, p, info, full, f.helps, nominated) }, false
+}
+
+func (r *run) attempt(p *pod, w *wishes) *attempt {
+	return &attempt{
+		pod: p, wishes: *w, cluster: r.cluster, namespaces: r.namespaceLabels, volumes: r.volumes,
+	}
+}
+
+// makeRoom keeps the room on a node for a pod. It returns the pods for which it was kept before.
+func (r *run) makeRoom(p *pod, chosen *preemption) (cleared []*pod) {
+	for _, other := range r.cluster.nominated[chosen.node.name] {
+		if other.priority < p.priority {
+			cleared = append(cleared, other)
+		}
+	}
+	for _, other := range cleared {
+		r.cluster.unnominate(other.Pod)
+		if known := r.queue.pods[other.UID]; known != nil {
+			r.queue.happened(known, podChanged)
+		}
+	}
+	r.cluster.nominate(p, chosen.node.name)
+	return cleared
+}

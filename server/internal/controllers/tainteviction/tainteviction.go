@@ -1,0 +1,187 @@
+// Package tainteviction deletes the pods that do not tolerate the NoExecute taints of their node,
+// or not any longer.
+//
+//	err := tainteviction.New(client, recorder, factory.Core().V1().Pods(),
+//		factory.Core().V1().Nodes()).Run(ctx)
+package tainteviction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
+)
+
+// Name is the name of the controller in kube-controller-manager.
+const Name = "taint-eviction-controller"
+
+// Controller deletes pods that do not tolerate the taints of their nodes.
+type Controller struct {
+	client   kubernetes.Interface
+	recorder record.EventRecorder
+	pods     coreinformers.PodInformer
+	nodes    coreinformers.NodeInformer
+	queue    *loop.Queue
+	// tainted measures for how long pods have been on nodes that they tolerate for some time only.
+	tainted pods.Stopwatches
+}
+
+// New returns the controller. It asks for its informers.
+func New(
+	client kubernetes.Interface, recorder record.EventRecorder, pods coreinformers.PodInformer,
+	nodes coreinformers.NodeInformer,
+) *Controller {
+	pods.Informer()
+	nodes.Informer()
+	return &Controller{
+		client: client, recorder: recorder, pods: pods, nodes: nodes, queue: loop.New(Name),
+	}
+}
+
+// Run runs the controller until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	var handlers loop.Handlers
+	defer handlers.Remove()
+	if err := errors.Join(
+		handlers.Add(c.pods.Informer(), loop.OnChange(c.podChanged)),
+		handlers.Add(c.nodes.Informer(), loop.OnChange(c.nodeChanged)),
+	); err != nil {
+		return fmt.Errorf("%s: %w", Name, err)
+	}
+	return c.queue.Run(ctx, 4, c.sync, handlers.Synced()...)
+}
+
+// evicting returns the taints of a node that pods must tolerate to stay.
+func evicting(n *corev1.Node) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectNoExecute
+	})
+}
+
+func (c *Controller) podChanged(old, p *corev1.Pod) {
+	switch {
+	case p == nil:
+		c.queue.Add(cache.MetaObjectToName(old).String()) // to forget it
+	case p.Spec.NodeName == "":
+	case old == nil, old.UID != p.UID, old.Spec.NodeName != p.Spec.NodeName,
+		!equality.Semantic.DeepEqual(old.Spec.Tolerations, p.Spec.Tolerations):
+		c.queue.Soon(cache.MetaObjectToName(p).String())
+	}
+}
+
+func (c *Controller) nodeChanged(old, n *corev1.Node) {
+	var before []corev1.Taint
+	if old != nil {
+		before = evicting(old)
+	}
+	if n == nil || equality.Semantic.DeepEqual(before, evicting(n)) {
+		return
+	}
+	for _, p := range pods.OnNode(c.pods.Lister(), n.Name) {
+		c.queue.Soon(cache.MetaObjectToName(p).String())
+	}
+}
+
+func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	name, err := cache.ParseObjectName(key)
+	if err != nil {
+		return 0, err
+	}
+	p, err := c.pods.Lister().Pods(name.Namespace).Get(name.Name)
+	if err != nil {
+		c.tainted.Forget(key)
+		return 0, loop.IgnoreNotFound(err)
+	}
+	node, err := c.nodes.Lister().Get(p.Spec.NodeName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	if err != nil || p.DeletionTimestamp != nil {
+		c.tainted.Forget(key)
+		return 0, nil
+	}
+	stays, forever := tolerance(ctx, p, evicting(node))
+	if forever {
+		if c.tainted.Forget(key) {
+			c.recorder.Eventf(p, corev1.EventTypeNormal, "TaintManagerEviction",
+				"Cancelling deletion of Pod %s/%s", p.Namespace, p.Name)
+		}
+		return 0, nil
+	}
+	if wait := stays - c.tainted.Elapsed(p); wait > 0 {
+		c.queue.AddAfter(key, wait)
+		return 0, nil
+	}
+	err = c.evict(ctx, p)
+	if apierrors.IsConflict(err) {
+		return time.Second, nil // its status has just changed
+	}
+	return 0, err
+}
+
+// tolerance returns how long a pod stays on a node with some taints. The first toleration of a taint
+// counts, as in kube-controller-manager.
+func tolerance(
+	ctx context.Context, p *corev1.Pod, taints []corev1.Taint,
+) (stays time.Duration, forever bool) {
+	forever = true
+	for i := range taints {
+		tolerated := false
+		for j := range p.Spec.Tolerations {
+			t := &p.Spec.Tolerations[j]
+			if !t.ToleratesTaint(klog.FromContext(ctx), &taints[i], false) {
+				continue
+			}
+			tolerated = true
+			if t.TolerationSeconds != nil {
+				seconds := min(max(*t.TolerationSeconds, 0), math.MaxInt64/int64(time.Second))
+				limit := time.Duration(seconds) * time.Second
+				if forever || limit < stays {
+					stays, forever = limit, false
+				}
+			}
+			break
+		}
+		if !tolerated {
+			return 0, false
+		}
+	}
+	return stays, forever
+}
+
+// evict says why a pod is deleted, and deletes it.
+func (c *Controller) evict(ctx context.Context, p *corev1.Pod) error {
+	client := c.client.CoreV1().Pods(p.Namespace)
+	marked := p.DeepCopy()
+	marked.Status.Conditions = slices.DeleteFunc(marked.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+	marked.Status.Conditions = append(marked.Status.Conditions, corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager",
+		Message:            "Taint manager: deleting due to NoExecute taint",
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.Now(),
+	})
+	if _, err := client.UpdateStatus(ctx, marked, metav1.UpdateOptions{}); err != nil {
+		return loop.IgnoreNotFound(err)
+	}
+	c.recorder.Eventf(p, corev1.EventTypeNormal, "TaintManagerEviction",
+		"Marking for deletion Pod %s/%s", p.Namespace, p.Name)
+	err := client.Delete(ctx, p.Name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(p.UID)),
+	})
+	return loop.IgnoreChanged(err) // after a conflict, it is another pod
+}
