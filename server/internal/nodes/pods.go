@@ -1,0 +1,149 @@
+package nodes
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+)
+
+// ended reports whether all containers of a pod have ended for good.
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// syncPod does what the node of a pod has to do now. It returns when there is more to do.
+//
+// The status follows from the pod that the informer has. If that is not the newest one, the update
+// is refused, and the informer is about to tell of the newer one.
+func (n *Nodes) syncPod(ctx context.Context, namespace, name string) (time.Duration, error) {
+	p, err := n.pods.Pods(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	is, works := n.host(p)
+	if !works {
+		return 0, nil
+	}
+	if p.DeletionTimestamp != nil {
+		return n.stopPod(ctx, p)
+	}
+	if ended(p) {
+		n.release(is, p)
+		return 0, nil
+	}
+	m := n.momentOf(is, p)
+	m.advance()
+	if m.noAddress {
+		return time.Second, nil
+	}
+	if err := n.write(ctx, p, &m.status); err != nil {
+		return 0, err
+	}
+	if m.wake.IsZero() {
+		return 0, nil
+	}
+	n.queue.AddAfter(keyOf(p), max(time.Millisecond, time.Until(m.wake)))
+	return 0, nil
+}
+
+// write updates the status of a pod, if it is to change.
+func (n *Nodes) write(ctx context.Context, p *corev1.Pod, status *corev1.PodStatus) error {
+	if equality.Semantic.DeepEqual(&p.Status, status) {
+		return nil
+	}
+	updated := *p // only its status differs, and the client does not change it
+	updated.Status = *status
+	_, err := n.Client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, &updated, metav1.UpdateOptions{})
+	return loop.IgnoreChanged(err)
+}
+
+// stopPod stops the containers of a pod that is being deleted, and deletes it for good.
+func (n *Nodes) stopPod(ctx context.Context, p *corev1.Pod) (time.Duration, error) {
+	grace := time.Duration(ptr.Deref(p.DeletionGracePeriodSeconds, 0)) * time.Second
+	asked := p.DeletionTimestamp.Add(-grace)
+	stops := asked.Add(min(grace, duration(p, stopDelayAnnotation, 0)))
+	if wait := time.Until(stops); wait > 0 && !ended(p) {
+		n.queue.AddAfter(keyOf(p), wait)
+		return 0, nil
+	}
+	// Without a finalizer, nobody would see the status for more than an instant.
+	if len(p.Finalizers) > 0 && !ended(p) {
+		is, _ := n.host(p)
+		m := n.momentOf(is, p)
+		m.stop()
+		if err := n.write(ctx, p, &m.status); err != nil {
+			return 0, err
+		}
+	}
+	if grace == 0 && len(p.Finalizers) > 0 {
+		return 0, nil // it goes with its last finalizer
+	}
+	err := n.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To(int64(0)),
+		Preconditions:      metav1.NewUIDPreconditions(string(p.UID)),
+	})
+	return 0, loop.IgnoreChanged(err)
+}
+
+// clock has the exact times at which the parts of a pod began. Those in the status are in seconds.
+type clock map[string]time.Time
+
+// began returns when a part of a pod began, which the status says in seconds.
+func (m *moment) began(part string, says time.Time) time.Time {
+	if exact, ok := m.clock[part]; ok && exact.Truncate(time.Second).Equal(says.Truncate(time.Second)) {
+		return exact
+	}
+	return says
+}
+
+// begins notes that a part of the pod begins now.
+func (m *moment) begins(part string) metav1.Time {
+	m.clock[part] = m.now
+	return metav1.NewTime(m.now.Truncate(time.Second))
+}
+
+func (n *Nodes) momentOf(is *node, p *corev1.Pod) *moment {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := &moment{nodes: n, node: is, pod: p, now: time.Now(), clock: n.clocks[p.UID]}
+	if m.clock == nil {
+		m.clock = clock{}
+		if is.pods[keyOf(p)] == p.UID { // otherwise it is gone, and nobody would forget the clock
+			n.clocks[p.UID] = m.clock
+		}
+	}
+	p.Status.DeepCopyInto(&m.status)
+	return m
+}
+
+// address returns the address of a pod. It is invalid if none is left, or if the pod is gone.
+func (n *Nodes) address(is *node, p *corev1.Pod) netip.Addr {
+	if p.Spec.HostNetwork {
+		return n.ranges.host(is.index)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if is.pods[keyOf(p)] != p.UID {
+		return netip.Addr{}
+	}
+	return is.ips.get(p.UID)
+}
+
+// release frees what a pod that has ended had of its node.
+func (n *Nodes) release(is *node, p *corev1.Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	is.ips.release(p.UID)
+	delete(n.clocks, p.UID)
+}
