@@ -68,6 +68,11 @@ func newAccess(p *plane) (*access, error) {
 	if a.serving.cert != "" {
 		po.Names = append(po.Names, genericapiserver.LoopbackClientServerNameOverride)
 	}
+	if po.Shared = p.options.PKIDir; po.Shared != "" {
+		if err := ownPKIDir(po.Shared); err != nil {
+			return nil, p.options.wrong("PKIDir", "pki-dir", "%w", err)
+		}
+	}
 	dir := filepath.Join(p.dir, pkiDir)
 	if p.options.DataDir == "" {
 		a.pki, err = pki.New(po)
@@ -256,14 +261,11 @@ func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Lis
 func watchRoles(
 	t *tasks, client kubernetes.Interface, storage *chain.Storage,
 ) rbacauthorizer.Source {
-	factory := newInformerFactory(client, storage)
+	factory := newInformerFactory(t.ctx, client, storage)
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(),
 		rbacauthorizer.FromClient(client.RbacV1()))
 	factory.StartWithContext(t.ctx)
 	t.starts(factory)
-	t.run(func() {
-		<-t.ctx.Done()
-		factory.Shutdown()
-	})
+	t.join(factory.Shutdown)
 	return source
 }

@@ -119,7 +119,9 @@ func (p *plane) identityHooks(id string) map[string]func(context.Context) error 
 			return nil
 		},
 		"start-kube-apiserver-identity-lease-garbage-collector": func(ctx context.Context) error {
-			p.tasks.run(func() { identitylease.Collect(ctx, client) })
+			p.tasks.every(identitylease.Interval, func(ctx context.Context) {
+				identitylease.Collect(ctx, client)
+			})
 			return nil
 		},
 		"peer-endpoint-reconciler-controller": func(context.Context) error { return nil },
@@ -160,8 +162,8 @@ func retryRefused(ctx context.Context, hook func(context.Context) error) {
 // keepTrust publishes the authorities that extension API servers must trust, once and then in the
 // background.
 func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) error {
-	controller := clusterauthenticationtrust.New(client,
-		p.storage.Informer(&corev1.ConfigMap{}, clusterauthenticationtrust.ConfigMap), p.trust(),
+	informer := p.storage.Informer(&corev1.ConfigMap{}, clusterauthenticationtrust.ConfigMap)
+	controller := clusterauthenticationtrust.New(client, informer, p.trust(),
 		len(p.options.EtcdServers) > 0)
 	ensure := p.unlessFresh(controller.Ensure)
 	if p.options.From != nil {
@@ -170,6 +172,8 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 	if err := ensure(ctx); err != nil {
 		return err
 	}
+	informer.Start(ctx)
+	p.tasks.join(informer.Wait)
 	p.tasks.run(func() {
 		if err := controller.Run(ctx); err != nil {
 			p.tasks.fail(err)
@@ -192,7 +196,12 @@ func (p *plane) keepFlowControl(ctx context.Context, client kubernetes.Interface
 	if err := p.unlessFresh(ensure)(ctx); err != nil {
 		return err
 	}
-	p.tasks.run(func() { flowcontrolbootstrap.Run(ctx, client) })
+	p.tasks.every(flowcontrolbootstrap.Period, func(ctx context.Context) {
+		if err := ensure(ctx); err != nil && ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(ctx, err,
+				"Failed to ensure the bootstrap objects of API Priority and Fairness")
+		}
+	})
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared := newInformerFactory(client, p.storage)
+	shared := newInformerFactory(p.tasks.ctx, client, p.storage)
 	p.informers = shared
 
 	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))

@@ -35,6 +35,18 @@ func openDir(o *Options, u *undo) (string, error) {
 	return dir, nil
 }
 
+// ownPKIDir creates a directory of shared keys, or makes sure that an existing one belongs to the
+// caller alone.
+func ownPKIDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("%w; name a directory that you can create or read", err)
+	}
+	if err := ownership.Claim(dir); err != nil {
+		return fmt.Errorf("%w, or name another directory", err)
+	}
+	return ownership.KeepOutOfGit(dir)
+}
+
 // ownDir creates a data directory, or makes sure that an existing one belongs to the caller alone:
 // anyone who can write keys or data there is an administrator of the control plane. It refuses a
 // directory with unrelated contents, such as a home directory.

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
@@ -72,8 +73,10 @@ func startEtcd(
 }
 
 func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
+	watch := &leaderWatch{}
 	config := clientv3.Config{
 		Endpoints:   o.EtcdServers,
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(watch.intercept)},
 		DialTimeout: externalTimeout,
 		Logger:      etcdLogger(o.Log),
 	}
@@ -92,6 +95,7 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %s: %w", strings.Join(o.EtcdServers, ", "), err)
 	}
+	watch.client = client
 	if err := probeEtcd(ctx, client, config.TLS); ctx.Err() != nil {
 		return nil, errors.Join(context.Cause(ctx), client.Close())
 	} else if err != nil {

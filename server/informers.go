@@ -1,18 +1,30 @@
 package server
 
 import (
+	"context"
+	"maps"
+	"reflect"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/admissionregistration"
+	"k8s.io/client-go/informers/apps"
+	"k8s.io/client-go/informers/autoscaling"
+	"k8s.io/client-go/informers/batch"
 	"k8s.io/client-go/informers/certificates"
+	"k8s.io/client-go/informers/coordination"
 	coreinformers "k8s.io/client-go/informers/core"
 	"k8s.io/client-go/informers/discovery"
 	"k8s.io/client-go/informers/flowcontrol"
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/informers/networking"
+	"k8s.io/client-go/informers/policy"
 	"k8s.io/client-go/informers/rbac"
+	"k8s.io/client-go/informers/resource"
+	"k8s.io/client-go/informers/scheduling"
 	storageinformers "k8s.io/client-go/informers/storage"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -28,45 +40,146 @@ import (
 type informerFactory struct {
 	informers.SharedInformerFactory
 	storage *chain.Storage
+	// ctx is that of the control plane. The informers end with it, no matter who starts them: what
+	// has started them may end earlier, and start again.
+	ctx context.Context
+
+	mu      sync.Mutex
+	direct  map[directKey]*chain.Informer
+	started map[directKey]bool
 }
 
-func newInformerFactory(client kubernetes.Interface, storage *chain.Storage) informerFactory {
-	return informerFactory{informers.NewSharedInformerFactory(client, 10*time.Minute), storage}
+// directKey identifies an informer that reads from etcd.
+type directKey struct {
+	kind reflect.Type
+	name string
+}
+
+func newInformerFactory(
+	ctx context.Context, client kubernetes.Interface, storage *chain.Storage,
+) *informerFactory {
+	return &informerFactory{
+		ctx:                   ctx,
+		SharedInformerFactory: informers.NewSharedInformerFactory(client, 10*time.Minute),
+		storage:               storage,
+		direct:                map[directKey]*chain.Informer{},
+		started:               map[directKey]bool{},
+	}
 }
 
 // InformerFor implements informers.SharedInformerFactory.
-func (f informerFactory) InformerFor(
+func (f *informerFactory) InformerFor(
 	example runtime.Object, new internalinterfaces.NewInformerFunc,
 ) cache.SharedIndexInformer {
-	return f.SharedInformerFactory.InformerFor(example,
-		func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-			if !core.IsHub(example) {
-				return new(client, resync)
-			}
-			return f.storage.Informer(example, "")
-		})
+	if !core.IsHub(example) {
+		return f.SharedInformerFactory.InformerFor(example, new)
+	}
+	return f.Named(example, "")
+}
+
+// Named returns an informer of the objects of a kind that have a certain name.
+func (f *informerFactory) Named(example runtime.Object, name string) cache.SharedIndexInformer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := directKey{reflect.TypeOf(example), name}
+	if f.direct[key] == nil {
+		f.direct[key] = f.storage.Informer(example, name)
+	}
+	return f.direct[key]
+}
+
+// Start implements informers.SharedInformerFactory.
+func (f *informerFactory) Start(stop <-chan struct{}) {
+	f.StartWithContext(wait.ContextForChannel(stop))
+}
+
+// StartWithContext implements informers.SharedInformerFactory.
+func (f *informerFactory) StartWithContext(context.Context) {
+	f.SharedInformerFactory.StartWithContext(f.ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, informer := range f.direct {
+		if !f.started[key] {
+			f.started[key] = true
+			informer.Start(f.ctx)
+		}
+	}
+}
+
+// Shutdown implements informers.SharedInformerFactory.
+func (f *informerFactory) Shutdown() {
+	f.SharedInformerFactory.Shutdown()
+	for _, informer := range f.running() {
+		informer.Wait()
+	}
+}
+
+// running returns the informers that read from etcd and have been started.
+func (f *informerFactory) running() map[directKey]*chain.Informer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	running := maps.Clone(f.direct)
+	maps.DeleteFunc(running, func(key directKey, _ *chain.Informer) bool { return !f.started[key] })
+	return running
+}
+
+// WaitForCacheSync implements informers.SharedInformerFactory.
+func (f *informerFactory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+	return f.WaitForCacheSyncWithContext(wait.ContextForChannel(stop)).Synced
+}
+
+// WaitForCacheSyncWithContext implements informers.SharedInformerFactory. It waits for informers of
+// single names too, but does not return them.
+func (f *informerFactory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
+	result := f.SharedInformerFactory.WaitForCacheSyncWithContext(ctx)
+	for key, informer := range f.running() {
+		synced := cache.WaitFor(ctx, "", informer.HasSyncedChecker())
+		if key.name == "" {
+			result.Synced[key.kind] = synced
+		}
+		if !synced && result.Err == nil {
+			result.Err = context.Cause(ctx)
+		}
+	}
+	return result
 }
 
 // The groups below are those of which the server has informers. Their factories use InformerFor.
 
-func (f informerFactory) Admissionregistration() admissionregistration.Interface {
+func (f *informerFactory) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(f, "", nil)
 }
 
-func (f informerFactory) Certificates() certificates.Interface {
+func (f *informerFactory) Apps() apps.Interface { return apps.New(f, "", nil) }
+
+func (f *informerFactory) Autoscaling() autoscaling.Interface { return autoscaling.New(f, "", nil) }
+
+func (f *informerFactory) Batch() batch.Interface { return batch.New(f, "", nil) }
+
+func (f *informerFactory) Certificates() certificates.Interface {
 	return certificates.New(f, "", nil)
 }
 
-func (f informerFactory) Core() coreinformers.Interface { return coreinformers.New(f, "", nil) }
+func (f *informerFactory) Coordination() coordination.Interface {
+	return coordination.New(f, "", nil)
+}
 
-func (f informerFactory) Discovery() discovery.Interface { return discovery.New(f, "", nil) }
+func (f *informerFactory) Core() coreinformers.Interface { return coreinformers.New(f, "", nil) }
 
-func (f informerFactory) Flowcontrol() flowcontrol.Interface { return flowcontrol.New(f, "", nil) }
+func (f *informerFactory) Discovery() discovery.Interface { return discovery.New(f, "", nil) }
 
-func (f informerFactory) Networking() networking.Interface { return networking.New(f, "", nil) }
+func (f *informerFactory) Flowcontrol() flowcontrol.Interface { return flowcontrol.New(f, "", nil) }
 
-func (f informerFactory) Rbac() rbac.Interface { return rbac.New(f, "", nil) }
+func (f *informerFactory) Networking() networking.Interface { return networking.New(f, "", nil) }
 
-func (f informerFactory) Storage() storageinformers.Interface {
+func (f *informerFactory) Policy() policy.Interface { return policy.New(f, "", nil) }
+
+func (f *informerFactory) Rbac() rbac.Interface { return rbac.New(f, "", nil) }
+
+func (f *informerFactory) Resource() resource.Interface { return resource.New(f, "", nil) }
+
+func (f *informerFactory) Scheduling() scheduling.Interface { return scheduling.New(f, "", nil) }
+
+func (f *informerFactory) Storage() storageinformers.Interface {
 	return storageinformers.New(f, "", nil)
 }

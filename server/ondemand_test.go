@@ -29,7 +29,8 @@ func TestFirstRequestsOfGroups(t *testing.T) {
 		"/", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1/deployments",
 		"/apis/batch/v1/", "/apis/batch/v1/namespaces/default/jobs",
 		"/apis/policy/v1/poddisruptionbudgets", "/api/v1/pods", "/openapi/v2", "/openapi/v3",
-		"/openapi/v3/apis/autoscaling/v2", "/apis/apps/v1/namespaces/default/statefulsets",
+		"/openapi/v3/apis/autoscaling/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1",
+		"/openapi/v3/apis/batch/v1", "/apis/apps/v1/namespaces/default/statefulsets",
 		"/api/v1/nodes", "/api/v1/namespaces/default", "/api/v1/namespaces/default/services",
 	}
 	var all sync.WaitGroup

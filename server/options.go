@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
@@ -80,12 +81,20 @@ type Options struct {
 	// TLSCipherSuites are the names of the cipher suites to accept up to TLS 1.2. Default: Go's.
 	TLSCipherSuites []string
 
-	// EtcdServers are the URLs of an external etcd cluster to use instead of the embedded etcd.
+	// EtcdServers are the URLs of an external etcd cluster to use instead of the embedded etcd. Any
+	// number of control planes can share it. They elect the one that runs the control loops, and
+	// another one takes over some four seconds after that one has died. Give them the same PKIDir.
 	EtcdServers []string
 	// EtcdCAFile, EtcdCertFile and EtcdKeyFile configure TLS with EtcdServers.
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
 	// EtcdPrefix is the prefix of all keys in etcd. Default: /registry.
 	EtcdPrefix string
+	// PKIDir holds the certificate authorities and the service account key, under kubeadm's names:
+	// ca.crt, ca.key, front-proxy-ca.crt, front-proxy-ca.key, sa.key and sa.pub. Start creates what
+	// is missing. Control planes that share an etcd need the same ones, in one directory or in
+	// copies, so that clients can go from one to another. PKIDir must belong to the caller alone.
+	// Default: a directory in DataDir.
+	PKIDir string
 
 	// ClientCAFile holds additional certificate authorities whose client certificates are accepted.
 	ClientCAFile string
@@ -171,8 +180,18 @@ type Options struct {
 	DisableProfiling bool
 
 	// Controllers selects the control loops, in the syntax of kube-controller-manager: "*" for all,
-	// "name", "-name". Default: all.
+	// "name", "-name". By default, all run but those that bring workloads to life: a test of a
+	// controller has its objects to itself, and its Deployments have no pods unless it makes them.
+	// The flag --controllers is "*" by default.
 	Controllers []string
+
+	// SimulatedNodes is the number of nodes to simulate. They are ready, and pods that are bound to
+	// them start, run and end, though no container runs. Start does not wait for the nodes. Nodes of
+	// an earlier start beyond this number are deleted. The program kinproc has 1 by default.
+	SimulatedNodes int
+	// SimulatedNodeCapacity is the capacity of each simulated node. Default: 32 CPUs, 256Gi of
+	// memory, 1Ti of ephemeral storage and 110 pods; what is set here replaces or adds to these.
+	SimulatedNodeCapacity corev1.ResourceList
 
 	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log
 	// to the logger in their context. The zero value discards all of that. Messages that libraries
@@ -217,12 +236,13 @@ func (o *Options) complete() {
 	set(&o.ServiceNodePortRange, defaultServiceNodePortRange)
 	orDefault(&o.ServiceAccountIssuer, defaultServiceAccountIssuer)
 	orDefault(&o.AuthorizationModes, "RBAC")
-	orDefault(&o.Controllers, "*")
 	orDefault(&o.RequestHeader.UsernameHeaders, "X-Remote-User")
 	orDefault(&o.RequestHeader.UIDHeaders, "X-Remote-Uid")
 	orDefault(&o.RequestHeader.GroupHeaders, "X-Remote-Group")
 	orDefault(&o.RequestHeader.ExtraHeaderPrefixes, "X-Remote-Extra-")
-	if !o.flags { // a flag can be 0, which means no limit
+	if o.flags {
+		orDefault(&o.Controllers, "*")
+	} else { // a flag can be 0, which means no limit
 		o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, defaultMaxRequestsInFlight)
 		o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight,
 			defaultMaxMutatingRequestsInFlight)
@@ -282,6 +302,9 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 		"client certificate for the external etcd")
 	f.StringVar(&o.EtcdKeyFile, "etcd-keyfile", o.EtcdKeyFile,
 		"key of the client certificate for the external etcd")
+	f.StringVar(&o.PKIDir, "pki-dir", o.PKIDir,
+		"directory of the certificate authorities and the service account key, which control planes "+
+			"that share an etcd must share too")
 	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix,
 		"prefix of all keys in etcd; /registry if empty")
 }
@@ -351,6 +374,7 @@ func (o *Options) addAPIFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, describeControllers())
 	// the usage names the default; otherwise it would be appended to the list
 	f.Lookup("controllers").DefValue = "[]"
+	o.addNodeFlags(f)
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
@@ -472,6 +496,9 @@ func (o *Options) validate() []error {
 	}
 	if _, err := controllers.Enabled(o.Controllers); err != nil {
 		wrong("Controllers", "controllers", "%w", err)
+	}
+	if err := checkSimulatedNodes(o); err != nil {
+		wrong("SimulatedNodes", "simulate-nodes", "%w", err)
 	}
 	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
 		o.libraryErrors("Audit", o.Audit.Validate()))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/informers"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
@@ -38,7 +37,7 @@ type plane struct {
 	tasks     *tasks
 	services  *services
 	access    *access
-	informers informers.SharedInformerFactory
+	informers *informerFactory
 	chain     *chain.Chain
 	plugins   *admission.Deferred
 	// fresh is true if the storage was empty, so that the first objects are as they have to be.

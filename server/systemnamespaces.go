@@ -33,17 +33,8 @@ func (p *plane) keepNamespaces(
 	if err := p.unlessFresh(ensure)(ctx); err != nil {
 		return err
 	}
-	p.tasks.run(func() {
-		tick := time.NewTicker(namespacesInterval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				createMissing(ctx, client, namespaces)
-			}
-		}
+	p.tasks.every(namespacesInterval, func(ctx context.Context) {
+		createMissing(ctx, client, namespaces)
 	})
 	return nil
 }

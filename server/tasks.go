@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/informers"
 )
@@ -17,6 +18,9 @@ type tasks struct {
 	mu      sync.Mutex
 	ended   bool
 	running sync.WaitGroup
+	timers  []*time.Timer
+	// others are what else Stop waits for.
+	others []func()
 	// factories are those of informers that were started late
 	factories []informers.SharedInformerFactory
 }
@@ -29,9 +33,16 @@ func newTasks(o *Options, fail func(error), u *undo) *tasks {
 	u.push("the API servers and control loops", func() error {
 		t.mu.Lock()
 		t.ended = true
+		others := t.others
+		for _, timer := range t.timers {
+			timer.Stop()
+		}
 		t.mu.Unlock()
 		cancel()
 		t.running.Wait()
+		for _, wait := range others {
+			wait()
+		}
 		return nil
 	})
 	return t
@@ -46,6 +57,45 @@ func (t *tasks) run(f func()) bool {
 		t.running.Go(f)
 	}
 	return !t.ended
+}
+
+// every calls f at intervals. There is no goroutine in between.
+func (t *tasks) every(interval time.Duration, f func(context.Context)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(interval, func() {
+		if !t.begin() {
+			return
+		}
+		defer t.running.Done()
+		f(t.ctx)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.ended {
+			timer.Reset(interval)
+		}
+	})
+	t.timers = append(t.timers, timer)
+}
+
+func (t *tasks) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.running.Add(1)
+	}
+	return !t.ended
+}
+
+// join makes Stop wait for what wait waits for, which ends with ctx.
+func (t *tasks) join(wait func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.others = append(t.others, wait)
 }
 
 // starts notes the factory of informers that are started late.

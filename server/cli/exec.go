@@ -21,7 +21,7 @@ import (
 )
 
 func newExecCmd(s streams) *cobra.Command {
-	o := &startOptions{ephemeral: true}
+	o := &startOptions{ephemeral: true, server: server.Options{SimulatedNodes: 1}}
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command with a control plane of its own",

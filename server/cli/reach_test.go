@@ -289,12 +289,14 @@ var withoutReach = map[string]string{
 	"profiling":          "profiles take a right to /debug, which every case here asks for",
 	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers",
 	"requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
+	"pki-dir":                              "its keys are used like those of --data-dir",
 	"proxy-allow-local-addresses":          "where the proxies connect to, not who may use them",
 	"read-only":                            "refuses more, and never permits anything",
 	"secure-port":                          "every case here sets it",
 	"service-account-max-token-expiration": "it is only a limit",
 	"service-cluster-ip-range":             "addresses",
 	"service-node-port-range":              "ports",
+	"simulate":                             "nodes and what they have",
 	"tls-":                                 "how the server identifies itself",
 
 	// Only the value that describes the server in any case is accepted.

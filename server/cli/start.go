@@ -58,7 +58,9 @@ type startOptions struct {
 }
 
 func newStartCmd(s streams, args []string) *cobra.Command {
-	o := &startOptions{server: server.Options{DataDir: defaultDataDir, SecurePort: defaultSecurePort}}
+	o := &startOptions{server: server.Options{
+		DataDir: defaultDataDir, SecurePort: defaultSecurePort, SimulatedNodes: 1,
+	}}
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Start a control plane and run it until interrupted",

@@ -116,3 +116,10 @@ func From(snapshot *server.Snapshot) func(*server.Options) {
 // WithoutControllers is an option for [Run] that disables all controllers, so that nothing changes
 // objects behind the test's back.
 func WithoutControllers(o *server.Options) { o.Controllers = []string{"-*"} }
+
+// Workloads is an option for [Run] that brings workloads to life: all controllers run, and there is
+// a simulated node for the pods.
+func Workloads(o *server.Options) {
+	o.Controllers = []string{"*"}
+	o.SimulatedNodes = max(o.SimulatedNodes, 1)
+}

@@ -19,7 +19,7 @@ var (
 func (p *Pending) Set(plugins admission.Interface) { p.plugins = plugins }
 
 // Handles implements admission.Interface.
-func (p *Pending) Handles(operation admission.Operation) bool { return p.plugins.Handles(operation) }
+func (p *Pending) Handles(o admission.Operation) bool { return p.plugins.Handles(o) }
 
 // Admit implements admission.MutationInterface.
 func (p *Pending) Admit(

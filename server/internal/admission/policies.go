@@ -12,11 +12,6 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// The policy plugins poll every 100 ms until their informers have synced, starting when they are
-// initialized. If that happened before the server serves, as it usually does, the first poll would
-// fail and the first write would have to wait for the second. So they are initialized only once
-// their informers have synced.
-
 // Deferred collects the plugins to initialize late. It finds them as an
 // admission.PluginInitializer.
 type Deferred struct {
@@ -59,17 +54,21 @@ func newValidatingPolicies(config io.Reader) (admission.Interface, error) {
 	return validatingPolicies{r}, err
 }
 
-// SetExternalKubeInformerFactory also starts the informers, which the plugin itself would do late.
+// SetExternalKubeInformerFactory also asks for the informers, so that they start with the server.
 func (p validatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
 	p.renewed.SetExternalKubeInformerFactory(f)
 	f.Admissionregistration().V1().ValidatingAdmissionPolicies().Informer()
-	f.Admissionregistration().V1().ValidatingAdmissionPolicyBindings().Informer()
+	p.watch(f.Admissionregistration().V1().ValidatingAdmissionPolicyBindings().Informer())
 }
 
 func (p validatingPolicies) Validate(
 	ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces,
 ) error {
-	return p.plugin().Validate(ctx, a, o)
+	plugin, ok, err := p.plugin()
+	if !ok {
+		return err
+	}
+	return plugin.Validate(ctx, a, o)
 }
 
 type mutatingPolicies struct {
@@ -84,11 +83,11 @@ func newMutatingPolicies(config io.Reader) (admission.Interface, error) {
 	return mutatingPolicies{r}, err
 }
 
-// SetExternalKubeInformerFactory also starts the informers, which the plugin itself would do late.
+// SetExternalKubeInformerFactory also asks for the informers, so that they start with the server.
 func (p mutatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
 	p.renewed.SetExternalKubeInformerFactory(f)
 	f.Admissionregistration().V1().MutatingAdmissionPolicies().Informer()
-	f.Admissionregistration().V1().MutatingAdmissionPolicyBindings().Informer()
+	p.watch(f.Admissionregistration().V1().MutatingAdmissionPolicyBindings().Informer())
 }
 
 // InspectFeatureGates implements initializer.WantsFeatures.
@@ -99,5 +98,9 @@ func (p mutatingPolicies) InspectFeatureGates(gates featuregate.FeatureGate) {
 func (p mutatingPolicies) Admit(
 	ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces,
 ) error {
-	return p.plugin().Admit(ctx, a, o)
+	plugin, ok, err := p.plugin()
+	if !ok {
+		return err
+	}
+	return plugin.Admit(ctx, a, o)
 }

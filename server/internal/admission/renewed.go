@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
 // policyPlugin is what the two policy plugins have in common.
@@ -34,16 +35,20 @@ type policyPlugin interface {
 	WaitForReady() bool
 }
 
-// renewed is a policy plugin that can be replaced by a new one with the same configuration and
-// dependencies. It is initialized late; see [Deferred].
+// renewed is a policy plugin that is made by the first request after a policy is bound, because most
+// control planes in tests have no policies. It can be replaced by a new one with the same
+// configuration and dependencies.
 type renewed[P policyPlugin] struct {
 	new   func() (P, error)
 	kinds []schema.GroupKind
 
-	setters []func(P)
-	drained <-chan struct{}
+	setters  []func(P)
+	drained  <-chan struct{}
+	bindings cache.SharedIndexInformer
+	static   bool        // there may be policies in files
+	bound    atomic.Bool // there is a policy, and it is bound
 
-	mu      sync.Mutex // held while the plugin is replaced
+	mu      sync.Mutex // held while the plugin is made or replaced
 	stop    chan struct{}
 	current atomic.Pointer[P]
 }
@@ -51,51 +56,68 @@ type renewed[P policyPlugin] struct {
 func newRenewed[P policyPlugin](
 	config io.Reader, new func(io.Reader) (P, error), kinds ...string,
 ) (*renewed[P], error) {
-	var stored []byte
-	if config != nil {
-		var err error
-		if stored, err = io.ReadAll(config); err != nil {
-			return nil, err
-		}
-	}
-	r := &renewed[P]{new: func() (P, error) {
-		if config == nil {
-			return new(nil)
-		}
-		return new(bytes.NewReader(stored))
-	}}
+	r := &renewed[P]{new: func() (P, error) { return new(nil) }}
 	for _, kind := range kinds {
 		r.kinds = append(r.kinds, admissionKind(kind))
 	}
-	p, err := r.new()
+	if config == nil {
+		return r, nil
+	}
+	stored, err := io.ReadAll(config)
 	if err != nil {
 		return nil, err
 	}
-	r.current.Store(&p)
-	return r, nil
+	r.static = true
+	r.new = func() (P, error) { return new(bytes.NewReader(stored)) }
+	_, err = r.new() // fails now if the configuration is wrong
+	return r, err
 }
 
-func (r *renewed[P]) plugin() P { return *r.current.Load() }
-
-// set calls set with the current plugin, and with each later one.
-func (r *renewed[P]) set(set func(P)) {
-	r.setters = append(r.setters, set)
-	set(r.plugin())
-}
-
-// Handles implements admission.Interface.
-func (r *renewed[P]) Handles(o admission.Operation) bool { return r.plugin().Handles(o) }
-
-// ValidateInitialization does nothing, because the plugin is initialized late.
-func (r *renewed[P]) ValidateInitialization() error { return nil }
-
-// InitializeLate initializes the plugin.
-func (r *renewed[P]) InitializeLate() error { return r.initialize(r.plugin()) }
-
-// initialize initializes a plugin, which ends when the server ends or when another one replaces it.
-func (r *renewed[P]) initialize(p P) error {
+// plugin returns the plugin, or false if there are no policies.
+func (r *renewed[P]) plugin() (plugin P, ok bool, err error) {
+	if p := r.current.Load(); p != nil {
+		return *p, true, nil
+	}
+	if !r.bound.Load() {
+		return plugin, false, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if p := r.current.Load(); p != nil {
+		return *p, true, nil
+	}
+	plugin, err = r.make()
+	return plugin, err == nil, err
+}
+
+// set calls set with each plugin that is made.
+func (r *renewed[P]) set(set func(P)) { r.setters = append(r.setters, set) }
+
+// Handles implements admission.Interface.
+func (r *renewed[P]) Handles(o admission.Operation) bool { return handlesAll(o) }
+
+// ValidateInitialization does nothing, because the plugin is initialized when it is made.
+func (r *renewed[P]) ValidateInitialization() error { return nil }
+
+// InitializeLate makes the plugin if there are policies from the start.
+func (r *renewed[P]) InitializeLate() error {
+	if r.static || len(r.bindings.GetStore().ListKeys()) > 0 {
+		r.bound.Store(true)
+	}
+	_, _, err := r.plugin()
+	return err
+}
+
+// make makes the plugin, which ends when the server ends or when another one replaces it. The caller
+// holds the mutex.
+func (r *renewed[P]) make() (P, error) {
+	p, err := r.new()
+	if err != nil {
+		return p, err
+	}
+	for _, set := range r.setters {
+		set(p)
+	}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -107,33 +129,51 @@ func (r *renewed[P]) initialize(p P) error {
 	p.SetDrainedNotification(ended)
 	if err := p.ValidateInitialization(); err != nil {
 		close(stop)
-		return err
+		return p, err
 	}
+	r.end()
+	r.stop = stop
+	r.current.Store(&p)
+	return p, nil
+}
+
+// end ends the current plugin.
+func (r *renewed[P]) end() {
 	if r.stop != nil {
 		close(r.stop)
+		r.stop = nil
 	}
-	r.stop = stop
-	return nil
 }
 
 func (r *renewed[P]) remembers() []schema.GroupKind { return r.kinds }
 
+// renew replaces the plugin if there are policies.
 func (r *renewed[P]) renew(context.Context) error {
-	p, err := r.new()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.static && len(r.bindings.GetStore().ListKeys()) == 0 {
+		r.end()
+		r.current.Store(nil)
+		r.bound.Store(false)
+		return nil
+	}
+	p, err := r.make()
 	if err != nil {
-		return err
-	}
-	for _, set := range r.setters {
-		set(p)
-	}
-	if err := r.initialize(p); err != nil {
 		return err
 	}
 	if !p.WaitForReady() { // ten seconds at most
 		return errors.New("policies are not compiled yet")
 	}
-	r.current.Store(&p)
 	return nil
+}
+
+// watch makes the plugin once one of the bindings exists. A policy without a binding does nothing.
+func (r *renewed[P]) watch(bindings cache.SharedIndexInformer) {
+	r.bindings = bindings
+	// An error means that the informer has stopped, and so has the server.
+	_, _ = bindings.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { r.bound.Store(true) },
+	})
 }
 
 // The following methods are those by which initializers find out what the plugin needs.

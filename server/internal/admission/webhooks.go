@@ -88,7 +88,10 @@ func (w *webhooks[P]) want() {
 }
 
 // Handles implements admission.Interface.
-func (w *webhooks[P]) Handles(o admission.Operation) bool {
+func (w *webhooks[P]) Handles(o admission.Operation) bool { return handlesAll(o) }
+
+// handlesAll reports whether webhooks and policies can be about an operation, which is so for all.
+func handlesAll(o admission.Operation) bool {
 	switch o {
 	case admission.Create, admission.Update, admission.Delete, admission.Connect:
 		return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -40,8 +41,8 @@ program, except that it listens on 127.0.0.1 unless --bind-address says otherwis
 If --etcd-servers leads to kinproc under the name of etcd, everything is kept in memory and is gone
 when the program ends. Otherwise it is kept in that etcd.
 
-No control loops run unless ` + ControllersVariable + ` is set: to '*' for all, or a list as for
-kinproc start --controllers.`,
+No control loops run unless ` + ControllersVariable + ` is set: to '*' for all, and a simulated node
+for the pods, or to a list as for kinproc start --controllers.`,
 		Version:       server.KubernetesVersion,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -54,8 +55,10 @@ kinproc start --controllers.`,
 	o.AddFlags(&sections)
 	for _, set := range sections.FlagSets {
 		set.VisitAll(func(f *pflag.Flag) {
-			// kube-apiserver does not have these flags.
-			if f.Name != "data-dir" && f.Name != "controllers" {
+			switch f.Name {
+			case "data-dir", "controllers", "pki-dir", "simulate-nodes", "simulated-node-capacity":
+				// kube-apiserver does not have these flags.
+			default:
 				cmd.Flags().AddFlag(f)
 			}
 		})
@@ -64,6 +67,9 @@ kinproc start --controllers.`,
 		if controllers != "" {
 			if err := sections.FlagSet("API").Set("controllers", controllers); err != nil {
 				return fmt.Errorf("%s: %w", ControllersVariable, err)
+			}
+			if slices.Contains(o.Controllers, "*") {
+				o.SimulatedNodes = 1
 			}
 		}
 		if cmd.Flags().Changed("v") {

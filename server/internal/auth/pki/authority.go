@@ -103,8 +103,8 @@ func (a *Authority) Server(names []string, validity time.Duration) (Pair, error)
 	return a.issue(template, validity)
 }
 
-// Sign issues a certificate with the subject, the names and the usages of template, for a public key
-// of somebody else. The certificate is PEM encoded. A validity of zero means [Validity].
+// Sign issues a certificate with the subject, the names and the usages of template, for the public
+// key of somebody else. The certificate is PEM encoded. A validity of zero means [Validity].
 func (a *Authority) Sign(
 	template *x509.Certificate, public crypto.PublicKey, validity time.Duration,
 ) ([]byte, error) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
@@ -40,10 +41,12 @@ func Load(dir string, o Options) (*PKI, error) {
 func open(d directory, o Options) (*PKI, error) {
 	p := &PKI{}
 	var err error
-	if p.CA, err = d.authority("ca", authorityName, o.now); err != nil {
-		return nil, err
+	if o.Shared == "" {
+		err = p.load(d, o)
+	} else {
+		err = p.share(o)
 	}
-	if p.FrontProxyCA, err = d.authority("front-proxy-ca", proxyAuthority, o.now); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, leaf := range p.leaves(o) {
@@ -51,10 +54,33 @@ func open(d directory, o Options) (*PKI, error) {
 			return nil, err
 		}
 	}
-	if p.ServiceAccountKey, err = d.signingKey("sa"); err != nil {
-		return nil, err
-	}
 	return p, nil
+}
+
+// load loads the authorities and the service account key.
+func (p *PKI) load(d directory, o Options) (err error) {
+	if p.CA, err = d.authority("ca", authorityName, o.now); err != nil {
+		return err
+	}
+	if p.FrontProxyCA, err = d.authority("front-proxy-ca", proxyAuthority, o.now); err != nil {
+		return err
+	}
+	p.ServiceAccountKey, err = d.signingKey("sa")
+	return err
+}
+
+// share loads the authorities and the service account key that several control planes share. The
+// lock lets only one of them create what is missing.
+func (p *PKI) share(o Options) (err error) {
+	d := directory{path: o.Shared, create: true}
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return fmt.Errorf("create the directory for shared keys: %w", err)
+	}
+	lock, err := fileutil.LockFile(d.file(".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock the directory of shared keys: %w", err)
+	}
+	return errors.Join(p.load(d, o), lock.Close())
 }
 
 // directory holds keys and certificates. Unless create is set, it is read-only.

@@ -29,6 +29,9 @@ type Options struct {
 	// listens on and the first service IP. localhost, kubernetes,
 	// kubernetes.default(.svc(.cluster.local)), 127.0.0.1 and ::1 are always included.
 	Names []string
+	// Shared is a directory with the authorities and the service account key of several control
+	// planes. What is missing there is created. It is empty if the control plane has its own.
+	Shared string
 	// Now is the clock; it defaults to time.Now.
 	Now func() time.Time
 }
@@ -74,10 +77,12 @@ type PKI struct {
 func New(o Options) (*PKI, error) {
 	p := &PKI{}
 	var err error
-	if p.CA, err = newAuthority(authorityName, nil, o.now); err != nil {
-		return nil, err
+	if o.Shared == "" {
+		err = p.generate(o)
+	} else {
+		err = p.share(o)
 	}
-	if p.FrontProxyCA, err = newAuthority(proxyAuthority, nil, o.now); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, leaf := range p.leaves(o) {
@@ -85,10 +90,21 @@ func New(o Options) (*PKI, error) {
 			return nil, err
 		}
 	}
-	if p.ServiceAccountKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, fmt.Errorf("generate the service account key: %w", err)
-	}
 	return p, nil
+}
+
+// generate creates the authorities and the service account key.
+func (p *PKI) generate(o Options) (err error) {
+	if p.CA, err = newAuthority(authorityName, nil, o.now); err != nil {
+		return err
+	}
+	if p.FrontProxyCA, err = newAuthority(proxyAuthority, nil, o.now); err != nil {
+		return err
+	}
+	if p.ServiceAccountKey, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return fmt.Errorf("generate the service account key: %w", err)
+	}
+	return nil
 }
 
 // leaf describes a certificate that an authority signs.

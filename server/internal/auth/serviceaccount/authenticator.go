@@ -29,13 +29,13 @@ var (
 	errInvalidated = errors.New("service account token has been invalidated")
 )
 
-// invalidSince is the label of token secrets that were invalidated by an administrator or because
+// InvalidSince is the label of token secrets that were invalidated by an administrator or because
 // they were not used for a long time.
-const invalidSince = "kubernetes.io/legacy-token-invalid-since"
+const InvalidSince = "kubernetes.io/legacy-token-invalid-since"
 
-// lastUsed is the label of token secrets that has the day on which the token was last used
+// LastUsed is the label of token secrets that has the day on which the token was last used
 // (KEP-2799).
-const lastUsed = "kubernetes.io/legacy-token-last-used"
+const LastUsed = "kubernetes.io/legacy-token-last-used"
 
 // Authenticator returns an authenticator that accepts tokens whose service account and bound
 // objects exist. If objects is nil, it does not check that.
@@ -260,15 +260,15 @@ func (a *tokenAuthenticator) judgeLegacy(
 	if a.gone(secret) || string(secret.Data["token"]) != token {
 		return nil, errInvalidated
 	}
-	if since := secret.Labels[invalidSince]; since != "" {
+	if since := secret.Labels[InvalidSince]; since != "" {
 		return nil, fmt.Errorf("the token in secret %q has been invalid since %s", secret.Name, since)
 	}
 	if err := a.accountAlive(ctx, c.LegacyNamespace, c.LegacyAccount, c.LegacyUID); err != nil {
 		return nil, err
 	}
 	audit.AddAuditAnnotation(ctx, "authentication.k8s.io/legacy-token", c.Subject)
-	if today := a.options.Now().UTC().Format(time.DateOnly); secret.Labels[lastUsed] != today {
-		if err := a.objects.LabelSecret(ctx, secret, lastUsed, today); err != nil {
+	if today := a.options.Now().UTC().Format(time.DateOnly); secret.Labels[LastUsed] != today {
+		if err := a.objects.LabelSecret(ctx, secret, LastUsed, today); err != nil {
 			klog.FromContext(ctx).Error(err, "The use of a token was not recorded",
 				"secret", klog.KObj(secret))
 		}

@@ -312,10 +312,10 @@ func TestTokenInSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if day := used.Labels[lastUsed]; day != c.tokens.options.Now().UTC().Format(time.DateOnly) {
+	if day := used.Labels[LastUsed]; day != c.tokens.options.Now().UTC().Format(time.DateOnly) {
 		t.Errorf("the token was last used on %q, says its secret", day)
 	}
-	c.secret.Labels = map[string]string{invalidSince: "2026-01-01"}
+	c.secret.Labels = map[string]string{InvalidSince: "2026-01-01"}
 	_, err = c.client.CoreV1().Secrets("shop").Update(t.Context(), c.secret, metav1.UpdateOptions{})
 	check(t, err)
 	if _, ok, err := c.authenticate(t.Context(), signed); ok || err == nil ||
