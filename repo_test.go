@@ -35,30 +35,35 @@ var forbidden = []struct{ in, imports, because string }{
 // rooms lists, for each part of the module, the other parts that it may import. A folder includes
 // everything below it. A package belongs to the longest listed folder that contains it.
 var rooms = map[string][]string{
-	".":                          {"server/cli"},
-	"embed":                      nil,
-	"conformance":                nil,
-	"chain/trace":                nil,
-	"chain/kind":                 nil,
-	"chain/internal":             {"chain/trace"},
-	"chain/aggregator":           {"chain/internal"},
-	"chain/extensions":           {"chain/internal"},
-	"chain/core/internal/rules":  nil,
-	"chain/core/internal":        {"chain/kind"},
-	"chain/core":                 {"chain/kind", "chain/internal"},
-	"chain":                      nil, // it links the servers, all of which are below it
-	"server/internal/allocation": nil,
-	"server/internal/epoch":      nil,
-	"server/internal/loopback":   {"server/internal/epoch"},
-	"server/internal/ownership":  nil,
-	"server/internal/auth":       {"chain/core"},
-	"server/internal/admission":  {"chain/core"},
+	".":                             {"server/cli"},
+	"embed":                         nil,
+	"conformance":                   nil,
+	"chain/trace":                   nil,
+	"chain/kind":                    nil,
+	"chain/internal":                {"chain/trace"},
+	"chain/aggregator":              {"chain/internal"},
+	"chain/extensions":              {"chain/internal"},
+	"chain/core/internal/rules":     nil,
+	"chain/core/internal":           {"chain/kind"},
+	"chain/core":                    {"chain/kind", "chain/internal"},
+	"chain":                         nil, // it links the servers, all of which are below it
+	"server/internal/allocation":    nil,
+	"server/internal/epoch":         nil,
+	"server/internal/loopback":      {"server/internal/epoch"},
+	"server/internal/ownership":     nil,
+	"server/internal/podreferences": nil,
+	"server/internal/auth":          {"chain/core", "server/internal/podreferences"},
+	"server/internal/admission":     {"chain/core"},
 	"server/internal/controllers": {
 		"server/internal/allocation",
 		"server/internal/epoch",
-		"server/internal/auth", // the role aggregation loop knows the bootstrap policy
+		"server/internal/podreferences",
+		"server/internal/auth",            // the role aggregation loop knows the bootstrap policy
+		"server/internal/admission/quota", // the evaluators of quotas
 	},
-	"server/servertest": {"server", "server/internal/auth/pki"},
+	"server/internal/nodes":                    {"server/internal/controllers/loop"},
+	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
+	"server/servertest":                        {"server", "server/internal/auth/pki"},
 	"server/cli": {
 		"server", "server/internal/auth/pki", "server/internal/paths", "chain/trace",
 	},
