@@ -17,20 +17,20 @@ import (
 )
 
 // state returns the fields of all objects of the scenario and the events, one fact each. What
-// differs from run to run is replaced: times, uids, addresses, nodes, hashes of templates and random
-// parts of names. Objects whose names are the same then are counted.
-func (p *played) state() map[string]bool {
+// differs from run to run is replaced: times, uids, addresses, nodes, hashes of templates and
+// random parts of names. Objects whose names are the same then are counted.
+func (p *played) state() facts {
 	p.Helper()
 	objects := p.objects()
 	rename := renaming(objects)
-	facts, counts := map[string]bool{}, map[string]int{}
+	all, counts := facts{}, map[string]int{}
 	for _, o := range objects {
 		data, err := json.Marshal(o.Object)
 		p.ok(err)
 		var content map[string]any
 		p.ok(json.Unmarshal([]byte(rename(string(data))), &content))
 		if o.GetKind() == "Event" {
-			facts[eventFact(content)] = true
+			all[eventFact(content)] = true
 			continue
 		}
 		metadata := content["metadata"].(map[string]any)
@@ -38,7 +38,7 @@ func (p *played) state() map[string]bool {
 		counts[name]++
 		for _, managed := range list(metadata["managedFields"]) {
 			m := managed.(map[string]any)
-			facts[fmt.Sprintf("%s managed by %v %v %v", name, m["manager"], m["operation"],
+			all[fmt.Sprintf("%s managed by %v %v %v", name, m["manager"], m["operation"],
 				cmp.Or(m["subresource"], any("")))] = true
 		}
 		delete(metadata, "managedFields")
@@ -53,12 +53,12 @@ func (p *played) state() map[string]bool {
 				delete(annotations, corev1.EndpointsLastChangeTriggerTime)
 			}
 		}
-		flatten(name+" ", content, facts)
+		all.addFields(name+" ", content)
 	}
 	for name, n := range counts {
-		facts[fmt.Sprintf("%s: %d", name, n)] = true
+		all[fmt.Sprintf("%s: %d", name, n)] = true
 	}
-	return facts
+	return all
 }
 
 func list(v any) []any {
@@ -151,13 +151,13 @@ func eventFact(e map[string]any) string {
 		cmp.Or(source["component"], e["reportingComponent"]), e["reason"], e["message"])
 }
 
-// flatten adds a fact for each field below a value. An element of a list is called by its key, or
+// addFields adds a fact for each field below a value. An element of a list is called by its key, or
 // by its position.
-func flatten(at string, v any, facts map[string]bool) {
+func (f facts) addFields(at string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, value := range v {
-			flatten(at+"."+key, value, facts)
+			f.addFields(at+"."+key, value)
 		}
 	case []any:
 		for i, element := range v {
@@ -170,14 +170,14 @@ func flatten(at string, v any, facts map[string]bool) {
 					}
 				}
 			}
-			flatten(at+"["+key+"]", element, facts)
+			f.addFields(at+"["+key+"]", element)
 		}
 	case string:
 		if len(v) > 200 {
 			v = "LONG" // a certificate or a token
 		}
-		facts[fmt.Sprintf("%s=%q", at, v)] = true
+		f[fmt.Sprintf("%s=%q", at, v)] = true
 	default:
-		facts[fmt.Sprintf("%s=%v", at, v)] = true
+		f[fmt.Sprintf("%s=%v", at, v)] = true
 	}
 }

@@ -1,8 +1,6 @@
 package conformance_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,67 +42,36 @@ const (
 	quiet = 40 * time.Second
 )
 
-// TestLoopsAsKubeControllerManager does on a control plane what testdata/loops and the function play
-// say, and compares each field of each object, and the events, with a recording of
+// TestLoopsAsKubeControllerManager does on a control plane what testdata/loops and the function
+// play say, and compares each field of each object, and the events, with a recording of
 // kube-controller-manager v1.36.3, which did the same work for the same control plane with its own
-// loops switched off. testdata/loops-exceptions.txt lists the intended differences with the reasons.
+// loops switched off. testdata/loops-exceptions.txt lists the intended differences with the
+// reasons.
 func TestLoopsAsKubeControllerManager(t *testing.T) {
 	t.Parallel()
 	if *controllerManager != "" {
 		recordLoops(t)
 		return
 	}
-	want := map[string]bool{}
-	for fact := range strings.Lines(string(unzip(t, loopsRecording))) {
-		want[strings.TrimSuffix(fact, "\n")] = true
-	}
-	exceptions, err := os.ReadFile(loopsExceptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(exceptions)) {
-		line = strings.TrimSuffix(line, "\n")
-		switch sign, fact, _ := strings.Cut(line, " "); {
-		case sign == "-" && want[fact]:
-			delete(want, fact)
-		case sign == "+" && !want[fact]:
-			want[fact] = true
-		case sign != "#":
-			t.Errorf("%s: %q does not differ from the recording", loopsExceptions, line)
-		}
-	}
+	want := expectedFacts(t, loopsRecording, loopsExceptions)
 	s := servertest.Run(t, servertest.Workloads, twoNodes)
 	p := &played{T: t, client: kubernetes.NewForConfigOrDie(s.RESTConfig()), server: s}
 	p.play()
-	var missing, unexpected []string
-	err = wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, quiet, true,
+	var differences []string
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, quiet, true,
 		func(context.Context) (bool, error) {
-			got := p.state()
-			missing, unexpected = minus(want, got), minus(got, want)
-			return len(missing)+len(unexpected) == 0, nil
+			differences = want.differences(p.state())
+			return len(differences) == 0, nil
 		})
 	if err == nil {
 		return
 	}
-	for _, fact := range missing {
-		t.Errorf("- %s", fact)
-	}
-	for _, fact := range unexpected {
-		t.Errorf("+ %s", fact)
+	for _, line := range differences {
+		t.Error(line)
 	}
 }
 
 func twoNodes(o *server.Options) { o.SimulatedNodes = 2 }
-
-func minus(a, b map[string]bool) []string {
-	var only []string
-	for _, fact := range slices.Sorted(maps.Keys(a)) {
-		if !b[fact] {
-			only = append(only, fact)
-		}
-	}
-	return only
-}
 
 // recordLoops writes what a kube-controller-manager does. The scheduler and the nodes are ours.
 func recordLoops(t *testing.T) {
@@ -132,27 +98,14 @@ func recordLoops(t *testing.T) {
 	}()
 	p := &played{T: t, client: kubernetes.NewForConfigOrDie(s.RESTConfig()), server: s}
 	p.play()
-	facts, since := p.state(), time.Now()
-	for time.Since(since) < quiet {
-		now := p.state()
-		if !maps.Equal(now, facts) {
-			facts, since = now, time.Now()
+	recorded, since := p.state(), time.Now()
+	p.ok(wait.PollUntilContextCancel(ctx, time.Second, false, func(context.Context) (bool, error) {
+		if now := p.state(); !maps.Equal(now, recorded) {
+			recorded, since = now, time.Now()
 		}
-		time.Sleep(time.Second)
-	}
-	var zipped bytes.Buffer
-	w := gzip.NewWriter(&zipped)
-	for _, fact := range slices.Sorted(maps.Keys(facts)) {
-		if _, err := w.Write([]byte(fact + "\n")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(loopsRecording, zipped.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+		return time.Since(since) >= quiet, nil
+	}))
+	recorded.record(t, loopsRecording)
 }
 
 // played is a control plane on which a scenario is played.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -28,25 +27,7 @@ func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]bool{}
-	for fact := range strings.Lines(string(unzip(t, "testdata/openapi-1.36.txt.gz"))) {
-		want[strings.TrimSuffix(fact, "\n")] = true
-	}
-	changes, err := os.ReadFile("testdata/openapi-1.37.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(changes)) {
-		line = strings.TrimSuffix(line, "\n")
-		switch sign, fact, _ := strings.Cut(line, " "); {
-		case sign == "-" && want[fact]:
-			delete(want, fact)
-		case sign == "+" && !want[fact]:
-			want[fact] = true
-		case sign != "#":
-			t.Errorf("openapi-1.37.txt: %q does not differ from 1.36", line)
-		}
-	}
+	want := expectedFacts(t, "testdata/openapi-1.36.txt.gz", "testdata/openapi-1.37.txt")
 	get := func(path string) any {
 		data, err := client.Discovery().RESTClient().Get().AbsPath(path).
 			SetHeader("Accept", "application/json").DoRaw(t.Context())
@@ -65,22 +46,13 @@ func TestOpenAPIAsOfKubeAPIServer(t *testing.T) {
 		v3.addDocument(get("/openapi/v3/" + path))
 	}
 	for version, got := range map[string]facts{"v2": v2, "v3": v3} {
-		for _, fact := range slices.Sorted(maps.Keys(want)) {
-			if !got[fact] {
-				t.Errorf("%s: - %s", version, fact)
-			}
-		}
-		for _, fact := range slices.Sorted(maps.Keys(got)) {
-			if !want[fact] {
-				t.Errorf("%s: + %s", version, fact)
-			}
+		for _, line := range want.differences(got) {
+			t.Errorf("%s: %s", version, line)
 		}
 	}
 }
 
-// facts is a set of lines, each of which states something that both versions of the documents say.
-type facts map[string]bool
-
+// addDocument adds what both versions of a document say.
 func (f facts) addDocument(document any) {
 	for url, item := range fields(at(document, "paths")) {
 		shared := parameters(document, at(item, "parameters"))

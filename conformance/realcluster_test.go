@@ -2,12 +2,9 @@ package conformance_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -27,25 +24,6 @@ import (
 
 // realCluster holds the etcd data and the API responses of a cluster with kube-apiserver 1.36.3.
 const realCluster = "testdata/realcluster/"
-
-// unzip returns the content of a gzip file.
-func unzip(t *testing.T, name string) []byte {
-	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
 
 // entry is the value of an etcd key and the revision of its last change.
 type entry struct {

@@ -44,8 +44,8 @@ func (p *plane) startControllers() error {
 	return nil
 }
 
-// runLoops starts the control loops and the simulated nodes, which end with ctx. The function that it
-// returns waits until they have ended.
+// runLoops starts the control loops and the simulated nodes, which end with ctx. The function that
+// it returns waits until they have ended.
 func (p *plane) runLoops(ctx context.Context) (wait func(), err error) {
 	controllers, err := p.runControllers(ctx)
 	if err != nil {

@@ -67,8 +67,8 @@ func (w *leaderWatch) note(term uint64) {
 	}
 }
 
-// succeeded waits until there has been a leader of a later term for two looks. It returns false when
-// ctx ends.
+// succeeded waits until there has been a leader of a later term for two looks. It returns false
+// when ctx ends.
 func (w *leaderWatch) succeeded(ctx context.Context, term uint64) bool {
 	tick := time.NewTicker(leaderChecks)
 	defer tick.Stop()

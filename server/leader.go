@@ -25,9 +25,9 @@ const (
 	leaderRetry    = 500 * time.Millisecond
 )
 
-// whileLeading calls run whenever this control plane becomes the leader of those that share an etcd.
-// The context of run ends when another one may be the leader. Run returns a function that waits until
-// everything that it has started has ended.
+// whileLeading calls run whenever this control plane becomes the leader of those that share an
+// etcd. The context of run ends when another one may be the leader. Run returns a function that
+// waits until everything that it has started has ended.
 func (p *plane) whileLeading(run func(context.Context) (wait func(), err error)) error {
 	host, err := os.Hostname()
 	if err != nil {

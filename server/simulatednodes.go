@@ -74,8 +74,8 @@ func (q quantities) Set(s string) error {
 func (q quantities) Type() string { return "quantities" }
 
 // runNodes starts to simulate nodes until ctx ends, without waiting for them. The function that it
-// returns waits until that has ended. Without any nodes, it deletes those of an earlier start, unless
-// they belong to a snapshot that the control plane began with.
+// returns waits until that has ended. Without any nodes, it deletes those of an earlier start,
+// unless they belong to a snapshot that the control plane began with.
 func (p *plane) runNodes(ctx context.Context) (wait func(), err error) {
 	count := p.options.SimulatedNodes
 	if count == 0 && (p.fresh || p.options.From != nil) {

@@ -99,7 +99,8 @@ func (r *replicas) awaitAddresses(client kubernetes.Interface, wanted ...string)
 	})
 }
 
-// withCredentialsOf returns a client of p with the credentials, and the trust, of a client of other.
+// withCredentialsOf returns a client of p with the credentials, and the trust, of a client of
+// other.
 func withCredentialsOf(t *testing.T, other, p *program) kubernetes.Interface {
 	t.Helper()
 	load := func(p *program) *rest.Config {

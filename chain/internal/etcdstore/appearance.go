@@ -113,7 +113,7 @@ type appearance struct {
 	wake    chan struct{}   // a value says that an object may have appeared
 	ignored map[string]bool // keys; not changed
 
-	mu      sync.Mutex                      // held while missing is changed, and while another goroutine reads it
+	mu      sync.Mutex                      // held to change missing, and to read it elsewhere
 	missing map[schema.GroupResource]string // their directories
 }
 

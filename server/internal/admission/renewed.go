@@ -35,8 +35,8 @@ type policyPlugin interface {
 	WaitForReady() bool
 }
 
-// renewed is a policy plugin that is made by the first request after a policy is bound, because most
-// control planes in tests have no policies. It can be replaced by a new one with the same
+// renewed is a policy plugin that is made by the first request after a policy is bound, because
+// most control planes in tests have no policies. It can be replaced by a new one with the same
 // configuration and dependencies.
 type renewed[P policyPlugin] struct {
 	new   func() (P, error)
@@ -108,8 +108,8 @@ func (r *renewed[P]) InitializeLate() error {
 	return err
 }
 
-// make makes the plugin, which ends when the server ends or when another one replaces it. The caller
-// holds the mutex.
+// make makes the plugin, which ends when the server ends or when another one replaces it. The
+// caller holds the mutex.
 func (r *renewed[P]) make() (P, error) {
 	p, err := r.new()
 	if err != nil {

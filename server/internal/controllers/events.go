@@ -62,7 +62,8 @@ func (r lazyRecorder) Eventf(
 
 // AnnotatedEventf implements record.EventRecorder.
 func (r lazyRecorder) AnnotatedEventf(
-	object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any,
+	object runtime.Object, annotations map[string]string,
+	eventType, reason, format string, args ...any,
 ) {
 	r.made().AnnotatedEventf(object, annotations, eventType, reason, format, args...)
 }

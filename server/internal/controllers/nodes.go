@@ -41,7 +41,8 @@ func nodes() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("nodes")},
 			new: func(d Dependencies) (Runner, error) {
-				return tainteviction.New(d.Client, d.Recorder(tainteviction.Name), d.Informers.Core().V1().Pods(),
+				return tainteviction.New(d.Client, d.Recorder(tainteviction.Name),
+					d.Informers.Core().V1().Pods(),
 					d.Informers.Core().V1().Nodes()), nil
 			},
 		},

@@ -14,8 +14,9 @@ import (
 func volumes() []Controller {
 	return []Controller{
 		{
-			Name:     volumebinding.Name,
-			Purpose:  "binds claims to volumes, and simulates a provisioner for the class " + volumebinding.Class,
+			Name: volumebinding.Name,
+			Purpose: "binds claims to volumes, and simulates a provisioner for the class " +
+				volumebinding.Class,
 			alias:    "persistentvolume-binder",
 			workload: true,
 			after: []schema.GroupResource{

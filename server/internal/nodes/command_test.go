@@ -15,7 +15,9 @@ func TestUnderstand(t *testing.T) {
 		want    behavior
 		ok      bool
 	}{
-		"sleep":             {[]string{"sleep", "1.5", "1m"}, behavior{runs: 61500 * time.Millisecond}, true},
+		"sleep": {
+			[]string{"sleep", "1.5", "1m"}, behavior{runs: 61500 * time.Millisecond}, true,
+		},
 		"sleep for nothing": {[]string{"sleep", ""}, behavior{}, false},
 		"exit":              {shell("echo a; exit 3; sleep 9"), behavior{code: 3}, true},
 		"exit as before":    {shell("false; exit"), behavior{code: 1}, true},

@@ -128,7 +128,8 @@ func (m *moment) step(
 }
 
 func (m *moment) start(c *corev1.Container, s *corev1.ContainerStatus) {
-	id := sha256.Sum256([]byte(string(m.pod.UID) + "/" + c.Name + "/" + strconv.Itoa(int(s.RestartCount))))
+	run := string(m.pod.UID) + "/" + c.Name + "/" + strconv.Itoa(int(s.RestartCount))
+	id := sha256.Sum256([]byte(run))
 	s.Image, s.ImageID = c.Image, "simulated://"+c.Image
 	s.ContainerID = fmt.Sprintf("simulated://%x", id)
 	s.State = corev1.ContainerState{

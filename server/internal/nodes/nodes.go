@@ -235,8 +235,8 @@ func (n *Nodes) nodeGone(obj any) {
 // keyOf returns the key of a pod in the queue.
 func keyOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// podChanged notes what pods are bound to which nodes, and frees what a pod had that is gone. If the
-// informer was late, a pod may have been replaced by another one of the same name.
+// podChanged notes what pods are bound to which nodes, and frees what a pod had that is gone. If
+// the informer was late, a pod may have been replaced by another one of the same name.
 func (n *Nodes) podChanged(old, p *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -197,7 +197,8 @@ func TestPodRuns(t *testing.T) {
 	if len(s.InitContainerStatuses) != 2 || len(s.ContainerStatuses) != 1 {
 		t.Fatalf("the status is %+v", s)
 	}
-	first, beside, app := s.InitContainerStatuses[0], s.InitContainerStatuses[1], s.ContainerStatuses[0]
+	first, beside := s.InitContainerStatuses[0], s.InitContainerStatuses[1]
+	app := s.ContainerStatuses[0]
 	if first.State.Terminated == nil || first.State.Terminated.Reason != "Completed" || !first.Ready {
 		t.Errorf("the init container is %+v", first)
 	}
@@ -217,7 +218,8 @@ func TestPodRuns(t *testing.T) {
 		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady,
 		corev1.PodScheduled,
 	} {
-		if c := condition(p, of); c.Status != corev1.ConditionTrue || c.ObservedGeneration != p.Generation {
+		c := condition(p, of)
+		if c.Status != corev1.ConditionTrue || c.ObservedGeneration != p.Generation {
 			t.Errorf("the condition %s is %+v", of, c)
 		}
 	}
@@ -267,10 +269,13 @@ func TestPodsEnd(t *testing.T) {
 		"job":     {[]func(*corev1.Pod){job}, corev1.PodSucceeded, 0, ""},
 		"failing": {[]func(*corev1.Pod){job, annotated("exit-code", "3")}, corev1.PodFailed, 3, ""},
 		"script": {
-			[]func(*corev1.Pod){run("Never", "/bin/sh", "-c", "echo hello; exit 7")}, corev1.PodFailed, 7, "",
+			[]func(*corev1.Pod){run("Never", "/bin/sh", "-c", "echo hello; exit 7")},
+			corev1.PodFailed, 7, "",
 		},
 		"retried": {
-			[]func(*corev1.Pod){run("OnFailure"), annotated("exit-code", "1, 1, 0"), annotated("back-off", "1ms")},
+			[]func(*corev1.Pod){
+				run("OnFailure"), annotated("exit-code", "1, 1, 0"), annotated("back-off", "1ms"),
+			},
 			corev1.PodSucceeded, 0, "",
 		},
 		"sidecar": {[]func(*corev1.Pod){job, func(p *corev1.Pod) {
@@ -390,7 +395,8 @@ func TestPodIsDeleted(t *testing.T) {
 	p := await(t, client, "held", func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodFailed && *p.DeletionGracePeriodSeconds == 0
 	})
-	if s := p.Status.ContainerStatuses[0]; s.State.Terminated == nil || s.State.Terminated.ExitCode != 137 {
+	s := p.Status.ContainerStatuses[0]
+	if s.State.Terminated == nil || s.State.Terminated.ExitCode != 137 {
 		t.Errorf("the container is %+v", s)
 	}
 	_, err := pods.Patch(t.Context(), "held", types.MergePatchType,
@@ -462,7 +468,8 @@ func TestRestart(t *testing.T) {
 	create(t, client, pod("goes", annotated("stop-delay", "29s")))
 	was := await(t, client, "stays", isReady)
 	await(t, client, "goes", isReady)
-	workloadtest.OK(t, client.CoreV1().Pods("default").Delete(t.Context(), "goes", metav1.DeleteOptions{
+	pods := client.CoreV1().Pods("default")
+	workloadtest.OK(t, pods.Delete(t.Context(), "goes", metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To(int64(2)),
 	}))
 	workloadtest.OK(t, s.Stop(t.Context()))

@@ -101,7 +101,8 @@ type clock map[string]time.Time
 
 // began returns when a part of a pod began, which the status says in seconds.
 func (m *moment) began(part string, says time.Time) time.Time {
-	if exact, ok := m.clock[part]; ok && exact.Truncate(time.Second).Equal(says.Truncate(time.Second)) {
+	exact, ok := m.clock[part]
+	if ok && exact.Truncate(time.Second).Equal(says.Truncate(time.Second)) {
 		return exact
 	}
 	return says

@@ -279,7 +279,8 @@ func (m *moment) closedGates() []string {
 		switch c := m.condition(gate.ConditionType); {
 		case c == nil:
 			closed = append(closed,
-				fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", gate.ConditionType))
+				fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.",
+					gate.ConditionType))
 		case c.Status != corev1.ConditionTrue:
 			closed = append(closed,
 				fmt.Sprintf("the status of pod readiness gate %q is not \"True\", but %s", gate.ConditionType,

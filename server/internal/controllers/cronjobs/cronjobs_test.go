@@ -69,7 +69,8 @@ func (c *cluster) patch(name, patch string, subresources ...string) {
 // jobs waits until check accepts the Jobs of a CronJob, oldest first.
 func (c *cluster) jobs(name, what string, check func([]batchv1.Job) bool) []batchv1.Job {
 	c.Helper()
-	list := workloadtest.Await(c.T, name+" "+what, func(ctx context.Context) (*batchv1.JobList, error) {
+	what = name + " " + what
+	list := workloadtest.Await(c.T, what, func(ctx context.Context) (*batchv1.JobList, error) {
 		return c.client.BatchV1().Jobs("default").List(ctx,
 			metav1.ListOptions{LabelSelector: "cron=" + name})
 	}, func(list *batchv1.JobList) bool { return check(list.Items) })

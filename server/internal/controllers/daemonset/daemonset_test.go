@@ -163,7 +163,8 @@ func TestPlacement(t *testing.T) {
 	// A failed pod is made again.
 	pod = workloadtest.Pods(t, client, "app=agent")[0]
 	workloadtest.Must(client.CoreV1().Pods("default").Patch(t.Context(), pod.Name,
-		types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{}, "status"))(t)
+		types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{},
+		"status"))(t)
 	workloadtest.Await(t, "another pod", func(ctx context.Context) ([]corev1.Pod, error) {
 		return workloadtest.Pods(t, client, "app=agent"), nil
 	}, func(pods []corev1.Pod) bool { return len(pods) == 1 && pods[0].UID != pod.UID })
@@ -222,7 +223,8 @@ func TestRollingUpdate(t *testing.T) {
 	c.awaitPods("a=i:1", "b=i:1", "c=i:1")
 	// The first revision is the latest again, and only one old one is kept.
 	var numbers []int64
-	for _, r := range workloadtest.Must(c.Client.AppsV1().ControllerRevisions("default").List(t.Context(),
+	revisions := c.Client.AppsV1().ControllerRevisions("default")
+	for _, r := range workloadtest.Must(revisions.List(t.Context(),
 		metav1.ListOptions{}))(t).Items {
 		numbers = append(numbers, r.Revision)
 	}

@@ -29,8 +29,8 @@ type pass struct {
 	wait       time.Duration // until the next pass, if it is positive
 }
 
-// place is a node with the pods of the set that are on it or meant for it: first those on it, and of
-// these the oldest first.
+// place is a node with the pods of the set that are on it or meant for it: first those on it, and
+// of these the oldest first.
 type place struct {
 	*corev1.Node
 	fit
@@ -146,8 +146,8 @@ func (p *pass) manage(ctx context.Context) (bool, error) {
 	return len(missing)+len(surplus) > 0, p.apply(ctx, missing, surplus)
 }
 
-// apply creates pods for some nodes and deletes others. It deletes even if it cannot create, because
-// the new pods may be refused until the others have freed their quota.
+// apply creates pods for some nodes and deletes others. It deletes even if it cannot create,
+// because the new pods may be refused until the others have freed their quota.
 func (p *pass) apply(ctx context.Context, missing []string, surplus []*corev1.Pod) error {
 	_, err := p.pods.Create(ctx, p.owner, min(len(missing), burst), func(i int) *corev1.Pod {
 		return p.podFor(missing[i])

@@ -96,8 +96,8 @@ func (r *run) serviceChanged(old, service *corev1.Service) {
 	r.queue.Soon(cache.MetaObjectToName(service).String())
 }
 
-// endpointsChanged adds the Service of Endpoints. There may be none yet: Endpoints that somebody made
-// for a Service to come stay.
+// endpointsChanged adds the Service of Endpoints. There may be none yet: Endpoints that somebody
+// made for a Service to come stay.
 func (r *run) endpointsChanged(old, endpoints *corev1.Endpoints) {
 	if endpoints == nil {
 		endpoints = old

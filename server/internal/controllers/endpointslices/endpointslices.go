@@ -88,7 +88,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		handlers.Add(core.Nodes().Informer(), loop.OnChange(func(old, node *corev1.Node) {
 			r.nodeChanged(ctx, old, node)
 		})),
-		handlers.Add(c.informers.Discovery().V1().EndpointSlices().Informer(), loop.OnChange(r.sliceChanged)),
+		handlers.Add(c.informers.Discovery().V1().EndpointSlices().Informer(),
+			loop.OnChange(r.sliceChanged)),
 	); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}

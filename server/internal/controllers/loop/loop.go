@@ -30,8 +30,8 @@ type Sync[K comparable] func(ctx context.Context, key K) (wait time.Duration, er
 // Queue holds the keys to process, which are names in most controllers.
 type Queue = Of[string]
 
-// Of holds the keys to process. It serves one [Of.Run]. It has no goroutines of its own, so it needs
-// no end.
+// Of holds the keys to process. It serves one [Of.Run]. It has no goroutines of its own, so it
+// needs no end.
 type Of[K comparable] struct {
 	name    string
 	queue   workqueue.TypedInterface[K]

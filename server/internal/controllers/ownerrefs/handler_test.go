@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestLostController has a pod that loses its controller while it is being deleted. Its former owner
-// must not wait for it, and whoever frees orphans of finalizers must hear of it.
+// TestLostController has a pod that loses its controller while it is being deleted. Its former
+// owner must not wait for it, and whoever frees orphans of finalizers must hear of it.
 func TestLostController(t *testing.T) {
 	t.Parallel()
 	kind := appsv1.SchemeGroupVersion.WithKind("ReplicaSet")

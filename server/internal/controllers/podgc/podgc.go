@@ -92,7 +92,8 @@ func (c *Controller) nodeChanged(old, n *corev1.Node) {
 	}
 }
 
-// outOfService reports whether an administrator has said that a node that is not ready is shut down.
+// outOfService reports whether an administrator has said that a node that is not ready is shut
+// down.
 func outOfService(n *corev1.Node) bool {
 	tainted := false
 	for _, t := range n.Spec.Taints {

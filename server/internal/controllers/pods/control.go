@@ -64,8 +64,8 @@ func (c *Control) Handle(handlers *loop.Handlers, h ownerrefs.Handler[*corev1.Po
 }
 
 // Settled reports whether the informer has seen all pods that were created and deleted for an
-// owner. Before, what is missing or too much cannot be told. When the informer sees one, the owner's
-// handler is called.
+// owner. Before, what is missing or too much cannot be told. When the informer sees one, the
+// owner's handler is called.
 func (c *Control) Settled(owner types.UID) bool { return c.pending.settled(owner) }
 
 // Forget forgets an owner that is gone.

@@ -184,8 +184,8 @@ func baseName(pod, claim string) string {
 	return base
 }
 
-// reserve reserves an allocated claim for a pod on a node. The scheduler has done so already, unless
-// somebody else has bound the pod.
+// reserve reserves an allocated claim for a pod on a node. The scheduler has done so already,
+// unless somebody else has bound the pod.
 func (c *Controller) reserve(
 	ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim,
 ) error {

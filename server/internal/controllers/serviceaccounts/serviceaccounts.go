@@ -23,8 +23,8 @@ const Account = "default"
 // Controller keeps the service account in every namespace.
 type Controller struct{ keeper pernamespace.Keeper }
 
-// New returns a controller. The caller starts the informers, of which accounts is one of the service
-// accounts named Account.
+// New returns a controller. The caller starts the informers, of which accounts is one of the
+// service accounts named Account.
 func New(
 	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer,
 	accounts cache.SharedIndexInformer,

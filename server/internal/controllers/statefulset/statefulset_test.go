@@ -184,7 +184,8 @@ func TestRollingUpdate(t *testing.T) {
 	c.awaitPods("db-0=i:1", "db-1=i:3", "db-2=i:1")
 	// One revision is in no use; the limit is one.
 	var numbers []int64
-	for _, r := range workloadtest.Must(client.AppsV1().ControllerRevisions("default").List(t.Context(),
+	revisions := client.AppsV1().ControllerRevisions("default")
+	for _, r := range workloadtest.Must(revisions.List(t.Context(),
 		metav1.ListOptions{}))(t).Items {
 		numbers = append(numbers, r.Revision)
 	}

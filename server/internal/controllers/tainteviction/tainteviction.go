@@ -134,8 +134,8 @@ func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error
 	return 0, err
 }
 
-// tolerance returns how long a pod stays on a node with some taints. The first toleration of a taint
-// counts, as in kube-controller-manager.
+// tolerance returns how long a pod stays on a node with some taints. The first toleration of a
+// taint counts, as in kube-controller-manager.
 func tolerance(
 	ctx context.Context, p *corev1.Pod, taints []corev1.Taint,
 ) (stays time.Duration, forever bool) {

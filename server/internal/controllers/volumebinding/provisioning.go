@@ -145,13 +145,14 @@ func (c *Controller) makeVolume(
 			Capacity: corev1.ResourceList{
 				corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage],
 			},
-			AccessModes:                   claim.Spec.AccessModes,
-			VolumeMode:                    claim.Spec.VolumeMode,
-			ClaimRef:                      ref,
-			PersistentVolumeReclaimPolicy: ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete),
-			StorageClassName:              class.Name,
-			VolumeAttributesClassName:     claim.Spec.VolumeAttributesClassName,
-			MountOptions:                  class.MountOptions,
+			AccessModes: claim.Spec.AccessModes,
+			VolumeMode:  claim.Spec.VolumeMode,
+			ClaimRef:    ref,
+			PersistentVolumeReclaimPolicy: ptr.Deref(
+				class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete),
+			StorageClassName:          class.Name,
+			VolumeAttributesClassName: claim.Spec.VolumeAttributesClassName,
+			MountOptions:              class.MountOptions,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				CSI: &corev1.CSIPersistentVolumeSource{Driver: Provisioner, VolumeHandle: name},
 			},

@@ -68,7 +68,8 @@ func awaitBound(t *testing.T, client kubernetes.Interface, name string) *corev1.
 	t.Helper()
 	var v *corev1.PersistentVolume
 	workloadtest.Until(t, func(ctx context.Context) string {
-		claim, err := client.CoreV1().PersistentVolumeClaims("default").Get(ctx, name, metav1.GetOptions{})
+		claims := client.CoreV1().PersistentVolumeClaims("default")
+		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
 		if err != nil || claim.Status.Phase != corev1.ClaimBound || len(claim.Status.Capacity) == 0 {
 			return fmt.Sprintf("%v; %+v", err, claim)
 		}
@@ -98,8 +99,10 @@ func awaitPhase(
 func TestVolumesByHand(t *testing.T) {
 	t.Parallel()
 	client := start(t)
-	claims, volumes := client.CoreV1().PersistentVolumeClaims("default"), client.CoreV1().PersistentVolumes()
-	claim, err := claims.Create(t.Context(), newClaim("waits", ptr.To("manual")), metav1.CreateOptions{})
+	claims := client.CoreV1().PersistentVolumeClaims("default")
+	volumes := client.CoreV1().PersistentVolumes()
+	claim := newClaim("waits", ptr.To("manual"))
+	claim, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
 	for name, size := range map[string]string{"small": "1Gi", "fits": "2Gi", "large": "9Gi"} {
 		v := newVolume(name, size)
@@ -162,7 +165,8 @@ func TestVolumesByHand(t *testing.T) {
 func TestInterruptedBinding(t *testing.T) {
 	t.Parallel()
 	client := start(t)
-	claims, volumes := client.CoreV1().PersistentVolumeClaims("default"), client.CoreV1().PersistentVolumes()
+	claims := client.CoreV1().PersistentVolumeClaims("default")
+	volumes := client.CoreV1().PersistentVolumes()
 	claim := newClaim("goes", ptr.To("manual"))
 	claim.Finalizers = []string{"example.com/hold"}
 	claim, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
@@ -174,7 +178,8 @@ func TestInterruptedBinding(t *testing.T) {
 	workloadtest.OK(t, err)
 	_, err = volumes.Create(t.Context(), newVolume("free", "2Gi"), metav1.CreateOptions{})
 	workloadtest.OK(t, err)
-	awaitPhase(t, client, "free", corev1.VolumeAvailable) // so the controller has seen the other volume, too
+	// Once this one is available, the controller has seen the other volume, too.
+	awaitPhase(t, client, "free", corev1.VolumeAvailable)
 	_, err = claims.Patch(t.Context(), "goes", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	workloadtest.OK(t, err)
@@ -266,7 +271,8 @@ func TestSimulatedProvisioner(t *testing.T) {
 	if size := v.Spec.Capacity[corev1.ResourceStorage]; size.String() != "2Gi" {
 		t.Errorf("the volume is %+v", v)
 	}
-	workloadtest.OK(t, client.CoreV1().Pods("default").Delete(t.Context(), "app", metav1.DeleteOptions{}))
+	pods := client.CoreV1().Pods("default")
+	workloadtest.OK(t, pods.Delete(t.Context(), "app", metav1.DeleteOptions{}))
 	workloadtest.Until(t, func(ctx context.Context) string {
 		v, err := client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -86,7 +86,8 @@ func (c *Controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return nil
 	}
-	return loop.IgnoreNotFound(c.client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{
+	volumes := c.client.CoreV1().PersistentVolumes()
+	return loop.IgnoreNotFound(volumes.Delete(ctx, v.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(v.UID)),
 	}))
 }
