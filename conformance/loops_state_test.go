@@ -145,6 +145,9 @@ func renaming(objects []unstructured.Unstructured) func(string) string {
 	}
 }
 
+// isEvent reports whether a fact is about an event.
+func isEvent(fact string) bool { return strings.HasPrefix(fact, "Event ") }
+
 func eventFact(e map[string]any) string {
 	about, source := e["involvedObject"].(map[string]any), e["source"].(map[string]any)
 	return fmt.Sprintf("Event %v of %v %v by %v: %v: %v", e["type"], about["kind"], about["name"],
