@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 )
 
 // state returns the fields of all objects of the scenario and the events, one fact each. What
@@ -101,6 +102,32 @@ func (p *played) objects() []unstructured.Unstructured {
 		all = append(all, *found)
 	}
 	return all
+}
+
+// versions returns the versions of all objects but leases, which are renewed, and events, of which
+// the autoscaler writes one whenever there are no metrics.
+func (p *played) versions() map[string]string {
+	p.Helper()
+	client := metadata.NewForConfigOrDie(p.server.RESTConfig())
+	lists, err := discovery.ServerPreferredResources(p.client.Discovery())
+	p.ok(err)
+	versions := map[string]string{}
+	for _, group := range lists {
+		gv, err := schema.ParseGroupVersion(group.GroupVersion)
+		p.ok(err)
+		for _, r := range group.APIResources {
+			if !slices.Contains(r.Verbs, "list") || r.Name == "leases" || r.Name == "events" {
+				continue
+			}
+			found, err := client.Resource(gv.WithResource(r.Name)).List(p.Context(),
+				metav1.ListOptions{})
+			p.ok(err)
+			for _, o := range found.Items {
+				versions[r.Name+" "+o.Namespace+"/"+o.Name] = o.ResourceVersion
+			}
+		}
+	}
+	return versions
 }
 
 var varying = []struct {

@@ -41,6 +41,8 @@ const (
 	// quiet is how long nothing changes at the end of a recording. The slowest loop, that of
 	// autoscalers, works every 15 s.
 	quiet = 40 * time.Second
+	// restful is how long no object may be written at the end of the scenario.
+	restful = 16 * time.Second
 )
 
 // TestLoopsAsKubeControllerManager does on a control plane what testdata/loops and the function
@@ -59,6 +61,13 @@ func TestLoopsAsKubeControllerManager(t *testing.T) {
 	p.on(servertest.Run(t, servertest.Workloads, twoNodes))
 	p.play()
 	p.comesTo(want)
+	before := p.versions()
+	<-time.After(restful)
+	for object, version := range p.versions() {
+		if before[object] != version {
+			t.Errorf("%s was written although nothing happened", object)
+		}
+	}
 }
 
 // TestLoopsAcrossRestarts plays the same, but whenever the loops have work to do, the control plane
