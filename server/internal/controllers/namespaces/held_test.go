@@ -124,14 +124,51 @@ func TestGoesAwayWithAll(t *testing.T) {
 	t.Logf("took %s", time.Since(began))
 }
 
-// BenchmarkNamespaceDeletion measures how long the deletion of an empty namespace takes.
+// BenchmarkNamespaceDeletion measures how long the deletion of a namespace takes, empty and with 100
+// objects of each of ten kinds.
 func BenchmarkNamespaceDeletion(b *testing.B) {
-	_, client := start(b)
-	for b.Loop() {
-		b.StopTimer()
-		name := create(b, client, &corev1.Namespace{})
-		b.StartTimer()
-		remove(b, client, name)
-		until(b, client, name, gone)
+	s, client := start(b)
+	dynamic := dynamic.NewForConfigOrDie(s.RESTConfig())
+	for name, objects := range map[string]int{"empty": 0, "objects=1000": 100} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				name := create(b, client, &corev1.Namespace{})
+				for range objects {
+					createOfTenKinds(b, dynamic, name)
+				}
+				b.StartTimer()
+				remove(b, client, name)
+				until(b, client, name, gone)
+			}
+		})
+	}
+}
+
+func createOfTenKinds(b *testing.B, client dynamic.Interface, namespace string) {
+	b.Helper()
+	for resource, fields := range map[schema.GroupVersionResource]map[string]any{
+		{Version: "v1", Resource: "configmaps"}:      {"kind": "ConfigMap"},
+		{Version: "v1", Resource: "endpoints"}:       {"kind": "Endpoints"},
+		{Version: "v1", Resource: "limitranges"}:     {"kind": "LimitRange"},
+		{Version: "v1", Resource: "resourcequotas"}:  {"kind": "ResourceQuota"},
+		{Version: "v1", Resource: "secrets"}:         {"kind": "Secret"},
+		{Version: "v1", Resource: "serviceaccounts"}: {"kind": "ServiceAccount"},
+		{Version: "v1", Resource: "services"}: {"kind": "Service", "spec": map[string]any{
+			"ports": []any{map[string]any{"port": int64(80)}},
+		}},
+		{Version: "v1", Resource: "pods"}: {"kind": "Pod", "spec": map[string]any{
+			"containers": []any{map[string]any{"name": "c", "image": "i"}},
+		}},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}: {"kind": "Role"},
+		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}:      {"kind": "Lease"},
+	} {
+		o := &unstructured.Unstructured{Object: fields}
+		o.SetAPIVersion(resource.GroupVersion().String())
+		o.SetGenerateName("some-")
+		if _, err := client.Resource(resource).Namespace(namespace).Create(b.Context(), o,
+			metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
