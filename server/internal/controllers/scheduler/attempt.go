@@ -16,6 +16,7 @@ const (
 	podGone
 	podPlaced // a pod was put on a node or got other labels
 	volumesChanged
+	devicesChanged
 	namespacesChanged
 	podChanged // the pod itself
 )
@@ -37,16 +38,18 @@ type attempt struct {
 	wishes
 	cluster    *cluster
 	namespaces func(string) labels.Set
-	volumes    *volumes // may be nil if the pod uses no claims
+	volumes    *volumes // may be nil if the pod uses no volume claims
+	devices    *devices // may be nil if the pod uses no claims of devices
 
 	prepared
 }
 
 // prepared is what is worked out once for all nodes, from the pods on them.
 type prepared struct {
-	near   affinityCounts
-	counts []domainCounts // of the spread constraints that must be satisfied
-	bound  podVolumes
+	near    affinityCounts
+	counts  []domainCounts // of the spread constraints that must be satisfied
+	bound   podVolumes
+	devices podDevices
 }
 
 // failure is why a pod can go to no node.
@@ -97,6 +100,9 @@ func (a *attempt) prepare() verdict {
 	if v := a.prepareVolumes(); !v.ok() {
 		return v
 	}
+	if v := a.prepareDevices(); !v.ok() {
+		return v
+	}
 	a.prepareSpread()
 	a.prepareAffinity()
 	return verdict{}
@@ -113,8 +119,8 @@ func (a *attempt) filter(n *node) verdict {
 	if v := a.filterResources(n); !v.ok() {
 		return v
 	}
-	if len(a.Spec.ResourceClaims) > 0 { // nobody allocates devices
-		return verdict{reason: "cannot allocate all claims", final: true}
+	if v := a.filterDevices(n); !v.ok() {
+		return v
 	}
 	if v := a.filterVolumes(n); !v.ok() {
 		return v

@@ -1,11 +1,14 @@
 package scheduler
 
 import (
+	"errors"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 )
 
 // notify returns a handler that tells the waiting pods of an event.
@@ -38,7 +41,7 @@ func (r *run) nodeChanged(old, obj *corev1.Node) {
 	n := r.cluster.nodes[obj.Name]
 	r.queue.happenedToAll(nodeChanged, func(p *queued) bool {
 		// Pods that look at other pods may fit elsewhere now.
-		return p.helps&(podPlaced|volumesChanged) == 0 && !r.attempt(p.pod, &p.wishes).suits(n)
+		return p.helps&(podPlaced|volumesChanged|devicesChanged) == 0 && !r.attempt(p.pod, &p.wishes).suits(n)
 	})
 }
 
@@ -67,6 +70,8 @@ func (r *run) podChanged(old, obj *corev1.Pod) {
 		r.cluster.unnominate(obj)
 	case len(obj.Spec.SchedulingGates) > 0: // the API server sets the condition
 		r.queue.remove(obj.UID)
+	case awaitsClaims(obj): // resourceclaim-controller will change the status
+		r.queue.remove(obj.UID)
 	default:
 		if obj.Status.NominatedNodeName != "" && r.queue.pods[obj.UID] == nil {
 			r.cluster.nominate(info, obj.Status.NominatedNodeName)
@@ -76,6 +81,14 @@ func (r *run) podChanged(old, obj *corev1.Pod) {
 				!equality.Semantic.DeepEqual(old.Spec, info.Spec)
 		})
 	}
+}
+
+// awaitsClaims reports whether claims of the pod have not been made from their templates.
+func awaitsClaims(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.ResourceClaims, func(c corev1.PodResourceClaim) bool {
+		_, _, err := resourceclaim.Name(p, &c)
+		return errors.Is(err, resourceclaim.ErrClaimNotFound)
+	})
 }
 
 // placed takes note of a pod on a node.

@@ -14,12 +14,14 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-// bind assigns a pod to the node that it is assumed to be on.
-func (r *run) bind(ctx context.Context, p *queued, info *pod, node string) {
-	err := r.Client.CoreV1().Pods(info.Namespace).Bind(ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: info.Namespace, Name: info.Name, UID: info.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
-	}, metav1.CreateOptions{})
+// bind assigns a pod to the node that it is assumed to be on, once claims are reserved for the pod.
+func (r *run) bind(
+	ctx context.Context, p *queued, info *pod, node string, reserved []reservation,
+) {
+	err := r.reserve(ctx, info, reserved)
+	if err == nil {
+		err = r.bindNode(ctx, info, node)
+	}
 	if err == nil {
 		r.events.send(ctx, info.Pod, nil, corev1.EventTypeNormal, "Scheduled", "Binding",
 			fmt.Sprintf("Successfully assigned %s/%s to %s", info.Namespace, info.Name, node))
@@ -31,7 +33,18 @@ func (r *run) bind(ctx context.Context, p *queued, info *pod, node string) {
 		r.queue.happenedToAll(podGone|podPlaced, nil)
 	}
 	r.mu.Unlock()
-	r.failed(ctx, p, info, fmt.Errorf("bind pod %s to node %s: %w", info.key(), node, err))
+	r.failed(ctx, p, info, err)
+}
+
+func (r *run) bindNode(ctx context.Context, info *pod, node string) error {
+	err := r.Client.CoreV1().Pods(info.Namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: info.Namespace, Name: info.Name, UID: info.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("bind pod %s to node %s: %w", info.key(), node, err)
+	}
+	return nil
 }
 
 // failed handles an error about a pod. The pod is tried again.

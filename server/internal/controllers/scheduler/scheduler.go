@@ -95,9 +95,10 @@ type run struct {
 	mu      sync.Mutex
 	cluster *cluster // guarded by mu
 	queue   *queue   // guarded by mu
-	// Volumes and namespaces are nil until a pod needs them. They are set, under mu, by the
-	// goroutine that schedules.
+	// Volumes, devices and namespaces are nil until a pod needs them. They are set, under mu, by
+	// the goroutine that schedules.
 	volumes    *volumes
+	devices    *devices
 	namespaces corelisters.NamespaceLister
 }
 
@@ -137,6 +138,11 @@ func (r *run) prepare(ctx context.Context, p *queued) error {
 	r.mu.Unlock()
 	if claims && r.volumes == nil {
 		if err := r.watchVolumes(ctx); err != nil {
+			return err
+		}
+	}
+	if len(p.Spec.ResourceClaims) > 0 && r.devices == nil {
+		if err := r.watchDevices(ctx); err != nil {
 			return err
 		}
 	}
@@ -229,6 +235,10 @@ func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
 		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
 		return func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }, false
 	}
+	if r.devices != nil && r.devices.allocating(info) {
+		r.queue.failed(p, devicesChanged)
+		return nil, false
+	}
 	a := r.attempt(info, &p.wishes)
 	n, f := a.find()
 	if n != nil && len(a.prepared.bound.unbound) > 0 {
@@ -237,8 +247,14 @@ func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
 		return func() { r.bindVolumes(ctx, p, info, n.name, chosen) }, false
 	}
 	if n != nil {
+		reserved, _ := a.allocate(n)
+		for _, reservation := range reserved {
+			if reservation.allocation != nil {
+				r.devices.allocated[reservation.claim.UID] = reservation.allocation
+			}
+		}
 		r.cluster.put(info, n.name, true)
-		return func() { r.bind(ctx, p, info, n.name) }, false
+		return func() { r.bind(ctx, p, info, n.name, reserved) }, false
 	}
 	if f.nodes == 0 {
 		return func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }, false
@@ -279,6 +295,7 @@ func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
 func (r *run) attempt(p *pod, w *wishes) *attempt {
 	return &attempt{
 		pod: p, wishes: *w, cluster: r.cluster, namespaces: r.namespaceLabels, volumes: r.volumes,
+		devices: r.devices,
 	}
 }
 
