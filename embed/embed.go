@@ -108,7 +108,7 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	if !opts.Ephemeral {
 		e.watchFiles()
 	}
-	e.watchFaults()
+	e.watchFaults(opts.OnFailure)
 	return nil
 }
 
@@ -224,8 +224,8 @@ func (e *Etcd) closeClient() error {
 	return nil
 }
 
-// watchFaults closes failed when etcd dies after the start.
-func (e *Etcd) watchFaults() {
+// watchFaults closes failed, and calls onFailure unless it is nil, when etcd dies after the start.
+func (e *Etcd) watchFaults(onFailure func(error)) {
 	ended, wait := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(wait)
@@ -243,6 +243,9 @@ func (e *Etcd) watchFaults() {
 		// End all watches, since etcd may be unable to do so. The error only says that they were
 		// canceled.
 		_ = e.client.Watcher.Close()
+		if onFailure != nil {
+			onFailure(e.Err())
+		}
 	}()
 	e.undo = append(e.undo, func() error { close(ended); <-wait; return nil })
 }

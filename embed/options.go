@@ -26,6 +26,10 @@ type Options struct {
 	// etcdctl. If it is not set, the member can only be reached through [Etcd.Client].
 	ListenClient bool
 
+	// OnFailure, if set, is called once when the member dies on its own, with the error of
+	// [Etcd.Err]. It must not call Stop, which waits for it.
+	OnFailure func(error)
+
 	// Logger receives etcd's log. If it is nil, etcd does not log. Its Fatal and Panic methods
 	// never exit the process.
 	Logger *zap.Logger

@@ -44,6 +44,7 @@ func startEtcd(
 		Dir:       filepath.Join(dir, etcdDir),
 		Ephemeral: options.DataDir == "",
 		Logger:    etcdLogger(options.Log),
+		OnFailure: fail,
 	}
 	if o.Ephemeral {
 		o.Dir = dir
@@ -59,16 +60,6 @@ func startEtcd(
 		return nil, err
 	}
 	u.push("etcd", func() error { return e.Stop(context.Background()) })
-	ended, waiting := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(waiting)
-		select {
-		case <-e.Failed():
-			fail(e.Err())
-		case <-ended:
-		}
-	}()
-	u.push("etcd", func() error { close(ended); <-waiting; return nil })
 	return &etcd{e.Client(), e}, nil
 }
 

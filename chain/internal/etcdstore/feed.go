@@ -76,14 +76,35 @@ const retryPause = time.Second
 // run watches etcd until ctx ends. If the watch breaks, for example because its revision was
 // compacted, all subscribers list again.
 func (f *feed) run(ctx context.Context) {
-	// Other watches of the server must not delay this one; see ownStream.
-	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", "informers"))
+	ctx = feedStream(ctx)
 	for ctx.Err() == nil {
 		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Watching etcd for the informers failed, trying again")
 			pause(ctx)
 		}
 	}
+}
+
+// feedStream lets the watches with ctx share a stream, on which no other watches of the server can
+// delay them; see ownStream.
+func feedStream(ctx context.Context) context.Context {
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", "informers"))
+}
+
+// onFeedStream returns a client whose watches are on the stream of the feed. A stream of its own
+// would cost six goroutines.
+func onFeedStream(client *clientv3.Client) *clientv3.Client {
+	shared := clientv3.NewCtxClient(client.Ctx())
+	shared.KV, shared.Watcher = client.KV, feedWatcher{client.Watcher}
+	return shared
+}
+
+type feedWatcher struct{ clientv3.Watcher }
+
+func (w feedWatcher) Watch(
+	ctx context.Context, key string, opts ...clientv3.OpOption,
+) clientv3.WatchChan {
+	return w.Watcher.Watch(feedStream(ctx), key, opts...)
 }
 
 // follow passes on the changes from now on until the watch breaks.

@@ -93,7 +93,7 @@ func New(client *clientv3.Client, prefix string) *Backend {
 		client:      kc,
 		prefix:      prefix,
 		feed:        newFeed(client, prefix),
-		compactor:   etcd3.NewCompactor(client, historyKept, clock.RealClock{}, nil),
+		compactor:   etcd3.NewCompactor(onFeedStream(client), historyKept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
 		undecodable: make(chan struct{}),
