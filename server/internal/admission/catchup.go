@@ -8,7 +8,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,8 +23,8 @@ import (
 //
 //   - The webhook plugins collect the configurations when the handlers of their informers have run.
 //     The informers of [Deferred.Track] tell when that is.
-//   - The policy plugins compile policies once a second, and the quota plugin remembers for half a
-//     minute what it read live. They are replaced by new plugins; see renewable.
+//   - The policy plugins compile policies once a second. They are replaced by new plugins; see
+//     renewable.
 
 // Track returns a factory like f, whose informers of webhooks tell Deferred what their handlers
 // have handled.
@@ -175,5 +174,3 @@ type renewable interface {
 func admissionKind(name string) schema.GroupKind {
 	return admissionregistrationv1.SchemeGroupVersion.WithKind(name).GroupKind()
 }
-
-var quotaKind = corev1.SchemeGroupVersion.WithKind("ResourceQuota").GroupKind()

@@ -3,48 +3,57 @@ package admission
 import (
 	"context"
 	"io"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	resourcequotaapi "k8s.io/apiserver/pkg/admission/plugin/resourcequota/apis/resourcequota"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 
+	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 )
 
-// resourceQuota (ResourceQuota) is the plugin of k8s.io/apiserver with this server's evaluators.
-// The plugin can be replaced by a new one; see [Deferred.CatchUp].
+// resourceQuota (ResourceQuota) refuses what exceeds the quotas of a namespace, and charges the
+// quotas for the rest. It has the evaluator of k8s.io/apiserver with this server's evaluators of
+// resources, but it reads the quotas live, so that a quota limits what is created right after it.
 type resourceQuota struct {
-	config  *resourcequotaapi.Configuration
-	drained <-chan struct{}
-	client  kubernetes.Interface
-	shared  informers.SharedInformerFactory
+	plugin.WantsClient
+	plugin.Lists[corev1.ResourceQuota]
+	config    *resourcequotaapi.Configuration
+	drained   <-chan struct{}
+	quotas    coreinformers.ResourceQuotaInformer
+	evaluator resourcequota.Evaluator
 
-	mu      sync.Mutex
-	current *runningQuota // nil once the server has drained its requests
-}
-
-// runningQuota is a plugin with running workers.
-type runningQuota struct {
-	*resourcequota.QuotaAdmission
 	requests sync.WaitGroup // those that are being validated
-	replaced chan struct{}
+	mu       sync.RWMutex
+	ended    bool                 // the server has drained its requests
+	created  map[string]time.Time // when quotas were created lately, by namespace
 }
 
-// quotaWorkers is the number of quotas that are charged concurrently, as in kube-apiserver.
-const quotaWorkers = 5
+const (
+	// quotaWorkers is the number of namespaces that are checked concurrently, as in kube-apiserver.
+	quotaWorkers = 5
+	// quotaNew is how long after the creation of a quota the informer may not have it, at most.
+	quotaNew = 30 * time.Second
+)
 
 func newResourceQuota(config io.Reader) (admission.Interface, error) {
 	loaded, err := resourcequota.LoadConfiguration(config)
 	if err != nil {
 		return nil, err
 	}
-	return &resourceQuota{config: loaded}, nil
+	return &resourceQuota{config: loaded, created: map[string]time.Time{}}, nil
 }
 
 // Handles implements admission.Interface.
@@ -55,95 +64,125 @@ func (p *resourceQuota) Handles(o admission.Operation) bool {
 // SetDrainedNotification implements initializer.WantsDrainedNotification.
 func (p *resourceQuota) SetDrainedNotification(stop <-chan struct{}) { p.drained = stop }
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (p *resourceQuota) SetExternalKubeClientSet(c kubernetes.Interface) { p.client = c }
-
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
 func (p *resourceQuota) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.shared = f
-	f.Core().V1().ResourceQuotas().Informer()
+	p.quotas = f.Core().V1().ResourceQuotas()
+	p.quotas.Informer()
 }
 
 // ValidateInitialization implements admission.InitializationValidator.
-func (p *resourceQuota) ValidateInitialization() error { return p.renew(context.Background()) }
-
-func (p *resourceQuota) remembers() []schema.GroupKind { return []schema.GroupKind{quotaKind} }
-
-// renew replaces the plugin by a new one.
-func (p *resourceQuota) renew(context.Context) error {
-	plugin, err := resourcequota.NewResourceQuota(p.config, quotaWorkers)
-	if err != nil {
+func (p *resourceQuota) ValidateInitialization() error {
+	if err := p.WantsClient.ValidateInitialization(); err != nil {
 		return err
 	}
-	stop := make(chan struct{})
-	plugin.SetDrainedNotification(stop)
-	plugin.SetExternalKubeClientSet(p.client)
-	plugin.SetExternalKubeInformerFactory(p.shared)
-	// No initializer sets the configuration. It needs the drain notification.
-	plugin.SetQuotaConfiguration(quota.Configuration(nil))
-	if err := plugin.ValidateInitialization(); err != nil {
-		close(stop)
-		return err
-	}
-	running := &runningQuota{QuotaAdmission: plugin, replaced: make(chan struct{})}
-	if old := p.replace(running); old != nil {
-		close(old.replaced)
-	}
+	resources, stop := quota.Configuration(nil), make(chan struct{})
+	p.evaluator = resourcequota.NewQuotaEvaluator(p, resources.IgnoredResources(),
+		generic.NewRegistry(resources.Evaluators()), nil, p.config, quotaWorkers, stop)
 	go func() {
-		select {
-		case <-running.replaced:
-		case <-p.drained:
-			p.replace(nil)
-		}
+		<-p.drained
+		p.mu.Lock()
+		p.ended = true
+		p.mu.Unlock()
 		// A request whose worker has ended would wait ten seconds. The server does not count all
 		// requests as it drains them: one that was canceled may still be here.
-		running.requests.Wait()
+		p.requests.Wait()
 		close(stop)
 	}()
 	return nil
 }
 
-// replace returns the former plugin.
-func (p *resourceQuota) replace(running *runningQuota) *runningQuota {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	old := p.current
-	p.current = running
-	return old
-}
-
-// begin returns the plugin for one request, which must call its requests.Done.
-func (p *resourceQuota) begin() *runningQuota {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current != nil {
-		p.current.requests.Add(1)
+// begin reports whether a request can be validated, which must call requests.Done then.
+func (p *resourceQuota) begin() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if !p.ended {
+		p.requests.Add(1)
 	}
-	return p.current
+	return !p.ended
 }
 
-// unlimited reports whether nothing limits what is created in a namespace. The plugin would find
-// the same, but its workers would start first, and most control planes have no quota.
+// GetQuotas implements resourcequota.QuotaAccessor. The limits are those of the specification, even
+// if the controller has yet to count what is used. Until then, nothing else counts as used.
+func (p *resourceQuota) GetQuotas(namespace string) ([]corev1.ResourceQuota, error) {
+	ctx := context.Background() // a worker serves several requests at a time
+	found, err := p.List(ctx, "resourcequotas/"+namespace, func() ([]corev1.ResourceQuota, error) {
+		list, err := p.Client.CoreV1().ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return list.Items, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	quotas := slices.Clone(found)
+	for i := range quotas {
+		status := &quotas[i].Status
+		status.Hard, status.Used = quotas[i].Spec.Hard, maps.Clone(status.Used)
+		if status.Used == nil {
+			status.Used = corev1.ResourceList{}
+		}
+		for name := range status.Hard {
+			if _, ok := status.Used[name]; !ok {
+				status.Used[name] = apiresource.Quantity{Format: apiresource.DecimalSI}
+			}
+		}
+	}
+	return quotas, nil
+}
+
+// UpdateQuotaStatus implements resourcequota.QuotaAccessor.
+func (p *resourceQuota) UpdateQuotaStatus(q *corev1.ResourceQuota) error {
+	_, err := p.Client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(context.Background(), q,
+		metav1.UpdateOptions{})
+	return err
+}
+
+// unlimited reports whether nothing limits what is created in a namespace. Most have no quota, and
+// the informer says so at no cost.
 func (p *resourceQuota) unlimited(namespace string) bool {
-	quotas := p.shared.Core().V1().ResourceQuotas()
-	if len(p.config.LimitedResources) > 0 || !quotas.Informer().HasSynced() {
+	if len(p.config.LimitedResources) > 0 || !p.quotas.Informer().HasSynced() {
 		return false
 	}
-	found, err := quotas.Lister().ResourceQuotas(namespace).List(labels.Everything())
+	p.mu.RLock()
+	created, ok := p.created[namespace]
+	p.mu.RUnlock()
+	if ok && time.Since(created) < quotaNew {
+		return false
+	}
+	found, err := p.quotas.Lister().ResourceQuotas(namespace).List(labels.Everything())
 	return err == nil && len(found) == 0
+}
+
+// creates remembers that a namespace is about to have a quota that the informer does not have yet.
+func (p *resourceQuota) creates(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(p.created, func(_ string, created time.Time) bool {
+		return now.Sub(created) >= quotaNew
+	})
+	p.created[namespace] = now
 }
 
 // Validate implements admission.ValidationInterface.
 func (p *resourceQuota) Validate(
-	ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces,
+	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
 ) error {
-	if p.unlimited(a.GetNamespace()) {
+	namespace, creates := a.GetNamespace(), a.GetOperation() == admission.Create
+	if namespace == "" || creates && plugin.Is(a, corev1.Resource("namespaces"), "") {
 		return nil
 	}
-	running := p.begin()
-	if running == nil {
+	if creates && plugin.Is(a, corev1.Resource("resourcequotas"), "") {
+		// This comes last, because a quota does not limit itself.
+		defer p.creates(namespace)
+	}
+	if p.unlimited(namespace) {
+		return nil
+	}
+	if !p.begin() {
 		return apierrors.NewServiceUnavailable("the server is shutting down")
 	}
-	defer running.requests.Done()
-	return running.Validate(ctx, a, o)
+	defer p.requests.Done()
+	return p.evaluator.Evaluate(a)
 }

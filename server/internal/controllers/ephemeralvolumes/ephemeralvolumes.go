@@ -74,10 +74,12 @@ func (c *Controller) podSeen(p *corev1.Pod) {
 	}
 }
 
-// claimGone adds the pod of a claim, which may still need it.
+// claimGone adds the pods whose volume may have the name of a claim, whoever made the claim.
 func (c *Controller) claimGone(claim *corev1.PersistentVolumeClaim) {
-	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "Pod" {
-		c.queue.Soon(cache.NewObjectName(claim.Namespace, owner.Name).String())
+	for i, r := range claim.Name {
+		if r == '-' { // between the names of the pod and of the volume
+			c.queue.Soon(cache.NewObjectName(claim.Namespace, claim.Name[:i]).String())
+		}
 	}
 }
 
@@ -95,11 +97,21 @@ func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error
 	}
 	var errs []error
 	for i := range p.Spec.Volumes {
-		if v := &p.Spec.Volumes[i]; v.Ephemeral != nil {
-			errs = append(errs, c.ensure(ctx, p, v))
+		v := &p.Spec.Volumes[i]
+		if v.Ephemeral == nil {
+			continue
+		}
+		if err := c.ensure(ctx, p, v); err != nil {
+			c.fail(p, v, err)
+			errs = append(errs, err)
 		}
 	}
 	return 0, errors.Join(errs...)
+}
+
+func (c *Controller) fail(p *corev1.Pod, v *corev1.Volume, err error) {
+	c.recorder.Eventf(p, corev1.EventTypeWarning, "FailedBinding", "ephemeral volume %s: %v", v.Name,
+		err)
 }
 
 // ensure makes the claim of a volume. If there is one of that name that is not the pod's, it waits
@@ -108,7 +120,10 @@ func (c *Controller) ensure(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 	name := ephemeral.VolumeClaimName(p, v)
 	found, err := c.claims.Lister().PersistentVolumeClaims(p.Namespace).Get(name)
 	if err == nil {
-		return ephemeral.VolumeIsForPod(p, found)
+		if err := ephemeral.VolumeIsForPod(p, found); err != nil {
+			c.fail(p, v, err)
+		}
+		return nil // the informer tells when that claim is gone
 	}
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -134,8 +149,7 @@ func (c *Controller) ensure(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 		return ephemeral.VolumeIsForPod(p, found)
 	}
 	if err != nil {
-		c.recorder.Eventf(p, corev1.EventTypeWarning, "EphemeralVolumeCreationFailed",
-			"failed to create PersistentVolumeClaim %s: %v", name, err)
+		return fmt.Errorf("create PVC %s: %w", name, err)
 	}
-	return err
+	return nil
 }

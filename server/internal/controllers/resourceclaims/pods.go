@@ -94,27 +94,32 @@ func (c *Controller) ensure(
 	ctx context.Context, pod *corev1.Pod, of *corev1.PodResourceClaim,
 ) (*resourcev1.ResourceClaim, error) {
 	name, _, err := resourceclaim.Name(pod, of)
+	fromTemplate := of.ResourceClaimTemplateName != nil
 	switch {
 	case errors.Is(err, resourceclaim.ErrClaimNotFound):
-		claim, err := c.find(pod, of)
-		if claim != nil || err != nil {
-			return claim, err
-		}
-		name = new(c.made.name(pod.UID, of.Name))
 	case err != nil || name == nil: // the pod does not need a claim
 		return nil, err
-	}
-	if *name != "" {
+	default:
 		claim, err := c.get(ctx, pod.Namespace, *name)
-		if err == nil && of.ResourceClaimTemplateName != nil {
+		if err == nil && fromTemplate {
 			err = resourceclaim.IsForPod(pod, claim, false)
 		}
 		if !apierrors.IsNotFound(err) {
 			return claim, err
 		}
 	}
-	if of.ResourceClaimTemplateName == nil {
+	if !fromTemplate {
 		return nil, nil
+	}
+	// The status of the pod may be older than its claim, also if it has the name of another one.
+	if claim, err := c.find(pod, of); claim != nil || err != nil {
+		return claim, err
+	}
+	if name := c.made.name(pod.UID, of.Name); name != "" {
+		claim, err := c.get(ctx, pod.Namespace, name)
+		if !apierrors.IsNotFound(err) {
+			return claim, err
+		}
 	}
 	return c.create(ctx, pod, of)
 }

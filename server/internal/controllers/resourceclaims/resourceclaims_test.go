@@ -2,30 +2,44 @@ package resourceclaims_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
+	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/resourceclaims"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/servertest"
 )
 
 // cluster is a control plane with the controller.
 type cluster struct {
 	*testing.T
-	client kubernetes.Interface
+	server    *server.Server
+	client    kubernetes.Interface
+	namespace string
 }
 
-func start(t *testing.T) cluster {
+func start(t *testing.T, configure ...func(*server.Options)) cluster {
 	t.Helper()
 	t.Parallel()
-	_, client := workloadtest.Run(t, []string{resourceclaims.Name})
-	return cluster{t, client}
+	return connect(t, configure...)
+}
+
+func connect(t *testing.T, configure ...func(*server.Options)) cluster {
+	t.Helper()
+	s, client := workloadtest.Run(t, []string{resourceclaims.Name}, configure...)
+	return cluster{t, s, client, workloadtest.Namespace}
 }
 
 var spec = resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
@@ -36,7 +50,7 @@ var spec = resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
 
 func (c cluster) template(name string) {
 	c.Helper()
-	workloadtest.Must(c.client.ResourceV1().ResourceClaimTemplates(workloadtest.Namespace).
+	workloadtest.Must(c.client.ResourceV1().ResourceClaimTemplates(c.namespace).
 		Create(c.Context(), &resourcev1.ResourceClaimTemplate{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: resourcev1.ResourceClaimTemplateSpec{
@@ -51,7 +65,7 @@ func (c cluster) template(name string) {
 
 func (c cluster) claim(name string) {
 	c.Helper()
-	workloadtest.Must(c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).
+	workloadtest.Must(c.client.ResourceV1().ResourceClaims(c.namespace).
 		Create(c.Context(), &resourcev1.ResourceClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
 		}, metav1.CreateOptions{}))(c)
@@ -60,19 +74,28 @@ func (c cluster) claim(name string) {
 // pod creates a pod that asks for a claim.
 func (c cluster) pod(name string, claim corev1.PodResourceClaim) *corev1.Pod {
 	c.Helper()
-	return workloadtest.Must(c.client.CoreV1().Pods(workloadtest.Namespace).Create(c.Context(),
-		&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: corev1.PodSpec{
-				ResourceClaims: []corev1.PodResourceClaim{claim},
-				Containers:     []corev1.Container{{Name: "c", Image: "i"}},
-			},
-		}, metav1.CreateOptions{}))(c)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			ResourceClaims: []corev1.PodResourceClaim{claim},
+			Containers:     []corev1.Container{{Name: "c", Image: "i"}},
+		},
+	}
+	var made *corev1.Pod
+	workloadtest.Until(c, func(ctx context.Context) string { // the service account exists
+		var err error
+		made, err = c.client.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return made
 }
 
 func (c cluster) delete(pod string) {
 	c.Helper()
-	if err := c.client.CoreV1().Pods(workloadtest.Namespace).Delete(c.Context(), pod,
+	if err := c.client.CoreV1().Pods(c.namespace).Delete(c.Context(), pod,
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		c.Fatal(err)
 	}
@@ -80,7 +103,7 @@ func (c cluster) delete(pod string) {
 
 func (c cluster) finish(pod string) {
 	c.Helper()
-	workloadtest.Must(c.client.CoreV1().Pods(workloadtest.Namespace).Patch(c.Context(), pod,
+	workloadtest.Must(c.client.CoreV1().Pods(c.namespace).Patch(c.Context(), pod,
 		"application/merge-patch+json", []byte(`{"status":{"phase":"Succeeded"}}`),
 		metav1.PatchOptions{}, "status"))(c)
 }
@@ -88,7 +111,7 @@ func (c cluster) finish(pod string) {
 // bind binds a pod to a node, as somebody who is not the scheduler may do.
 func (c cluster) bind(pod string) {
 	c.Helper()
-	if err := c.client.CoreV1().Pods(workloadtest.Namespace).Bind(c.Context(), &corev1.Binding{
+	if err := c.client.CoreV1().Pods(c.namespace).Bind(c.Context(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: "a"},
 	}, metav1.CreateOptions{}); err != nil {
@@ -99,7 +122,7 @@ func (c cluster) bind(pod string) {
 // allocate gives a claim a device, as the scheduler does.
 func (c cluster) allocate(name string) {
 	c.Helper()
-	claims := c.client.ResourceV1().ResourceClaims(workloadtest.Namespace)
+	claims := c.client.ResourceV1().ResourceClaims(c.namespace)
 	workloadtest.Must(claims.Patch(c.Context(), name, "application/merge-patch+json",
 		[]byte(`{"metadata":{"finalizers":["`+resourcev1.Finalizer+`"]}}`), metav1.PatchOptions{}))(c)
 	workloadtest.Must(claims.Patch(c.Context(), name, "application/merge-patch+json",
@@ -113,7 +136,7 @@ func (c cluster) awaitClaim(
 ) *resourcev1.ResourceClaim {
 	c.Helper()
 	return workloadtest.Await(c, what, func(ctx context.Context) (*resourcev1.ResourceClaim, error) {
-		return c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).Get(ctx, name,
+		return c.client.ResourceV1().ResourceClaims(c.namespace).Get(ctx, name,
 			metav1.GetOptions{})
 	}, wanted)
 }
@@ -121,7 +144,7 @@ func (c cluster) awaitClaim(
 func (c cluster) awaitGone(name string) {
 	c.Helper()
 	workloadtest.Await(c, "the claim is deleted", func(ctx context.Context) (bool, error) {
-		_, err := c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).Get(ctx, name,
+		_, err := c.client.ResourceV1().ResourceClaims(c.namespace).Get(ctx, name,
 			metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil
@@ -135,7 +158,7 @@ func (c cluster) awaitName(pod string) string {
 	c.Helper()
 	p := workloadtest.Await(c, "the claim's name is in the pod's status",
 		func(ctx context.Context) (*corev1.Pod, error) {
-			return c.client.CoreV1().Pods(workloadtest.Namespace).Get(ctx, pod, metav1.GetOptions{})
+			return c.client.CoreV1().Pods(c.namespace).Get(ctx, pod, metav1.GetOptions{})
 		}, func(p *corev1.Pod) bool {
 			return len(p.Status.ResourceClaimStatuses) == 1 &&
 				p.Status.ResourceClaimStatuses[0].ResourceClaimName != nil
@@ -145,7 +168,7 @@ func (c cluster) awaitName(pod string) string {
 
 func (c cluster) claims() []resourcev1.ResourceClaim {
 	c.Helper()
-	return workloadtest.Must(c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).
+	return workloadtest.Must(c.client.ResourceV1().ResourceClaims(c.namespace).
 		List(c.Context(), metav1.ListOptions{}))(c).Items
 }
 
@@ -221,11 +244,161 @@ func TestDeletedClaim(t *testing.T) {
 	c := start(t)
 	c.claim("unused")
 	c.allocate("unused")
-	if err := c.client.ResourceV1().ResourceClaims(workloadtest.Namespace).Delete(t.Context(),
+	if err := c.client.ResourceV1().ResourceClaims(c.namespace).Delete(t.Context(),
 		"unused", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitGone("unused")
+}
+
+// reserve reserves a claim for one more pod, as the scheduler does.
+func (c cluster) reserve(name string, pod *corev1.Pod) {
+	c.Helper()
+	claims := c.client.ResourceV1().ResourceClaims(c.namespace)
+	workloadtest.OK(c, retry.RetryOnConflict(wait.Backoff{Steps: 100, Duration: time.Millisecond},
+		func() error {
+			claim, err := claims.Get(c.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			claim.Status.ReservedFor = append(claim.Status.ReservedFor,
+				resourcev1.ResourceClaimConsumerReference{
+					Resource: "pods", Name: pod.Name, UID: pod.UID,
+				})
+			_, err = claims.UpdateStatus(c.Context(), claim, metav1.UpdateOptions{})
+			return err
+		}))
+}
+
+// TestTwoWriters reserves a claim for new pods while the pods before them go. Each new pod has the
+// name of the one that goes.
+func TestTwoWriters(t *testing.T) {
+	c := start(t)
+	c.claim("shared")
+	c.allocate("shared")
+	holder, pod := c.pod("holder", existing("shared")), c.pod("a", existing("shared"))
+	c.reserve("shared", holder)
+	for range 20 {
+		c.reserve("shared", pod)
+		c.delete("a")
+		pod = c.pod("a", existing("shared"))
+	}
+	c.reserve("shared", pod)
+	c.awaitClaim("shared", "reserved for two pods", reservedFor(holder, pod))
+	c.delete("holder")
+	claim := c.awaitClaim("shared", "reserved for the last pod", reservedFor(pod))
+	if claim.Status.Allocation == nil {
+		t.Error("a claim in use has lost its allocation")
+	}
+}
+
+// TestDyingNamespace deletes a namespace in which a pod has a claim, and another one still needs
+// one.
+func TestDyingNamespace(t *testing.T) {
+	c := start(t)
+	ctx := t.Context()
+	workloadtest.Must(c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "dying"},
+	}, metav1.CreateOptions{}))(t)
+	c.namespace = "dying"
+	c.claim("shared")
+	c.allocate("shared")
+	c.reserve("shared", c.pod("a", existing("shared")))
+	c.bind("a")
+	c.pod("b", fromTemplate("gpus")) // which comes too late
+	workloadtest.OK(t, c.client.CoreV1().Namespaces().Delete(ctx, "dying", metav1.DeleteOptions{}))
+	workloadtest.Until(t, func(ctx context.Context) string {
+		pod, err := c.client.CoreV1().Pods("dying").Get(ctx, "a", metav1.GetOptions{})
+		if err != nil || pod.DeletionTimestamp == nil {
+			return fmt.Sprintf("%v; %+v", err, pod)
+		}
+		return ""
+	})
+	c.delete("a") // as its kubelet does
+	workloadtest.Until(t, func(ctx context.Context) string {
+		ns, err := c.client.CoreV1().Namespaces().Get(ctx, "dying", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("%v; %+v", err, ns)
+	})
+}
+
+// TestRestart changes pods and claims while the controller does not run.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, func(o *server.Options) { o.DataDir = dir })
+	c.template("gpus")
+	c.claim("shared")
+	c.allocate("shared")
+	stays, goes := c.pod("stays", existing("shared")), c.pod("goes", existing("shared"))
+	c.reserve("shared", stays)
+	c.reserve("shared", goes)
+	first := map[string]string{}
+	for _, name := range []string{"recreated", "finished", "lost"} {
+		c.pod(name, fromTemplate("gpus"))
+		first[name] = c.awaitName(name)
+	}
+	for _, name := range []string{"recreated", "finished"} {
+		c.allocate(first[name])
+		c.bind(name)
+		c.awaitClaim(first[name], "reserved", func(claim *resourcev1.ResourceClaim) bool {
+			return len(claim.Status.ReservedFor) == 1
+		})
+	}
+	stop := func() { workloadtest.OK(t, c.server.Stop(context.WithoutCancel(t.Context()))) }
+	stop()
+
+	c.server = servertest.Run(t, func(o *server.Options) {
+		o.DataDir, o.Controllers = dir, []string{"-*"}
+	})
+	c.client = workloadtest.Client(t, c.server)
+	c.delete("goes")
+	c.pod("goes", existing("shared"))
+	c.delete("recreated")
+	again := c.pod("recreated", fromTemplate("gpus"))
+	c.finish("finished")
+	lost := c.client.ResourceV1().ResourceClaims(c.namespace)
+	workloadtest.OK(t, lost.Delete(t.Context(), first["lost"], metav1.DeleteOptions{}))
+	// The controller was stopped after it had made a claim, and before it wrote the name.
+	half := c.pod("half", fromTemplate("gpus"))
+	workloadtest.Must(lost.Create(t.Context(), &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "half-device-1",
+			Annotations: map[string]string{resourcev1.PodResourceClaimAnnotation: "device"},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(half, corev1.SchemeGroupVersion.WithKind("Pod")),
+			},
+		},
+		Spec: spec,
+	}, metav1.CreateOptions{}))(t)
+	stop()
+
+	c = connect(t, func(o *server.Options) { o.DataDir = dir })
+	c.awaitClaim("shared", "reserved for one pod", reservedFor(stays))
+	c.awaitGone(first["recreated"])
+	c.awaitGone(first["finished"])
+	name := c.awaitName("recreated")
+	if claim := c.awaitClaim(name, "made", func(*resourcev1.ResourceClaim) bool { return true }); name ==
+		first["recreated"] || !metav1.IsControlledBy(claim, again) {
+		t.Errorf("the recreated pod has the claim %s of %v", name, claim.OwnerReferences)
+	}
+	if name := c.awaitName("half"); name != "half-device-1" {
+		t.Errorf("another claim was made: %s", name)
+	}
+	workloadtest.Until(t, func(context.Context) string {
+		var of []string
+		for _, claim := range c.claims() {
+			for _, owner := range claim.OwnerReferences {
+				of = append(of, owner.Name)
+			}
+		}
+		slices.Sort(of)
+		if !slices.Equal(of, []string{"half", "lost", "recreated"}) {
+			return fmt.Sprintf("there are claims of %v", of)
+		}
+		return ""
+	})
 }
 
 // TestClaimOfReplacedPod replaces a pod by another one of the same name at once.

@@ -113,7 +113,8 @@ func (r *run) quotaChanged(old, q *corev1.ResourceQuota) {
 	}
 	key := cache.MetaObjectToName(q).String()
 	k := r.known(key)
-	if old == nil || !equality.Semantic.DeepEqual(old.Spec, q.Spec) {
+	if old == nil || !equality.Semantic.DeepEqual(old.Spec, q.Spec) ||
+		!equality.Semantic.DeepEqual(q.Spec.Hard, q.Status.Hard) { // somebody else may write it
 		r.queue.Soon(key)
 	}
 	if old != nil && k.written != nil && quota.Equals(k.written, q.Status.Used) {

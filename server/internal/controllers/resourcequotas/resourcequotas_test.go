@@ -2,6 +2,7 @@ package resourcequotas_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -282,4 +283,129 @@ func TestCustomResources(t *testing.T) {
 	}
 	n.used("q", "count/widgets.example.com", "0")
 	n.used("built-in", "count/podtemplates", "0")
+}
+
+// TestTwoWriters has somebody else write the status of a quota, and quotas that are deleted and
+// created again at once.
+func TestTwoWriters(t *testing.T) {
+	t.Parallel()
+	client, ctx := kubernetes.NewForConfigOrDie(servertest.Run(t).RESTConfig()), t.Context()
+	n := newNamespace(t, client, "n")
+	quotas := client.CoreV1().ResourceQuotas("n")
+	n.secret("before")
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "5")})
+	n.used("q", "secrets", "1")
+	for _, status := range []string{
+		`{"hard":{"secrets":"9"}}`, `{"used":{"secrets":"4"}}`, `{"used":{"secrets":"0"}}`,
+		`{"hard":{"secrets":"2","pods":"1"},"used":{"secrets":"2","pods":"1"}}`,
+		`{"hard":null,"used":null}`,
+	} {
+		if _, err := quotas.Patch(ctx, "q", types.MergePatchType, []byte(`{"status":`+status+`}`),
+			metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+		n.used("q", "secrets", "1")
+	}
+	for i := range 5 {
+		if err := quotas.Delete(ctx, "q", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		n.secret(fmt.Sprint("s", i))
+		n.quota("q", corev1.ResourceQuotaSpec{
+			Hard: quantities("secrets", "9", "services", fmt.Sprint(i)),
+		})
+		n.used("q", "secrets", fmt.Sprint(i+2), "services", "0")
+	}
+
+	// A namespace with a quota that refuses everything goes like any other.
+	full := newNamespace(t, client, "full")
+	full.secret("s")
+	full.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "0", "count/pods", "0")})
+	full.used("q", "secrets", "1", "count/pods", "0")
+	if err := client.CoreV1().Namespaces().Delete(ctx, "full", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := client.CoreV1().Namespaces().Get(ctx, "full", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return true, nil
+			}
+			return false, err
+		}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n namespace) secret(name string) {
+	n.Helper()
+	if _, err := n.client.CoreV1().Secrets(n.name).Create(n.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}, metav1.CreateOptions{}); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// TestRestart changes quotas and objects while the controller does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir, ctx := t.TempDir(), t.Context()
+	run := func(controllers ...string) (*server.Server, namespace) {
+		t.Helper()
+		s := servertest.Run(t, func(o *server.Options) { o.DataDir, o.Controllers = dir, controllers })
+		return s, newNamespace(t, kubernetes.NewForConfigOrDie(s.RESTConfig()), "n")
+	}
+	stop := func(s *server.Server) {
+		t.Helper()
+		if err := s.Stop(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cpu := func(cpu string) func(*corev1.PodSpec) {
+		return func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = quantities("cpu", cpu) }
+	}
+	pod := func(n namespace, name, request string) {
+		t.Helper()
+		if err := n.pod(name, cpu(request)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, n := run()
+	pod(n, "recreated", "1")
+	n.secret("gone")
+	n.quota("stays", corev1.ResourceQuotaSpec{Hard: quantities("pods", "3", "requests.cpu", "9")})
+	n.quota("recreated", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "3")})
+	n.quota("raised", corev1.ResourceQuotaSpec{Hard: quantities("count/secrets", "1")})
+	n.used("stays", "pods", "1", "requests.cpu", "1")
+	n.used("recreated", "secrets", "1")
+	n.used("raised", "count/secrets", "1")
+	stop(s)
+
+	s, n = run("-*")
+	if err := errors.Join(
+		n.client.CoreV1().Pods("n").Delete(ctx, "recreated", metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0)),
+		}),
+		n.client.CoreV1().Secrets("n").Delete(ctx, "gone", metav1.DeleteOptions{}),
+		n.client.CoreV1().ResourceQuotas("n").Delete(ctx, "recreated", metav1.DeleteOptions{}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	pod(n, "recreated", "3")
+	pod(n, "other", "2")
+	n.quota("recreated", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "7", "pods", "8")})
+	n.quota("new", corev1.ResourceQuotaSpec{Hard: quantities("services", "1")})
+	if _, err := n.client.CoreV1().ResourceQuotas("n").Patch(ctx, "raised", types.MergePatchType,
+		[]byte(`{"spec":{"hard":{"count/secrets":"2","count/pods":"9"}}}`),
+		metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.secret("new")
+	stop(s)
+
+	_, n = run()
+	n.used("stays", "pods", "2", "requests.cpu", "5")
+	n.used("recreated", "secrets", "1", "pods", "2")
+	n.used("raised", "count/secrets", "1", "count/pods", "2")
+	n.used("new", "services", "0")
 }

@@ -23,13 +23,21 @@ import (
 
 func start(t *testing.T) kubernetes.Interface {
 	t.Helper()
-	s := servertest.Run(t, func(o *server.Options) {
+	_, client := startWith(t)
+	return client
+}
+
+func startWith(
+	t *testing.T, configure ...func(*server.Options),
+) (*server.Server, kubernetes.Interface) {
+	t.Helper()
+	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
 		o.Controllers = []string{
 			volumebinding.Name, ephemeralvolumes.Name, "pvc-protection", "pv-protection", "serviceaccount",
-			"garbagecollector",
+			"garbagecollector", "namespace",
 		}
-	})
-	return kubernetes.NewForConfigOrDie(s.RESTConfig())
+	}}, configure...)...)
+	return s, kubernetes.NewForConfigOrDie(s.RESTConfig())
 }
 
 func newVolume(name, size string) *corev1.PersistentVolume {
@@ -275,6 +283,194 @@ func TestSimulatedProvisioner(t *testing.T) {
 	workloadtest.OK(t, pods.Delete(t.Context(), "app", metav1.DeleteOptions{}))
 	workloadtest.Until(t, func(ctx context.Context) string {
 		v, err := client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("%v; %+v", err, v)
+	})
+}
+
+const noFinalizers = `{"metadata":{"finalizers":null}}`
+
+// TestTwoWriters changes claims and volumes while they are bound, deletes the claims and creates
+// others with their names at once.
+func TestTwoWriters(t *testing.T) {
+	t.Parallel()
+	client, ctx := start(t), t.Context()
+	claims := client.CoreV1().PersistentVolumeClaims("default")
+	volumes := client.CoreV1().PersistentVolumes()
+	for i := range 10 {
+		name := fmt.Sprint("v", i)
+		claim, err := claims.Create(ctx, newClaim("c", ptr.To("manual")), metav1.CreateOptions{})
+		workloadtest.OK(t, err)
+		_, err = volumes.Create(ctx, newVolume(name, "2Gi"), metav1.CreateOptions{})
+		workloadtest.OK(t, err)
+		for j := range 5 {
+			label := fmt.Appendf(nil, `{"metadata":{"labels":{"a":"b%d"}}}`, j)
+			_, err = volumes.Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
+			workloadtest.OK(t, err)
+			_, err = claims.Patch(ctx, "c", types.MergePatchType, label, metav1.PatchOptions{})
+			workloadtest.OK(t, err)
+		}
+		v := awaitBound(t, client, "c")
+		if v.Name != name || v.Spec.ClaimRef.UID != claim.UID || v.Labels["a"] != "b4" {
+			t.Errorf("round %d: the claim has the volume %+v", i, v)
+		}
+		workloadtest.OK(t, claims.Delete(ctx, "c", metav1.DeleteOptions{}))
+		workloadtest.Until(t, func(ctx context.Context) string {
+			left, err := claims.Get(ctx, "c", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return ""
+			}
+			return fmt.Sprintf("%v; %+v", err, left)
+		})
+	}
+	for i := range 10 {
+		awaitPhase(t, client, fmt.Sprint("v", i), corev1.VolumeReleased)
+	}
+}
+
+// TestDyingNamespace deletes a namespace with a claim whose volume was provisioned, and with one
+// that has none yet.
+func TestDyingNamespace(t *testing.T) {
+	t.Parallel()
+	client, ctx := start(t), t.Context()
+	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "dying"},
+	}, metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	claims := client.CoreV1().PersistentVolumeClaims("dying")
+	for _, name := range []string{"bound", "late"} {
+		claim := newClaim(name, nil)
+		claim.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "n"}
+		if name == "late" {
+			delete(claim.Annotations, "volume.kubernetes.io/selected-node")
+			claim.Finalizers = []string{"example.com/hold"}
+		}
+		_, err := claims.Create(ctx, claim, metav1.CreateOptions{})
+		workloadtest.OK(t, err)
+	}
+	workloadtest.Until(t, func(ctx context.Context) string {
+		claim, err := claims.Get(ctx, "bound", metav1.GetOptions{})
+		if err != nil || claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Sprintf("%v; %+v", err, claim)
+		}
+		return ""
+	})
+	workloadtest.OK(t, client.CoreV1().Namespaces().Delete(ctx, "dying", metav1.DeleteOptions{}))
+	workloadtest.Until(t, func(ctx context.Context) string {
+		claim, err := claims.Get(ctx, "late", metav1.GetOptions{})
+		if err != nil || claim.DeletionTimestamp == nil {
+			return fmt.Sprintf("%v; %+v", err, claim)
+		}
+		return ""
+	})
+	_, err = claims.Patch(ctx, "late", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`),
+		metav1.PatchOptions{})
+	workloadtest.OK(t, err)
+	_, err = claims.Patch(ctx, "late", types.MergePatchType, []byte(noFinalizers),
+		metav1.PatchOptions{})
+	workloadtest.OK(t, err)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		_, err := client.CoreV1().Namespaces().Get(ctx, "dying", metav1.GetOptions{})
+		list, listErr := client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) && listErr == nil && len(list.Items) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%v, %v; %+v", err, listErr, list)
+	})
+}
+
+// TestRestart changes claims and volumes while the controller does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir, ctx := t.TempDir(), t.Context()
+	dataDir := func(o *server.Options) { o.DataDir = dir }
+	s, client := startWith(t, dataDir)
+	claim := func(name string, class *string) *corev1.PersistentVolumeClaim {
+		t.Helper()
+		made, err := client.CoreV1().PersistentVolumeClaims("default").Create(ctx,
+			newClaim(name, class), metav1.CreateOptions{})
+		workloadtest.OK(t, err)
+		return made
+	}
+	volume := func(name string, ref *corev1.PersistentVolumeClaim) {
+		t.Helper()
+		v := newVolume(name, "2Gi")
+		if ref != nil {
+			v.Annotations = map[string]string{"pv.kubernetes.io/bound-by-controller": "yes"}
+			v.Spec.ClaimRef = &corev1.ObjectReference{
+				Kind: "PersistentVolumeClaim", Namespace: "default", Name: ref.Name, UID: ref.UID,
+			}
+		}
+		_, err := client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
+		workloadtest.OK(t, err)
+	}
+	onNode := func(name string) {
+		t.Helper()
+		_, err := client.CoreV1().PersistentVolumeClaims("default").Patch(ctx, name,
+			types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`),
+			metav1.PatchOptions{})
+		workloadtest.OK(t, err)
+	}
+	had := map[string]string{}
+	for _, name := range []string{"kept", "recreated", "lost"} {
+		claim(name, ptr.To("manual"))
+		volume(name, nil)
+		had[name] = awaitBound(t, client, name).Name
+	}
+	claim("provisioned", nil)
+	onNode("provisioned")
+	had["provisioned"] = awaitBound(t, client, "provisioned").Name
+	claim("waits", nil)
+	workloadtest.AwaitEvent(t, client, "waits", "WaitForFirstConsumer")
+	workloadtest.OK(t, s.Stop(context.WithoutCancel(ctx)))
+
+	s, client = startWith(t, dataDir, servertest.WithoutControllers)
+	claims, volumes := client.CoreV1().PersistentVolumeClaims("default"),
+		client.CoreV1().PersistentVolumes()
+	for _, name := range []string{"recreated", "provisioned"} {
+		workloadtest.OK(t, claims.Delete(ctx, name, metav1.DeleteOptions{}))
+		_, err := claims.Patch(ctx, name, types.MergePatchType, []byte(noFinalizers),
+			metav1.PatchOptions{})
+		workloadtest.OK(t, err)
+	}
+	workloadtest.OK(t, volumes.Delete(ctx, had["lost"], metav1.DeleteOptions{}))
+	_, err := volumes.Patch(ctx, had["lost"], types.MergePatchType, []byte(noFinalizers),
+		metav1.PatchOptions{})
+	workloadtest.OK(t, err)
+	claim("recreated", ptr.To("manual"))
+	// The controller was stopped between the volume and the claim.
+	volume("half", claim("half", ptr.To("manual")))
+	onNode("waits")
+	workloadtest.OK(t, s.Stop(context.WithoutCancel(ctx)))
+
+	_, client = startWith(t, dataDir)
+	claims, volumes = client.CoreV1().PersistentVolumeClaims("default"),
+		client.CoreV1().PersistentVolumes()
+	if v := awaitBound(t, client, "half"); v.Name != "half" {
+		t.Errorf("an interrupted binding was completed with the volume %s", v.Name)
+	}
+	awaitBound(t, client, "waits")
+	awaitPhase(t, client, had["recreated"], corev1.VolumeReleased)
+	volume("free", nil)
+	if v := awaitBound(t, client, "recreated"); v.Name != "free" {
+		t.Errorf("a new claim has the volume %s", v.Name)
+	}
+	if v := awaitBound(t, client, "kept"); v.Name != had["kept"] {
+		t.Errorf("a claim has the volume %s, it had %s", v.Name, had["kept"])
+	}
+	workloadtest.Until(t, func(ctx context.Context) string {
+		lost, err := claims.Get(ctx, "lost", metav1.GetOptions{})
+		if err != nil || lost.Status.Phase != corev1.ClaimLost {
+			return fmt.Sprintf("%v; %+v", err, lost)
+		}
+		return ""
+	})
+	workloadtest.Until(t, func(ctx context.Context) string {
+		v, err := volumes.Get(ctx, had["provisioned"], metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return ""
 		}
