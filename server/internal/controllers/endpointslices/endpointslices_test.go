@@ -331,7 +331,8 @@ func TestRecreated(t *testing.T) {
 	workloadtest.Must(core.Services(dying).Patch(t.Context(), "web", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	workloadtest.Until(t, func(ctx context.Context) string {
-		if _, err := core.Namespaces().Get(ctx, dying, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		_, err := core.Namespaces().Get(ctx, dying, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("get the namespace: %v", err)
 		}
 		return ""

@@ -86,7 +86,8 @@ type run struct {
 
 func (r *run) changed(old, a *autoscalingv2.HorizontalPodAutoscaler) {
 	// Not all API servers count the generations of autoscalers.
-	if old != nil && a != nil && old.UID == a.UID && equality.Semantic.DeepEqual(old.Spec, a.Spec) {
+	if old != nil && a != nil && old.UID == a.UID &&
+		equality.Semantic.DeepEqual(old.Spec, a.Spec) {
 		return
 	}
 	if a == nil {
