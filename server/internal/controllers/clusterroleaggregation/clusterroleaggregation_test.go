@@ -2,6 +2,8 @@ package clusterroleaggregation_test
 
 import (
 	"context"
+	"net/http"
+	"path"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -22,12 +25,21 @@ import (
 // cluster is a control plane whose loops are those that a test starts.
 type cluster struct {
 	*testing.T
+	server *server.Server
 	client kubernetes.Interface
+	// applied has the names of the roles that loops have applied, or have been refused to.
+	applied *sync.Map
 }
+
+// roundTrip is a function that is an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func connect(t *testing.T) cluster {
 	t.Helper()
-	return cluster{t, workloadtest.Client(t, servertest.Run(t, servertest.WithoutControllers))}
+	s := servertest.Run(t, servertest.WithoutControllers)
+	return cluster{t, s, workloadtest.Client(t, s), &sync.Map{}}
 }
 
 // start starts the loop. The loop does not learn of what happens in meanwhile before release is
@@ -37,8 +49,20 @@ func (c cluster) start(meanwhile func()) (release, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := informers.NewSharedInformerFactory(c.client, 0)
 	roles := factory.Rbac().V1().ClusterRoles()
-	valve := workloadtest.Valve(c, roles.Informer())
-	loop := clusterroleaggregation.New(c.client, roles)
+	valve := workloadtest.Valve(c.T, roles.Informer())
+	config := c.server.RESTConfig()
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			response, err := rt.RoundTrip(r)
+			if r.Method == http.MethodPatch {
+				c.applied.Store(path.Base(r.URL.Path), true)
+			}
+			return response, err
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	workloadtest.OK(c.T, err)
+	loop := clusterroleaggregation.New(client, roles)
 	factory.StartWithContext(ctx)
 	if !cache.WaitFor(c.Context(), "", roles.Informer().HasSyncedChecker()) {
 		c.Fatal("the informer did not sync")
@@ -80,7 +104,7 @@ func (c cluster) role(name, label string, resources ...string) {
 		})
 	}
 	workloadtest.Must(c.client.RbacV1().ClusterRoles().Create(c.Context(), r,
-		metav1.CreateOptions{}))(c)
+		metav1.CreateOptions{}))(c.T)
 }
 
 // sum creates a cluster role that aggregates those with a label.
@@ -91,13 +115,13 @@ func (c cluster) sum(name, label, of string) {
 		AggregationRule: &rbacv1.AggregationRule{
 			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{of: ""}}},
 		},
-	}, metav1.CreateOptions{}))(c)
+	}, metav1.CreateOptions{}))(c.T)
 }
 
 func (c cluster) delete(names ...string) {
 	c.Helper()
 	for _, name := range names {
-		workloadtest.OK(c, c.client.RbacV1().ClusterRoles().Delete(c.Context(), name,
+		workloadtest.OK(c.T, c.client.RbacV1().ClusterRoles().Delete(c.Context(), name,
 			metav1.DeleteOptions{}))
 	}
 }
@@ -105,7 +129,7 @@ func (c cluster) delete(names ...string) {
 // expect waits until a cluster role allows to get some resources, in this order.
 func (c cluster) expect(name string, want ...string) {
 	c.Helper()
-	workloadtest.Await(c, name, func(ctx context.Context) (*rbacv1.ClusterRole, error) {
+	workloadtest.Await(c.T, name, func(ctx context.Context) (*rbacv1.ClusterRole, error) {
 		return c.client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
 	}, func(r *rbacv1.ClusterRole) bool {
 		var got []string
@@ -172,12 +196,17 @@ func TestDeleted(t *testing.T) {
 		c.delete("deleted", "recreated")
 		c.sum("recreated", "none", "lower")
 	})
-	c.expect("kept", "pods")
+	for _, name := range []string{"deleted", "recreated"} {
+		workloadtest.Until(t, func(context.Context) string {
+			if _, ok := c.applied.Load(name); !ok {
+				return name + " was not applied"
+			}
+			return ""
+		})
+	}
 	release()
+	c.expect("kept", "pods")
 	c.expect("recreated", "secrets")
-	// The loop has looked at all roles once when it does so for the second time.
-	c.role("c", "low", "events")
-	c.expect("kept", "pods", "events")
 	if _, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), "deleted",
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("get the deleted role: %v", err)
