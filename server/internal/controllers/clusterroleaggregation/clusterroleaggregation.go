@@ -98,16 +98,19 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 	if equality.Semantic.DeepEqual(rules, role.Rules) {
 		return 0, nil
 	}
-	_, err = c.client.RbacV1().ClusterRoles().Apply(ctx, application(name, rules),
+	_, err = c.client.RbacV1().ClusterRoles().Apply(ctx, application(role, rules),
 		metav1.ApplyOptions{FieldManager: Name, Force: true})
-	if err != nil {
+	if err = loop.IgnoreChanged(err); err != nil {
 		return 0, fmt.Errorf("apply %d rules: %w", len(rules), err)
 	}
 	return 0, nil
 }
 
-func application(name string, rules []rbacv1.PolicyRule) *rbacapply.ClusterRoleApplyConfiguration {
-	role := rbacapply.ClusterRole(name)
+func application(
+	of *rbacv1.ClusterRole, rules []rbacv1.PolicyRule,
+) *rbacapply.ClusterRoleApplyConfiguration {
+	// Without the UID, applying would bring back a role that has just been deleted.
+	role := rbacapply.ClusterRole(of.Name).WithUID(of.UID)
 	// Not nil, so that applying no rules removes the existing ones.
 	role.Rules = []rbacapply.PolicyRuleApplyConfiguration{}
 	for _, rule := range rules {

@@ -1,87 +1,214 @@
-package clusterroleaggregation
+package clusterroleaggregation_test
 
 import (
 	"context"
+	"net/http"
+	"path"
 	"slices"
+	"sync"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/servertest"
 )
+
+// cluster is a control plane whose loops are those that a test starts.
+type cluster struct {
+	*testing.T
+	server *server.Server
+	client kubernetes.Interface
+	// applied has the names of the roles that loops have applied, or have been refused to.
+	applied *sync.Map
+}
+
+// roundTrip is a function that is an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func connect(t *testing.T) cluster {
+	t.Helper()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	return cluster{t, s, workloadtest.Client(t, s), &sync.Map{}}
+}
+
+// start starts the loop. The loop does not learn of what happens in meanwhile before release is
+// called. Stop may be called twice.
+func (c cluster) start(meanwhile func()) (release, stop func()) {
+	c.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := informers.NewSharedInformerFactory(c.client, 0)
+	roles := factory.Rbac().V1().ClusterRoles()
+	valve := workloadtest.Valve(c.T, roles.Informer())
+	config := c.server.RESTConfig()
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			response, err := rt.RoundTrip(r)
+			if r.Method == http.MethodPatch {
+				c.applied.Store(path.Base(r.URL.Path), true)
+			}
+			return response, err
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	workloadtest.OK(c.T, err)
+	loop := clusterroleaggregation.New(client, roles)
+	factory.StartWithContext(ctx)
+	if !cache.WaitFor(c.Context(), "", roles.Informer().HasSyncedChecker()) {
+		c.Fatal("the informer did not sync")
+	}
+	valve.Lock()
+	release = sync.OnceFunc(valve.Unlock)
+	meanwhile()
+	ended := make(chan error, 1)
+	go func() { ended <- loop.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		release()
+		if err := <-ended; err != nil {
+			c.Error(err)
+		}
+		factory.Shutdown()
+	})
+	c.Cleanup(stop)
+	return release, stop
+}
+
+// run starts the loop and returns what stops it.
+func (c cluster) run() (stop func()) {
+	c.Helper()
+	release, stop := c.start(func() {})
+	release()
+	return stop
+}
+
+// role creates a cluster role that allows to get some resources.
+func (c cluster) role(name, label string, resources ...string) {
+	c.Helper()
+	r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{label: ""},
+	}}
+	for _, resource := range resources {
+		r.Rules = append(r.Rules, rbacv1.PolicyRule{
+			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{resource},
+		})
+	}
+	workloadtest.Must(c.client.RbacV1().ClusterRoles().Create(c.Context(), r,
+		metav1.CreateOptions{}))(c.T)
+}
+
+// sum creates a cluster role that aggregates those with a label.
+func (c cluster) sum(name, label, of string) {
+	c.Helper()
+	workloadtest.Must(c.client.RbacV1().ClusterRoles().Create(c.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: ""}},
+		AggregationRule: &rbacv1.AggregationRule{
+			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{of: ""}}},
+		},
+	}, metav1.CreateOptions{}))(c.T)
+}
+
+func (c cluster) delete(names ...string) {
+	c.Helper()
+	for _, name := range names {
+		workloadtest.OK(c.T, c.client.RbacV1().ClusterRoles().Delete(c.Context(), name,
+			metav1.DeleteOptions{}))
+	}
+}
+
+// expect waits until a cluster role allows to get some resources, in this order.
+func (c cluster) expect(name string, want ...string) {
+	c.Helper()
+	workloadtest.Await(c.T, name, func(ctx context.Context) (*rbacv1.ClusterRole, error) {
+		return c.client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+	}, func(r *rbacv1.ClusterRole) bool {
+		var got []string
+		for _, rule := range r.Rules {
+			got = append(got, rule.Resources...)
+		}
+		return slices.Equal(got, want) && r.AggregationRule != nil
+	})
+}
 
 func TestAggregates(t *testing.T) {
 	t.Parallel()
-	role := func(name string, labels map[string]string, resources ...string) *rbacv1.ClusterRole {
-		r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-		for _, resource := range resources {
-			r.Rules = append(r.Rules, rbacv1.PolicyRule{
-				Verbs:     []string{"get"},
-				APIGroups: []string{""},
-				Resources: []string{resource},
-			})
-		}
-		return r
-	}
-	sum := func(name, of string, labels map[string]string) *rbacv1.ClusterRole {
-		r := role(name, labels)
-		r.AggregationRule = &rbacv1.AggregationRule{
-			ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{of: ""}}},
-		}
-		return r
-	}
-	client := fake.NewClientset(
-		role("b", map[string]string{"low": ""}, "pods", "services"),
-		role("a", map[string]string{"low": ""}, "secrets", "pods"), role("other", nil, "nodes"),
-		sum("lower", "low", map[string]string{"high": ""}), sum("upper", "high", nil),
-	)
-	factory := informers.NewSharedInformerFactory(client, 0)
-	controller := New(client, factory.Rbac().V1().ClusterRoles())
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	defer func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		factory.Shutdown()
-	}()
-	factory.Start(ctx.Done())
-	go func() { done <- controller.Run(ctx) }()
+	c := connect(t)
+	c.role("b", "low", "pods", "services")
+	c.role("a", "low", "secrets", "pods")
+	c.role("other", "none", "nodes")
+	c.sum("lower", "high", "low")
+	c.sum("upper", "none", "high")
+	c.run()
+	c.expect("lower", "secrets", "pods", "services")
+	c.expect("upper", "secrets", "pods", "services")
+	c.role("c", "low", "events")
+	c.expect("upper", "secrets", "pods", "services", "events")
+	// Rules that somebody else writes do not stay.
+	workloadtest.Must(c.client.RbacV1().ClusterRoles().Patch(t.Context(), "lower",
+		types.MergePatchType, []byte(`{"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}`),
+		metav1.PatchOptions{}))(t)
+	c.expect("lower", "secrets", "pods", "services", "events")
+	c.delete("a", "b", "c")
+	c.expect("upper")
+}
 
-	expect := func(name string, want ...string) {
-		t.Helper()
-		var got []string
-		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
-			func(ctx context.Context) (bool, error) {
-				r, err := client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
-				if err != nil {
-					return false, err
-				}
-				got = nil
-				for _, rule := range r.Rules {
-					got = append(got, rule.Resources...)
-				}
-				return slices.Equal(got, want), nil
-			})
-		if err != nil {
-			t.Fatalf("%s has rules for %v, want %v: %v", name, got, want, err)
-		}
+// TestRestart changes the roles while the loop does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	c.role("a", "low", "pods")
+	c.role("b", "low", "secrets")
+	c.sum("kept", "none", "low")
+	c.sum("recreated", "none", "low")
+	stop := c.run()
+	c.expect("kept", "pods", "secrets")
+	c.expect("recreated", "pods", "secrets")
+	stop()
+	c.delete("a", "recreated")
+	c.role("c", "low", "events")
+	c.role("d", "lower", "services")
+	c.sum("recreated", "none", "lower")
+	c.run()
+	c.expect("kept", "secrets", "events")
+	c.expect("recreated", "services")
+}
+
+// TestDeleted deletes a role, and recreates another one, before the loop learns of it.
+func TestDeleted(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	c.role("a", "low", "pods")
+	c.role("b", "lower", "secrets")
+	c.sum("deleted", "none", "low")
+	c.sum("recreated", "none", "low")
+	c.sum("kept", "none", "low")
+	release, _ := c.start(func() {
+		c.delete("deleted", "recreated")
+		c.sum("recreated", "none", "lower")
+	})
+	for _, name := range []string{"deleted", "recreated"} {
+		workloadtest.Until(t, func(context.Context) string {
+			if _, ok := c.applied.Load(name); !ok {
+				return name + " was not applied"
+			}
+			return ""
+		})
 	}
-	expect("lower", "secrets", "pods", "services")
-	expect("upper", "secrets", "pods", "services")
-	if _, err := client.RbacV1().ClusterRoles().Create(ctx,
-		role("c", map[string]string{"low": ""}, "events"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	release()
+	c.expect("kept", "pods")
+	c.expect("recreated", "secrets")
+	if _, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), "deleted",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get the deleted role: %v", err)
 	}
-	expect("upper", "secrets", "pods", "services", "events")
-	for _, name := range []string{"a", "b", "c"} {
-		if err := client.RbacV1().ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect("upper")
 }

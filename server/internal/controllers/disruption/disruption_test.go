@@ -25,6 +25,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/disruption"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -37,11 +38,11 @@ type cluster struct {
 	server *server.Server
 }
 
-func connect(t *testing.T) cluster {
+func connect(t *testing.T, configure ...func(*server.Options)) cluster {
 	t.Helper()
-	s := servertest.Run(t, func(o *server.Options) {
+	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
 		o.Controllers = []string{"serviceaccount-controller", disruption.Name}
-	})
+	}}, configure...)...)
 	client, err := kubernetes.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +56,11 @@ func connect(t *testing.T) cluster {
 		return true, err
 	})
 	return c
+}
+
+func (c cluster) stop() {
+	c.Helper()
+	workloadtest.OK(c.T, c.server.Stop(c.Context()))
 }
 
 func (c cluster) poll(what string, done wait.ConditionWithContextFunc) {
@@ -257,6 +263,81 @@ func TestExpected(t *testing.T) {
 	if err := c.evict("r-0"); !apierrors.IsTooManyRequests(err) {
 		t.Errorf("the eviction returns %v", err)
 	}
+}
+
+// TestRestart changes budgets, pods and their owners while the loop does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	configure := func(o *server.Options) { o.DataDir = dir }
+	c := connect(t, configure)
+	set := func(replicas int32) *metav1.OwnerReference {
+		t.Helper()
+		labels := map[string]string{"app": "set"}
+		s := workloadtest.Must(c.AppsV1().StatefulSets("default").Create(t.Context(),
+			&appsv1.StatefulSet{
+				ObjectMeta: metav1.ObjectMeta{Name: "set"},
+				Spec: appsv1.StatefulSetSpec{
+					Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Template: workloadtest.Template(labels),
+				},
+			}, metav1.CreateOptions{}))(t)
+		return metav1.NewControllerRef(s, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	}
+	remove := func(pods ...string) {
+		t.Helper()
+		for _, name := range pods {
+			workloadtest.OK(t, c.CoreV1().Pods("default").Delete(t.Context(), name,
+				metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+		}
+	}
+	one := policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromInt32(1))}
+	first := set(2)
+	c.budget("set", one)
+	c.pod("set-0", "set", first)
+	c.pod("set-1", "set", first)
+	c.status("set", counts(2, 1, 2, 1))
+	two := policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(2))}
+	c.budget("plain", two)
+	for i := range 3 {
+		c.pod(fmt.Sprint("plain-", i), "plain", nil)
+	}
+	c.status("plain", counts(3, 2, 3, 1))
+	c.stop()
+
+	c = connect(t, configure, servertest.WithoutControllers)
+	// The set is another one with pods of the same names, of which the first was evicted before.
+	remove("set-0", "set-1")
+	budgets := c.PolicyV1().PodDisruptionBudgets("default")
+	b := workloadtest.Must(budgets.Get(t.Context(), "set", metav1.GetOptions{}))(t)
+	b.Status.DisruptedPods = map[string]metav1.Time{
+		"set-0": metav1.NewTime(time.Now().Add(-time.Minute)),
+	}
+	workloadtest.Must(budgets.UpdateStatus(t.Context(), b, metav1.UpdateOptions{}))(t)
+	workloadtest.OK(t, c.AppsV1().StatefulSets("default").Delete(t.Context(), "set",
+		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+	second := set(3)
+	for i := range 3 {
+		c.pod(fmt.Sprint("set-", i), "set", second)
+	}
+	// The other budget is another one, too.
+	workloadtest.OK(t, budgets.Delete(t.Context(), "plain", metav1.DeleteOptions{}))
+	c.budget("plain", two)
+	remove("plain-0")
+	c.patch("plain-1", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
+	c.stop()
+
+	c = connect(t, configure)
+	c.status("set", counts(3, 2, 3, 1))
+	c.status("plain", counts(2, 2, 1, 0))
+
+	// The same while the loop runs.
+	c.pod("plain-0", "plain", nil)
+	c.status("plain", counts(3, 2, 2, 0))
+	workloadtest.OK(t, c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "plain",
+		metav1.DeleteOptions{}))
+	c.budget("plain", policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1))})
+	c.status("plain", counts(3, 1, 2, 1))
 }
 
 func definition() *apiextensionsv1.CustomResourceDefinition {

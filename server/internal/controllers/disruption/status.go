@@ -113,7 +113,9 @@ func (r *run) disrupted(
 ) (disrupted map[string]metav1.Time, recheck time.Duration) {
 	for _, p := range pods {
 		begun, ok := b.Status.DisruptedPods[p.Name]
-		if !ok || p.DeletionTimestamp != nil {
+		// A pod that is younger than the eviction has taken the place and the name of the evicted one.
+		// kube-controller-manager waits until patience is over.
+		if !ok || p.DeletionTimestamp != nil || p.CreationTimestamp.After(begun.Time) {
 			continue
 		}
 		left := begun.Add(patience).Sub(now)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/endpoints"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -159,7 +160,14 @@ func TestEndpoints(t *testing.T) {
 		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}},
 	})
 
-	// A service that goes while the controller is off takes its endpoints along once it is on.
+	// The loop catches up with what happened while it did not run.
+	service("gone", func(*corev1.ServiceSpec) {})
+	service("recreated", func(*corev1.ServiceSpec) {})
+	service("unselected", func(*corev1.ServiceSpec) {})
+	ready := addresses{8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}}}
+	for _, name := range []string{"gone", "recreated", "unselected"} {
+		eventually(t, client, name, ready)
+	}
 	if err := s.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -167,21 +175,52 @@ func TestEndpoints(t *testing.T) {
 		o.DataDir, o.Controllers = dir, []string{"serviceaccount-controller"}
 	})
 	client = kubernetes.NewForConfigOrDie(off.RESTConfig())
+	remove := func(name string) {
+		t.Helper()
+		if err := client.CoreV1().Services("default").Delete(ctx, name,
+			metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(name, patch string) {
+		t.Helper()
+		if _, err := client.CoreV1().Services("default").Patch(ctx, name, types.MergePatchType,
+			[]byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	status("c", "10.0.0.3", corev1.ConditionTrue)
-	if _, err := client.CoreV1().Services("default").Patch(ctx, "all", types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"team":"b"}}}`), metav1.PatchOptions{}); err != nil {
+	patch("all", `{"metadata":{"labels":{"team":"b"}}}`)
+	patch("unselected", `{"spec":{"selector":null}}`)
+	remove("gone")
+	remove("recreated")
+	service("recreated", func(s *corev1.ServiceSpec) { s.Selector["app"] = "none" })
+	if _, err := client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Name: "by-hand"},
+	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := off.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
 	_, client = start()
-	eventually(t, client, "web", addresses{
-		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {{"10.0.0.3"}, nil},
-	})
-	if err := client.CoreV1().Services("default").Delete(ctx, "web",
-		metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	all3 := addresses{8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {{"10.0.0.3"}, nil}}
+	eventually(t, client, "web", all3)
+	eventually(t, client, "gone", nil)
+	eventually(t, client, "recreated", addresses{})
+	workloadtest.Await(t, "the labels of the Service", func(
+		ctx context.Context,
+	) (*corev1.Endpoints, error) {
+		return client.CoreV1().Endpoints("default").Get(ctx, "all", metav1.GetOptions{})
+	}, func(e *corev1.Endpoints) bool { return e.Labels["team"] == "b" })
+
+	// A Service is replaced at once.
+	remove("web")
+	service("web", func(s *corev1.ServiceSpec) { s.Selector["app"] = "none" })
+	eventually(t, client, "web", addresses{})
+	remove("web")
 	eventually(t, client, "web", nil)
+	// Nobody has touched what is not the loop's.
+	eventually(t, client, "unselected", ready)
+	eventually(t, client, "by-hand", addresses{})
 }

@@ -40,7 +40,6 @@ type Controller struct {
 	informers informers.SharedInformerFactory
 	client    kubernetes.Interface
 	recorder  record.EventRecorder
-	tracker   *util.EndpointSliceTracker // what the informer of slices has not seen yet
 }
 
 // New returns a controller. Whoever made the informers starts them.
@@ -51,12 +50,19 @@ func New(
 	informers.Core().V1().Services().Informer()
 	informers.Core().V1().Endpoints().Informer()
 	informers.Discovery().V1().EndpointSlices().Informer()
-	return &Controller{informers, client, recorder, util.NewEndpointSliceTracker()}
+	return &Controller{informers, client, recorder}
+}
+
+// run is the state of one call of Run.
+type run struct {
+	*Controller
+	tracker *util.EndpointSliceTracker // what the informer of slices has not seen yet
 }
 
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
+	r := &run{c, util.NewEndpointSliceTracker()}
 	queue := loop.New(Name)
 	var handlers loop.Handlers
 	defer handlers.Remove()
@@ -80,7 +86,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		handlers.Add(c.informers.Discovery().V1().EndpointSlices().Informer(), loop.OnChange(
 			func(old, s *discoveryv1.EndpointSlice) {
 				if s == nil {
-					c.tracker.HandleDeletion(old)
+					r.tracker.HandleDeletion(old)
 				}
 				for _, s := range []*discoveryv1.EndpointSlice{old, s} {
 					if s != nil && s.Labels[discoveryv1.LabelManagedBy] == managedBy {
@@ -92,7 +98,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	return queue.Run(ctx, 1, c.sync, handlers.Synced()...)
+	return queue.Run(ctx, 1, r.sync, handlers.Synced()...)
 }
 
 // mirrored reports whether Endpoints are to be mirrored.
@@ -101,12 +107,12 @@ func mirrored(e *corev1.Endpoints) bool {
 	return !leader && e.Labels[discoveryv1.LabelSkipMirror] != "true"
 }
 
-func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
+func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	name, err := cache.ParseObjectName(key)
 	if err != nil {
 		return 0, err
 	}
-	core := c.informers.Core().V1()
+	core := r.informers.Core().V1()
 	service, err := core.Services().Lister().Services(name.Namespace).Get(name.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
@@ -115,7 +121,7 @@ func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
 	}
-	existing, err := c.informers.Discovery().V1().EndpointSlices().Lister().
+	existing, err := r.informers.Discovery().V1().EndpointSlices().Lister().
 		EndpointSlices(name.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name.Name, discoveryv1.LabelManagedBy: managedBy,
 	}))
@@ -123,28 +129,28 @@ func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error
 		return 0, err
 	}
 	if service == nil || service.Spec.Selector != nil || endpoints == nil || !mirrored(endpoints) {
-		err := c.delete(ctx, existing)
+		err := r.delete(ctx, existing)
 		if service == nil && endpoints == nil && len(existing) == 0 {
-			c.tracker.DeleteService(name.Namespace, name.Name)
+			r.tracker.DeleteService(name.Namespace, name.Name)
 		}
 		return 0, err
 	}
-	if c.tracker.StaleSlices(service, existing) {
+	if r.tracker.StaleSlices(service, existing) {
 		return time.Second, nil
 	}
-	return 0, c.reconcile(ctx, endpoints, existing)
+	return 0, r.reconcile(ctx, endpoints, existing)
 }
 
 // reconcile makes the slices what the endpoints say. A slice that is not wanted any more becomes
 // one that is missing, rather than being deleted, so that readers never see too few endpoints.
-func (c *Controller) reconcile(
+func (r *run) reconcile(
 	ctx context.Context, endpoints *corev1.Endpoints, existing []*discoveryv1.EndpointSlice,
 ) error {
 	wanted, problems := slicesOf(endpoints)
 	for _, p := range problems {
-		c.recorder.Event(endpoints, corev1.EventTypeWarning, p.reason, p.message)
+		r.recorder.Event(endpoints, corev1.EventTypeWarning, p.reason, p.message)
 	}
-	client := c.client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
+	client := r.client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
 	existing = slices.Clone(existing)
 	var missing []*discoveryv1.EndpointSlice
 	for _, w := range wanted {
@@ -156,7 +162,7 @@ func (c *Controller) reconcile(
 			missing = append(missing, w)
 			continue
 		}
-		if err := c.update(ctx, existing[i], w); err != nil {
+		if err := r.update(ctx, existing[i], w); err != nil {
 			return err
 		}
 		existing = slices.Delete(existing, i, i+1)
@@ -166,7 +172,7 @@ func (c *Controller) reconcile(
 			return s.AddressType == w.AddressType && metav1.IsControlledBy(s, endpoints) &&
 				s.DeletionTimestamp == nil
 		}); i >= 0 {
-			if err := c.update(ctx, existing[i], w); err != nil {
+			if err := r.update(ctx, existing[i], w); err != nil {
 				return err
 			}
 			existing = slices.Delete(existing, i, i+1)
@@ -183,12 +189,12 @@ func (c *Controller) reconcile(
 			return fmt.Errorf("create EndpointSlice for Endpoints %s/%s: %w", endpoints.Namespace,
 				endpoints.Name, err)
 		}
-		c.tracker.Update(made)
+		r.tracker.Update(made)
 	}
-	return c.delete(ctx, existing)
+	return r.delete(ctx, existing)
 }
 
-func (c *Controller) update(ctx context.Context, slice, wanted *discoveryv1.EndpointSlice) error {
+func (r *run) update(ctx context.Context, slice, wanted *discoveryv1.EndpointSlice) error {
 	if equality.Semantic.DeepEqual(slice.Endpoints, wanted.Endpoints) &&
 		equality.Semantic.DeepEqual(slice.Ports, wanted.Ports) &&
 		maps.Equal(slice.Labels, wanted.Labels) && maps.Equal(slice.Annotations, wanted.Annotations) {
@@ -197,21 +203,21 @@ func (c *Controller) update(ctx context.Context, slice, wanted *discoveryv1.Endp
 	slice = slice.DeepCopy()
 	slice.Endpoints, slice.Ports = wanted.Endpoints, wanted.Ports
 	slice.Labels, slice.Annotations = wanted.Labels, wanted.Annotations
-	made, err := c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice,
+	made, err := r.client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice,
 		metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("update EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 	}
-	c.tracker.Update(made)
+	r.tracker.Update(made)
 	return nil
 }
 
-func (c *Controller) delete(ctx context.Context, list []*discoveryv1.EndpointSlice) error {
+func (r *run) delete(ctx context.Context, list []*discoveryv1.EndpointSlice) error {
 	for _, slice := range list {
 		if slice.DeletionTimestamp != nil {
 			continue
 		}
-		err := c.client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
+		err := r.client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(slice.UID))})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue
@@ -219,7 +225,7 @@ func (c *Controller) delete(ctx context.Context, list []*discoveryv1.EndpointSli
 		if err != nil {
 			return fmt.Errorf("delete EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
-		c.tracker.ExpectDeletion(slice)
+		r.tracker.ExpectDeletion(slice)
 	}
 	return nil
 }

@@ -2,77 +2,138 @@ package endpointslicemirroring_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
-	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/endpointslicemirroring"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-func TestMirroring(t *testing.T) {
-	t.Parallel()
-	s := servertest.Run(t, func(o *server.Options) {
-		o.Controllers = []string{endpointslicemirroring.Name}
+// cluster is a control plane whose loops are those that a test starts, with the Service "db".
+type cluster struct {
+	*testing.T
+	client kubernetes.Interface
+}
+
+func connect(t *testing.T) cluster {
+	t.Helper()
+	c := cluster{t, workloadtest.Client(t, servertest.Run(t, servertest.WithoutControllers))}
+	c.service()
+	return c
+}
+
+// loop returns a function that starts the loop, and one that stops it. The informers run all the
+// time.
+func (c cluster) loop() (start, stop func()) {
+	c.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := informers.NewSharedInformerFactory(c.client, 0)
+	loop := endpointslicemirroring.New(c.client, factory, record.NewFakeRecorder(100))
+	factory.StartWithContext(ctx)
+	stop = func() {}
+	start = func() {
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- loop.Run(ctx) }()
+		stop = sync.OnceFunc(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				c.Error(err)
+			}
+		})
+	}
+	c.Cleanup(func() {
+		stop()
+		cancel()
+		factory.Shutdown()
 	})
-	client, ctx := kubernetes.NewForConfigOrDie(s.RESTConfig()), t.Context()
-	// eventually waits until there are n slices with a number of endpoints in all.
-	eventually := func(what string, n, endpoints int) []discoveryv1.EndpointSlice {
-		t.Helper()
-		var list *discoveryv1.EndpointSliceList
-		err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, 30*time.Second, true,
-			func(ctx context.Context) (bool, error) {
-				var err error
-				list, err = client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
-					LabelSelector: discoveryv1.LabelServiceName + "=db",
-				})
-				if err != nil {
-					return false, err
-				}
-				got := 0
-				for _, s := range list.Items {
-					got += len(s.Endpoints)
-				}
-				return len(list.Items) == n && got == endpoints, nil
-			})
-		if err != nil {
-			t.Fatalf("%s: %v; %+v", what, err, list)
-		}
-		return list.Items
-	}
-	endpoints := func(ips ...string) {
-		t.Helper()
-		e := &corev1.Endpoints{
-			ObjectMeta: metav1.ObjectMeta{Name: "db", Labels: map[string]string{"team": "a"}},
-		}
-		if len(ips) > 0 {
-			e.Subsets = []corev1.EndpointSubset{{
-				Ports: []corev1.EndpointPort{{Name: "sql", Port: 5432, Protocol: corev1.ProtocolTCP}},
-			}}
-		}
-		for _, ip := range ips {
-			e.Subsets[0].Addresses = append(e.Subsets[0].Addresses, corev1.EndpointAddress{IP: ip})
-		}
-		_, err := client.CoreV1().Endpoints("default").Update(ctx, e, metav1.UpdateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := client.CoreV1().Services("default").Create(ctx, &corev1.Service{
+	return start, func() { stop() }
+}
+
+func (c cluster) service() {
+	c.Helper()
+	workloadtest.Must(c.client.CoreV1().Services("default").Create(c.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "sql", Port: 5432}}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	}, metav1.CreateOptions{}))(c)
+}
+
+// endpoints creates or replaces the Endpoints of the Service.
+func (c cluster) endpoints(ips ...string) *corev1.Endpoints {
+	c.Helper()
+	e := &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{Name: "db", Labels: map[string]string{"team": "a"}},
 	}
-	endpoints("192.0.2.1", "192.0.2.2", "2001:db8::1")
-	list := eventually("created", 2, 3)
+	if len(ips) > 0 {
+		e.Subsets = []corev1.EndpointSubset{{
+			Ports: []corev1.EndpointPort{{Name: "sql", Port: 5432, Protocol: corev1.ProtocolTCP}},
+		}}
+	}
+	for _, ip := range ips {
+		e.Subsets[0].Addresses = append(e.Subsets[0].Addresses, corev1.EndpointAddress{IP: ip})
+	}
+	return workloadtest.Must(c.client.CoreV1().Endpoints("default").Update(c.Context(), e,
+		metav1.UpdateOptions{}))(c)
+}
+
+func (c cluster) deleteEndpoints() {
+	c.Helper()
+	workloadtest.OK(c, c.client.CoreV1().Endpoints("default").Delete(c.Context(), "db",
+		metav1.DeleteOptions{}))
+}
+
+func (c cluster) deleteSlice(name string) {
+	c.Helper()
+	workloadtest.OK(c, c.client.DiscoveryV1().EndpointSlices("default").Delete(c.Context(), name,
+		metav1.DeleteOptions{}))
+}
+
+// eventually waits until there are n slices with a number of endpoints in all. If there are owners,
+// one of them controls each slice.
+func (c cluster) eventually(
+	what string, n, endpoints int, owners ...*corev1.Endpoints,
+) []discoveryv1.EndpointSlice {
+	c.Helper()
+	return workloadtest.Await(c, what,
+		func(ctx context.Context) ([]discoveryv1.EndpointSlice, error) {
+			list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
+				LabelSelector: discoveryv1.LabelServiceName + "=db",
+			})
+			if err != nil {
+				return nil, err
+			}
+			return list.Items, nil
+		}, func(list []discoveryv1.EndpointSlice) bool {
+			got := 0
+			for _, s := range list {
+				got += len(s.Endpoints)
+				if len(owners) > 0 && !slices.ContainsFunc(owners, func(e *corev1.Endpoints) bool {
+					return metav1.IsControlledBy(&s, e)
+				}) {
+					return false
+				}
+			}
+			return len(list) == n && got == endpoints
+		})
+}
+
+func TestMirroring(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	start, _ := c.loop()
+	start()
+	c.endpoints("192.0.2.1", "192.0.2.2", "2001:db8::1")
+	list := c.eventually("created", 2, 3)
 	names := map[discoveryv1.AddressType]string{}
 	for _, s := range list {
 		names[s.AddressType] = s.Name
@@ -85,25 +146,56 @@ func TestMirroring(t *testing.T) {
 	if len(names) != 2 {
 		t.Errorf("families: %v", names)
 	}
-	endpoints("192.0.2.1")
-	list = eventually("reduced", 1, 1)
+	c.endpoints("192.0.2.1")
+	list = c.eventually("reduced", 1, 1)
 	if list[0].Name != names[discoveryv1.AddressTypeIPv4] {
 		t.Errorf("slice %s was replaced by %s", names[discoveryv1.AddressTypeIPv4], list[0].Name)
 	}
-	endpoints()
-	eventually("emptied", 1, 0)
-	endpoints("192.0.2.9")
-	eventually("filled", 1, 1)
+	c.endpoints()
+	c.eventually("emptied", 1, 0)
+	c.endpoints("192.0.2.9")
+	c.eventually("filled", 1, 1)
 	// A deleted slice comes back.
-	if err := client.DiscoveryV1().EndpointSlices("default").Delete(ctx, list[0].Name,
-		metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually("restored", 1, 1)
+	c.deleteSlice(list[0].Name)
+	c.eventually("restored", 1, 1)
 	// With a selector, the Service is someone else's concern.
-	if _, err := client.CoreV1().Services("default").Patch(ctx, "db", types.MergePatchType,
-		[]byte(`{"spec":{"selector":{"app":"db"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually("selected", 0, 0)
+	workloadtest.Must(c.client.CoreV1().Services("default").Patch(t.Context(), "db",
+		types.MergePatchType, []byte(`{"spec":{"selector":{"app":"db"}}}`), metav1.PatchOptions{}))(t)
+	c.eventually("selected", 0, 0)
+}
+
+// TestRestart changes Endpoints, slices and the Service while the loop does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	start, stop := c.loop()
+	start()
+	first := c.endpoints("192.0.2.1", "192.0.2.2", "2001:db8::1")
+	list := c.eventually("created", 2, 3, first)
+
+	stop()
+	c.deleteSlice(list[0].Name)
+	first = c.endpoints("192.0.2.1", "2001:db8::1")
+	start()
+	c.eventually("a slice deleted and another one changed", 2, 2, first)
+
+	stop()
+	c.deleteEndpoints()
+	second := c.endpoints("192.0.2.3")
+	start()
+	c.eventually("other Endpoints", 1, 1, second)
+
+	// The same while the loop runs.
+	c.deleteEndpoints()
+	third := c.endpoints("192.0.2.3", "192.0.2.4")
+	c.eventually("other Endpoints again", 1, 2, third)
+
+	stop()
+	workloadtest.OK(t, c.client.CoreV1().Services("default").Delete(t.Context(), "db",
+		metav1.DeleteOptions{}))
+	start()
+	c.eventually("no Service", 0, 0)
+	c.service()
+	// The API server deletes Endpoints with their Service.
+	c.eventually("the Service again", 1, 1, c.endpoints("192.0.2.5"))
 }

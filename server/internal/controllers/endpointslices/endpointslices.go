@@ -139,8 +139,9 @@ func ready(node *corev1.Node) bool {
 func (r *run) sliceChanged(old, slice *discoveryv1.EndpointSlice) {
 	switch {
 	case slice == nil:
-		if r.reconciler.ManagedByController(old) && r.tracker.Has(old) &&
-			!r.tracker.HandleDeletion(old) {
+		// The tracker does not have the slices that were not written since the start.
+		if r.reconciler.ManagedByController(old) &&
+			(!r.tracker.Has(old) || !r.tracker.HandleDeletion(old)) {
 			r.enqueueOf(old)
 		}
 	case old == nil:

@@ -9,17 +9,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/endpoints"
 	"github.com/kinproc/kinproc/server/internal/controllers/endpointslices"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/servertest"
 )
 
 // patience is far longer than anything here takes.
@@ -219,6 +222,123 @@ func TestManyPods(t *testing.T) {
 	c.slices("web", total(n, n-1))
 }
 
+// none is a check that there are no slices.
+func none(list []discoveryv1.EndpointSlice) error {
+	if len(list) > 0 {
+		return fmt.Errorf("has %d slices", len(list))
+	}
+	return nil
+}
+
+// TestRestart changes Services, pods and slices while the loop does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	configure := func(o *server.Options) { o.DataDir = dir }
+	c := start(t, configure)
+	services := func() typedcorev1.ServiceInterface { return c.client.CoreV1().Services("default") }
+	c.node("n1", "")
+	for _, name := range []string{"web", "gone", "recreated", "overwritten"} {
+		c.service(name, nil)
+	}
+	c.service("quiet", func(s *corev1.ServiceSpec) { s.Selector = map[string]string{"app": "none"} })
+	c.pod("a", "n1", "10.0.0.1", true)
+	c.pod("b", "n1", "10.0.0.2", true)
+	for _, name := range []string{"web", "gone", "recreated", "overwritten"} {
+		c.slices(name, total(2, 2))
+	}
+	quiet := c.slices("quiet", total(0, 0))[0]
+	workloadtest.OK(t, c.Stop(t.Context()))
+
+	off := servertest.Run(t, configure, servertest.WithoutControllers)
+	c = &cluster{t, off, workloadtest.Client(t, off)}
+	c.status("a", "10.0.0.1", false)
+	c.pod("c", "n1", "10.0.0.3", true)
+	workloadtest.OK(t, services().Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+	workloadtest.OK(t, services().Delete(t.Context(), "recreated", metav1.DeleteOptions{}))
+	recreated := c.service("recreated", func(s *corev1.ServiceSpec) {
+		s.PublishNotReadyAddresses = true
+	})
+	workloadtest.Must(c.client.DiscoveryV1().EndpointSlices("default").Patch(t.Context(),
+		c.slices("overwritten", total(2, 2))[0].Name, types.MergePatchType,
+		[]byte(`{"endpoints":[{"addresses":["10.9.9.9"]}]}`), metav1.PatchOptions{}))(t)
+	workloadtest.OK(t, off.Stop(t.Context()))
+
+	c = start(t, configure)
+	c.slices("web", total(3, 2))
+	c.slices("overwritten", total(3, 2))
+	c.slices("gone", none)
+	c.slices("recreated", func(list []discoveryv1.EndpointSlice) error {
+		for _, s := range list {
+			if !metav1.IsControlledBy(&s, recreated) {
+				return fmt.Errorf("the owners of %s are %v", s.Name, s.OwnerReferences)
+			}
+		}
+		return total(3, 3)(list)
+	})
+	// A slice that the loop has not written since its start comes back as well.
+	workloadtest.OK(t, c.client.DiscoveryV1().EndpointSlices("default").Delete(t.Context(),
+		quiet.Name, metav1.DeleteOptions{}))
+	if again := c.slices("quiet", total(0, 0))[0]; again.UID == quiet.UID {
+		t.Error("the deleted slice is there")
+	}
+}
+
+// TestRecreated replaces a Service by one with the same name at once, and deletes the namespace of
+// a Service that has a finalizer.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.node("n1", "")
+	c.service("web", nil)
+	c.pod("a", "n1", "10.0.0.1", true)
+	c.slices("web", total(1, 1))
+	workloadtest.OK(t, c.client.CoreV1().Services("default").Delete(t.Context(), "web",
+		metav1.DeleteOptions{}))
+	second := c.service("web", nil)
+	c.slices("web", func(list []discoveryv1.EndpointSlice) error {
+		if len(list) != 1 || !metav1.IsControlledBy(&list[0], second) {
+			return errors.New("there are other slices than one of the second Service")
+		}
+		return total(1, 1)(list)
+	})
+
+	const dying = "dying"
+	core, slices := c.client.CoreV1(), c.client.DiscoveryV1().EndpointSlices(dying)
+	workloadtest.Must(core.Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: dying},
+	}, metav1.CreateOptions{}))(t)
+	workloadtest.Must(core.Services(dying).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Finalizers: []string{"example.com/wait"}},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}},
+		},
+	}, metav1.CreateOptions{}))(t)
+	await := func(what string, n int) {
+		t.Helper()
+		workloadtest.Await(t, what, func(ctx context.Context) (int, error) {
+			list, err := slices.List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return 0, err
+			}
+			endpoints, err := core.Endpoints(dying).List(ctx, metav1.ListOptions{})
+			return len(list.Items) + len(endpoints.Items), err
+		}, func(got int) bool { return got == n })
+	}
+	await("a slice and Endpoints", 2)
+	workloadtest.OK(t, core.Namespaces().Delete(t.Context(), dying, metav1.DeleteOptions{}))
+	await("nothing is left", 0)
+	workloadtest.Must(core.Services(dying).Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		_, err := core.Namespaces().Get(ctx, dying, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Sprintf("get the namespace: %v", err)
+		}
+		return ""
+	})
+}
+
 // TestLateNode checks that a pod is not published before its node exists, and then is.
 func TestLateNode(t *testing.T) {
 	t.Parallel()
@@ -245,11 +365,6 @@ func TestLeftAlone(t *testing.T) {
 	c.service("last", nil)
 	c.slices("last", total(0, 0))
 	for _, name := range []string{"manual", "elsewhere"} {
-		c.slices(name, func(list []discoveryv1.EndpointSlice) error {
-			if len(list) > 0 {
-				return errors.New("has slices")
-			}
-			return nil
-		})
+		c.slices(name, none)
 	}
 }

@@ -7,11 +7,15 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
 // history is what was recommended and done about an autoscaler.
 type history struct {
+	uid             types.UID       // of the autoscaler
+	selector        labels.Selector // of the target, or nil; guarded by the mu of the run
 	recommendations []dated
 	changes         []dated // of the number of replicas
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -84,7 +86,8 @@ type run struct {
 
 func (r *run) changed(old, a *autoscalingv2.HorizontalPodAutoscaler) {
 	// Not all API servers count the generations of autoscalers.
-	if old != nil && a != nil && equality.Semantic.DeepEqual(old.Spec, a.Spec) {
+	if old != nil && a != nil && old.UID == a.UID &&
+		equality.Semantic.DeepEqual(old.Spec, a.Spec) {
 		return
 	}
 	if a == nil {
@@ -93,16 +96,44 @@ func (r *run) changed(old, a *autoscalingv2.HorizontalPodAutoscaler) {
 	r.queue.Soon(a.Namespace + "/" + a.Name)
 }
 
-// historyOf returns the history of an autoscaler, or forgets it if the autoscaler is gone.
-func (r *run) historyOf(key string, exists bool) *history {
+// historyOf returns the history of an autoscaler. One with another UID has no part in it.
+func (r *run) historyOf(key string, uid types.UID) *history {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !exists {
-		delete(r.history, key)
-	} else if r.history[key] == nil {
-		r.history[key] = &history{}
+	if h := r.history[key]; h == nil || h.uid != uid {
+		r.history[key] = &history{uid: uid}
 	}
 	return r.history[key]
+}
+
+func (r *run) forget(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.history, key)
+}
+
+// rivals returns the autoscalers whose targets have some of the pods that a selector matches, in
+// order. The selector is that of the target of a.
+func (a *autoscaler) rivals(selector labels.Selector) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.history.selector = selector
+	var keys []string
+	// The index exists always, so there is no error.
+	pods, _ := a.pods.ByIndex(cache.NamespaceIndex, a.Namespace)
+	for key, h := range a.run.history {
+		if namespace, _, _ := strings.Cut(key, "/"); namespace != a.Namespace || h.selector == nil {
+			continue
+		}
+		if slices.ContainsFunc(pods, func(obj any) bool {
+			set := labels.Set(obj.(*corev1.Pod).Labels)
+			return selector.Matches(set) && h.selector.Matches(set)
+		}) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
@@ -110,13 +141,14 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	past := r.historyOf(key, ok)
 	if !ok {
+		r.forget(key)
 		return 0, nil
 	}
 	old := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 	a := &autoscaler{
-		run: r, HorizontalPodAutoscaler: old.DeepCopy(), history: past, now: time.Now(),
+		run: r, HorizontalPodAutoscaler: old.DeepCopy(), history: r.historyOf(key, old.UID),
+		now: time.Now(),
 	}
 	a.reconcile(ctx) // errors are in the conditions
 	if !equality.Semantic.DeepEqual(old.Status, a.Status) {
@@ -244,6 +276,13 @@ func (a *autoscaler) measure(
 		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector",
 			"the HPA target's scale is missing a selector")
 		return 0, "", fmt.Errorf("selector of the target: %w", err)
+	}
+	if keys := a.rivals(selector); len(keys) > 1 {
+		err := fmt.Errorf("pods by selector %s are controlled by multiple HPAs: %v", s.Status.Selector,
+			keys)
+		a.warn("AmbiguousSelector", err)
+		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "AmbiguousSelector", "%v", err)
+		return 0, "", err
 	}
 	m := &measurement{
 		autoscaler: a, selector: selector, current: s.Spec.Replicas, running: s.Status.Replicas,

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,9 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	typedautoscalingv2 "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/horizontalpodautoscaler"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -33,6 +37,8 @@ const patience = 40 * time.Second
 type metricsServer struct {
 	pods     []string
 	milliCPU atomic.Int64
+	asked    atomic.Int64 // how often
+	hold     sync.RWMutex // no answers while it is locked
 }
 
 func (m *metricsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -48,6 +54,9 @@ func (m *metricsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}},
 		}
 	case "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods":
+		m.asked.Add(1)
+		m.hold.RLock()
+		defer m.hold.RUnlock()
 		items := []any{}
 		for _, name := range m.pods {
 			items = append(items, map[string]any{
@@ -68,27 +77,54 @@ func (m *metricsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func TestAutoscaler(t *testing.T) {
-	t.Parallel()
-	s := servertest.Run(t, func(o *server.Options) {
+// cluster is a control plane with the loop and the Deployment "d".
+type cluster struct {
+	*testing.T
+	*server.Server
+	client kubernetes.Interface
+}
+
+func start(t *testing.T, configure ...func(*server.Options)) cluster {
+	t.Helper()
+	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
 		o.Controllers = []string{"serviceaccount-controller", horizontalpodautoscaler.Name}
-	})
-	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	}}, configure...)...)
+	return cluster{t, s, workloadtest.Client(t, s)}
+}
+
+// serve adds the API of metrics to the control plane.
+func (c cluster) serve(metrics *metricsServer) {
+	c.Helper()
+	e := servertest.NewEndpoint(c.T)
+	listener, err := tls.Listen("tcp", e.Addr(), e.TLS)
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
-	ctx := t.Context()
-	metrics := &metricsServer{pods: []string{"a", "b"}}
-	target(t, client, metrics.pods)
-	autoscalers := client.AutoscalingV2().HorizontalPodAutoscalers("default")
-	if _, err := autoscalers.Create(ctx, &autoscalingv2.HorizontalPodAutoscaler{
-		ObjectMeta: metav1.ObjectMeta{Name: "d"},
+	serving := &http.Server{Handler: metrics, ReadHeaderTimeout: patience}
+	ended := make(chan error)
+	go func() { ended <- serving.Serve(listener) }()
+	c.Cleanup(func() {
+		_ = serving.Close()
+		<-ended
+	})
+	servertest.APIService(c.T, c.Server, e,
+		schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"})
+}
+
+func (c cluster) autoscalers() typedautoscalingv2.HorizontalPodAutoscalerInterface {
+	return c.client.AutoscalingV2().HorizontalPodAutoscalers("default")
+}
+
+// create creates an autoscaler of the Deployment.
+func (c cluster) create(name string, behavior autoscalingv2.HorizontalPodAutoscalerBehavior) {
+	c.Helper()
+	workloadtest.Must(c.autoscalers().Create(c.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{
 				APIVersion: "apps/v1", Kind: "Deployment", Name: "d",
 			},
-			MinReplicas: new(int32(2)), MaxReplicas: 10,
-			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{},
+			MinReplicas: new(int32(2)), MaxReplicas: 10, Behavior: &behavior,
 			Metrics: []autoscalingv2.MetricSpec{{
 				Type: autoscalingv2.ResourceMetricSourceType,
 				Resource: &autoscalingv2.ResourceMetricSource{
@@ -99,75 +135,140 @@ func TestAutoscaler(t *testing.T) {
 				},
 			}},
 		},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	// await waits for a condition and a number of replicas.
-	await := func(conditionType autoscalingv2.HorizontalPodAutoscalerConditionType, reason string,
-		replicas int32) {
-		t.Helper()
-		var last *autoscalingv2.HorizontalPodAutoscaler
-		var size int32
-		err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true,
-			func(ctx context.Context) (bool, error) {
-				var err error
-				if last, err = autoscalers.Get(ctx, "d", metav1.GetOptions{}); err != nil {
-					return false, err
-				}
-				d, err := client.AppsV1().Deployments("default").Get(ctx, "d", metav1.GetOptions{})
-				if err != nil {
-					return false, err
-				}
-				size = *d.Spec.Replicas
-				for _, c := range last.Status.Conditions {
-					if c.Type == conditionType && c.Reason == reason && size == replicas {
-						return true, nil
-					}
-				}
-				return false, nil
-			})
-		if err != nil {
-			t.Fatalf("want %s %s and %d replicas: %v; %d replicas, %+v", conditionType, reason, replicas,
-				err, size, last.Status)
-		}
-	}
-	// change makes the controller look at the metrics at once.
-	change := func(patch string) {
-		t.Helper()
-		if _, err := autoscalers.Patch(ctx, "d", types.MergePatchType, []byte(patch),
-			metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	await(autoscalingv2.AbleToScale, "SucceededRescale", 2)
-	change(`{"spec":{"maxReplicas":11}}`)
-	await(autoscalingv2.ScalingActive, "FailedGetResourceMetric", 2)
+	}, metav1.CreateOptions{}))(c.T)
+}
 
-	e := servertest.NewEndpoint(t)
-	listener, err := tls.Listen("tcp", e.Addr(), e.TLS)
+func (c cluster) delete(autoscaler string) {
+	c.Helper()
+	workloadtest.OK(c.T, c.autoscalers().Delete(c.Context(), autoscaler, metav1.DeleteOptions{}))
+}
+
+// change changes an autoscaler, which makes the loop look at the metrics at once.
+func (c cluster) change(autoscaler, patch string) {
+	c.Helper()
+	workloadtest.Must(c.autoscalers().Patch(c.Context(), autoscaler, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}))(c.T)
+}
+
+// await waits for a condition of an autoscaler and a number of replicas of the Deployment.
+func (c cluster) await(
+	autoscaler string, conditionType autoscalingv2.HorizontalPodAutoscalerConditionType,
+	reason string, replicas int32,
+) {
+	c.Helper()
+	var last *autoscalingv2.HorizontalPodAutoscaler
+	var size int32
+	err := wait.PollUntilContextTimeout(c.Context(), 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			if last, err = c.autoscalers().Get(ctx, autoscaler, metav1.GetOptions{}); err != nil {
+				return false, err
+			}
+			d, err := c.client.AppsV1().Deployments("default").Get(ctx, "d", metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			size = *d.Spec.Replicas
+			return size == replicas && slices.ContainsFunc(last.Status.Conditions,
+				func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+					return c.Type == conditionType && c.Reason == reason
+				}), nil
+		})
 	if err != nil {
-		t.Fatal(err)
+		c.Fatalf("want %s %s and %d replicas: %v; %d replicas, %+v", conditionType, reason, replicas,
+			err, size, last.Status)
 	}
-	serving := &http.Server{Handler: metrics, ReadHeaderTimeout: patience}
-	ended := make(chan error)
-	go func() { ended <- serving.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = serving.Close()
-		<-ended
-	})
+}
+
+func TestAutoscaler(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	metrics := &metricsServer{pods: []string{"a", "b"}}
+	target(t, c.client, metrics.pods)
+	c.create("d", autoscalingv2.HorizontalPodAutoscalerBehavior{})
+	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 2)
+	c.change("d", `{"spec":{"maxReplicas":11}}`)
+	c.await("d", autoscalingv2.ScalingActive, "FailedGetResourceMetric", 2)
+
 	metrics.milliCPU.Store(200)
-	servertest.APIService(t, s, e, schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"})
+	c.serve(metrics)
 	// 200 % of the request are 2.5 times the target.
-	change(`{"spec":{"maxReplicas":12}}`)
-	await(autoscalingv2.ScalingActive, "ValidMetricFound", 5)
-	event(t, client, "New size: 5; reason: cpu resource utilization (percentage of request) above "+
+	c.change("d", `{"spec":{"maxReplicas":12}}`)
+	c.await("d", autoscalingv2.ScalingActive, "ValidMetricFound", 5)
+	event(t, c.client, "New size: 5; reason: cpu resource utilization (percentage of request) above "+
 		"target")
 	metrics.milliCPU.Store(10)
-	change(`{"spec":{"maxReplicas":13}}`)
-	await(autoscalingv2.AbleToScale, "ScaleDownStabilized", 5)
-	change(`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0}}}}`)
-	await(autoscalingv2.ScalingLimited, "TooFewReplicas", 2)
-	event(t, client, "New size: 2; reason: All metrics below target")
+	c.change("d", `{"spec":{"maxReplicas":13}}`)
+	c.await("d", autoscalingv2.AbleToScale, "ScaleDownStabilized", 5)
+	c.change("d", `{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0}}}}`)
+	c.await("d", autoscalingv2.ScalingLimited, "TooFewReplicas", 2)
+	event(t, c.client, "New size: 2; reason: All metrics below target")
+}
+
+// TestRecreated replaces an autoscaler while the loop looks at it, and adds another one for the
+// same pods.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	metrics := &metricsServer{pods: []string{"a", "b"}}
+	metrics.milliCPU.Store(120)
+	target(t, c.client, metrics.pods)
+	c.serve(metrics)
+	slow := autoscalingv2.HorizontalPodAutoscalerBehavior{
+		ScaleUp: &autoscalingv2.HPAScalingRules{Policies: []autoscalingv2.HPAScalingPolicy{
+			{Type: autoscalingv2.PodsScalingPolicy, Value: 2, PeriodSeconds: 1800},
+		}},
+	}
+	c.create("d", slow)
+	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 2)
+	c.change("d", `{"spec":{"maxReplicas":11}}`)
+	c.await("d", autoscalingv2.ScalingActive, "ValidMetricFound", 3)
+
+	metrics.milliCPU.Store(200)
+	metrics.hold.Lock()
+	asked := metrics.asked.Load()
+	c.change("d", `{"spec":{"maxReplicas":12}}`)
+	workloadtest.Await(t, "a look at the metrics",
+		func(context.Context) (int64, error) { return metrics.asked.Load(), nil },
+		func(now int64) bool { return now > asked })
+	c.delete("d")
+	c.create("d", slow)
+	metrics.hold.Unlock()
+	// The second autoscaler may add two pods more, whatever the first one did.
+	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 5)
+
+	metrics.milliCPU.Store(400)
+	c.create("e", autoscalingv2.HorizontalPodAutoscalerBehavior{})
+	c.await("e", autoscalingv2.ScalingActive, "AmbiguousSelector", 5)
+	c.change("d", `{"spec":{"maxReplicas":13}}`)
+	c.await("d", autoscalingv2.ScalingActive, "AmbiguousSelector", 5)
+	c.delete("d")
+	c.change("e", `{"spec":{"maxReplicas":7}}`)
+	c.await("e", autoscalingv2.ScalingLimited, "TooManyReplicas", 7)
+}
+
+// TestRestart replaces the target and an autoscaler while the loop does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	configure := func(o *server.Options) { o.DataDir = dir }
+	c := start(t, configure)
+	target(t, c.client, nil)
+	c.create("d", autoscalingv2.HorizontalPodAutoscalerBehavior{})
+	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 2)
+	workloadtest.OK(t, c.Stop(t.Context()))
+
+	c = start(t, configure, servertest.WithoutControllers)
+	workloadtest.OK(t, c.client.AppsV1().Deployments("default").Delete(t.Context(), "d",
+		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+	target(t, c.client, nil)
+	c.delete("d")
+	c.create("d", autoscalingv2.HorizontalPodAutoscalerBehavior{})
+	c.change("d", `{"spec":{"minReplicas":4}}`)
+	workloadtest.OK(t, c.Stop(t.Context()))
+
+	c = start(t, configure)
+	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 4)
 }
 
 // target creates a Deployment and pods of it that have run for a while.

@@ -2,14 +2,21 @@ package legacytokens_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
 	"github.com/kinproc/kinproc/server/internal/controllers/legacytokens"
@@ -75,23 +82,135 @@ func TestUnusedTokens(t *testing.T) {
 
 func isInvalid(s corev1.Secret) bool { return s.Labels[serviceaccount.InvalidSince] != "" }
 
-// run runs the controller at a given time until the test ends.
-func run(t *testing.T, client kubernetes.Interface, now time.Time) {
+// run runs the controller at a given time until the test ends or stop is called.
+func run(t *testing.T, client kubernetes.Interface, now time.Time) (stop func()) {
+	t.Helper()
+	return runWith(t, client, informers.NewSharedInformerFactory(client, 0), now)
+}
+
+func runWith(
+	t *testing.T, client kubernetes.Interface, factory informers.SharedInformerFactory,
+	now time.Time,
+) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	factory := informers.NewSharedInformerFactory(client, 0)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- legacytokens.New(legacytokens.Dependencies{
 			Client: client, Informers: factory, Now: func() time.Time { return now },
 		}).Run(ctx)
 	}()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		factory.Shutdown()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// roundTrip is a function that is an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRestart changes secrets that are invalid while the controller does not run, and before it
+// learns of the change.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	s, client := workloadtest.Run(t, nil)
+	core := client.CoreV1()
+	secrets := core.Secrets(workloadtest.Namespace)
+	names := []string{"used", "mounted", "unlabelled", "unused"}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}
+	for _, name := range names {
+		account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: name})
+		workloadtest.Must(secrets.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot"},
+			},
+			Type: corev1.SecretTypeServiceAccountToken,
+		}, metav1.CreateOptions{}))(t)
+	}
+	workloadtest.Must(core.ServiceAccounts(workloadtest.Namespace).Create(t.Context(), account,
+		metav1.CreateOptions{}))(t)
+	later := func(years int) time.Time {
+		return time.Now().Add(time.Duration(years) * 366 * 24 * time.Hour)
+	}
+	// label sets a label of a secret to a day, or removes it.
+	label := func(name, label string, day *time.Time) {
+		t.Helper()
+		value := "null"
+		if day != nil {
+			value = strconv.Quote(day.Format(time.DateOnly))
+		}
+		workloadtest.Must(secrets.Patch(t.Context(), name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label, value),
+			metav1.PatchOptions{}))(t)
+	}
+	stop := run(t, client, later(2))
+	awaitSecrets(t, client, "all secrets are invalid", func(list []corev1.Secret) bool {
+		return len(list) == len(names) && !slices.ContainsFunc(list, func(s corev1.Secret) bool {
+			return !isInvalid(s)
+		})
+	})
+	stop()
+	label("used", serviceaccount.LastUsed, new(later(3)))
+	label("unlabelled", serviceaccount.InvalidSince, nil)
+	workloadtest.Must(core.Pods(workloadtest.Namespace).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{SecretName: "mounted"},
+			}}},
+		},
+	}, metav1.CreateOptions{}))(t)
+
+	stop = run(t, client, later(3))
+	awaitSecrets(t, client, "one secret is deleted, another one is invalid again",
+		func(list []corev1.Secret) bool {
+			return len(list) == 3 && !slices.ContainsFunc(list, func(s corev1.Secret) bool {
+				return s.Name == "unused" || !isInvalid(s)
+			})
+		})
+	stop()
+
+	// Somebody uses a secret that the controller believes to be unused.
+	var deletions atomic.Int32
+	config := s.RESTConfig()
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			response, err := rt.RoundTrip(r)
+			if r.Method == http.MethodDelete {
+				deletions.Add(1)
+			}
+			return response, err
+		})
+	})
+	counting, err := kubernetes.NewForConfig(config)
+	workloadtest.OK(t, err)
+	factory := informers.NewSharedInformerFactory(counting, 0)
+	informer := factory.Core().V1().Secrets().Informer()
+	valve := workloadtest.Valve(t, informer)
+	factory.StartWithContext(t.Context())
+	if !cache.WaitFor(t.Context(), "", informer.HasSyncedChecker()) {
+		t.Fatal("the informer did not sync")
+	}
+	valve.Lock()
+	release := sync.OnceFunc(valve.Unlock)
+	defer release()
+	label("unlabelled", serviceaccount.LastUsed, new(later(5)))
+	runWith(t, counting, factory, later(5))
+	workloadtest.Await(t, "two deletions",
+		func(context.Context) (int32, error) { return deletions.Load(), nil },
+		func(n int32) bool { return n == 2 })
+	awaitSecrets(t, client, "one of them is refused", func(list []corev1.Secret) bool {
+		return len(list) == 2 && !slices.ContainsFunc(list, func(s corev1.Secret) bool {
+			return s.Name == "used"
+		})
 	})
 }
 

@@ -4,6 +4,7 @@ package pernamespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,25 +35,21 @@ type Keeper struct {
 // Run keeps the objects until ctx ends. It returns when all goroutines of the keeper have ended.
 func (k *Keeper) Run(ctx context.Context) error {
 	queue := loop.New(k.Controller)
-	namespaces := k.Namespaces.Informer()
-	ofNamespaces, err := namespaces.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },
-		UpdateFunc: func(_, obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },
-	})
-	if err != nil {
+	var handlers loop.Handlers
+	defer handlers.Remove()
+	if err := errors.Join(
+		handlers.Add(k.Namespaces.Informer(), cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },
+			UpdateFunc: func(_, obj any) { add(queue, obj, cache.MetaNamespaceKeyFunc) },
+		}),
+		handlers.Add(k.Objects, cache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(_, obj any) { add(queue, obj, namespaceOf) },
+			DeleteFunc: func(obj any) { add(queue, obj, namespaceOf) },
+		}),
+	); err != nil {
 		return fmt.Errorf("%s: %w", k.Controller, err)
 	}
-	// fails only for a handler of another informer
-	defer func() { _ = namespaces.RemoveEventHandler(ofNamespaces) }()
-	ofObjects, err := k.Objects.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, obj any) { add(queue, obj, namespaceOf) },
-		DeleteFunc: func(obj any) { add(queue, obj, namespaceOf) },
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", k.Controller, err)
-	}
-	return queue.Run(ctx, workers, k.sync, ofNamespaces.HasSyncedChecker(),
-		ofObjects.HasSyncedChecker())
+	return queue.Run(ctx, workers, k.sync, handlers.Synced()...)
 }
 
 func add(queue *loop.Queue, obj any, keyOf cache.KeyFunc) {

@@ -1,17 +1,20 @@
 // Package tokensecrets has the controller that fills secrets of type
-// kubernetes.io/service-account-token with a token, and deletes those whose account is gone.
+// kubernetes.io/service-account-token with a token, and deletes those whose account is gone. A
+// secret that is deleted is removed from the list in its account.
 package tokensecrets
 
 import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -49,12 +52,19 @@ func New(
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
-	queue := loop.New(Name)
+	queue := loop.NewOf[key](Name, 5*time.Second)
 	var handlers loop.Handlers
 	defer handlers.Remove()
-	if err := handlers.Add(c.secrets.Informer(), loop.OnChange(func(_, s *corev1.Secret) {
-		if s != nil && s.Type == corev1.SecretTypeServiceAccountToken {
-			queue.Soon(cache.MetaObjectToName(s).String())
+	if err := handlers.Add(c.secrets.Informer(), loop.OnChange(func(old, s *corev1.Secret) {
+		switch {
+		case s != nil && s.Type == corev1.SecretTypeServiceAccountToken:
+			queue.Soon(key{secret: cache.MetaObjectToName(s)})
+		case s == nil && old.Type == corev1.SecretTypeServiceAccountToken:
+			queue.Soon(key{
+				secret:  cache.MetaObjectToName(old),
+				account: old.Annotations[corev1.ServiceAccountNameKey],
+				uid:     types.UID(old.Annotations[corev1.ServiceAccountUIDKey]),
+			})
 		}
 	})); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
@@ -73,7 +83,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		for _, s := range secrets {
 			if s.Type == corev1.SecretTypeServiceAccountToken &&
 				s.Annotations[corev1.ServiceAccountNameKey] == a.Name {
-				queue.Soon(cache.MetaObjectToName(s).String())
+				queue.Soon(key{secret: cache.MetaObjectToName(s)})
 			}
 		}
 	})); err != nil {
@@ -82,11 +92,18 @@ func (c *Controller) Run(ctx context.Context) error {
 	return queue.Run(ctx, 1, c.sync, handlers.Synced()...)
 }
 
-func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
-	name, err := cache.ParseObjectName(key)
-	if err != nil {
-		return 0, err
+// key is a secret or, with an account, a secret of the account that has been deleted.
+type key struct {
+	secret  cache.ObjectName
+	account string
+	uid     types.UID // of the account; empty if it is not known
+}
+
+func (c *Controller) sync(ctx context.Context, k key) (time.Duration, error) {
+	if k.account != "" {
+		return 0, c.unlist(ctx, k)
 	}
+	name := k.secret
 	secret, err := c.secrets.Lister().Secrets(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		return 0, nil
@@ -122,7 +139,8 @@ func (c *Controller) account(
 	uid := secret.Annotations[corev1.ServiceAccountUIDKey]
 	matches := func(a *corev1.ServiceAccount) bool { return uid == "" || uid == string(a.UID) }
 	account, err := c.accounts.Lister().ServiceAccounts(secret.Namespace).Get(name)
-	if err == nil && matches(account) {
+	// A new secret is bound to the account that has the name now.
+	if err == nil && uid != "" && matches(account) {
 		return account, nil
 	}
 	account, err = c.client.CoreV1().ServiceAccounts(secret.Namespace).Get(ctx, name,
@@ -131,6 +149,30 @@ func (c *Controller) account(
 		return nil, nil
 	}
 	return account, err
+}
+
+// unlist removes a deleted secret from the list of secrets of its account.
+func (c *Controller) unlist(ctx context.Context, k key) error {
+	accounts := c.client.CoreV1().ServiceAccounts(k.secret.Namespace)
+	account, err := accounts.Get(ctx, k.account, metav1.GetOptions{})
+	if err != nil {
+		return loop.IgnoreNotFound(err)
+	}
+	if k.uid != "" && k.uid != account.UID {
+		return nil
+	}
+	n := len(account.Secrets)
+	account.Secrets = slices.DeleteFunc(account.Secrets, func(r corev1.ObjectReference) bool {
+		return r.Name == k.secret.Name
+	})
+	if len(account.Secrets) == n {
+		return nil
+	}
+	_, err = accounts.Update(ctx, account, metav1.UpdateOptions{})
+	if err = loop.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("remove secret %s from the list of its account: %w", k.secret, err)
+	}
+	return nil
 }
 
 // fill writes what is missing in a secret.

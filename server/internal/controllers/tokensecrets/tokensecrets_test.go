@@ -2,16 +2,29 @@ package tokensecrets_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
+	"github.com/kinproc/kinproc/server/internal/controllers/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -92,4 +105,145 @@ func TestTokens(t *testing.T) {
 		metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("with the token of a deleted secret: %v", err)
 	}
+}
+
+// cluster is a control plane with accounts and secrets in a namespace.
+type cluster struct {
+	*testing.T
+	client kubernetes.Interface
+}
+
+func (c cluster) accounts() typedcorev1.ServiceAccountInterface {
+	return c.client.CoreV1().ServiceAccounts(workloadtest.Namespace)
+}
+
+func (c cluster) secrets() typedcorev1.SecretInterface {
+	return c.client.CoreV1().Secrets(workloadtest.Namespace)
+}
+
+// account creates an account that lists some secrets. An earlier one goes.
+func (c cluster) account(name string, secrets ...string) *corev1.ServiceAccount {
+	c.Helper()
+	err := c.accounts().Delete(c.Context(), name, metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) {
+		workloadtest.OK(c, err)
+	}
+	a := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, s := range secrets {
+		a.Secrets = append(a.Secrets, corev1.ObjectReference{Name: s})
+	}
+	return workloadtest.Must(c.accounts().Create(c.Context(), a, metav1.CreateOptions{}))(c)
+}
+
+func (c cluster) secret(name, account string) {
+	c.Helper()
+	workloadtest.Must(c.secrets().Create(c.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}, metav1.CreateOptions{}))(c)
+}
+
+// await waits until there is a filled secret of an account, or none if the account is nil.
+func (c cluster) await(name string, account *corev1.ServiceAccount) {
+	c.Helper()
+	workloadtest.Await(c, name, func(ctx context.Context) (*corev1.Secret, error) {
+		s, err := c.secrets().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return s, err
+	}, func(s *corev1.Secret) bool {
+		if s == nil || account == nil {
+			return s == nil && account == nil
+		}
+		return len(s.Data[corev1.ServiceAccountTokenKey]) > 0 &&
+			s.Annotations[corev1.ServiceAccountUIDKey] == string(account.UID)
+	})
+}
+
+// TestRestart changes accounts and secrets while the loop does not run.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	run := func(options ...func(*server.Options)) (*server.Server, cluster) {
+		s := servertest.Run(t, append(options, func(o *server.Options) { o.DataDir = dir })...)
+		return s, cluster{t, workloadtest.Client(t, s)}
+	}
+	s, c := run()
+	kept := c.account("kept")
+	for _, name := range []string{"gone", "recreated"} {
+		c.secret(name+"-token", c.account(name).Name)
+	}
+	c.secret("emptied", kept.Name)
+	c.await("emptied", kept)
+	c.await("recreated-token", workloadtest.Must(c.accounts().Get(t.Context(), "recreated",
+		metav1.GetOptions{}))(t))
+	workloadtest.OK(t, s.Stop(t.Context()))
+
+	s, c = run(servertest.WithoutControllers)
+	workloadtest.OK(t, c.accounts().Delete(t.Context(), "gone", metav1.DeleteOptions{}))
+	recreated := c.account("recreated")
+	c.secret("new-token", "recreated")
+	workloadtest.Must(c.secrets().Patch(t.Context(), "emptied", types.MergePatchType,
+		[]byte(`{"data":null}`), metav1.PatchOptions{}))(t)
+	workloadtest.OK(t, s.Stop(t.Context()))
+
+	_, c = run()
+	c.await("emptied", kept)
+	c.await("new-token", recreated)
+	c.await("recreated-token", nil)
+	c.await("gone-token", nil)
+}
+
+// TestRecreated replaces an account and makes a secret of it before the loop learns of the new
+// account.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	c := cluster{t, workloadtest.Client(t, servertest.Run(t, servertest.WithoutControllers))}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	workloadtest.OK(t, err)
+	issuer, err := serviceaccount.New(serviceaccount.Options{Key: key})
+	workloadtest.OK(t, err)
+	c.account("robot")
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := informers.NewSharedInformerFactory(c.client, 0)
+	accounts := factory.Core().V1().ServiceAccounts().Informer()
+	valve := workloadtest.Valve(t, accounts)
+	loop := tokensecrets.New(c.client, factory.Core().V1(), issuer, nil)
+	factory.StartWithContext(ctx)
+	if !cache.WaitFor(t.Context(), "", accounts.HasSyncedChecker()) {
+		t.Fatal("the informer did not sync")
+	}
+	valve.Lock()
+	release := sync.OnceFunc(valve.Unlock)
+	ended := make(chan error, 1)
+	go func() { ended <- loop.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		release()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	})
+	second := c.account("robot", "first-token", "second-token", "other")
+	c.secret("first-token", "robot")
+	c.secret("second-token", "robot")
+	c.await("first-token", second)
+	c.await("second-token", second)
+	release()
+
+	// The account does not list a secret that is deleted.
+	workloadtest.OK(t, c.secrets().Delete(t.Context(), "first-token", metav1.DeleteOptions{}))
+	workloadtest.Await(t, "the list of secrets",
+		func(ctx context.Context) (*corev1.ServiceAccount, error) {
+			return c.accounts().Get(ctx, "robot", metav1.GetOptions{})
+		}, func(a *corev1.ServiceAccount) bool {
+			return slices.Equal(a.Secrets, []corev1.ObjectReference{
+				{Name: "second-token"}, {Name: "other"},
+			})
+		})
+	c.await("second-token", second)
 }

@@ -203,3 +203,16 @@ func Kubelet(t testing.TB, client kubernetes.Interface, is ...func(*corev1.Pod) 
 	}
 	factory.StartWithContext(ctx)
 }
+
+// Valve returns a lock. While it is locked, an informer learns nothing new. The informer has not
+// been started.
+func Valve(t testing.TB, informer cache.SharedIndexInformer) sync.Locker {
+	t.Helper()
+	valve := &sync.RWMutex{}
+	OK(t, informer.SetTransform(func(obj any) (any, error) {
+		valve.RLock()
+		defer valve.RUnlock()
+		return obj, nil
+	}))
+	return valve
+}
