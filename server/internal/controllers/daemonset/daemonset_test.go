@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,11 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/daemonset"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/servertest"
 )
 
 var controllers = []string{daemonset.Name}
@@ -253,6 +257,87 @@ func TestSurge(t *testing.T) {
 		}
 	}
 	c.awaitPods("a=i:2", "b=i:1", "b=i:2", "c=i:1")
+}
+
+// A DaemonSet that is deleted and created again has pods and revisions of its own. A status that
+// somebody else writes is put right.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	c := threeNodes(t)
+	sets := c.Client.AppsV1().DaemonSets("default")
+	c.Create(agent())
+	first := c.updated(3)
+	workloadtest.OK(t, sets.Delete(t.Context(), "agent", metav1.DeleteOptions{
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	}))
+	c.Create(agent())
+	second := c.updated(3)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		pods := workloadtest.Pods(t, c.Client, "app=agent")
+		var mine []string
+		for _, pod := range pods {
+			switch metav1.GetControllerOf(&pod).UID {
+			case second.UID:
+				mine = append(mine, nodeOf(&pod))
+			case first.UID:
+			default:
+				t.Errorf("%s has the owners %v", pod.Name, pod.OwnerReferences)
+			}
+		}
+		slices.Sort(mine)
+		revisions := workloadtest.Must(c.Client.AppsV1().ControllerRevisions("default").List(ctx,
+			metav1.ListOptions{}))(t).Items
+		if len(pods) != 3 || !slices.Equal(mine, []string{"a", "b", "c"}) || len(revisions) != 1 ||
+			!metav1.IsControlledBy(&revisions[0], second) {
+			return fmt.Sprintf("the pods are on %v, of %d; the revisions are %v", mine, len(pods), revisions)
+		}
+		return ""
+	})
+	workloadtest.Must(sets.Patch(t.Context(), "agent", types.MergePatchType,
+		[]byte(`{"status":{"numberReady":9,"numberAvailable":0}}`), metav1.PatchOptions{}, "status"))(t)
+	c.await("the status", func(s *appsv1.DaemonSet) bool {
+		return s.Status.NumberReady == 3 && s.Status.NumberAvailable == 3
+	})
+}
+
+// A DaemonSet in a namespace that is being deleted gets no pods, and this is no failure.
+func TestDyingNamespace(t *testing.T) {
+	t.Parallel()
+	// Nothing deletes what is in the namespace.
+	s := servertest.Run(t, servertest.WithoutControllers)
+	client := workloadtest.Client(t, s)
+	namespaces := client.CoreV1().Namespaces()
+	workloadtest.Must(namespaces.Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)
+	for _, namespace := range []string{"default", "dying"} {
+		workloadtest.Must(client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+			metav1.CreateOptions{}))(t)
+	}
+	workloadtest.Must(client.AppsV1().DaemonSets("dying").Create(t.Context(), agent(),
+		metav1.CreateOptions{}))(t)
+	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/pods",
+		func(context.Context) error { return nil })
+	factory, recorder := informers.NewSharedInformerFactory(counted, 0), record.NewFakeRecorder(100)
+	stop := workloadtest.Start(t, factory, workloadtest.Must(daemonset.New(daemonset.Dependencies{
+		Client: counted, Informers: factory, Recorder: recorder,
+	}))(t))
+	workloadtest.Await(t, "a revision",
+		func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
+			return client.AppsV1().ControllerRevisions("dying").List(ctx, metav1.ListOptions{})
+		}, func(list *appsv1.ControllerRevisionList) bool { return len(list.Items) == 1 })
+	workloadtest.OK(t, namespaces.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
+	c := connect(t, client)
+	c.node("a", nil)
+	<-done
+	c.Create(agent())
+	c.awaitPods("a=i:1")
+	stop()
+	for len(recorder.Events) > 0 {
+		if event := <-recorder.Events; strings.Contains(event, "Failed") {
+			t.Error(event)
+		}
+	}
 }
 
 func TestRestart(t *testing.T) {
