@@ -300,6 +300,44 @@ func TestRecreated(t *testing.T) {
 	})
 }
 
+// run runs a controller alone, on informers of its own, until stop is called or the test ends.
+// Events get the events that it records.
+func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
+	t.Helper()
+	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(100)
+	return recorder.Events, workloadtest.Start(t, factory,
+		workloadtest.Must(daemonset.New(daemonset.Dependencies{
+			Client: client, Informers: factory, Recorder: recorder,
+		}))(t))
+}
+
+// A revision of somebody else that has the name of a new one is deleted just when the controller
+// looks whose it is.
+func TestNameFreed(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	c := connect(t, workloadtest.Client(t, s))
+	revisions := c.Client.AppsV1().ControllerRevisions("default")
+	list := func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
+		return revisions.List(ctx, metav1.ListOptions{})
+	}
+	one := func(list *appsv1.ControllerRevisionList) bool { return len(list.Items) == 1 }
+	_, stop := run(t, c.Client)
+	c.Create(agent())
+	taken := workloadtest.Await(t, "a revision", list, one).Items[0].Name
+	stop()
+	workloadtest.OK(t, c.Client.AppsV1().DaemonSets("default").Delete(t.Context(), "agent",
+		metav1.DeleteOptions{}))
+	workloadtest.Must(revisions.Patch(t.Context(), taken, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":null,"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
+	client, done := workloadtest.Meanwhile(t, s, "GET", "/controllerrevisions/"+taken,
+		func(ctx context.Context) error { return revisions.Delete(ctx, taken, metav1.DeleteOptions{}) })
+	run(t, client)
+	c.Create(agent())
+	<-done
+	workloadtest.Await(t, "a revision", list, one)
+}
+
 // A DaemonSet in a namespace that is being deleted gets no pods, and this is no failure.
 func TestDyingNamespace(t *testing.T) {
 	t.Parallel()
@@ -318,10 +356,7 @@ func TestDyingNamespace(t *testing.T) {
 		metav1.CreateOptions{}))(t)
 	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/pods",
 		func(context.Context) error { return nil })
-	factory, recorder := informers.NewSharedInformerFactory(counted, 0), record.NewFakeRecorder(100)
-	stop := workloadtest.Start(t, factory, workloadtest.Must(daemonset.New(daemonset.Dependencies{
-		Client: counted, Informers: factory, Recorder: recorder,
-	}))(t))
+	events, stop := run(t, counted)
 	workloadtest.Await(t, "a revision",
 		func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
 			return client.AppsV1().ControllerRevisions("dying").List(ctx, metav1.ListOptions{})
@@ -333,8 +368,8 @@ func TestDyingNamespace(t *testing.T) {
 	c.Create(agent())
 	c.awaitPods("a=i:1")
 	stop()
-	for len(recorder.Events) > 0 {
-		if event := <-recorder.Events; strings.Contains(event, "Failed") {
+	for len(events) > 0 {
+		if event := <-events; strings.Contains(event, "Failed") {
 			t.Error(event)
 		}
 	}

@@ -349,6 +349,47 @@ func TestRecreated(t *testing.T) {
 	c.complete(1)
 }
 
+// run runs a controller alone, on informers of its own, until stop is called or the test ends.
+// Events get the events that it records.
+func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
+	t.Helper()
+	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(100)
+	return recorder.Events, workloadtest.Start(t, factory,
+		workloadtest.Must(deployment.New(deployment.Dependencies{
+			Client: client, Informers: factory, Recorder: recorder,
+		}))(t))
+}
+
+// A ReplicaSet of somebody else that has the name of a new one is deleted just when the controller
+// looks whose it is.
+func TestNameFreed(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	c := connect(t, workloadtest.Client(t, s))
+	sets := c.Client.AppsV1().ReplicaSets("default")
+	awaitSet := func() {
+		t.Helper()
+		workloadtest.Await(t, "a set",
+			func(context.Context) (int, error) { return len(c.sets()), nil },
+			func(n int) bool { return n == 1 })
+	}
+	_, stop := run(t, c.Client)
+	c.Create(web(1))
+	awaitSet()
+	stop()
+	workloadtest.OK(t, c.Client.AppsV1().Deployments("default").Delete(t.Context(), "web",
+		metav1.DeleteOptions{}))
+	taken := c.sets()["i:1"].Name
+	workloadtest.Must(sets.Patch(t.Context(), taken, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":null,"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
+	client, done := workloadtest.Meanwhile(t, s, "GET", "/replicasets/"+taken,
+		func(ctx context.Context) error { return sets.Delete(ctx, taken, metav1.DeleteOptions{}) })
+	run(t, client)
+	c.Create(web(1))
+	<-done
+	awaitSet()
+}
+
 // A Deployment in a namespace that is being deleted gets no ReplicaSet, and this is no failure.
 func TestDyingNamespace(t *testing.T) {
 	t.Parallel()
@@ -362,10 +403,7 @@ func TestDyingNamespace(t *testing.T) {
 	workloadtest.OK(t, namespaces.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
 	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/replicasets",
 		func(context.Context) error { return nil })
-	factory, recorder := informers.NewSharedInformerFactory(counted, 0), record.NewFakeRecorder(100)
-	stop := workloadtest.Start(t, factory, workloadtest.Must(deployment.New(deployment.Dependencies{
-		Client: counted, Informers: factory, Recorder: recorder,
-	}))(t))
+	events, stop := run(t, counted)
 	<-done
 	c := connect(t, client)
 	c.Create(web(1))
@@ -373,8 +411,8 @@ func TestDyingNamespace(t *testing.T) {
 		func(context.Context) (int, error) { return len(c.sets()), nil },
 		func(n int) bool { return n == 1 })
 	stop()
-	for len(recorder.Events) > 0 {
-		if event := <-recorder.Events; strings.Contains(event, "Error") {
+	for len(events) > 0 {
+		if event := <-events; strings.Contains(event, "Error") {
 			t.Error(event)
 		}
 	}

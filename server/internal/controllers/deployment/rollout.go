@@ -320,6 +320,9 @@ func (o *rollout) create(ctx context.Context) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		existing, getErr := client.Get(ctx, rs.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(getErr) { // no event need come of one that was somebody else's
+			return fmt.Errorf("the name of the new ReplicaSet was taken: %w", err)
+		}
 		if getErr != nil {
 			return getErr
 		}
