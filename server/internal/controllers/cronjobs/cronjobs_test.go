@@ -260,7 +260,8 @@ func (c *cluster) hourly(name string) {
 // await gets a CronJob until it is as wanted.
 func (c *cluster) await(name, what string, wanted func(*batchv1.CronJob) bool) *batchv1.CronJob {
 	c.Helper()
-	return workloadtest.Await(c.T, name+" "+what, func(ctx context.Context) (*batchv1.CronJob, error) {
+	what = name + " " + what
+	return workloadtest.Await(c.T, what, func(ctx context.Context) (*batchv1.CronJob, error) {
 		return c.client.BatchV1().CronJobs(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	}, wanted)
 }

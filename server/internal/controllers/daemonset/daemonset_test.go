@@ -20,7 +20,6 @@ import (
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/daemonset"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
-	"github.com/kinproc/kinproc/server/servertest"
 )
 
 var controllers = []string{daemonset.Name}
@@ -289,7 +288,8 @@ func TestRecreated(t *testing.T) {
 			metav1.ListOptions{}))(t).Items
 		if len(pods) != 3 || !slices.Equal(mine, []string{"a", "b", "c"}) || len(revisions) != 1 ||
 			!metav1.IsControlledBy(&revisions[0], second) {
-			return fmt.Sprintf("the pods are on %v, of %d; the revisions are %v", mine, len(pods), revisions)
+			return fmt.Sprintf("the pods are on %v, of %d; the revisions are %v", mine, len(pods),
+				revisions)
 		}
 		return ""
 	})
@@ -315,8 +315,8 @@ func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop 
 // looks whose it is.
 func TestNameFreed(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers)
-	c := connect(t, workloadtest.Client(t, s))
+	s, client := workloadtest.Alone(t)
+	c := connect(t, client)
 	revisions := c.Client.AppsV1().ControllerRevisions("default")
 	list := func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
 		return revisions.List(ctx, metav1.ListOptions{})
@@ -342,16 +342,11 @@ func TestNameFreed(t *testing.T) {
 func TestDyingNamespace(t *testing.T) {
 	t.Parallel()
 	// Nothing deletes what is in the namespace.
-	s := servertest.Run(t, servertest.WithoutControllers)
-	client := workloadtest.Client(t, s)
+	s, client := workloadtest.Alone(t)
 	namespaces := client.CoreV1().Namespaces()
 	workloadtest.Must(namespaces.Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)
-	for _, namespace := range []string{"default", "dying"} {
-		workloadtest.Must(client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
-			metav1.CreateOptions{}))(t)
-	}
+	workloadtest.ServiceAccount(t, client, "dying")
 	workloadtest.Must(client.AppsV1().DaemonSets("dying").Create(t.Context(), agent(),
 		metav1.CreateOptions{}))(t)
 	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/pods",

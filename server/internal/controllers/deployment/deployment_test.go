@@ -21,7 +21,6 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/deployment"
 	"github.com/kinproc/kinproc/server/internal/controllers/replicaset"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
-	"github.com/kinproc/kinproc/server/servertest"
 )
 
 var controllers = []string{deployment.Name, replicaset.Name}
@@ -312,7 +311,8 @@ func TestRecreated(t *testing.T) {
 	_, client := workloadtest.Run(t, controllers)
 	workloadtest.Kubelet(t, client)
 	c := connect(t, client)
-	deployments, sets := client.AppsV1().Deployments("default"), client.AppsV1().ReplicaSets("default")
+	apps := client.AppsV1()
+	deployments, sets := apps.Deployments("default"), apps.ReplicaSets("default")
 	remove := func(policy metav1.DeletionPropagation) {
 		t.Helper()
 		workloadtest.OK(t, deployments.Delete(t.Context(), "web",
@@ -364,8 +364,8 @@ func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop 
 // looks whose it is.
 func TestNameFreed(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers)
-	c := connect(t, workloadtest.Client(t, s))
+	s, client := workloadtest.Alone(t)
+	c := connect(t, client)
 	sets := c.Client.AppsV1().ReplicaSets("default")
 	awaitSet := func() {
 		t.Helper()
@@ -394,8 +394,7 @@ func TestNameFreed(t *testing.T) {
 func TestDyingNamespace(t *testing.T) {
 	t.Parallel()
 	// Nothing deletes what is in the namespace.
-	s := servertest.Run(t, servertest.WithoutControllers)
-	client := workloadtest.Client(t, s)
+	s, client := workloadtest.Alone(t)
 	namespaces, deployments := client.CoreV1().Namespaces(), client.AppsV1().Deployments("dying")
 	workloadtest.Must(namespaces.Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)

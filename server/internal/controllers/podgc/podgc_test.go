@@ -87,11 +87,8 @@ type cluster struct {
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	s := servertest.Run(t, servertest.WithoutControllers)
-	c := cluster{t, s, workloadtest.Client(t, s)}
-	workloadtest.Must(c.CoreV1().ServiceAccounts("default").Create(t.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))(t)
-	return c
+	s, client := workloadtest.Alone(t)
+	return cluster{t, s, client}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Nodes are not missed
@@ -114,7 +111,9 @@ func (c cluster) node(name string) {
 func (c cluster) pod(ctx context.Context, name, node string) error {
 	_, err := c.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Spec: corev1.PodSpec{
+			NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		},
 	}, metav1.CreateOptions{})
 	return err
 }

@@ -127,11 +127,8 @@ type cluster struct {
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	s := servertest.Run(t, servertest.WithoutControllers)
-	c := cluster{t, s, workloadtest.Client(t, s)}
-	workloadtest.Must(c.CoreV1().ServiceAccounts("default").Create(t.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))(t)
-	return c
+	s, client := workloadtest.Alone(t)
+	return cluster{t, s, client}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Events get the events

@@ -54,6 +54,24 @@ func Client(t testing.TB, s *server.Server) kubernetes.Interface {
 	return client
 }
 
+// Alone starts a control plane without controllers, for a test that runs one itself. Pods can be
+// created in the namespace default.
+func Alone(t testing.TB) (*server.Server, kubernetes.Interface) {
+	t.Helper()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	client := Client(t, s)
+	ServiceAccount(t, client, Namespace)
+	return s, client
+}
+
+// ServiceAccount creates the service account that pods in a namespace need.
+func ServiceAccount(t testing.TB, client kubernetes.Interface, namespace string) {
+	t.Helper()
+	Must(client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Name: "default"},
+	}, metav1.CreateOptions{}))(t)
+}
+
 // Start runs a controller on informers of its own, until stop is called or the test ends.
 func Start(
 	t testing.TB, factory informers.SharedInformerFactory, c interface{ Run(context.Context) error },
