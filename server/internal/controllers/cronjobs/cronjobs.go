@@ -208,7 +208,7 @@ func (s *state) sync(ctx context.Context) (time.Duration, error) {
 		}
 	case batchv1.ReplaceConcurrent:
 		for _, ref := range slices.Clone(s.cron.Status.Active) {
-			if err := s.delete(ctx, ref.Name); err != nil {
+			if err := s.delete(ctx, ref.Name, ref.UID); err != nil {
 				return 0, err
 			}
 			s.inactive(ref.UID)

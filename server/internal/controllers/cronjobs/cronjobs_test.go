@@ -3,6 +3,7 @@ package cronjobs_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/cronjobs"
@@ -22,13 +25,14 @@ import (
 type cluster struct {
 	*testing.T
 	*server.Server
-	client kubernetes.Interface
+	client    kubernetes.Interface
+	namespace string
 }
 
 func start(t *testing.T, configure ...func(*server.Options)) *cluster {
 	t.Helper()
 	s, client := workloadtest.Run(t, []string{cronjobs.Name}, configure...)
-	return &cluster{t, s, client}
+	return &cluster{t, s, client, "default"}
 }
 
 // create creates a CronJob that was last scheduled some time ago.
@@ -48,7 +52,7 @@ func (c *cluster) create(name string, ago time.Duration, change func(*batchv1.Cr
 		},
 	}
 	change(&cron.Spec)
-	crons := c.client.BatchV1().CronJobs("default")
+	crons := c.client.BatchV1().CronJobs(c.namespace)
 	if _, err := crons.Create(c.Context(), cron, metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
@@ -59,7 +63,7 @@ func (c *cluster) create(name string, ago time.Duration, change func(*batchv1.Cr
 
 func (c *cluster) patch(name, patch string, subresources ...string) {
 	c.Helper()
-	_, err := c.client.BatchV1().CronJobs("default").Patch(c.Context(), name, types.MergePatchType,
+	_, err := c.client.BatchV1().CronJobs(c.namespace).Patch(c.Context(), name, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		c.Fatal(err)
@@ -71,7 +75,7 @@ func (c *cluster) jobs(name, what string, check func([]batchv1.Job) bool) []batc
 	c.Helper()
 	what = name + " " + what
 	list := workloadtest.Await(c.T, what, func(ctx context.Context) (*batchv1.JobList, error) {
-		return c.client.BatchV1().Jobs("default").List(ctx,
+		return c.client.BatchV1().Jobs(c.namespace).List(ctx,
 			metav1.ListOptions{LabelSelector: "cron=" + name})
 	}, func(list *batchv1.JobList) bool { return check(list.Items) })
 	return list.Items
@@ -227,4 +231,205 @@ func TestTooLate(t *testing.T) {
 	}
 	c.patch("late", `{"spec":{"startingDeadlineSeconds":3600}}`)
 	c.jobs("late", "in time", number(1))
+}
+
+// alone starts a control plane in which the test runs the controller.
+func alone(t *testing.T) *cluster {
+	t.Helper()
+	s := servertest.Run(t, func(o *server.Options) {
+		o.Controllers = []string{"garbage-collector-controller"}
+	})
+	return &cluster{t, s, workloadtest.Client(t, s), "default"}
+}
+
+// run runs a controller with a client until stop is called or the test ends. Events get the events
+// that it records.
+func (c *cluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
+	c.Helper()
+	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(1000)
+	controller := workloadtest.Must(cronjobs.New(client, factory, recorder))(c.T)
+	return recorder.Events, workloadtest.Start(c.T, factory, controller)
+}
+
+// hourly creates a CronJob with one Job due.
+func (c *cluster) hourly(name string) {
+	c.Helper()
+	c.create(name, 90*time.Minute, func(s *batchv1.CronJobSpec) { s.Schedule = "@every 1h" })
+}
+
+// await gets a CronJob until it is as wanted.
+func (c *cluster) await(name, what string, wanted func(*batchv1.CronJob) bool) *batchv1.CronJob {
+	c.Helper()
+	what = name + " " + what
+	return workloadtest.Await(c.T, what, func(ctx context.Context) (*batchv1.CronJob, error) {
+		return c.client.BatchV1().CronJobs(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	}, wanted)
+}
+
+// active awaits the only active Job of a CronJob.
+func (c *cluster) active(name string) batchv1.Job {
+	c.Helper()
+	cron := c.await(name, "active", func(cron *batchv1.CronJob) bool {
+		return len(cron.Status.Active) == 1
+	})
+	job := c.jobs(name, "only", number(1))[0]
+	if cron.Status.Active[0].UID != job.UID || !metav1.IsControlledBy(&job, cron) {
+		c.Errorf("the active job of %+v is %+v", cron, job.ObjectMeta)
+	}
+	return job
+}
+
+func inactive(cron *batchv1.CronJob) bool { return len(cron.Status.Active) == 0 }
+
+// remove deletes a CronJob or a Job in the background.
+func remove(
+	ctx context.Context, name string,
+	remove func(context.Context, string, metav1.DeleteOptions) error,
+) error {
+	return remove(ctx, name, metav1.DeleteOptions{
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	})
+}
+
+// imitate creates a Job of somebody else with the name and the labels of a Job.
+func (c *cluster) imitate(ctx context.Context, job *batchv1.Job) error {
+	jobs := c.client.BatchV1().Jobs(job.Namespace)
+	_, err := jobs.Create(ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: job.Name, Labels: job.Labels},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers:    []corev1.Container{{Name: "c", Image: "i"}},
+		}}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// TestRaces changes something when the controller is about to write.
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	t.Run("CronJob recreated", func(t *testing.T) {
+		t.Parallel()
+		c := alone(t)
+		c.hourly("c")
+		before := c.await("c", "created", inactive)
+		client, done := workloadtest.Meanwhile(t, c.Server, "POST", "/jobs",
+			func(ctx context.Context) error {
+				return remove(ctx, "c", c.client.BatchV1().CronJobs("default").Delete)
+			})
+		c.run(client)
+		<-done
+		c.hourly("c")
+		job := c.jobs("c", "of the second", func(list []batchv1.Job) bool {
+			return len(list) == 1 && !metav1.IsControlledBy(&list[0], before)
+		})[0]
+		if active := c.active("c"); active.UID != job.UID {
+			t.Errorf("the active job is %+v", active)
+		}
+	})
+	t.Run("CronJob written", func(t *testing.T) {
+		t.Parallel()
+		c := alone(t)
+		c.hourly("c")
+		client, _ := workloadtest.Meanwhile(t, c.Server, "PUT", "/cronjobs/c/status",
+			func(ctx context.Context) error {
+				_, err := c.client.BatchV1().CronJobs("default").Patch(ctx, "c", types.MergePatchType,
+					[]byte(`{"status":{"lastSuccessfulTime":"2020-01-01T00:00:00Z"}}`),
+					metav1.PatchOptions{}, "status")
+				return err
+			})
+		c.run(client)
+		c.active("c")
+		if cron := c.await("c", "written", func(cron *batchv1.CronJob) bool {
+			return time.Since(cron.Status.LastScheduleTime.Time) < time.Hour
+		}); cron.Status.LastSuccessfulTime == nil {
+			t.Errorf("the status of the other was overwritten: %+v", cron.Status)
+		}
+	})
+	t.Run("Job recreated", func(t *testing.T) {
+		t.Parallel()
+		c := alone(t)
+		c.hourly("c")
+		_, stop := c.run(c.client)
+		job := c.active("c")
+		stop()
+		c.finish(&job)
+		c.patch("c", `{"spec":{"successfulJobsHistoryLimit":0}}`)
+		client, done := workloadtest.Meanwhile(t, c.Server, "DELETE", "/jobs/"+job.Name,
+			func(ctx context.Context) error {
+				if err := remove(ctx, job.Name, c.client.BatchV1().Jobs("default").Delete); err != nil {
+					return err
+				}
+				return c.imitate(ctx, &job)
+			})
+		c.run(client)
+		<-done
+		c.await("c", "inactive", inactive)
+		if other := c.jobs("c", "kept", number(1))[0]; other.UID == job.UID ||
+			other.DeletionTimestamp != nil {
+			t.Errorf("the job is %+v", other)
+		}
+	})
+	t.Run("namespace deleted", func(t *testing.T) {
+		t.Parallel()
+		c := alone(t)
+		// Nothing deletes what is in the namespace.
+		namespaces, dying := c.client.CoreV1().Namespaces(), *c
+		dying.namespace = "dying"
+		workloadtest.Must(namespaces.Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)
+		dying.hourly("c")
+		workloadtest.OK(t, namespaces.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
+		client, done := workloadtest.Meanwhile(t, c.Server, "POST", "/namespaces/dying/jobs",
+			func(context.Context) error { return nil })
+		events, stop := c.run(client)
+		<-done
+		c.hourly("last")
+		c.active("last")
+		stop()
+		for len(events) > 0 {
+			if event := <-events; strings.Contains(event, "Failed") {
+				t.Error(event)
+			}
+		}
+	})
+}
+
+// TestRestart changes what there is while no controller runs.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	c := alone(t)
+	_, stop := c.run(c.client)
+	jobs := map[string]batchv1.Job{}
+	for _, name := range []string{"done", "lost", "imitated", "recreated"} {
+		c.hourly(name)
+		jobs[name] = c.active(name)
+	}
+	stop()
+	client := c.client.BatchV1()
+	c.finish(new(jobs["done"]))
+	for _, name := range []string{"lost", "imitated"} {
+		workloadtest.OK(t, remove(t.Context(), jobs[name].Name, client.Jobs("default").Delete))
+	}
+	workloadtest.OK(t, c.imitate(t.Context(), new(jobs["imitated"])))
+	workloadtest.OK(t, remove(t.Context(), "recreated", client.CronJobs("default").Delete))
+	c.hourly("recreated")
+	c.hourly("new")
+	c.run(c.client)
+	for _, name := range []string{"done", "lost", "imitated"} {
+		c.await(name, "inactive", inactive)
+	}
+	c.await("done", "successful", func(cron *batchv1.CronJob) bool {
+		return cron.Status.LastSuccessfulTime != nil
+	})
+	c.active("new")
+	c.await("recreated", "active", func(cron *batchv1.CronJob) bool {
+		return len(cron.Status.Active) == 1 && cron.Status.Active[0].UID != jobs["recreated"].UID
+	})
+	// The minutes of the Jobs that are gone are not made up for.
+	c.jobs("done", "kept", number(1))
+	c.jobs("lost", "lost", number(0))
+	if job := c.jobs("imitated", "of somebody else", number(1))[0]; len(job.OwnerReferences) > 0 ||
+		job.DeletionTimestamp != nil {
+		t.Errorf("the job of somebody else is %+v", job)
+	}
 }

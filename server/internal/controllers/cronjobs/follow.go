@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ended returns the condition with which a Job has ended, or an empty string.
@@ -84,7 +85,7 @@ func (s *state) cleanUp(ctx context.Context) error {
 			return cmp.Or(began(a).Compare(began(b).Time), strings.Compare(a.Name, b.Name))
 		})
 		for _, job := range list[:max(len(list)-int(*keep), 0)] {
-			if err := s.delete(ctx, job.Name); err != nil {
+			if err := s.delete(ctx, job.Name, job.UID); err != nil {
 				return err
 			}
 			s.inactive(job.UID)
@@ -100,11 +101,13 @@ func began(job *batchv1.Job) metav1.Time {
 	return job.CreationTimestamp
 }
 
-func (s *state) delete(ctx context.Context, name string) error {
+// delete deletes a Job. Another one with its name is left alone.
+func (s *state) delete(ctx context.Context, name string, uid types.UID) error {
 	err := s.client.BatchV1().Jobs(s.cron.Namespace).Delete(ctx, name, metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
+		Preconditions:     metav1.NewUIDPreconditions(string(uid)),
 	})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	if err != nil {

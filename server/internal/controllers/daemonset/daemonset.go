@@ -153,7 +153,7 @@ func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, 
 	}
 	state, err := c.history.Latest(ctx, owner, revisions, &set.Spec.Template,
 		history.ByTemplate(&set.Spec.Template), set.Status.CollisionCount)
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return history.Lag, nil
 	}
 	if err != nil {

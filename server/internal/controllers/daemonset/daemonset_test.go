@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/daemonset"
@@ -253,6 +256,118 @@ func TestSurge(t *testing.T) {
 		}
 	}
 	c.awaitPods("a=i:2", "b=i:1", "b=i:2", "c=i:1")
+}
+
+// A DaemonSet that is deleted and created again has pods and revisions of its own. A status that
+// somebody else writes is put right.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	c := threeNodes(t)
+	sets := c.Client.AppsV1().DaemonSets("default")
+	c.Create(agent())
+	first := c.updated(3)
+	workloadtest.OK(t, sets.Delete(t.Context(), "agent", metav1.DeleteOptions{
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	}))
+	c.Create(agent())
+	second := c.updated(3)
+	workloadtest.Until(t, func(ctx context.Context) string {
+		pods := workloadtest.Pods(t, c.Client, "app=agent")
+		var mine []string
+		for _, pod := range pods {
+			switch metav1.GetControllerOf(&pod).UID {
+			case second.UID:
+				mine = append(mine, nodeOf(&pod))
+			case first.UID:
+			default:
+				t.Errorf("%s has the owners %v", pod.Name, pod.OwnerReferences)
+			}
+		}
+		slices.Sort(mine)
+		revisions := workloadtest.Must(c.Client.AppsV1().ControllerRevisions("default").List(ctx,
+			metav1.ListOptions{}))(t).Items
+		if len(pods) != 3 || !slices.Equal(mine, []string{"a", "b", "c"}) || len(revisions) != 1 ||
+			!metav1.IsControlledBy(&revisions[0], second) {
+			return fmt.Sprintf("the pods are on %v, of %d; the revisions are %v", mine, len(pods),
+				revisions)
+		}
+		return ""
+	})
+	workloadtest.Must(sets.Patch(t.Context(), "agent", types.MergePatchType,
+		[]byte(`{"status":{"numberReady":9,"numberAvailable":0}}`), metav1.PatchOptions{}, "status"))(t)
+	c.await("the status", func(s *appsv1.DaemonSet) bool {
+		return s.Status.NumberReady == 3 && s.Status.NumberAvailable == 3
+	})
+}
+
+// run runs a controller alone, on informers of its own, until stop is called or the test ends.
+// Events get the events that it records.
+func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
+	t.Helper()
+	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(100)
+	return recorder.Events, workloadtest.Start(t, factory,
+		workloadtest.Must(daemonset.New(daemonset.Dependencies{
+			Client: client, Informers: factory, Recorder: recorder,
+		}))(t))
+}
+
+// A revision of somebody else that has the name of a new one is deleted just when the controller
+// looks whose it is.
+func TestNameFreed(t *testing.T) {
+	t.Parallel()
+	s, client := workloadtest.Alone(t)
+	c := connect(t, client)
+	revisions := c.Client.AppsV1().ControllerRevisions("default")
+	list := func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
+		return revisions.List(ctx, metav1.ListOptions{})
+	}
+	one := func(list *appsv1.ControllerRevisionList) bool { return len(list.Items) == 1 }
+	_, stop := run(t, c.Client)
+	c.Create(agent())
+	taken := workloadtest.Await(t, "a revision", list, one).Items[0].Name
+	stop()
+	workloadtest.OK(t, c.Client.AppsV1().DaemonSets("default").Delete(t.Context(), "agent",
+		metav1.DeleteOptions{}))
+	workloadtest.Must(revisions.Patch(t.Context(), taken, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":null,"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
+	client, done := workloadtest.Meanwhile(t, s, "GET", "/controllerrevisions/"+taken,
+		func(ctx context.Context) error { return revisions.Delete(ctx, taken, metav1.DeleteOptions{}) })
+	run(t, client)
+	c.Create(agent())
+	<-done
+	workloadtest.Await(t, "a revision", list, one)
+}
+
+// A DaemonSet in a namespace that is being deleted gets no pods, and this is no failure.
+func TestDyingNamespace(t *testing.T) {
+	t.Parallel()
+	// Nothing deletes what is in the namespace.
+	s, client := workloadtest.Alone(t)
+	namespaces := client.CoreV1().Namespaces()
+	workloadtest.Must(namespaces.Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)
+	workloadtest.ServiceAccount(t, client, "dying")
+	workloadtest.Must(client.AppsV1().DaemonSets("dying").Create(t.Context(), agent(),
+		metav1.CreateOptions{}))(t)
+	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/pods",
+		func(context.Context) error { return nil })
+	events, stop := run(t, counted)
+	workloadtest.Await(t, "a revision",
+		func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
+			return client.AppsV1().ControllerRevisions("dying").List(ctx, metav1.ListOptions{})
+		}, func(list *appsv1.ControllerRevisionList) bool { return len(list.Items) == 1 })
+	workloadtest.OK(t, namespaces.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
+	c := connect(t, client)
+	c.node("a", nil)
+	<-done
+	c.Create(agent())
+	c.awaitPods("a=i:1")
+	stop()
+	for len(events) > 0 {
+		if event := <-events; strings.Contains(event, "Failed") {
+			t.Error(event)
+		}
+	}
 }
 
 func TestRestart(t *testing.T) {

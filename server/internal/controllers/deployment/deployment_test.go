@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/deployment"
@@ -297,6 +300,124 @@ func TestCollision(t *testing.T) {
 	rs := workloadtest.Must(sets.Get(t.Context(), taken.Name, metav1.GetOptions{}))(t)
 	if len(rs.OwnerReferences) > 0 || *rs.Spec.Replicas != 1 {
 		t.Errorf("the set of somebody else is now %+v", rs)
+	}
+}
+
+// A Deployment that is deleted and created again rolls out with ReplicaSets of its own, also if one
+// that nobody controls has the name and is being deleted. A status that somebody else writes is put
+// right.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	_, client := workloadtest.Run(t, controllers)
+	workloadtest.Kubelet(t, client)
+	c := connect(t, client)
+	apps := client.AppsV1()
+	deployments, sets := apps.Deployments("default"), apps.ReplicaSets("default")
+	remove := func(policy metav1.DeletionPropagation) {
+		t.Helper()
+		workloadtest.OK(t, deployments.Delete(t.Context(), "web",
+			metav1.DeleteOptions{PropagationPolicy: &policy}))
+	}
+	c.Create(web(2))
+	c.complete(2)
+	remove(metav1.DeletePropagationBackground)
+	c.Create(web(3))
+	d := c.complete(3)
+	workloadtest.Await(t, "the end of the first set",
+		func(ctx context.Context) (*appsv1.ReplicaSetList, error) {
+			return sets.List(ctx, metav1.ListOptions{})
+		}, func(list *appsv1.ReplicaSetList) bool {
+			return len(list.Items) == 1 && metav1.IsControlledBy(&list.Items[0], d)
+		})
+	workloadtest.Await(t, "the end of the first pods", func(context.Context) (int, error) {
+		return len(workloadtest.Pods(t, client, "app=web")), nil
+	}, func(n int) bool { return n == 3 })
+
+	taken := c.sets()["i:1"].Name
+	workloadtest.Must(sets.Patch(t.Context(), taken, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":["example.com/held"]}}`), metav1.PatchOptions{}))(t)
+	remove(metav1.DeletePropagationOrphan)
+	workloadtest.Await(t, "an orphan", func(ctx context.Context) (*appsv1.ReplicaSet, error) {
+		return sets.Get(ctx, taken, metav1.GetOptions{})
+	}, func(rs *appsv1.ReplicaSet) bool { return len(rs.OwnerReferences) == 0 })
+	workloadtest.OK(t, sets.Delete(t.Context(), taken, metav1.DeleteOptions{}))
+	c.Create(web(1))
+	c.complete(1)
+
+	workloadtest.Must(deployments.Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"status":{"replicas":9,"availableReplicas":0}}`), metav1.PatchOptions{}, "status"))(t)
+	c.complete(1)
+}
+
+// run runs a controller alone, on informers of its own, until stop is called or the test ends.
+// Events get the events that it records.
+func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
+	t.Helper()
+	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(100)
+	return recorder.Events, workloadtest.Start(t, factory,
+		workloadtest.Must(deployment.New(deployment.Dependencies{
+			Client: client, Informers: factory, Recorder: recorder,
+		}))(t))
+}
+
+// A ReplicaSet of somebody else that has the name of a new one is deleted just when the controller
+// looks whose it is.
+func TestNameFreed(t *testing.T) {
+	t.Parallel()
+	s, client := workloadtest.Alone(t)
+	c := connect(t, client)
+	sets := c.Client.AppsV1().ReplicaSets("default")
+	awaitSet := func() {
+		t.Helper()
+		workloadtest.Await(t, "a set",
+			func(context.Context) (int, error) { return len(c.sets()), nil },
+			func(n int) bool { return n == 1 })
+	}
+	_, stop := run(t, c.Client)
+	c.Create(web(1))
+	awaitSet()
+	stop()
+	workloadtest.OK(t, c.Client.AppsV1().Deployments("default").Delete(t.Context(), "web",
+		metav1.DeleteOptions{}))
+	taken := c.sets()["i:1"].Name
+	workloadtest.Must(sets.Patch(t.Context(), taken, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":null,"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
+	client, done := workloadtest.Meanwhile(t, s, "GET", "/replicasets/"+taken,
+		func(ctx context.Context) error { return sets.Delete(ctx, taken, metav1.DeleteOptions{}) })
+	run(t, client)
+	c.Create(web(1))
+	<-done
+	awaitSet()
+}
+
+// A Deployment in a namespace that is being deleted gets no ReplicaSet, and this is no failure.
+func TestDyingNamespace(t *testing.T) {
+	t.Parallel()
+	// Nothing deletes what is in the namespace.
+	s, client := workloadtest.Alone(t)
+	namespaces, deployments := client.CoreV1().Namespaces(), client.AppsV1().Deployments("dying")
+	workloadtest.Must(namespaces.Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)
+	workloadtest.Must(deployments.Create(t.Context(), web(1), metav1.CreateOptions{}))(t)
+	workloadtest.OK(t, namespaces.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
+	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/replicasets",
+		func(context.Context) error { return nil })
+	events, stop := run(t, counted)
+	<-done
+	c := connect(t, client)
+	c.Create(web(1))
+	workloadtest.Await(t, "a set elsewhere",
+		func(context.Context) (int, error) { return len(c.sets()), nil },
+		func(n int) bool { return n == 1 })
+	stop()
+	for len(events) > 0 {
+		if event := <-events; strings.Contains(event, "Error") {
+			t.Error(event)
+		}
+	}
+	if d := workloadtest.Must(deployments.Get(t.Context(), "web",
+		metav1.GetOptions{}))(t); len(d.Status.Conditions) > 0 {
+		t.Errorf("the status is %+v", d.Status)
 	}
 }
 

@@ -320,13 +320,17 @@ func (o *rollout) create(ctx context.Context) error {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		existing, getErr := client.Get(ctx, rs.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(getErr) { // no event need come of one that was somebody else's
+			return fmt.Errorf("the name of the new ReplicaSet was taken: %w", err)
+		}
 		if getErr != nil {
 			return getErr
 		}
 		// If it is or can become the Deployment's, the informer is behind.
 		same := sameTemplate(&existing.Spec.Template, &o.d.Spec.Template)
 		ref := metav1.GetControllerOfNoCopy(existing)
-		if same && ref == nil && selectorOf(o.d).Matches(labels.Set(existing.Labels)) {
+		if same && ref == nil && existing.DeletionTimestamp == nil &&
+			selectorOf(o.d).Matches(labels.Set(existing.Labels)) {
 			return apierrors.NewConflict(appsv1.Resource("replicasets"), rs.Name,
 				errors.New("it has lost its owner and is not adopted yet"))
 		}

@@ -214,7 +214,8 @@ func (c *Controller) markUnknown(ctx context.Context, found *corev1.Node) (*core
 		return found, nil
 	}
 	updated, err := c.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
-	if err == nil {
+	if r := condition(found, corev1.NodeReady); err == nil && r != nil &&
+		r.Status == corev1.ConditionTrue {
 		c.event(n, "NodeNotReady", "Node %s status is now: NodeNotReady", n.Name)
 	}
 	return updated, err

@@ -1,21 +1,22 @@
 // Package podgc deletes pods that no kubelet will ever delete: those whose node is gone, those that
 // were to end before they had a node, and those that are ending on a node that is out of service.
+// Of the pods that have ended, it deletes the oldest if there are too many.
 //
 //	err := podgc.New(client, factory.Core().V1().Pods(), factory.Core().V1().Nodes()).Run(ctx)
-//
-// kube-controller-manager also deletes the oldest pods that have ended once there are 12,500 of
-// them. This controller does not.
 package podgc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -28,9 +29,11 @@ import (
 // Name is the name of the controller in kube-controller-manager.
 const Name = "pod-garbage-collector-controller"
 
-// quarantine is how long a node must be gone before its pods are deleted, because it may come back
-// under the same name. kube-controller-manager waits 40 s and looks every 20 s.
-const quarantine = 5 * time.Second
+// countPeriod is the time between two counts of the pods that have ended.
+const countPeriod = 20 * time.Second
+
+// count is the key in the queue for a count. No pod has it.
+const count = ""
 
 // Controller deletes pods that no kubelet deletes.
 type Controller struct {
@@ -40,6 +43,11 @@ type Controller struct {
 	queue  *loop.Queue
 	// without measures for how long pods have been without their nodes.
 	without pods.Stopwatches
+	// Quarantine is how long a node must be gone before its pods are deleted, because it may come
+	// back under the same name. Ended is how many pods that have ended are kept. Both may be changed
+	// before Run.
+	Quarantine time.Duration
+	Ended      int
 }
 
 // New returns the controller. It asks for its informers.
@@ -48,7 +56,11 @@ func New(
 ) *Controller {
 	pods.Informer()
 	nodes.Informer()
-	return &Controller{client: client, pods: pods, nodes: nodes, queue: loop.New(Name)}
+	return &Controller{
+		client: client, pods: pods, nodes: nodes, queue: loop.New(Name),
+		Quarantine: 5 * time.Second, // kube-controller-manager waits 40 s and looks every 20 s
+		Ended:      12500,           // as in kube-controller-manager
+	}
 }
 
 // Run runs the controller until ctx ends.
@@ -61,6 +73,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
+	c.queue.Add(count)
 	return c.queue.Run(ctx, 4, c.sync, handlers.Synced()...)
 }
 
@@ -108,11 +121,51 @@ func outOfService(n *corev1.Node) bool {
 }
 
 func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	if key == count {
+		c.queue.AddAfter(count, countPeriod)
+		return 0, c.limit(ctx)
+	}
 	err := c.look(ctx, key)
 	if apierrors.IsConflict(err) {
 		return time.Second, nil // the status of the pod has just changed
 	}
 	return 0, err
+}
+
+// limit deletes the oldest of the pods that have ended, if there are too many.
+func (c *Controller) limit(ctx context.Context) error {
+	all, err := c.pods.Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	ended := slices.DeleteFunc(all, func(p *corev1.Pod) bool {
+		switch p.Status.Phase {
+		case corev1.PodPending, corev1.PodRunning, corev1.PodUnknown:
+			return true
+		}
+		return false
+	})
+	excess := len(ended) - c.Ended
+	if excess <= 0 {
+		return nil
+	}
+	slices.SortFunc(ended, func(a, b *corev1.Pod) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	var errs []error
+	for _, p := range ended[:excess] {
+		errs = append(errs, c.end(ctx, p, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// rank orders pods that have ended: those that a kubelet has evicted go first.
+func rank(p *corev1.Pod) int {
+	if p.Status.Phase == corev1.PodFailed && p.Status.Reason == "Evicted" {
+		return 0
+	}
+	return 1
 }
 
 // look deletes a pod if no kubelet will.
@@ -143,7 +196,7 @@ func (c *Controller) look(ctx context.Context, key string) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if wait := quarantine - c.without.Elapsed(p); wait > 0 {
+	if wait := c.Quarantine - c.without.Elapsed(p); wait > 0 {
 		c.queue.AddAfter(key, wait)
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
 // preemption is the decision to evict pods from a node for a pod of a higher priority.
@@ -18,19 +20,29 @@ type preemption struct {
 	violations int
 }
 
-// ineligible returns why no pods may be evicted for the pod, as a sentence, or nothing.
-func (a *attempt) ineligible() string {
+// ineligible returns why no pods may be evicted for the pod, as a sentence, or nothing. Pods that
+// were evicted for it make room on its nominated node, unless that does not help any more.
+func (a *attempt) ineligible(f *failure) string {
 	if a.Spec.PreemptionPolicy != nil && *a.Spec.PreemptionPolicy == corev1.PreemptNever {
 		return "not eligible due to preemptionPolicy=Never."
 	}
-	if n := a.cluster.nodes[a.Status.NominatedNodeName]; n != nil && n.Node != nil {
-		for _, p := range n.pods {
-			if p.priority < a.priority && p.DeletionTimestamp != nil {
-				return "not eligible due to a terminating pod on the nominated node."
-			}
+	n := a.cluster.nodes[a.Status.NominatedNodeName]
+	if n == nil || !slices.Contains(f.open, n) {
+		return ""
+	}
+	for _, p := range n.pods {
+		if p.priority < a.priority && preempted(p.Pod) {
+			return "not eligible due to a terminating pod on the nominated node."
 		}
 	}
 	return ""
+}
+
+// preempted reports whether a pod is terminating because it was evicted for another one.
+func preempted(p *corev1.Pod) bool {
+	c := pods.Condition(p, corev1.DisruptionTarget)
+	return p.DeletionTimestamp != nil && c != nil && c.Status == corev1.ConditionTrue &&
+		c.Reason == corev1.PodReasonPreemptionByScheduler
 }
 
 // preempt chooses the node from which to evict pods, or returns the message why there is none.

@@ -174,3 +174,63 @@ func TestPriority(t *testing.T) {
 	}
 	c.on("high")
 }
+
+// TestPreemptionElsewhere has pods that others make no room for on their nominated nodes: a pod
+// there terminates for another reason, or the node is cordoned after a pod was evicted from it.
+func TestPreemptionElsewhere(t *testing.T) {
+	t.Parallel()
+	c := connect(t, scheduler.Name)
+	c.priority("middle", 1000, corev1.PreemptLowerPriority)
+	c.priority("high", 2000, corev1.PreemptLowerPriority)
+	patch := func(name, patch string, subresources ...string) {
+		t.Helper()
+		if _, err := c.CoreV1().Pods("default").Patch(t.Context(), name, types.StrategicMergePatchType,
+			[]byte(patch), metav1.PatchOptions{}, subresources...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	on := func(nodes ...string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.TerminationGracePeriodSeconds = new(int64(3600))
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+						MatchExpressions: []corev1.NodeSelectorRequirement{{
+							Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes,
+						}},
+					}},
+				},
+			}}
+		}
+	}
+	// The pods on the nominated nodes are more important, so the other nodes are chosen.
+	for _, name := range []string{"deleted", "preempted"} {
+		c.node(name, "1")
+		c.node(name+"-other", "1")
+		c.pod(name, "1", on(name), ofClass("middle"))
+		c.pod(name+"-other", "1", on(name+"-other"))
+		c.on(name)
+		c.on(name + "-other")
+	}
+	patch("preempted", `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True",
+		"reason":"PreemptionByScheduler"}]}}`, "status")
+	c.patchNode("preempted", `{"spec":{"unschedulable":true}}`)
+	for _, name := range []string{"deleted", "preempted"} {
+		if err := c.CoreV1().Pods("default").Delete(t.Context(), name,
+			metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		preemptor := name + "-preemptor"
+		c.pod(preemptor, "1", on(name, name+"-other"), ofClass("high"), func(p *corev1.Pod) {
+			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
+		})
+		patch(preemptor, `{"status":{"nominatedNodeName":"`+name+`"}}`, "status")
+		patch(preemptor, `{"spec":{"schedulingGates":null}}`)
+		c.await(preemptor, "nominated elsewhere", func(p *corev1.Pod) bool {
+			return p.Status.NominatedNodeName == name+"-other"
+		})
+		c.await(name+"-other", "preempted", func(p *corev1.Pod) bool {
+			return p.DeletionTimestamp != nil
+		})
+	}
+}

@@ -186,6 +186,15 @@ func (q *queue) retry(p *queued) {
 	})
 }
 
+// retryStale lets the pods be tried again that have waited for an event for too long.
+func (q *queue) retryStale(patience time.Duration) {
+	for p := range q.idle {
+		if p.state == waiting && time.Since(p.tried) >= patience {
+			q.retry(p)
+		}
+	}
+}
+
 // ready is a heap of pods, by priority and by arrival.
 type ready []*queued
 

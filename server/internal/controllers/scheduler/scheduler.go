@@ -38,10 +38,17 @@ type Dependencies struct {
 }
 
 // Scheduler assigns pods to nodes.
-type Scheduler struct{ Dependencies }
+type Scheduler struct {
+	Dependencies
+	// Patience is how long a pod waits for an event before it is tried anyway. It may be changed
+	// before Run.
+	Patience time.Duration
+}
 
 // New returns a scheduler.
-func New(d Dependencies) *Scheduler { return &Scheduler{d} }
+func New(d Dependencies) *Scheduler {
+	return &Scheduler{Dependencies: d, Patience: 5 * time.Minute} // as in kube-scheduler
+}
 
 // Run runs the scheduler until ctx ends. It returns when all goroutines of the scheduler have
 // ended.
@@ -64,6 +71,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		return err
 	}
+	stale := time.NewTicker(s.Patience / 10)
+	defer stale.Stop()
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		p := r.queue.pop()
@@ -78,6 +87,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-r.queue.wake:
+		case <-stale.C:
+			r.mu.Lock()
+			r.queue.retryStale(s.Patience)
+			r.mu.Unlock()
 		}
 	}
 	return nil
@@ -259,7 +272,7 @@ func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
 	if f.nodes == 0 {
 		return func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }, false
 	}
-	message := a.ineligible()
+	message := a.ineligible(f)
 	eligible := message == ""
 	if eligible {
 		var budgets []*policyv1.PodDisruptionBudget

@@ -459,13 +459,18 @@ func TestRecreated(t *testing.T) {
 	c.on("whole")
 }
 
-// run runs a scheduler alone, on informers of client-go, until stop is called.
-func run(tb testing.TB, client kubernetes.Interface) (stop func()) {
+// run runs a scheduler alone, on informers of client-go, until stop is called. Set may change it.
+func run(
+	tb testing.TB, client kubernetes.Interface, set ...func(*scheduler.Scheduler),
+) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	factory := informers.NewSharedInformerFactory(client, 0)
 	ended := make(chan error)
 	s := scheduler.New(scheduler.Dependencies{Client: client, Informers: factory})
+	for _, set := range set {
+		set(s)
+	}
 	go func() { ended <- s.Run(ctx) }()
 	return func() {
 		tb.Helper()
@@ -515,4 +520,21 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%q has %d pods of %d", node, n, 10)
 		}
 	}
+}
+
+// TestPatience has a pod that is tried again although nothing has happened that helps it.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	c := connect(t)
+	defer run(t, c, func(s *scheduler.Scheduler) { s.Patience = 100 * time.Millisecond })()
+	refused := func(nodes int) {
+		t.Helper()
+		c.refused("pod", fmt.Sprintf("0/%d nodes are available: %d node(s) didn't match Pod's node "+
+			"affinity/selector."+unhelpful, nodes, nodes, nodes, nodes))
+	}
+	c.node("first", "1")
+	c.pod("pod", "1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} })
+	refused(1)
+	c.node("second", "1")
+	refused(2)
 }

@@ -66,8 +66,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.queue.Run(ctx, 4, c.sync, handlers.Synced()...)
 }
 
-// evicting returns the taints of a node that pods must tolerate to stay.
+// evicting returns the taints of a node that pods must tolerate to stay. A node that does not exist
+// has none.
 func evicting(n *corev1.Node) []corev1.Taint {
+	if n == nil {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool {
 		return t.Effect != corev1.TaintEffectNoExecute
 	})
@@ -85,12 +89,11 @@ func (c *Controller) podChanged(old, p *corev1.Pod) {
 }
 
 func (c *Controller) nodeChanged(old, n *corev1.Node) {
-	var before []corev1.Taint
-	if old != nil {
-		before = evicting(old)
-	}
-	if n == nil || equality.Semantic.DeepEqual(before, evicting(n)) {
+	if equality.Semantic.DeepEqual(evicting(old), evicting(n)) {
 		return
+	}
+	if n == nil {
+		n = old
 	}
 	for _, p := range pods.OnNode(c.pods.Lister(), n.Name) {
 		c.queue.Soon(cache.MetaObjectToName(p).String())
@@ -107,11 +110,11 @@ func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error
 		c.tainted.Forget(key)
 		return 0, loop.IgnoreNotFound(err)
 	}
-	node, err := c.nodes.Lister().Get(p.Spec.NodeName)
+	node, err := c.nodes.Lister().Get(p.Spec.NodeName) // nil if there is none
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
 	}
-	if err != nil || p.DeletionTimestamp != nil {
+	if p.DeletionTimestamp != nil {
 		c.tainted.Forget(key)
 		return 0, nil
 	}

@@ -12,7 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server"
@@ -20,6 +22,16 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
+
+var taints = []corev1.Taint{{Key: "gone", Effect: corev1.TaintEffectNoExecute}}
+
+// tolerates returns tolerations of the taint for a time, or for ever if it is nil.
+func tolerates(seconds *int64) []corev1.Toleration {
+	return []corev1.Toleration{{
+		Key: "gone", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+		TolerationSeconds: seconds,
+	}}
+}
 
 func TestEviction(t *testing.T) {
 	t.Parallel()
@@ -40,12 +52,6 @@ func TestEviction(t *testing.T) {
 			}
 			return fmt.Sprintf("%v; %+v", err, n)
 		})
-	}
-	tolerates := func(seconds *int64) []corev1.Toleration {
-		return []corev1.Toleration{{
-			Key: "gone", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-			TolerationSeconds: seconds,
-		}}
 	}
 	for name, tolerations := range map[string][]corev1.Toleration{
 		"none": nil, "second": tolerates(ptr.To(int64(1))), "hour": tolerates(ptr.To(int64(3600))),
@@ -110,4 +116,191 @@ func TestEviction(t *testing.T) {
 			t.Errorf("%s: %v; %+v", name, err, p)
 		}
 	}
+}
+
+// cluster is a control plane without controllers.
+type cluster struct {
+	*testing.T
+	*server.Server
+	kubernetes.Interface
+}
+
+func start(t *testing.T) cluster {
+	t.Helper()
+	s, client := workloadtest.Alone(t)
+	return cluster{t, s, client}
+}
+
+// run runs a controller with a client until stop is called or the test ends. Events get the events
+// that it records.
+func (c cluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
+	c.Helper()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	recorder := record.NewFakeRecorder(100)
+	core := factory.Core().V1()
+	return recorder.Events, workloadtest.Start(c.T, factory,
+		tainteviction.New(client, recorder, core.Pods(), core.Nodes()))
+}
+
+// node creates a node with taints, instead of an earlier one.
+func (c cluster) node(name string, taints []corev1.Taint) {
+	c.Helper()
+	nodes := c.CoreV1().Nodes()
+	if err := nodes.Delete(c.Context(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		workloadtest.OK(c.T, err)
+	}
+	n := workloadtest.Must(nodes.Create(c.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(c.T)
+	n.Spec.Taints = taints
+	workloadtest.Must(nodes.Update(c.Context(), n, metav1.UpdateOptions{}))(c.T)
+}
+
+// pod creates a pod on a node, instead of an earlier one.
+func (c cluster) pod(
+	ctx context.Context, name, node string, tolerations []corev1.Toleration,
+) error {
+	pods := c.CoreV1().Pods("default")
+	err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}},
+			Tolerations: tolerations,
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func isEvicted(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil || slices.ContainsFunc(p.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
+}
+
+// evicted waits until a pod is evicted.
+func (c cluster) evicted(name string) *corev1.Pod {
+	c.Helper()
+	return workloadtest.Await(c.T, "eviction of "+name,
+		func(ctx context.Context) (*corev1.Pod, error) {
+			return c.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		}, func(p *corev1.Pod) bool { return isEvicted(p) && p.DeletionTimestamp != nil })
+}
+
+func (c cluster) untouched(names ...string) {
+	c.Helper()
+	for _, name := range names {
+		p := workloadtest.Must(c.CoreV1().Pods("default").Get(c.Context(), name,
+			metav1.GetOptions{}))(c.T)
+		if isEvicted(p) {
+			c.Errorf("%s was touched: %+v", name, p)
+		}
+	}
+}
+
+// TestRaces changes a pod when the controller is about to evict it.
+func TestRaces(t *testing.T) {
+	t.Parallel()
+	for _, request := range []struct{ method, suffix string }{
+		{"PUT", "/pods/p/status"}, {"DELETE", "/pods/p"},
+	} {
+		t.Run("recreated before "+request.method, func(t *testing.T) {
+			t.Parallel()
+			c := start(t)
+			c.node("n", taints)
+			workloadtest.OK(t, c.pod(t.Context(), "p", "n", nil))
+			client, done := workloadtest.Meanwhile(t, c.Server, request.method, request.suffix,
+				func(ctx context.Context) error { return c.pod(ctx, "p", "n", tolerates(nil)) })
+			c.run(client)
+			<-done
+			// The controller goes on.
+			workloadtest.OK(t, c.pod(t.Context(), "q", "n", nil))
+			c.evicted("q")
+			c.untouched("p")
+		})
+	}
+	t.Run("status written", func(t *testing.T) {
+		t.Parallel()
+		c := start(t)
+		c.node("n", taints)
+		workloadtest.OK(t, c.pod(t.Context(), "p", "n", nil))
+		client, _ := workloadtest.Meanwhile(t, c.Server, "PUT", "/pods/p/status",
+			func(ctx context.Context) error {
+				_, err := c.CoreV1().Pods("default").Patch(ctx, "p", types.MergePatchType,
+					[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+				return err
+			})
+		c.run(client)
+		if p := c.evicted("p"); p.Status.Phase != corev1.PodRunning {
+			t.Errorf("the status of the kubelet was overwritten: %+v", p.Status)
+		}
+	})
+}
+
+// TestNodeRecreated has a pod that tolerates the taints of a node for an hour. The time ends with
+// the node.
+func TestNodeRecreated(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.node("n", taints)
+	workloadtest.OK(t, c.pod(t.Context(), "hour", "n", tolerates(ptr.To(int64(3600)))))
+	events, _ := c.run(c)
+	workloadtest.OK(t, c.pod(t.Context(), "none", "n", nil))
+	c.evicted("none") // so the controller has seen the other pod
+	c.node("n", nil)
+	want := "Normal TaintManagerEviction Cancelling deletion of Pod default/hour"
+	for {
+		select {
+		case event := <-events:
+			if event == want {
+				return
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("the eviction was not cancelled")
+		}
+	}
+}
+
+// TestRestart changes what there is while no controller runs.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.node("tainted", taints)
+	c.node("clean", nil)
+	for name, on := range map[string]struct {
+		node        string
+		tolerations []corev1.Toleration
+	}{
+		"second": {"tainted", tolerates(ptr.To(int64(1)))},
+		"hour":   {"tainted", tolerates(ptr.To(int64(3600)))},
+		"stays":  {"tainted", tolerates(nil)},
+		"none":   {"clean", nil},
+		"loses":  {"clean", tolerates(nil)},
+	} {
+		workloadtest.OK(t, c.pod(t.Context(), name, on.node, on.tolerations))
+	}
+	_, stop := c.run(c)
+	workloadtest.OK(t, c.pod(t.Context(), "first", "tainted", nil))
+	c.evicted("first")
+	c.untouched("second", "hour", "stays", "none", "loses")
+	stop()
+	// The nodes change their roles, and two pods are others now.
+	c.node("tainted", nil)
+	c.node("clean", taints)
+	workloadtest.OK(t, c.pod(t.Context(), "loses", "clean", nil))
+	workloadtest.OK(t, c.pod(t.Context(), "first", "tainted", nil))
+	workloadtest.OK(t, c.pod(t.Context(), "new", "clean", tolerates(ptr.To(int64(3600)))))
+	started := time.Now()
+	c.run(c)
+	for _, name := range []string{"none", "loses"} {
+		c.evicted(name)
+	}
+	// When this pod goes, the pod that tolerated the taint for a second would have gone, too.
+	workloadtest.OK(t, c.pod(t.Context(), "last", "clean", tolerates(ptr.To(int64(1)))))
+	c.evicted("last")
+	if took := time.Since(started); took < time.Second {
+		t.Errorf("a pod that tolerates the taint for a second was deleted after %v", took)
+	}
+	c.untouched("first", "second", "hour", "stays", "new")
 }

@@ -48,13 +48,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	return queue.Run(ctx, 1, queue.Exactly(c.sync), handlers.Synced()...)
 }
 
-// due returns when a Job is to be deleted, or nil if it is not.
+// due returns when a Job is to be deleted, or nil if it is not. A Job of which nobody has said when
+// it finished is kept.
 func due(job *batchv1.Job) *time.Time {
 	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil {
 		return nil
 	}
 	for _, c := range job.Status.Conditions {
-		if c.Status == corev1.ConditionTrue &&
+		if c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() &&
 			(c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
 			return new(c.LastTransitionTime.Add(
 				time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second))
@@ -98,8 +99,5 @@ func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error
 			UID: &job.UID, ResourceVersion: &job.ResourceVersion,
 		},
 	})
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	}
-	return 0, err
+	return 0, loop.IgnoreChanged(err)
 }

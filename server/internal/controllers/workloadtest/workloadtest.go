@@ -5,7 +5,9 @@ package workloadtest
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server"
@@ -50,6 +53,77 @@ func Client(t testing.TB, s *server.Server) kubernetes.Interface {
 	OK(t, err)
 	return client
 }
+
+// Alone starts a control plane without controllers, for a test that runs one itself. Pods can be
+// created in the namespace default.
+func Alone(t testing.TB) (*server.Server, kubernetes.Interface) {
+	t.Helper()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	client := Client(t, s)
+	ServiceAccount(t, client, Namespace)
+	return s, client
+}
+
+// ServiceAccount creates the service account that pods in a namespace need.
+func ServiceAccount(t testing.TB, client kubernetes.Interface, namespace string) {
+	t.Helper()
+	Must(client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Name: "default"},
+	}, metav1.CreateOptions{}))(t)
+}
+
+// Start runs a controller on informers of its own, until stop is called or the test ends.
+func Start(
+	t testing.TB, factory informers.SharedInformerFactory, c interface{ Run(context.Context) error },
+) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error)
+	factory.StartWithContext(ctx)
+	go func() { ended <- c.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		factory.Shutdown()
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// Meanwhile returns a client of a control plane that calls do before its first request with a
+// method and a path that ends in suffix. It is for a controller that decides by what it has seen
+// before. Done is closed when do has returned.
+func Meanwhile(
+	t testing.TB, s *server.Server, method, suffix string, do func(context.Context) error,
+) (client kubernetes.Interface, done <-chan struct{}) {
+	t.Helper()
+	happened := make(chan struct{})
+	once := sync.OnceFunc(func() {
+		defer close(happened)
+		if err := do(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	config := rest.CopyConfig(s.RESTConfig())
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == method && strings.HasSuffix(r.URL.Path, suffix) {
+				once()
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	OK(t, err)
+	return client, happened
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // OK fails the test if there is an error.
 func OK(t testing.TB, err error) {
