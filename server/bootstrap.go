@@ -218,14 +218,14 @@ func (p *plane) ensureRoles(ctx context.Context, client kubernetes.Interface) er
 // as in kube-apiserver.
 func (p *plane) bootstrapPolicy() (*rbacauthorizer.Policy, error) {
 	policy := rbacauthorizer.Bootstrap()
-	if aggregates, err := p.aggregatesRoles(); err != nil || aggregates {
+	if enabled, err := p.enables(clusterroleaggregation.Name); err != nil || enabled {
 		return policy, err
 	}
 	return policy.Unaggregate(), nil
 }
 
-// aggregatesRoles reports whether a control loop fills in the rules of aggregated roles.
-func (p *plane) aggregatesRoles() (bool, error) {
+// enables reports whether the options enable a control loop.
+func (p *plane) enables(controller string) (bool, error) {
 	enabled, err := controllers.Enabled(p.options.Controllers)
-	return slices.Contains(enabled, clusterroleaggregation.Name), err
+	return slices.Contains(enabled, controller), err
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
+	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
 )
 
 // newChain assembles the chain. It returns the admission plugins that must not start before the
@@ -105,6 +106,10 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		NotReady:    *p.options.DefaultNotReadyTolerationSeconds,
 		Unreachable: *p.options.DefaultUnreachableTolerationSeconds,
 	}
+	counted, err := p.enables(resourcequotas.Name)
+	if err != nil {
+		return nil, err
+	}
 	keys, err := p.access.tokens.WebServices(generic.ExternalAddress)
 	if err != nil {
 		return nil, err
@@ -116,7 +121,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		made <- p.options.Admission.ApplyTo(&configured, late.Track(shared), client, dynamicClient,
 			utilfeature.DefaultFeatureGate, configured.EffectiveVersion, webhooks,
 			core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(configured.APIServerID),
-			tolerations, plugin.StorageInitializer{Storage: p.storage}, late)
+			tolerations, admission.CountedQuotas(counted), plugin.StorageInitializer{Storage: p.storage}, late)
 	}()
 	generic.AdmissionControl = plugins
 	// This comes last, because the controller starts running at once.

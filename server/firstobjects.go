@@ -19,6 +19,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 )
@@ -202,7 +203,7 @@ func (p *plane) firstObjects(ctx context.Context) ([]kind.Object, error) {
 
 // preparedPolicy returns the prepared roles and bindings; see [plane.bootstrapPolicy].
 func (p *plane) preparedPolicy() ([]kind.Object, error) {
-	aggregates, err := p.aggregatesRoles()
+	aggregates, err := p.enables(clusterroleaggregation.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,11 +2,9 @@ package server
 
 import (
 	"context"
-	"slices"
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/server/internal/controllers"
 	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
 )
 
@@ -21,8 +19,7 @@ func (p *plane) forkHooks(client kubernetes.Interface) map[string]func(context.C
 	if p.options.From == nil {
 		return nil
 	}
-	enabled, err := controllers.Enabled(p.options.Controllers)
-	if err != nil || !slices.Contains(enabled, rootca.Name) {
+	if enabled, err := p.enables(rootca.Name); err != nil || !enabled {
 		return nil // whoever keeps the config maps instead, if anybody, decides what is in them
 	}
 	return map[string]func(context.Context) error{

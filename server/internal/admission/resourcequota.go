@@ -33,12 +33,25 @@ type resourceQuota struct {
 	config    *resourcequotaapi.Configuration
 	drained   <-chan struct{}
 	quotas    coreinformers.ResourceQuotaInformer
-	evaluator resourcequota.Evaluator
+	counted   CountedQuotas
+	evaluator func() resourcequota.Evaluator // makes it for the first request that needs it
 
 	requests sync.WaitGroup // those that are being validated
 	mu       sync.RWMutex
 	ended    bool                 // the server has drained its requests
 	created  map[string]time.Time // when quotas were created lately, by namespace
+}
+
+// CountedQuotas says that a controller counts what is used. It is an initializer of ResourceQuota.
+// If it is false, a quota limits nothing until somebody writes its status, as with kube-apiserver
+// alone.
+type CountedQuotas bool
+
+// Initialize implements admission.PluginInitializer.
+func (c CountedQuotas) Initialize(plugin admission.Interface) {
+	if p, ok := plugin.(*resourceQuota); ok {
+		p.counted = c
+	}
 }
 
 const (
@@ -75,9 +88,12 @@ func (p *resourceQuota) ValidateInitialization() error {
 	if err := p.WantsClient.ValidateInitialization(); err != nil {
 		return err
 	}
+	p.evaluator = sync.OnceValue(p.newEvaluator)
+	return nil
+}
+
+func (p *resourceQuota) newEvaluator() resourcequota.Evaluator {
 	resources, stop := quota.Configuration(nil), make(chan struct{})
-	p.evaluator = resourcequota.NewQuotaEvaluator(p, resources.IgnoredResources(),
-		generic.NewRegistry(resources.Evaluators()), nil, p.config, quotaWorkers, stop)
 	go func() {
 		<-p.drained
 		p.mu.Lock()
@@ -88,7 +104,8 @@ func (p *resourceQuota) ValidateInitialization() error {
 		p.requests.Wait()
 		close(stop)
 	}()
-	return nil
+	return resourcequota.NewQuotaEvaluator(p, resources.IgnoredResources(),
+		generic.NewRegistry(resources.Evaluators()), nil, p.config, quotaWorkers, stop)
 }
 
 // begin reports whether a request can be validated, which must call requests.Done then.
@@ -101,8 +118,9 @@ func (p *resourceQuota) begin() bool {
 	return !p.ended
 }
 
-// GetQuotas implements resourcequota.QuotaAccessor. The limits are those of the specification, even
-// if the controller has yet to count what is used. Until then, nothing else counts as used.
+// GetQuotas implements resourcequota.QuotaAccessor. If a controller counts what is used, the limits
+// are those of the specification, even if the controller has yet to count. Until then, nothing else
+// counts as used.
 func (p *resourceQuota) GetQuotas(namespace string) ([]corev1.ResourceQuota, error) {
 	ctx := context.Background() // a worker serves several requests at a time
 	found, err := p.List(ctx, "resourcequotas/"+namespace, func() ([]corev1.ResourceQuota, error) {
@@ -116,6 +134,9 @@ func (p *resourceQuota) GetQuotas(namespace string) ([]corev1.ResourceQuota, err
 		return nil, err
 	}
 	quotas := slices.Clone(found)
+	if !p.counted {
+		return quotas, nil
+	}
 	for i := range quotas {
 		status := &quotas[i].Status
 		status.Hard, status.Used = quotas[i].Spec.Hard, maps.Clone(status.Used)
@@ -184,5 +205,5 @@ func (p *resourceQuota) Validate(
 		return apierrors.NewServiceUnavailable("the server is shutting down")
 	}
 	defer p.requests.Done()
-	return p.evaluator.Evaluate(a)
+	return p.evaluator().Evaluate(a)
 }

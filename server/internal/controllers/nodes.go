@@ -48,7 +48,7 @@ func nodes() []Controller {
 		},
 		{
 			Name:     podgc.Name,
-			Purpose:  "deletes pods whose node is gone",
+			Purpose:  "deletes pods whose node is gone, and the oldest of many that have ended",
 			alias:    "podgc",
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("pods")},

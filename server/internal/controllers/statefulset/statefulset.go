@@ -134,7 +134,7 @@ func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, 
 		return 0, err
 	}
 	update, current, all, err := c.revisions(ctx, revisionOwner, set, revisions)
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return history.Lag, nil
 	}
 	if err != nil {
