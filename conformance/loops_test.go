@@ -211,8 +211,8 @@ func (p *played) play() {
 	}
 	change := func(patch string) {
 		p.Helper()
-		_, err := p.client.AppsV1().Deployments(loopsNamespace).Patch(ctx, "web", types.StrategicMergePatchType,
-			[]byte(patch), metav1.PatchOptions{FieldManager: "conformance"})
+		_, err := p.client.AppsV1().Deployments(loopsNamespace).Patch(ctx, "web",
+			types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "conformance"})
 		p.ok(err)
 	}
 	image := func(image string) string {
@@ -250,8 +250,9 @@ func (p *played) play() {
 		})
 	}
 	onAllNodes()
-	_, err = p.client.AppsV1().DaemonSets(loopsNamespace).Patch(ctx, "agent", types.StrategicMergePatchType, []byte(
-		`{"spec":{"template":{"spec":{"containers":[{"name":"agent","image":"agent:2"}]}}}}`),
+	_, err = p.client.AppsV1().DaemonSets(loopsNamespace).Patch(ctx, "agent",
+		types.StrategicMergePatchType,
+		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"agent","image":"agent:2"}]}}}}`),
 		metav1.PatchOptions{FieldManager: "conformance"})
 	p.ok(err)
 	onAllNodes()

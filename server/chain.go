@@ -121,7 +121,8 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		made <- p.options.Admission.ApplyTo(&configured, late.Track(shared), client, dynamicClient,
 			utilfeature.DefaultFeatureGate, configured.EffectiveVersion, webhooks,
 			core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(configured.APIServerID),
-			tolerations, admission.CountedQuotas(counted), plugin.StorageInitializer{Storage: p.storage}, late)
+			tolerations, admission.CountedQuotas(counted), plugin.StorageInitializer{Storage: p.storage},
+			late)
 	}()
 	generic.AdmissionControl = plugins
 	// This comes last, because the controller starts running at once.

@@ -124,8 +124,8 @@ func TestGoesAwayWithAll(t *testing.T) {
 	t.Logf("took %s", time.Since(began))
 }
 
-// BenchmarkNamespaceDeletion measures how long the deletion of a namespace takes, empty and with 100
-// objects of each of ten kinds.
+// BenchmarkNamespaceDeletion measures how long the deletion of a namespace takes, empty and with
+// 100 objects of each of ten kinds.
 func BenchmarkNamespaceDeletion(b *testing.B) {
 	s, client := start(b)
 	dynamic := dynamic.NewForConfigOrDie(s.RESTConfig())

@@ -379,8 +379,8 @@ func TestRestart(t *testing.T) {
 	c.awaitGone(first["recreated"])
 	c.awaitGone(first["finished"])
 	name := c.awaitName("recreated")
-	if claim := c.awaitClaim(name, "made", func(*resourcev1.ResourceClaim) bool { return true }); name ==
-		first["recreated"] || !metav1.IsControlledBy(claim, again) {
+	claim := c.awaitClaim(name, "made", func(*resourcev1.ResourceClaim) bool { return true })
+	if name == first["recreated"] || !metav1.IsControlledBy(claim, again) {
 		t.Errorf("the recreated pod has the claim %s of %v", name, claim.OwnerReferences)
 	}
 	if name := c.awaitName("half"); name != "half-device-1" {

@@ -8,11 +8,11 @@
 // when something happens that may help, or after five minutes, in case such an event was missed.
 //
 // Everything that the decisions depend on is in memory: a [cluster] that the event handlers of the
-// informers keep up to date. Namespaces, disruption budgets, and everything about volumes and devices
-// are watched only once a pod needs them.
+// informers keep up to date. Namespaces, disruption budgets, and everything about volumes and
+// devices are watched only once a pod needs them.
 //
 // Differences from kube-scheduler: it has one profile and no extenders. Pods are not spread over
-// nodes by the images that the nodes have. It does not count volumes per node. Taints of devices count
-// if they are in a ResourceSlice, not in a DeviceTaintRule; devices with binding conditions are not
-// allocated, and allocated devices are not taken from a claim to help a pod.
+// nodes by the images that the nodes have. It does not count volumes per node. Taints of devices
+// count if they are in a ResourceSlice, not in a DeviceTaintRule; devices with binding conditions
+// are not allocated, and allocated devices are not taken from a claim to help a pod.
 package scheduler

@@ -41,7 +41,8 @@ func (r *run) nodeChanged(old, obj *corev1.Node) {
 	n := r.cluster.nodes[obj.Name]
 	r.queue.happenedToAll(nodeChanged, func(p *queued) bool {
 		// Pods that look at other pods may fit elsewhere now.
-		return p.helps&(podPlaced|volumesChanged|devicesChanged) == 0 && !r.attempt(p.pod, &p.wishes).suits(n)
+		return p.helps&(podPlaced|volumesChanged|devicesChanged) == 0 &&
+			!r.attempt(p.pod, &p.wishes).suits(n)
 	})
 }
 

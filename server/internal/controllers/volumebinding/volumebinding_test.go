@@ -44,8 +44,10 @@ func newVolume(name, size string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName:              "manual",
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)},
+			StorageClassName: "manual",
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: resource.MustParse(size),
+			},
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
