@@ -260,7 +260,10 @@ func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
 		return func() { r.bindVolumes(ctx, p, info, n.name, chosen) }, false
 	}
 	if n != nil {
-		reserved, _ := a.allocate(n)
+		reserved, err := a.allocate(n)
+		if err != nil {
+			return func() { r.failed(ctx, p, info, err) }, false
+		}
 		for _, reservation := range reserved {
 			if reservation.allocation != nil {
 				r.devices.allocated[reservation.claim.UID] = reservation.allocation
