@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -19,12 +20,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
 	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -309,4 +313,40 @@ func TestRestartWithApprovedRequest(t *testing.T) {
 	ok(t, first.Stop(t.Context()))
 	second := servertest.Run(t, func(o *server.Options) { o.DataDir = dir })
 	await(t, kubernetes.NewForConfigOrDie(second.RESTConfig()), "a", issued)
+}
+
+// TestRecreated replaces an approved request by one of the same name that nobody has approved, just
+// before the certificate is written.
+func TestRecreated(t *testing.T) {
+	t.Parallel()
+	s, client := workloadtest.Alone(t)
+	authority, err := pki.New(pki.Options{})
+	ok(t, err)
+	requests := client.CertificatesV1().CertificateSigningRequests()
+	request := func(name string) asked {
+		return ask(t, client, name, certificatesv1.KubeAPIServerClientSignerName,
+			x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, nil,
+			certificatesv1.UsageClientAuth)
+	}
+	decide(t, client, request("a"), certificatesv1.CertificateApproved)
+	racing, replaced := workloadtest.Meanwhile(t, s, http.MethodPut, "/a/status",
+		func(ctx context.Context) error {
+			if err := requests.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+				return err
+			}
+			request("a")
+			return nil
+		})
+	factory := informers.NewSharedInformerFactory(client, 0)
+	workloadtest.Start(t, factory, certificaterequests.NewSigning(certificaterequests.Dependencies{
+		Client: racing, Informers: factory, CA: authority.CA,
+	}))
+	<-replaced
+	decide(t, client, request("b"), certificatesv1.CertificateApproved)
+	await(t, client, "b", issued) // so that the controller has looked at a again
+	r, err := requests.Get(t.Context(), "a", metav1.GetOptions{})
+	ok(t, err)
+	if issued(r) || len(r.Status.Conditions) > 0 {
+		t.Errorf("the status of the request is %+v", r.Status)
+	}
 }
