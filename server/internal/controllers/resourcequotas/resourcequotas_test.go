@@ -375,7 +375,7 @@ func TestRestart(t *testing.T) {
 	n.secret("gone")
 	n.quota("stays", corev1.ResourceQuotaSpec{Hard: quantities("pods", "3", "requests.cpu", "9")})
 	n.quota("recreated", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "3")})
-	n.quota("raised", corev1.ResourceQuotaSpec{Hard: quantities("count/secrets", "1")})
+	n.quota("raised", corev1.ResourceQuotaSpec{Hard: quantities("count/secrets", "2")})
 	n.used("stays", "pods", "1", "requests.cpu", "1")
 	n.used("recreated", "secrets", "1")
 	n.used("raised", "count/secrets", "1")
@@ -396,7 +396,7 @@ func TestRestart(t *testing.T) {
 	n.quota("recreated", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "7", "pods", "8")})
 	n.quota("new", corev1.ResourceQuotaSpec{Hard: quantities("services", "1")})
 	if _, err := n.client.CoreV1().ResourceQuotas("n").Patch(ctx, "raised", types.MergePatchType,
-		[]byte(`{"spec":{"hard":{"count/secrets":"2","count/pods":"9"}}}`),
+		[]byte(`{"spec":{"hard":{"count/secrets":"3","count/pods":"9"}}}`),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
