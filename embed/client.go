@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -23,8 +24,12 @@ import (
 // fault, and the goroutine is abandoned.
 func newClient(server *etcdserver.EtcdServer, f *faults) *clientv3.Client {
 	c := v3client.New(server)
+	watched := &atomic.Int64{}
 	c.KV = clientv3.NewKVFromKVClient(kvClient{
-		adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), f,
+		adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), f, watched,
+	}, c)
+	c.Watcher = clientv3.NewWatchFromWatchClient(watchClient{
+		adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server)), watched,
 	}, c)
 	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{
 		adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server)), f,
@@ -35,21 +40,44 @@ func newClient(server *etcdserver.EtcdServer, f *faults) *clientv3.Client {
 type kvClient struct {
 	pb.KVClient
 	faults *faults
+	// watched is the latest revision that a watch has received.
+	watched *atomic.Int64
 }
 
-// Range reads. On a busy machine, a read may coincide with the member's election as its own leader.
+// Range reads. A linearizable read waits for the raft log, which takes longer than the read itself.
+// The only member of a cluster need not wait, with one exception. It has applied its log before it
+// is ready, and applies a write before it acknowledges the write. But a watch receives the event of
+// a write shortly before reads include the write, so Range waits if a watch has received a later
+// revision than that of the read.
+//
+// On a busy machine, a read that waits may coincide with the member's election as its own leader.
 // Like the client for remote members, Range then reads again.
 func (c kvClient) Range(
 	ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption,
 ) (*pb.RangeResponse, error) {
+	if !r.Serializable {
+		watched := c.watched.Load()
+		r.Serializable = true
+		answer, err := c.read(ctx, r, opts)
+		if err == nil && answer.Header.Revision >= watched {
+			return answer, nil
+		}
+		r.Serializable = false
+	}
 	for {
-		answer, err := untilFault(c.faults, func() (*pb.RangeResponse, error) {
-			return c.KVClient.Range(ctx, r, opts...)
-		})
+		answer, err := c.read(ctx, r, opts)
 		if !errors.Is(err, rpctypes.ErrGRPCLeaderChanged) || ctx.Err() != nil {
 			return answer, err
 		}
 	}
+}
+
+func (c kvClient) read(
+	ctx context.Context, r *pb.RangeRequest, opts []grpc.CallOption,
+) (*pb.RangeResponse, error) {
+	return untilFault(c.faults, func() (*pb.RangeResponse, error) {
+		return c.KVClient.Range(ctx, r, opts...)
+	})
 }
 
 func (c kvClient) Put(
@@ -88,6 +116,41 @@ func (c kvClient) Compact(
 	return untilFault(c.faults, func() (*pb.CompactionResponse, error) {
 		return c.KVClient.Compact(ctx, r, opts...)
 	})
+}
+
+// watchClient notes the revisions that watches receive.
+type watchClient struct {
+	pb.WatchClient
+	watched *atomic.Int64
+}
+
+func (c watchClient) Watch(
+	ctx context.Context, opts ...grpc.CallOption,
+) (pb.Watch_WatchClient, error) {
+	stream, err := c.WatchClient.Watch(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return watchStream{stream, c.watched}, nil
+}
+
+type watchStream struct {
+	pb.Watch_WatchClient
+	watched *atomic.Int64
+}
+
+func (s watchStream) Recv() (*pb.WatchResponse, error) {
+	received, err := s.Watch_WatchClient.Recv()
+	if err != nil {
+		return nil, err
+	}
+	revision := received.Header.GetRevision()
+	for {
+		watched := s.watched.Load()
+		if revision <= watched || s.watched.CompareAndSwap(watched, revision) {
+			return received, nil
+		}
+	}
 }
 
 type leaseClient struct {

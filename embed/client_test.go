@@ -2,6 +2,8 @@ package embed
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -9,26 +11,52 @@ import (
 	"google.golang.org/grpc"
 )
 
-// electing is a member that becomes its own leader during the first read.
-type electing struct {
+// member is one whose reads begin to include what watches have received when they wait for the log.
+type member struct {
 	pb.KVClient
-	reads int
+	answers []answer
+	waited  []bool // for each read, whether it waited for the log
 }
 
-func (e *electing) Range(
-	context.Context, *pb.RangeRequest, ...grpc.CallOption,
+type answer struct {
+	revision int64
+	err      error
+}
+
+func (m *member) Range(
+	_ context.Context, r *pb.RangeRequest, _ ...grpc.CallOption,
 ) (*pb.RangeResponse, error) {
-	if e.reads++; e.reads == 1 {
-		return nil, rpctypes.ErrGRPCLeaderChanged
+	a := m.answers[len(m.waited)]
+	m.waited = append(m.waited, !r.Serializable)
+	if a.err != nil {
+		return nil, a.err
 	}
-	return &pb.RangeResponse{Count: 1}, nil
+	return &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: a.revision}}, nil
 }
 
-func TestReadsDuringAnElection(t *testing.T) {
+func TestReadsThatWait(t *testing.T) {
 	t.Parallel()
-	member := &electing{}
-	answer, err := kvClient{member, newFaults()}.Range(t.Context(), &pb.RangeRequest{})
-	if err != nil || answer.Count != 1 || member.reads != 2 {
-		t.Errorf("got %v, %v after %d reads, want an answer after 2", answer, err, member.reads)
+	const watched = 7
+	elected := answer{err: rpctypes.ErrGRPCLeaderChanged}
+	for name, test := range map[string]struct {
+		answers []answer
+		waited  []bool
+	}{
+		"new enough":                  {[]answer{{revision: 7}}, []bool{false}},
+		"older than what was watched": {[]answer{{revision: 6}, {revision: 7}}, []bool{false, true}},
+		"refused":                     {[]answer{{err: rpctypes.ErrGRPCFutureRev}, {revision: 8}}, []bool{false, true}},
+		"during an election": {
+			[]answer{{revision: 6}, elected, {revision: 7}}, []bool{false, true, true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, latest := &member{answers: test.answers}, &atomic.Int64{}
+			latest.Store(watched)
+			got, err := kvClient{m, newFaults(), latest}.Range(t.Context(), &pb.RangeRequest{})
+			if err != nil || got.Header.Revision < watched || !slices.Equal(m.waited, test.waited) {
+				t.Errorf("got %v, %v, and reads that waited: %v, want %v", got, err, m.waited, test.waited)
+			}
+		})
 	}
 }
