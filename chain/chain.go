@@ -2,12 +2,14 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
 
 	restful "github.com/emicklei/go-restful/v3"
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
@@ -192,17 +194,26 @@ type informerFactory interface {
 // waits until their caches have synced. The informers run until runCtx ends. The servers'
 // post-start hooks would do the same, but poll only every 100 ms.
 func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
-	factories := []informerFactory{
-		c.Extensions.Informers, c.Aggregator.APIRegistrationInformers, c.informers,
-	}
-	for _, f := range factories {
+	for _, f := range []informerFactory{
+		c.Aggregator.APIRegistrationInformers, c.Extensions.Informers, c.informers,
+	} {
 		f.StartWithContext(runCtx)
 	}
-	for _, f := range factories {
-		for informer, synced := range f.WaitForCacheSync(ctx.Done()) {
-			if !synced {
-				return fmt.Errorf("wait for the informer of %s to sync: %w", informer, context.Cause(ctx))
-			}
+	var serving errgroup.Group
+	serving.Go(func() error {
+		if err := wait(ctx, c.Aggregator.APIRegistrationInformers); err != nil || c.readOnly {
+			return err
+		}
+		return c.Aggregator.ServeRegistered()
+	})
+	return errors.Join(wait(ctx, c.Extensions.Informers), wait(ctx, c.informers), serving.Wait())
+}
+
+// wait waits until the informers have synced.
+func wait(ctx context.Context, f informerFactory) error {
+	for informer, synced := range f.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("wait for the informer of %s to sync: %w", informer, context.Cause(ctx))
 		}
 	}
 	return nil

@@ -165,11 +165,7 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 	informer := p.storage.Informer(&corev1.ConfigMap{}, clusterauthenticationtrust.ConfigMap)
 	controller := clusterauthenticationtrust.New(client, informer, p.trust(),
 		len(p.options.EtcdServers) > 0)
-	ensure := p.unlessFresh(controller.Ensure)
-	if p.options.From != nil {
-		ensure = controller.Ensure // the authorities are new
-	}
-	if err := ensure(ctx); err != nil {
+	if err := p.unlessFresh(controller.Ensure)(ctx); err != nil {
 		return err
 	}
 	informer.Start(ctx)

@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -89,6 +91,37 @@ func TestForkContinuesWithItsSnapshot(t *testing.T) {
 			}
 			checkOwnObjects(t, f, c)
 		})
+	}
+}
+
+// What describes the control plane exists in a fork even if the snapshot lacks it.
+func TestForkOfWhatLacksOwnObjects(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	origin := clientsOf(t, s)
+	ok(t, origin.CoreV1().Services("default").Delete(t.Context(), "kubernetes",
+		metav1.DeleteOptions{}))
+	ok(t, origin.CoreV1().ConfigMaps("kube-system").Delete(t.Context(),
+		"extension-apiserver-authentication", metav1.DeleteOptions{}))
+	f := servertest.Run(t, from(takeSnapshot(t, s)))
+	checkOwnObjects(t, f, clientsOf(t, f))
+}
+
+// The index of a fork lists the groups of its definitions at once, besides the other paths.
+func TestIndexOfFork(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	define(t, s, 1)
+	f := servertest.Run(t, from(takeSnapshot(t, s)))
+	index, err := clientsOf(t, f).Discovery().RESTClient().Get().AbsPath("/").DoRaw(t.Context())
+	ok(t, err)
+	var paths metav1.RootPaths
+	ok(t, json.Unmarshal(index, &paths))
+	for _, path := range []string{"/apis/g0.example.com", "/apis/g0.example.com/v1", "/apis/apps/v1",
+		"/api/v1", "/apis", "/healthz", "/openapi/v2", "/readyz/poststarthook/rbac/bootstrap-roles"} {
+		if !slices.Contains(paths.Paths, path) {
+			t.Errorf("the index has no %s", path)
+		}
 	}
 }
 

@@ -64,20 +64,39 @@ func (p *plane) adapted(object string, value []byte) []byte {
 	if !strings.HasPrefix(object, "configmaps/") || !strings.HasSuffix(object, "/"+rootca.ConfigMap) {
 		return value
 	}
+	return withData(map[string]string{rootca.Key: string(p.access.caBundle())})(value)
+}
+
+// editFunc returns a stored object after a change.
+type editFunc func(value []byte) []byte
+
+// withData replaces the data of a config map.
+func withData(data map[string]string) editFunc {
+	return edit(func(m *corev1.ConfigMap) bool {
+		equal := maps.Equal(m.Data, data)
+		m.Data = data
+		return !equal
+	})
+}
+
+// edit changes an object of a built-in kind. The object stays as it is if change returns false, or
+// if it is not stored as this server stores it.
+func edit[O any, P interface {
+	*O
+	runtime.Object
+}](change func(P) bool) editFunc {
 	codec := protobuf.NewSerializer(clientscheme.Scheme, clientscheme.Scheme)
-	var m corev1.ConfigMap
-	if _, _, err := codec.Decode(value, nil, &m); err != nil {
-		return value // it is not as this server stores it
+	return func(value []byte) []byte {
+		o := P(new(O))
+		_, kind, err := codec.Decode(value, nil, o)
+		if err != nil || !change(o) {
+			return value
+		}
+		changed, err := runtime.Encode(clientscheme.Codecs.EncoderForVersion(codec,
+			kind.GroupVersion()), o)
+		if err != nil {
+			return value
+		}
+		return changed
 	}
-	bundle := map[string]string{rootca.Key: string(p.access.caBundle())}
-	if maps.Equal(m.Data, bundle) {
-		return value
-	}
-	m.Data = bundle
-	changed, err := runtime.Encode(clientscheme.Codecs.EncoderForVersion(codec,
-		corev1.SchemeGroupVersion), &m)
-	if err != nil {
-		return value
-	}
-	return changed
 }

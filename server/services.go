@@ -75,7 +75,7 @@ func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Int
 	}
 	controller := kubernetesservice.New(client, options)
 	reconcile := controller.Reconcile
-	if p.fresh && p.options.From == nil && options.Leases == nil {
+	if p.fresh && options.Leases == nil {
 		reconcile = controller.Accept
 	}
 	if err := reconcile(ctx); err != nil {

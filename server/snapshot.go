@@ -62,7 +62,7 @@ func (p *plane) ensureFirstObjects(ctx context.Context) (all bool, err error) {
 		return false, err
 	}
 	if p.begunFrom() {
-		return true, nil
+		return p.adoptObjects(ctx)
 	}
 	return p.writeFirstObjects(ctx)
 }

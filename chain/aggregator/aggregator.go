@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/client-go/informers"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
@@ -59,6 +61,8 @@ type Server struct {
 	// OpenAPI is what the documents of the server's own kinds are built from. The server merges them
 	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
 	OpenAPI openapi.Server
+
+	next genericapiserver.DelegationTarget
 }
 
 // PrepareRun finishes the server, and returns what runs it. It leaves out the OpenAPI documents of
@@ -71,13 +75,24 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	// From now on, APIAggregator needs little more than the paths of APIServices. The goroutine that
 	// registers them may run for a moment after the server has stopped and its handlers have been
 	// forgotten, so it gets them in a server of its own.
-	paths := &genericapiserver.APIServerHandler{NonGoRestfulMux: handler.NonGoRestfulMux}
 	s.APIAggregator.GenericAPIServer = &genericapiserver.GenericAPIServer{
-		Handler:               paths,
+		Handler:               &genericapiserver.APIServerHandler{NonGoRestfulMux: s.separatePaths()},
 		APIServerID:           s.GenericAPIServer.APIServerID,
 		StorageVersionManager: s.GenericAPIServer.StorageVersionManager,
 	}
 	return prepared, err
+}
+
+// separatePaths returns a table for the paths of APIServices, which the server looks at after its
+// own table. Each registration copies a table, and most paths of the server are health checks.
+func (s *Server) separatePaths() *mux.PathRecorderMux {
+	own, services := s.GenericAPIServer.Handler.NonGoRestfulMux, mux.NewPathRecorderMux("APIServices")
+	services.NotFoundHandler(s.next.UnprotectedHandler())
+	own.NotFoundHandler(services)
+	own.Unregister("/")
+	own.Unregister("/index.html")
+	routes.Index{}.Install(routes.ListedPathProviders{s.GenericAPIServer, services}, own)
+	return services
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -116,5 +131,5 @@ func New(
 		Container: s.GenericAPIServer.Handler.GoRestfulContainer,
 		V2:        generic.OpenAPIConfig,
 		V3:        generic.OpenAPIV3Config,
-	}}, nil
+	}, next}, nil
 }

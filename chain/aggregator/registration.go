@@ -106,6 +106,23 @@ func (s *Server) ServeLocal(local []schema.GroupVersion) error {
 	return nil
 }
 
+// ServeRegistered installs the paths of the APIServices that the informer has, which must have
+// synced. The aggregator would install them later in the start. ServeRegistered must be called
+// after PrepareRun and before the server's hooks run.
+func (s *Server) ServeRegistered() error {
+	services, err := s.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister().List(
+		labels.Everything())
+	if err != nil {
+		return fmt.Errorf("aggregator: %w", err)
+	}
+	for _, service := range services {
+		if err := s.AddAPIService(service); err != nil {
+			return fmt.Errorf("aggregator: %s: %w", service.Name, err)
+		}
+	}
+	return nil
+}
+
 // watchDefinitions tells the registry which versions the custom resource definitions serve. The
 // channel that it returns is closed when the registry knows those of existing definitions.
 func watchDefinitions(

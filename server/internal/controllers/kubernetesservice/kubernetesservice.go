@@ -69,12 +69,16 @@ type Leases interface {
 	Holders(ctx context.Context) ([]string, error)
 }
 
+// The etcd keys of the objects, below the prefix.
+const (
+	ServiceKey   = "services/specs/default/" + Name
+	EndpointsKey = "services/endpoints/default/" + Name
+	SliceKey     = "endpointslices/default/" + Name
+)
+
 // Keys returns the etcd keys, below the prefix, of the objects that the controller keeps.
 func Keys() []string {
-	return []string{
-		"servicecidrs/" + Name, "services/specs/default/" + Name, "services/endpoints/default/" + Name,
-		"endpointslices/default/" + Name,
-	}
+	return []string{"servicecidrs/" + Name, ServiceKey, EndpointsKey, SliceKey}
 }
 
 // Controller keeps the service and its endpoints up to date.
