@@ -32,6 +32,7 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	if config.FlowControl != nil {
 		traced.FlowControl = tracedFlowControl{config.FlowControl}
 	}
+	first = tracer.WithSpans(first)
 	first = answerPanics(c.checkBodies(first, config.MaxRequestBodyBytes), config.Serializer)
 	return refuseUnread(tracer.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
 // strategy is the create, update and delete strategy of a kind's main resource.
@@ -64,9 +66,9 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 	s.k.countGeneration(t, o)
 }
 
-func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) (errs field.ErrorList) {
+	defer traceValidation(ctx)(&errs)
 	t := obj.(T)
-	var errs field.ErrorList
 	if !s.k.Quirks.LooseMetadata {
 		errs = apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName,
 			field.NewPath("metadata"))
@@ -79,8 +81,11 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) field.Err
 }
 
 // ValidateUpdate leaves the rest of the metadata to rest.BeforeUpdate.
-func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := s.k.validateFinalizers(obj.(T))
+func (s strategy[T]) ValidateUpdate(
+	ctx context.Context, obj, old runtime.Object,
+) (errs field.ErrorList) {
+	defer traceValidation(ctx)(&errs)
+	errs = s.k.validateFinalizers(obj.(T))
 	if s.k.Quirks.NameOnUpdate {
 		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
 	}
@@ -91,6 +96,26 @@ func (s strategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 		errs = append(errs, s.k.Validate(ctx, obj.(T))...)
 	}
 	return errs
+}
+
+// traceValidation begins a step of the request's trace. The function that it returns ends the step.
+func traceValidation(ctx context.Context) (end func(errs *field.ErrorList)) {
+	t := tracer.From(ctx)
+	if t == nil {
+		return func(*field.ErrorList) {}
+	}
+	done := t.Begin("validation")
+	return func(errs *field.ErrorList) {
+		if len(*errs) == 0 {
+			done("valid", "")
+			return
+		}
+		var fields []string
+		for _, err := range *errs {
+			fields = append(fields, err.Field)
+		}
+		done("refused", strings.Join(fields, ", "))
+	}
 }
 
 // GeneratedName is a [Kind.Name] that requires a DNS-1123 subdomain and accepts every generateName,

@@ -84,8 +84,8 @@ func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old r
 
 func (s subresourceStrategy[T]) ValidateUpdate(
 	ctx context.Context, obj, old runtime.Object,
-) field.ErrorList {
-	var errs field.ErrorList
+) (errs field.ErrorList) {
+	defer traceValidation(ctx)(&errs)
 	if !s.anyFinalizers {
 		errs = s.k.validateFinalizers(obj.(T))
 	}

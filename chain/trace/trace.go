@@ -1,12 +1,16 @@
 // Package trace defines the protocol of request traces. A trace shows one request's path through
-// the chain: which user was authenticated, what each server decided, and how often etcd was called.
+// the chain: which user was authenticated, what each server decided, what admission changed, what
+// was read from etcd and written to it. Plugins and webhooks appear only if they had a say.
 //
 // A client sets the request header [Header] to any value, and gets the trace in the trailer of the
 // same name: a JSON array of [Step]. The user must be allowed to get the non-resource URL [Path].
 // Without the header, no trace is recorded.
 package trace
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 const (
 	// Header is the request header that asks for a trace, and the trailer that holds the trace.
@@ -18,13 +22,18 @@ const (
 
 // Step is what happened to the request at one place.
 type Step struct {
-	// At is the place: "authentication", "authorization", "etcd", or the name of a server of the
-	// chain.
+	// At is the place: "authentication", "flow control", "authorization", the name of a server of the
+	// chain, or what a server does: "body", "decoding", "mutating admission", "webhook", "validation",
+	// "validating admission", "storage encoding", "etcd", "storage decoding" and "encoding". For a
+	// request to another server, "connection", "TLS" and "response".
 	At string `json:"at"`
 	// Decision is what the place decided, such as "allowed", "delegated" or "served".
 	Decision string `json:"decision"`
 	// Reason explains the decision. It is empty where the decision needs no explanation.
 	Reason string `json:"reason,omitempty"`
+	// Patch is what an admission plugin changed in the object, as a JSON patch (RFC 6902). It is empty
+	// for Secrets, and in traces over HTTP/1.1.
+	Patch json.RawMessage `json:"patch,omitempty"`
 	// Start is the time between the request's arrival at the server and its arrival at this place.
 	// In JSON, it is in nanoseconds.
 	Start time.Duration `json:"start"`

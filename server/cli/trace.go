@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,17 +20,26 @@ import (
 	"github.com/kinproc/kinproc/chain/trace"
 )
 
+// tracing is the request that kinproc trace sends, and how the trace is shown.
+type tracing struct {
+	kubeconfig, as    string
+	groups            []string
+	file, contentType string
+	output            string
+}
+
 func newTraceCmd(s streams) *cobra.Command {
-	var kubeconfig, as string
-	var groups []string
+	var o tracing
 	cmd := &cobra.Command{
 		Use:   "trace [METHOD] PATH",
 		Short: "Send a request and show its path through the chain",
 		Long: `Send a request and show its path through the chain: the authenticated user,
-what each server decided, and the response status.
+what each server decided, what admission changed, what was written to etcd,
+and the response status.
 
   kinproc trace /api/v1/namespaces/default
-  kinproc trace --as jane DELETE /apis/apps/v1/namespaces/default/deployments/web`,
+  kinproc trace --as jane DELETE /apis/apps/v1/namespaces/default/deployments/web
+  kinproc trace POST /api/v1/namespaces/default/pods -f pod.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 || !strings.HasPrefix(args[len(args)-1], "/") {
 				return usageError{errors.New("trace takes a method (GET if omitted) " +
@@ -36,34 +48,86 @@ what each server decided, and the response status.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.output != "" && o.output != "json" {
+				return usageError{fmt.Errorf("--output: %q is not a format, use json", o.output)}
+			}
 			method, path := http.MethodGet, args[len(args)-1]
 			if len(args) == 2 {
 				method = strings.ToUpper(args[0])
 			}
-			config, err := traceConfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			config.Impersonate = rest.ImpersonationConfig{UserName: as, Groups: groups}
-			client, err := rest.HTTPClientFor(config)
-			if err != nil {
-				return err
-			}
-			req, err := http.NewRequestWithContext(cmd.Context(), method,
-				strings.TrimSuffix(config.Host, "/")+path, nil)
-			if err != nil {
-				return usageError{err}
-			}
-			req.Header.Set(trace.Header, "1")
-			req.Header.Set("Accept", "application/json")
-			return sendTraced(s.out, client, req)
+			return o.run(cmd.Context(), s, method, path)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+	f := cmd.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig of the server; if empty, KUBECONFIG or the working directory's sandbox")
-	cmd.Flags().StringVar(&as, "as", "", "user to impersonate")
-	cmd.Flags().StringSliceVar(&groups, "as-group", nil, "groups to impersonate")
+	f.StringVar(&o.as, "as", "", "user to impersonate")
+	f.StringSliceVar(&o.groups, "as-group", nil, "groups to impersonate")
+	f.StringVarP(&o.file, "filename", "f", "", "file with the body, YAML or JSON; - for standard input")
+	f.StringVar(&o.contentType, "content-type", "", "content type of the body; "+
+		"application/apply-patch+yaml for a PATCH and application/yaml otherwise if empty")
+	f.StringVarP(&o.output, "output", "o", "", "json, or text if empty")
 	return cmd
+}
+
+func (o *tracing) run(ctx context.Context, s streams, method, path string) error {
+	body, err := o.body(s)
+	if err != nil {
+		return err
+	}
+	config, err := traceConfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: o.as, Groups: o.groups}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(config.Host, "/")+path,
+		bytes.NewReader(body))
+	if err != nil {
+		return usageError{err}
+	}
+	req.Header.Set(trace.Header, "1")
+	req.Header.Set("Accept", "application/json")
+	if o.file != "" {
+		kind := "application/yaml"
+		if method == http.MethodPatch {
+			kind = "application/apply-patch+yaml"
+		}
+		req.Header.Set("Content-Type", cmp.Or(o.contentType, kind))
+	}
+	answer, err := sendTraced(client, req)
+	if err != nil {
+		return err
+	}
+	if o.output == "json" {
+		encoder := json.NewEncoder(s.out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(answer)
+	}
+	answer.print(s.out)
+	return nil
+}
+
+// body reads the body of the request.
+func (o *tracing) body(s streams) ([]byte, error) {
+	switch o.file {
+	case "":
+		return nil, nil
+	case "-":
+		body, err := io.ReadAll(s.in)
+		if err != nil {
+			return nil, fmt.Errorf("read the body from standard input: %w", err)
+		}
+		return body, nil
+	}
+	body, err := os.ReadFile(o.file)
+	if err != nil {
+		return nil, fmt.Errorf("read the body: %w", err)
+	}
+	return body, nil
 }
 
 // traceConfig reads the named kubeconfig or, if none is named, the one of the working directory's
@@ -91,39 +155,56 @@ func traceConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func sendTraced(w io.Writer, client *http.Client, req *http.Request) error {
+// tracedAnswer is a request's answer with its trace.
+type tracedAnswer struct {
+	Method string        `json:"method"`
+	Path   string        `json:"path"`
+	Status string        `json:"status"`
+	Bytes  int64         `json:"bytes"` // of the body
+	Took   time.Duration `json:"took"`  // in nanoseconds, as the client saw it
+	Steps  []trace.Step  `json:"steps"`
+}
+
+func sendTraced(client *http.Client, req *http.Request) (*tracedAnswer, error) {
 	began := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	size, err := io.Copy(io.Discard, resp.Body) // trailers come after the body
 	if err != nil {
-		return fmt.Errorf("read the response: %w", err)
+		return nil, fmt.Errorf("read the response: %w", err)
 	}
-	took := time.Since(began)
-
-	var steps []trace.Step
+	answer := &tracedAnswer{
+		Method: req.Method, Path: req.URL.RequestURI(), Status: resp.Status, Bytes: size,
+		Took: time.Since(began),
+	}
 	encoded := resp.Trailer.Get(trace.Header)
 	if encoded == "" {
-		return fmt.Errorf(
+		return nil, fmt.Errorf(
 			"the server answered %q without a trace: it is not kinproc, or you may not get %s there",
 			resp.Status, trace.Path)
 	}
-	if err := json.Unmarshal([]byte(encoded), &steps); err != nil {
-		return fmt.Errorf("read the trace: %w", err)
+	if err := json.Unmarshal([]byte(encoded), &answer.Steps); err != nil {
+		return nil, fmt.Errorf("read the trace: %w", err)
 	}
-	fmt.Fprintf(w, "%s %s\n", req.Method, req.URL.RequestURI())
-	for _, step := range steps {
-		fmt.Fprintf(w, "  %8s  %-15s %s", micro(step.Took), step.At, step.Decision)
+	return answer, nil
+}
+
+func (a *tracedAnswer) print(w io.Writer) {
+	fmt.Fprintf(w, "%s %s\n", a.Method, a.Path)
+	for _, step := range a.Steps {
+		fmt.Fprintf(w, "  %8s  %-18s  %s", micro(step.Took), step.At, step.Decision)
 		if step.Reason != "" {
 			fmt.Fprintf(w, "  (%s)", step.Reason)
 		}
 		fmt.Fprintln(w)
+		if step.Patch != nil {
+			fmt.Fprintf(w, "%34s%s\n", "", step.Patch)
+		}
 	}
-	fmt.Fprintf(w, "%s, %d bytes, %s\n", resp.Status, size, micro(took))
-	return nil
+	fmt.Fprintf(w, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
 }
 
 func micro(d time.Duration) string { return d.Round(time.Microsecond).String() }

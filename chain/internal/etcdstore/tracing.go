@@ -21,7 +21,16 @@ func (kv tracedKV) Get(
 	}
 	end := t.Begin("etcd")
 	resp, err := kv.KV.Get(ctx, key, opts...)
-	end("get", outcome(key, err))
+	if err != nil {
+		end("get", fmt.Sprintf("%s: %v", key, err))
+		return resp, err
+	}
+	size := 0
+	for _, kv := range resp.Kvs {
+		size += len(kv.Value)
+	}
+	end("get", fmt.Sprintf("%s: %d of %d keys, %d bytes, at revision %d", key, len(resp.Kvs),
+		resp.Count, size, resp.Header.Revision))
 	return resp, err
 }
 
@@ -30,39 +39,45 @@ func (kv tracedKV) Txn(ctx context.Context) clientv3.Txn {
 	if t == nil {
 		return kv.KV.Txn(ctx)
 	}
-	return tracedTxn{kv.KV.Txn(ctx), t}
+	return tracedTxn{kv.KV.Txn(ctx), t, nil}
 }
 
+// tracedTxn is a transaction of a traced request.
 type tracedTxn struct {
 	clientv3.Txn
 	trace *tracer.Trace
+	then  []clientv3.Op
 }
 
 func (txn tracedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	return tracedTxn{txn.Txn.If(cs...), txn.trace}
+	return tracedTxn{txn.Txn.If(cs...), txn.trace, txn.then}
 }
 func (txn tracedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	return tracedTxn{txn.Txn.Then(ops...), txn.trace}
+	return tracedTxn{txn.Txn.Then(ops...), txn.trace, append(txn.then, ops...)}
 }
 func (txn tracedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	return tracedTxn{txn.Txn.Else(ops...), txn.trace}
+	return tracedTxn{txn.Txn.Else(ops...), txn.trace, txn.then}
 }
 
 func (txn tracedTxn) Commit() (*clientv3.TxnResponse, error) {
 	end := txn.trace.Begin("etcd")
 	resp, err := txn.Txn.Commit()
+	decision, what := "write", ""
+	for _, op := range txn.then {
+		switch {
+		case op.IsPut():
+			what = fmt.Sprintf("%s: %d bytes", op.KeyBytes(), len(op.ValueBytes()))
+		case op.IsDelete():
+			decision, what = "delete", string(op.KeyBytes())
+		}
+	}
 	switch {
-	case err == nil && !resp.Succeeded:
-		end("write", "the object had changed")
+	case err != nil:
+		end(decision, fmt.Sprintf("%s: %v", what, err))
+	case !resp.Succeeded:
+		end(decision, what+": the object had changed")
 	default:
-		end("write", outcome("", err))
+		end(decision, fmt.Sprintf("%s, at revision %d", what, resp.Header.Revision))
 	}
 	return resp, err
-}
-
-func outcome(key string, err error) string {
-	if err != nil {
-		return fmt.Sprintf("%s: %v", key, err)
-	}
-	return key
 }

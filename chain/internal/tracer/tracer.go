@@ -5,9 +5,11 @@
 package tracer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +49,17 @@ func (t *Trace) Begin(at string) (end func(decision, reason string)) {
 		defer t.mu.Unlock()
 		step.Decision, step.Reason, step.Took = decision, reason, time.Since(began)
 	}
+}
+
+// Add adds a step that has ended. It sets the step's times.
+func (t *Trace) Add(step trace.Step, from, to time.Time) {
+	if t == nil {
+		return
+	}
+	step.Start, step.Took = from.Sub(t.began), to.Sub(from)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.steps = append(t.steps, &step)
 }
 
 // Passed reports whether the request has reached a place.
@@ -89,6 +102,7 @@ func (t *Trace) result() ([]trace.Step, bool) {
 	for i, s := range t.steps {
 		steps[i] = *s
 	}
+	slices.SortStableFunc(steps, func(a, b trace.Step) int { return cmp.Compare(a.Start, b.Start) })
 	return steps, true
 }
 
@@ -108,6 +122,12 @@ func WithTrace(handler http.Handler) http.Handler {
 		steps, ok := t.result()
 		if !ok {
 			return
+		}
+		if r.ProtoMajor == 1 {
+			// Go's client refuses trailers of HTTP/1.1 that are larger than 4 KiB.
+			for i := range steps {
+				steps[i].Patch = nil
+			}
 		}
 		if data, err := json.Marshal(steps); err == nil {
 			w.Header().Set(trace.Header, string(data))

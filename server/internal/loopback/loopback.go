@@ -149,13 +149,15 @@ func (t *Transport) roundTrip(
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	trailer := http.Header{}
 	return &http.Response{
 		Status:        fmt.Sprintf("%d %s", x.code, http.StatusText(x.code)),
 		StatusCode:    x.code,
 		Proto:         r.Proto,
 		ProtoMajor:    2,
 		Header:        x.sent,
-		Body:          x.body(stop),
+		Body:          &body{x: x, stop: stop, trailer: trailer},
+		Trailer:       trailer,
 		ContentLength: -1,
 		Request:       req,
 	}, nil
@@ -250,11 +252,11 @@ func (x *exchange) finish(err error) {
 	x.change.Broadcast()
 }
 
-func (x *exchange) body(stop func() bool) io.ReadCloser { return &body{x: x, stop: stop} }
-
+// body is the body of a response. At its end, it sets the trailer.
 type body struct {
-	x    *exchange
-	stop func() bool
+	x       *exchange
+	stop    func() bool
+	trailer http.Header
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -268,6 +270,11 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, errors.New("loopback: read after the body was closed")
 	}
 	if x.buffer.Len() == 0 {
+		if x.err == io.EOF {
+			for _, name := range x.sent["Trailer"] {
+				b.trailer[name] = x.header[name]
+			}
+		}
 		return 0, x.err
 	}
 	n, _ := x.buffer.Read(p)
