@@ -21,8 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -70,6 +72,15 @@ func ServiceAccount(t testing.TB, client kubernetes.Interface, namespace string)
 	Must(client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Name: "default"},
 	}, metav1.CreateOptions{}))(t)
+}
+
+// Dependencies returns what a controller needs to run alone, with informers of its own. Events get
+// the events that it records.
+func Dependencies(client kubernetes.Interface) (d loop.Dependencies, events <-chan string) {
+	recorder := record.NewFakeRecorder(1000)
+	return loop.Dependencies{
+		Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Recorder: recorder,
+	}, recorder.Events
 }
 
 // Start runs a controller on informers of its own, until stop is called or the test ends.
