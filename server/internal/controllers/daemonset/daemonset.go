@@ -48,11 +48,11 @@ type Controller struct {
 
 // New returns a controller. It starts the informers that it needs.
 func New(d loop.Dependencies) (*Controller, error) {
-	control, err := pods.NewControl(d.Client, d.Informers.Core().V1().Pods(), d.Recorder)
+	control, err := pods.NewControl(d)
 	if err != nil {
 		return nil, err
 	}
-	revisions, err := history.New(d.Client, d.Informers.Apps().V1().ControllerRevisions())
+	revisions, err := history.New(d)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ type Controller struct {
 // New returns a controller. Whoever made the informers starts them.
 func New(d loop.Dependencies) (*Controller, error) {
 	d.Informers.Batch().V1().Jobs().Informer()
-	control, err := pods.NewControl(d.Client, d.Informers.Core().V1().Pods(), d.Recorder)
+	control, err := pods.NewControl(d)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}

@@ -52,7 +52,7 @@ func NewReplicationController(d loop.Dependencies) (*Controller, error) {
 }
 
 func newController(d loop.Dependencies, k kind) (*Controller, error) {
-	control, err := pods.NewControl(d.Client, d.Informers.Core().V1().Pods(), d.Recorder)
+	control, err := pods.NewControl(d)
 	if err != nil {
 		return nil, err
 	}
