@@ -154,17 +154,11 @@ func TestConditionsBecomeTaints(t *testing.T) {
 		"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule")
 }
 
-// cluster is a control plane without controllers.
-type cluster struct {
-	*testing.T
-	*server.Server
-	kubernetes.Interface
-}
+type cluster struct{ workloadtest.Cluster }
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	s, client := workloadtest.Alone(t)
-	return cluster{t, s, client}
+	return cluster{workloadtest.NewCluster(t)}
 }
 
 // node creates a node instead of an earlier one. Ready is the status of its condition, which it has

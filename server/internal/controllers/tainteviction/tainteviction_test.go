@@ -116,17 +116,11 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// cluster is a control plane without controllers.
-type cluster struct {
-	*testing.T
-	*server.Server
-	kubernetes.Interface
-}
+type cluster struct{ workloadtest.Cluster }
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	s, client := workloadtest.Alone(t)
-	return cluster{t, s, client}
+	return cluster{workloadtest.NewCluster(t)}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Events get the events

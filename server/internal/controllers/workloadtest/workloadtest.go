@@ -66,6 +66,20 @@ func Alone(t testing.TB) (*server.Server, kubernetes.Interface) {
 	return s, client
 }
 
+// Cluster is a control plane without controllers and its client, in a test.
+type Cluster struct {
+	*testing.T
+	*server.Server
+	kubernetes.Interface
+}
+
+// NewCluster starts a control plane as [Alone] does.
+func NewCluster(t *testing.T) Cluster {
+	t.Helper()
+	s, client := Alone(t)
+	return Cluster{t, s, client}
+}
+
 // ServiceAccount creates the service account that pods in a namespace need.
 func ServiceAccount(t testing.TB, client kubernetes.Interface, namespace string) {
 	t.Helper()
