@@ -75,9 +75,6 @@ func TestLoopsAsKubeControllerManager(t *testing.T) {
 // control plane ended is lost, as in kube-controller-manager.
 func TestLoopsAcrossRestarts(t *testing.T) {
 	t.Parallel()
-	if *controllerManager != "" {
-		t.Skip("only TestLoopsAsKubeControllerManager records")
-	}
 	want := expectedFacts(t, loopsRecording, loopsExceptions)
 	maps.DeleteFunc(want, func(fact string, _ bool) bool { return isEvent(fact) })
 	dir := t.TempDir()

@@ -55,8 +55,9 @@ var projects = []project{
 			"example/storage", "example/thanos", "example/user-guides",
 		},
 		except: map[string]string{
-			"example/additional-scrape-configs/prometheus-additional.yaml":            "is part of a Prometheus configuration",
-			"example/user-guides/alerting/alertmanager.yaml":                          "is an Alertmanager configuration",
+			"example/additional-scrape-configs/prometheus-additional.yaml": "configures Prometheus",
+			"example/user-guides/alerting/alertmanager.yaml":               "configures Alertmanager",
+
 			"example/user-guides/scrapeclass/scrapeclass-example-definition.yaml":     "has no name",
 			"example/user-guides/scrapeclass/scrapeclass-example-podmonitor.yaml":     "has no name",
 			"example/user-guides/scrapeclass/scrapeclass-example-servicemonitor.yaml": "has no selector",

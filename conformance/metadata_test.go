@@ -32,14 +32,17 @@ func TestMetadataOfUpdates(t *testing.T) {
 		{
 			"metadata.generateName", `{"metadata":{"generateName":"Bad_"}}`,
 			"certificatesigningrequests clusterrolebindings clusterroles " +
-				"cronjobs crontabs csidrivers customresourcedefinitions daemonsets deployments deviceclasses devicetaintrules events horizontalpodautoscalers leases " +
-				"networkpolicies podcertificaterequests poddisruptionbudgets podtemplates priorityclasses replicasets replicationcontrollers resourcequotas resourceslices " +
+				"cronjobs crontabs csidrivers customresourcedefinitions daemonsets deployments " +
+				"deviceclasses devicetaintrules events horizontalpodautoscalers leases " +
+				"networkpolicies podcertificaterequests poddisruptionbudgets podtemplates " +
+				"priorityclasses replicasets replicationcontrollers resourcequotas resourceslices " +
 				"rolebindings roles servicecidrs services statefulsets",
 		},
 		{
 			"metadata.finalizers[0]", `{"metadata":{"finalizers":["a"]}}`,
 			"apiservices crontabs customresourcedefinitions events leases " +
-				"mutatingadmissionpolicies mutatingadmissionpolicybindings mutatingwebhookconfigurations poddisruptionbudgets runtimeclasses " +
+				"mutatingadmissionpolicies mutatingadmissionpolicybindings " +
+				"mutatingwebhookconfigurations poddisruptionbudgets runtimeclasses " +
 				"validatingadmissionpolicies validatingadmissionpolicybindings validatingwebhookconfigurations",
 		},
 	} {

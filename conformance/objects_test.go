@@ -157,7 +157,9 @@ func encodingOf(t *testing.T, value []byte) encoding {
 
 // directories matches the key prefix of a resource, also where that is more than the resource's
 // name or a different name.
-var directories = regexp.MustCompile(`^/registry/(services/specs|services/endpoints|ranges|apiregistration\.k8s\.io/[^/]+|apiextensions\.k8s\.io/[^/]+|simple\.extension\.io/[^/]+|[^/]+)/`)
+var directories = regexp.MustCompile(`^/registry/(services/specs|services/endpoints|ranges|` +
+	`apiregistration\.k8s\.io/[^/]+|apiextensions\.k8s\.io/[^/]+|simple\.extension\.io/[^/]+|` +
+	`[^/]+)/`)
 
 // layout describes how the objects below a key prefix are stored.
 type layout struct {
@@ -232,7 +234,8 @@ func TestKeepsObjectsWhereAndAsARealClusterDoes(t *testing.T) {
 			}
 		case "events.k8s.io":
 			want.apiVersion = "v1"
-		case "certificates.k8s.io", "resource.k8s.io", "storagemigration.k8s.io": // a v1 new in 1.37 is stored in a version that 1.36 can read
+		case "certificates.k8s.io", "resource.k8s.io", "storagemigration.k8s.io":
+			// a v1 new in 1.37 is stored in a version that 1.36 can read
 			if older, ok := map[string]string{
 				"ClusterTrustBundle":      "v1beta1",
 				"PodCertificateRequest":   "v1beta1",

@@ -50,11 +50,13 @@ var meantOdd = []struct {
 		"a server compacts its history five minutes after it was started",
 	},
 	{
-		regexp.MustCompile(`(?s)example\.com\..*: (answer: |status: want \d+, got 415; ).*application/vnd\.kubernetes\.protobuf`),
+		regexp.MustCompile(`(?s)example\.com\..*: (answer: |status: want \d+, got 415; ).*` +
+			`application/vnd\.kubernetes\.protobuf`),
 		"kube-apiserver panics on custom resources in protobuf, or keeps reading",
 	},
 	{
-		regexp.MustCompile(`core\.v1\.services/.*causes: want spec.clusterIPs FieldValueInvalid; causes: unwanted metadata.name FieldValueRequired`),
+		regexp.MustCompile(`core\.v1\.services/.*causes: want spec.clusterIPs FieldValueInvalid; ` +
+			`causes: unwanted metadata.name FieldValueRequired`),
 		"kube-apiserver allocates an address for a service without a name, " +
 			"and reports the address as invalid",
 	},

@@ -21,7 +21,8 @@ import (
 
 var (
 	oddSecond = flag.String("second", "",
-		"kubeconfig of the server that TestAnswersOddRequestsAsAnother compares with; if empty, another kinproc")
+		"kubeconfig of the server that TestAnswersOddRequestsAsAnother compares with; "+
+			"if empty, another kinproc")
 	oddRounds = flag.Uint64("rounds", 100,
 		"how many cases of odd requests TestAnswersOddRequestsAsAnother sends")
 	oddSeed = flag.Uint64("seed", 1, "seed of the odd requests")

@@ -144,7 +144,8 @@ func TestOpensWhatARealClusterWrote(t *testing.T) {
 // and CA, the APIServices, and the roles that are new in 1.37 or cover kinds that are new in 1.37.
 var startWrites = []string{
 	"/registry/apiregistration.k8s.io/apiservices/",
-	"/registry/clusterrolebindings/system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
+	"/registry/clusterrolebindings/" +
+		"system:controller:kube-apiserver-serving-clustertrustbundle-publisher",
 	"/registry/clusterrolebindings/system:controller:podcertificaterequestcleaner",
 	"/registry/clusterrolebindings/system:controller:storage-version-migrator-controller",
 	"/registry/clusterroles/system:controller:device-taint-eviction-controller",

@@ -22,8 +22,10 @@ const asYAML = "application/yaml"
 
 // widgetDefinition is a format for a definition. Its arguments are the plural name and further
 // fields of its only version.
-const widgetDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.bodies.example"},
-	"spec":{"group":"bodies.example","scope":"Namespaced","names":{"plural":"%[1]s","kind":"K%[1]s"},"versions":[{"name":"v1","served":true,"storage":true,%s}]}}`
+const widgetDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+	"metadata":{"name":"%s.bodies.example"},
+	"spec":{"group":"bodies.example","scope":"Namespaced","names":{"plural":"%[1]s","kind":"K%[1]s"},
+	"versions":[{"name":"v1","served":true,"storage":true,%s}]}}`
 
 // aliasBomb returns an object of half a megabyte of YAML that takes gigabytes once its aliases are
 // expanded.
@@ -71,12 +73,16 @@ func TestOddBodies(t *testing.T) {
 		return sendBody(t, client, method, s.URL()+path, contentType, body)
 	}
 	for path, object := range map[string]string{
-		"/api/v1/nodes":      `{"metadata":{"name":"n"},"status":{"addresses":[{"type":"Hostname","address":"x"}]}}`,
-		configMaps:           `{"metadata":{"name":"m","finalizers":["a.example/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`,
+		"/api/v1/nodes": `{"metadata":{"name":"n"},
+			"status":{"addresses":[{"type":"Hostname","address":"x"}]}}`,
+		configMaps: `{"metadata":{"name":"m","finalizers":["a.example/b"],
+			"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`,
 		"/api/v1/namespaces": `{"metadata":{"name":"patched"}}`,
 		definitions: fmt.Sprintf(widgetDefinition, "widgets",
 			`"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`),
-		"/apis/apps/v1/namespaces/default/deployments": `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
+		"/apis/apps/v1/namespaces/default/deployments": `{"metadata":{"name":"d"},
+			"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{
+			"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`,
 	} {
 		if status, _ := do(http.MethodPost, path, asJSON, object); status.Status == metav1.StatusFailure {
 			t.Fatalf("%s: %s", path, status.Message)
@@ -212,15 +218,19 @@ func TestOddBodies(t *testing.T) {
 		{
 			"a schema that is none", http.MethodPost, definitions, asJSON,
 			fmt.Sprintf(widgetDefinition, "bs",
-				`"schema":{"openAPIV3Schema":{"type":"object","definitions":{"a":{}}}},"selectableFields":[{"jsonPath":".a"}]`),
+				`"schema":{"openAPIV3Schema":{"type":"object","definitions":{"a":{}}}},
+					"selectableFields":[{"jsonPath":".a"}]`),
 			invalid, "spec.versions[0].schema.openAPIV3Schema",
 		},
 		{"no schema in one of two versions", http.MethodPost, definitions, asJSON,
 			fmt.Sprintf(widgetDefinition, "cs",
-				`"schema":{"openAPIV3Schema":{"type":"object","definitions":{"a":{}}}},"selectableFields":[{"jsonPath":".a"}]},{"name":"v2","served":true,"schema":{"openAPIV3Schema":{"type":"object"}}`),
+				`"schema":{"openAPIV3Schema":{"type":"object","definitions":{"a":{}}}},
+					"selectableFields":[{"jsonPath":".a"}]},
+					{"name":"v2","served":true,"schema":{"openAPIV3Schema":{"type":"object"}}`),
 			invalid, "spec.versions[0].schema.openAPIV3Schema"},
 		{"no schema any more", http.MethodPatch, definitions + "/widgets.bodies.example", asJSONPatch,
-			`[{"op":"replace","path":"/spec/versions/0/schema","value":{}},{"op":"add","path":"/spec/versions/0/selectableFields","value":[{"jsonPath":".a"}]}]`,
+			`[{"op":"replace","path":"/spec/versions/0/schema","value":{}},
+				{"op":"add","path":"/spec/versions/0/selectableFields","value":[{"jsonPath":".a"}]}]`,
 			invalid, "spec.versions[0].schema.openAPIV3Schema"},
 	} {
 		status, header := do(test.method, test.path, test.contentType, test.body)

@@ -44,7 +44,8 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		{
 			"/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 			`{"metadata":{"name":"things.protobuf.example"},"spec":{"group":"protobuf.example",
-			"scope":"Namespaced","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
+			"scope":"Namespaced","names":{"plural":"things","kind":"Thing"},
+			"versions":[{"name":"v1","served":true,"storage":true,
 			"schema":{"openAPIV3Schema":{"type":"object"}},"subresources":{"status":{}}}]}}`,
 		},
 		{objects, `{"apiVersion":"protobuf.example/v1","kind":"Thing","metadata":{"name":"a"}}`},

@@ -32,7 +32,8 @@ func TestCrontab(t *testing.T) {
 
 	k.Run("apply", "-f", "manifests/crontab.yaml")
 	k.Run("wait", "--for=jsonpath={.status.replicas}=1", "crontab/my-crontab", "--timeout=60s")
-	const summary = "jsonpath={.spec.schedule} {.spec.jobTemplate.spec.parallelism} {.spec.jobTemplate.spec.template.spec.containers[0].image}"
+	const summary = "jsonpath={.spec.schedule} {.spec.jobTemplate.spec.parallelism} " +
+		"{.spec.jobTemplate.spec.template.spec.containers[0].image}"
 	if got := k.Run("get", "cronjob", "my-crontab", "-o", summary); got !=
 		"*/5 * * * * 1 my-cron-image:1" {
 		t.Errorf("CronJob: %s", got)

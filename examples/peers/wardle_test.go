@@ -437,7 +437,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: wardle-server
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: wardle-server-auth-reader, namespace: kube-system}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: extension-apiserver-authentication-reader}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: extension-apiserver-authentication-reader
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: wardle-server}]
 `
 

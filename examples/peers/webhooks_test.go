@@ -241,7 +241,8 @@ webhooks:
   clientConfig:
     caBundle: %s
     %s
-  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
+  rules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}
   namespaceSelector: {matchLabels: {hooks: please}}
 `
 
@@ -264,9 +265,15 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {length: {type: integer}}}}}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {length: {type: integer}}}}
   - name: v2
     served: true
     storage: false
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {length: {type: string}}}}}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {length: {type: string}}}}
 `

@@ -123,7 +123,9 @@ func TestSandboxRefusesByName(t *testing.T) {
 		"insecure": {
 			cluster(`insecure-skip-tls-verify: true`), `cluster "c" has insecure-skip-tls-verify,`,
 		},
-		"server name": {cluster(`tls-server-name: other`), `cluster "c" has the tls-server-name "other",`},
+		"server name": {
+			cluster(`tls-server-name: other`), `cluster "c" has the tls-server-name "other",`,
+		},
 		"compression": {cluster(`disable-compression: true`), `cluster "c" has disable-compression,`},
 		"preferences": {
 			written(trustedCluster, trustedUser, "", "preferences: {colors: true}"), "it has preferences,",
@@ -201,7 +203,8 @@ func TestKubectlUsesWhatWasJudged(t *testing.T) {
 	t.Parallel()
 	marker := filepath.Join(t.TempDir(), "executed")
 	attack := written(trustedCluster, fmt.Sprintf(
-		"exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: touch, args: [%q]}", marker), "", "")
+		"exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, "+
+			"command: touch, args: [%q]}", marker), "", "")
 	for name, replaced := range map[string]string{
 		"a command": attack,
 		"another server": written(`server: "https://127.0.0.1:1", certificate-authority-data: Y2E=`,

@@ -189,7 +189,8 @@ func extension(ts *testscript.TestScript, neg bool, args []string) {
 		`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"ext.example.com/v1","resources":[
 		{"name":"echoes","singularName":"echo","namespaced":false,"kind":"Echo","verbs":["get"]}]}`))
 	mux.HandleFunc("/apis/ext.example.com/v1/echoes/", answer(
-		`{"kind":"Echo","apiVersion":"ext.example.com/v1","metadata":{"name":"one"},"certificate":"CERTIFICATE","user":"USER"}`))
+		`{"kind":"Echo","apiVersion":"ext.example.com/v1","metadata":{"name":"one"},
+			"certificate":"CERTIFICATE","user":"USER"}`))
 	s := httptest.NewUnstartedServer(mux)
 	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	s.StartTLS()

@@ -19,7 +19,8 @@ var cycles = flag.Int("cycles", 5,
 
 // The live heap may grow by kept from the first tenth of the cycles to the last, which is the noise
 // of caches that the process has once, and by keptEach in each cycle: client-go keeps the transport
-// of a client, and Go's HTTP/2 server keeps a connection for a while. A control plane takes far more.
+// of a client, and Go's HTTP/2 server keeps a connection for a while. A control plane takes far
+// more.
 const (
 	kept     = 8 << 20
 	keptEach = 256 << 10

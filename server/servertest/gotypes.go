@@ -48,8 +48,8 @@ type GoType struct {
 // That is what controller-gen makes of a type without markers, but it requires pointers without
 // omitempty too, and it drops most of the metadata in a pod template and the like unless it is told
 // not to. Comments such as +optional, +listType=map, +kubebuilder:validation:Minimum=1 and
-// +kubebuilder:default=… are not in a Go type, so the definition has no defaults, no limits and no
-// printer columns, and server-side apply replaces lists as a whole. A test that needs those
+// +kubebuilder:default=… are not in a Go type, so the definition has no defaults, no limits and
+// no printer columns, and server-side apply replaces lists as a whole. A test that needs those
 // installs the manifests that controller-gen writes, with [Files].
 func GoTypes(types ...GoType) Source {
 	return Source{func() ([]*unstructured.Unstructured, error) {

@@ -162,8 +162,8 @@ func define(ctx context.Context, config *rest.Config, client rest.Interface) err
 }
 
 // TestInterruptedStartLeavesNothing interrupts starts after increasing times, until a start is
-// ready before it is interrupted.
-func TestInterruptedStartLeavesNothing(t *testing.T) { // not parallel: it inspects the whole process
+// ready before it is interrupted. It is not parallel, because it inspects the whole process.
+func TestInterruptedStartLeavesNothing(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		interrupt func(*server.Server, context.CancelFunc) error

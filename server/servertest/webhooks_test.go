@@ -219,7 +219,8 @@ func TestWebhooksFail(t *testing.T) {
 	t.Parallel()
 	c, _ := servertest.Shared(t)
 	for text, want := range map[string]string{
-		"apiVersion: v1\nkind: Service":                                         "no webhook configuration",
+		"apiVersion: v1\nkind: Service": "no webhook configuration",
+
 		strings.Replace(manifests, "sideEffects: None", "sideEffects: Some", 1): "sideEffects",
 	} {
 		source := servertest.YAML(text)

@@ -90,7 +90,7 @@ func TestReadMetadata(t *testing.T) {
 	}
 }
 
-// FuzzReadMetadata looks for panics, and for JSON that is read in another way than by encoding/json.
+// FuzzReadMetadata looks for panics, and for JSON that encoding/json reads in another way.
 func FuzzReadMetadata(f *testing.F) {
 	encoded, err := json.Marshal(fullObject())
 	if err != nil {

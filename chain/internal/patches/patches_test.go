@@ -75,8 +75,10 @@ func TestCheck(t *testing.T) {
 			"$deleteFromPrimitiveList/metadata.$retainKeys[0]",
 		},
 
-		{"status", `{"status":{"addresses":[{"type":"Hostname","address":"x"}],"conditions":[{"type":"Ready","$patch":"delete"}]}}`, &corev1.Node{}, ""},
-		{"order", `{"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"a"}],"containers":[{"name":"a","args":["x",null]}]}}`, &corev1.Pod{}, ""},
+		{"status", `{"status":{"addresses":[{"type":"Hostname","address":"x"}],
+			"conditions":[{"type":"Ready","$patch":"delete"}]}}`, &corev1.Node{}, ""},
+		{"order", `{"spec":{"$setElementOrder/containers":[{"name":"b"},{"name":"a"}],
+			"containers":[{"name":"a","args":["x",null]}]}}`, &corev1.Pod{}, ""},
 		{
 			"retained", `{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}`,
 			&appsv1.Deployment{}, "",
@@ -201,16 +203,22 @@ func mixedUp(random *rand.Rand, value any) any {
 
 // originals maps objects in JSON to their types.
 var originals = map[string]runtime.Object{
-	`{` + meta + `,"status":{"addresses":[{"type":"Hostname","address":"x"},{"type":"InternalIP","address":"y"}],"conditions":[{"type":"Ready"}]},"spec":{"podCIDRs":["a","b"]}}`: &corev1.Node{},
+	`{` + meta + `,"status":{"addresses":[{"type":"Hostname","address":"x"},
+		{"type":"InternalIP","address":"y"}],"conditions":[{"type":"Ready"}]},
+		"spec":{"podCIDRs":["a","b"]}}`: &corev1.Node{},
 
 	`{` + meta + `,"spec":` + pod +
 		`}`: &corev1.Pod{},
 	`{` + meta +
 		`,"spec":{"ports":[{"port":80},{"port":81}],"externalIPs":["a"]}}`: &corev1.Service{},
-	`{` + meta + `,"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}},"template":{"spec":` + pod + `}}}`: &appsv1.Deployment{},
+	`{` + meta + `,"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}},
+		"template":{"spec":` + pod + `}}}`: &appsv1.Deployment{},
 }
 
 const (
-	meta = `"metadata":{"name":"a","finalizers":["a.example/b","c"],"ownerReferences":[{"uid":"u","name":"o"},{"uid":"v"}]}`
-	pod  = `{"containers":[{"name":"a","env":[{"name":"X"}],"ports":[{"containerPort":1},{"containerPort":2}]},{"name":"b"}],"volumes":[{"name":"v","hostPath":{"path":"/"}}],"imagePullSecrets":[{"name":"s"}]}`
+	meta = `"metadata":{"name":"a","finalizers":["a.example/b","c"],
+		"ownerReferences":[{"uid":"u","name":"o"},{"uid":"v"}]}`
+	pod = `{"containers":[
+		{"name":"a","env":[{"name":"X"}],"ports":[{"containerPort":1},{"containerPort":2}]},
+		{"name":"b"}],"volumes":[{"name":"v","hostPath":{"path":"/"}}],"imagePullSecrets":[{"name":"s"}]}`
 )

@@ -15,7 +15,8 @@ var (
 		`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	webToken     = regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
 	revisionText = regexp.MustCompile(
-		`(\bresourceVersion(?:: "|\\?":\\?")|ResourceVersion in record \(|Too large resource version: \d+, current: )\d+`)
+		`(\bresourceVersion(?:: "|\\?":\\?")|ResourceVersion in record \(|` +
+			`Too large resource version: \d+, current: )\d+`)
 	clusterIPText = regexp.MustCompile(`(Invalid value: ")10\.0\.0\.\d+(": expected)`)
 	address       = regexp.MustCompile(`^(\d+\.\d+\.\d+\.\d+|[0-9a-f:]*:[0-9a-f:]+)$`)
 	nodePortText  = regexp.MustCompile(`:\d+/`)

@@ -199,16 +199,22 @@ func TestPlugins(t *testing.T) {
 			byDefault = append(byDefault, name)
 		}
 	}
-	want := strings.Fields(`NamespaceLifecycle LimitRanger ServiceAccount TaintNodesByCondition PodSecurity Priority DefaultTolerationSeconds DefaultStorageClass
-		StorageObjectInUseProtection PodGroupProtection PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning ClusterTrustBundleAttest
-		CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels PodGroupWorkloadExists NodeDeclaredFeatureValidator JobValidation PodResizeValidator MutatingAdmissionPolicy
-		MutatingAdmissionWebhook ValidatingAdmissionPolicy ValidatingAdmissionWebhook ResourceQuota`)
+	want := strings.Fields(`
+		NamespaceLifecycle LimitRanger ServiceAccount TaintNodesByCondition PodSecurity Priority
+		DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PodGroupProtection
+		PersistentVolumeClaimResize RuntimeClass CertificateApproval CertificateSigning
+		ClusterTrustBundleAttest CertificateSubjectRestriction DefaultIngressClass PodTopologyLabels
+		PodGroupWorkloadExists NodeDeclaredFeatureValidator JobValidation PodResizeValidator
+		MutatingAdmissionPolicy MutatingAdmissionWebhook ValidatingAdmissionPolicy
+		ValidatingAdmissionWebhook ResourceQuota`)
 	if !slices.Equal(byDefault, want) {
 		t.Errorf("plugins on by default are\n%v, want\n%v", byDefault, want)
 	}
-	off := strings.Fields(`AlwaysAdmit AlwaysDeny AlwaysPullImages DenyServiceExternalIPs EventRateLimit ExtendedResourceToleration ImagePolicyWebhook
-		LimitPodHardAntiAffinityTopology NamespaceAutoProvision NamespaceExists NodeRestriction OwnerReferencesPermissionEnforcement PodNodeSelector
-		PodTolerationRestriction`)
+	off := strings.Fields(`
+		AlwaysAdmit AlwaysDeny AlwaysPullImages DenyServiceExternalIPs EventRateLimit
+		ExtendedResourceToleration ImagePolicyWebhook LimitPodHardAntiAffinityTopology
+		NamespaceAutoProvision NamespaceExists NodeRestriction OwnerReferencesPermissionEnforcement
+		PodNodeSelector PodTolerationRestriction`)
 	if got := sets.List(o.DefaultOffPlugins); !slices.Equal(got, off) {
 		t.Errorf("plugins off by default are\n%v, want\n%v", got, off)
 	}

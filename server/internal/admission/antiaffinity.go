@@ -27,7 +27,8 @@ func (antiAffinity) Validate(
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 		return nil
 	}
-	for _, term := range pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+	apart := pod.Spec.Affinity.PodAntiAffinity
+	for _, term := range apart.RequiredDuringSchedulingIgnoredDuringExecution {
 		if term.TopologyKey != corev1.LabelHostname {
 			return plugin.Forbid(a,
 				"required pod anti-affinity has the topology key %q, but only %s is allowed", term.TopologyKey,

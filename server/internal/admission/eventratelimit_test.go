@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1","kind":"Configuration","limits":`
+const eventLimits = `{"apiVersion":"eventratelimit.admission.k8s.io/v1alpha1",
+	"kind":"Configuration","limits":`
 
 func TestEventRateLimit(t *testing.T) {
 	t.Parallel()
@@ -68,14 +69,16 @@ func TestEventRateLimitConfiguration(t *testing.T) {
 	for config, ok := range map[string]bool{
 		``:  false,
 		`{`: false,
-		`{"apiVersion":"v1","kind":"Configuration","limits":[{"type":"Server","qps":1,"burst":1}]}`: false,
+		`{"apiVersion":"v1","kind":"Configuration",
+			"limits":[{"type":"Server","qps":1,"burst":1}]}`: false,
 		eventLimits + `[]}`: false,
-		eventLimits + `[{"type":"Server","qps":1,"burst":1},{"type":"User","qps":1,"burst":1,"cacheSize":9}]}`: true,
-		eventLimits + `[{"type":"Nope","qps":1,"burst":1}]}`:                                                   false,
-		eventLimits + `[{"type":"Server","qps":0,"burst":1}]}`:                                                 false,
-		eventLimits + `[{"type":"Server","qps":1}]}`:                                                           false,
-		eventLimits + `[{"type":"Server","qps":1,"burst":1,"cacheSize":-1}]}`:                                  true,
-		eventLimits + `[{"type":"User","qps":1,"burst":1,"cacheSize":-1}]}`:                                    false,
+		eventLimits + `[{"type":"Server","qps":1,"burst":1},
+			{"type":"User","qps":1,"burst":1,"cacheSize":9}]}`: true,
+		eventLimits + `[{"type":"Nope","qps":1,"burst":1}]}`:                  false,
+		eventLimits + `[{"type":"Server","qps":0,"burst":1}]}`:                false,
+		eventLimits + `[{"type":"Server","qps":1}]}`:                          false,
+		eventLimits + `[{"type":"Server","qps":1,"burst":1,"cacheSize":-1}]}`: true,
+		eventLimits + `[{"type":"User","qps":1,"burst":1,"cacheSize":-1}]}`:   false,
 	} {
 		if _, err := configured("EventRateLimit", config, nil); (err == nil) != ok {
 			t.Errorf("%s: got error %v, want accepted: %t", config, err, ok)

@@ -44,7 +44,8 @@ func TestLimitRangerDefaults(t *testing.T) {
 		"none": {newPod(requests("cpu", "1", "memory", "1Mi"), limits("cpu", "1", "memory", "1Mi")), ""},
 		"init": {newPod(requests("cpu", "1", "memory", "1Mi"), limits("cpu", "1"), func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "i"}}
-		}), "LimitRanger plugin set: memory limit for container c; cpu, memory request for init container i; cpu, memory limit for init container i"},
+		}), "LimitRanger plugin set: memory limit for container c; cpu, memory " +
+			"request for init container i; cpu, memory limit for init container i"},
 	} {
 		c.pod.Namespace = ns
 		if err := ask(t, p, "pods", c.pod, nil); err != nil ||

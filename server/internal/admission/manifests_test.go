@@ -26,7 +26,8 @@ kind: ValidatingAdmissionPolicy
 metadata: {name: small.static.k8s.io}
 spec:
   matchConstraints:
-    resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
+    resourceRules:
+    - {operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}
   validations: [{expression: "!has(object.data)"}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -44,8 +45,11 @@ items:
   spec:
     reinvocationPolicy: Never
     matchConstraints:
-      resourceRules: [{operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
-    mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"by": "file"}}}'}}]
+      resourceRules:
+      - {operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}
+    mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"by": "file"}}}'}
 - apiVersion: admissionregistration.k8s.io/v1
   kind: MutatingAdmissionPolicyBinding
   metadata: {name: label.static.k8s.io}
@@ -87,11 +91,20 @@ apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: ValidatingAdmissionPolicy
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ValidatingAdmissionPolicyConfiguration, staticManifestsDir: DIR/small}
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ValidatingAdmissionPolicyConfiguration
+    staticManifestsDir: DIR/small
 - name: MutatingAdmissionPolicy
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: MutatingAdmissionPolicyConfiguration, staticManifestsDir: DIR/label}
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: MutatingAdmissionPolicyConfiguration
+    staticManifestsDir: DIR/label
 - name: ValidatingAdmissionWebhook
-  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration, staticManifestsDir: DIR/dead}
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: WebhookAdmissionConfiguration
+    staticManifestsDir: DIR/dead
 `, "DIR", dir))
 	_, client := quiet(t, func(o *server.Options) {
 		o.Admission = admission.NewOptions()

@@ -158,16 +158,20 @@ func TestNodeRestriction(t *testing.T) {
 		return r.Do(ctx).Error()
 	}
 	for body, refused := range map[string]bool{
-		`{"metadata":{"annotations":{"a":"b"}}}`:                                                                false,
-		`{"metadata":{"labels":{"a":"b","example.com/a":"b","topology.kubernetes.io/zone":"z"}}}`:               false,
-		`{"metadata":{"labels":{"kubelet.kubernetes.io/a":"b","my.node.kubernetes.io/a":"b"}}}`:                 false,
-		`{"metadata":{"labels":{"kubernetes.io/role":"master"}}}`:                                               true,
-		`{"metadata":{"labels":{"x.k8s.io/a":"b"}}}`:                                                            true,
-		`{"metadata":{"labels":{"node-restriction.kubernetes.io/a":"b"}}}`:                                      true,
-		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"x"}]}}`:             true,
-		`{"spec":{"taints":null}}`:                                                                              true,
-		`{"spec":{"configSource":{"configMap":{"namespace":"n","name":"n","uid":"u","kubeletConfigKey":"k"}}}}`: true,
-		`{"spec":{"unschedulable":true}}`:                                                                       false,
+		`{"metadata":{"annotations":{"a":"b"}}}`: false,
+		`{"metadata":{"labels":{"a":"b","example.com/a":"b",
+			"topology.kubernetes.io/zone":"z"}}}`: false,
+		`{"metadata":{"labels":{"kubelet.kubernetes.io/a":"b",
+			"my.node.kubernetes.io/a":"b"}}}`: false,
+		`{"metadata":{"labels":{"kubernetes.io/role":"master"}}}`:          true,
+		`{"metadata":{"labels":{"x.k8s.io/a":"b"}}}`:                       true,
+		`{"metadata":{"labels":{"node-restriction.kubernetes.io/a":"b"}}}`: true,
+		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node",
+			"name":"x","uid":"x"}]}}`: true,
+		`{"spec":{"taints":null}}`: true,
+		`{"spec":{"configSource":{"configMap":{"namespace":"n","name":"n","uid":"u",
+			"kubeletConfigKey":"k"}}}}`: true,
+		`{"spec":{"unschedulable":true}}`: false,
 	} {
 		checkRefused(t, "own node: "+body, patch(kubelet, "nodes", "own", body), refused)
 		checkRefused(t, "other node: "+body, patch(kubelet, "nodes", "other", body), true)

@@ -33,9 +33,11 @@ func TestOffByDefault(t *testing.T) {
 	ctx := t.Context()
 	must(client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "restricted", Annotations: map[string]string{
-			"scheduler.alpha.kubernetes.io/node-selector":        "zone=a",
-			"scheduler.alpha.kubernetes.io/defaultTolerations":   `[{"key":"given","operator":"Exists"}]`,
-			"scheduler.alpha.kubernetes.io/tolerationsWhitelist": `[{"key":"given","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"},{"key":"example.com/gpu","operator":"Exists"}]`,
+			"scheduler.alpha.kubernetes.io/node-selector":      "zone=a",
+			"scheduler.alpha.kubernetes.io/defaultTolerations": `[{"key":"given","operator":"Exists"}]`,
+			"scheduler.alpha.kubernetes.io/tolerationsWhitelist": `[
+				{"key":"given","operator":"Exists"},{"operator":"Exists","effect":"NoExecute"},
+				{"key":"example.com/gpu","operator":"Exists"}]`,
 		}},
 	}, metav1.CreateOptions{}))(t)
 	tolerates := func(p *corev1.Pod, key string) bool {

@@ -24,7 +24,8 @@ func TestPodNodeSelector(t *testing.T) {
 		}, metav1.CreateOptions{}))(t)
 	}
 	p, err := configured("PodNodeSelector",
-		"podNodeSelectorPluginConfig:\n  clusterDefaultNodeSelector: pool=usual\n  listed: pool=usual,zone=b\n", client)
+		"podNodeSelectorPluginConfig:\n  clusterDefaultNodeSelector: pool=usual\n"+
+			"  listed: pool=usual,zone=b\n", client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,9 @@ func TestPodTolerationRestriction(t *testing.T) {
 		"given": {given: `[{"key":"a","operator":"Exists"}]`},
 		"none":  {given: `[]`, allowed: `[]`},
 		"restricted": {
-			given:   `[{"key":"a","operator":"Exists"}]`,
-			allowed: `[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists","effect":"NoSchedule"}]`,
+			given: `[{"key":"a","operator":"Exists"}]`,
+			allowed: `[{"key":"a","operator":"Exists"},
+				{"key":"b","operator":"Exists","effect":"NoSchedule"}]`,
 		},
 		"strict": {
 			given:   `[{"key":"a","operator":"Exists"}]`,
@@ -33,7 +34,9 @@ func TestPodTolerationRestriction(t *testing.T) {
 	}
 	p, err := configured("PodTolerationRestriction",
 		`{"apiVersion":"podtolerationrestriction.admission.k8s.io/v1alpha1","kind":"Configuration",
-		"default":[{"key":"usual","operator":"Exists"}],"whitelist":[{"key":"usual","operator":"Exists"},{"key":"node.kubernetes.io/memory-pressure","operator":"Exists"}]}`, client)
+		"default":[{"key":"usual","operator":"Exists"}],
+		"whitelist":[{"key":"usual","operator":"Exists"},
+		{"key":"node.kubernetes.io/memory-pressure","operator":"Exists"}]}`, client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,9 @@ func TestPolicies(t *testing.T) {
 				{
 					PatchType: admissionregistrationv1.PatchTypeJSONPatch,
 					JSONPatch: &admissionregistrationv1.JSONPatch{
-						Expression: `[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/by"), value: object.metadata.labels["by"]}]`,
+						Expression: `[JSONPatch{op: "add",
+							path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/by"),
+							value: object.metadata.labels["by"]}]`,
 					},
 				},
 			},

@@ -27,7 +27,8 @@ const (
 )
 
 // addressFields are the fields of an IPAddress that fieldManager owns.
-const addressFields = `{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.io/ip-family":{},"f:ipaddress.kubernetes.io/managed-by":{}}},` +
+const addressFields = `{"f:metadata":{"f:labels":{".":{},` +
+	`"f:ipaddress.kubernetes.io/ip-family":{},"f:ipaddress.kubernetes.io/managed-by":{}}},` +
 	`"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}`
 
 // errStop aborts a storage operation that has nothing to do.

@@ -40,7 +40,8 @@ func (a *Allocator) EnsureServiceCIDR(ctx context.Context) error {
 	spec := managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(),
 		`{"f:spec":{"f:cidrs":{}}}`)
 	status := managed(c.CreationTimestamp, networkingv1.SchemeGroupVersion.String(),
-		`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:status":{},"f:type":{}}}}}`)
+		`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{".":{},`+
+			`"f:lastTransitionTime":{},"f:message":{},"f:status":{},"f:type":{}}}}}`)
 	status.Manager, status.Operation, status.Subresource = cidrManager,
 		metav1.ManagedFieldsOperationApply, "status"
 	c.ManagedFields = []metav1.ManagedFieldsEntry{status, spec}

@@ -21,9 +21,7 @@ func apps() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{appsv1.Resource("replicasets")},
 			new: func(d Dependencies) (Runner, error) {
-				return replicaset.New(replicaset.Dependencies{
-					Client: d.Client, Informers: d.Informers, Recorder: d.Recorder(replicaset.Name),
-				})
+				return replicaset.New(d.as(replicaset.Name))
 			},
 		},
 		{
@@ -33,10 +31,7 @@ func apps() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("replicationcontrollers")},
 			new: func(d Dependencies) (Runner, error) {
-				return replicaset.NewReplicationController(replicaset.Dependencies{
-					Client: d.Client, Informers: d.Informers,
-					Recorder: d.Recorder(replicaset.ReplicationControllerComponent),
-				})
+				return replicaset.NewReplicationController(d.as(replicaset.ReplicationControllerComponent))
 			},
 		},
 		{
@@ -46,9 +41,7 @@ func apps() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{appsv1.Resource("deployments")},
 			new: func(d Dependencies) (Runner, error) {
-				return deployment.New(deployment.Dependencies{
-					Client: d.Client, Informers: d.Informers, Recorder: d.Recorder(deployment.Name),
-				})
+				return deployment.New(d.as(deployment.Name))
 			},
 		},
 		{
@@ -58,9 +51,7 @@ func apps() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{appsv1.Resource("statefulsets")},
 			new: func(d Dependencies) (Runner, error) {
-				return statefulset.New(statefulset.Dependencies{
-					Client: d.Client, Informers: d.Informers, Recorder: d.Recorder(statefulset.Name),
-				})
+				return statefulset.New(d.as(statefulset.Name))
 			},
 		},
 		{
@@ -70,9 +61,7 @@ func apps() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{appsv1.Resource("daemonsets")},
 			new: func(d Dependencies) (Runner, error) {
-				return daemonset.New(daemonset.Dependencies{
-					Client: d.Client, Informers: d.Informers, Recorder: d.Recorder(daemonset.Name),
-				})
+				return daemonset.New(d.as(daemonset.Name))
 			},
 		},
 	}

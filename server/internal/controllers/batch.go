@@ -23,7 +23,7 @@ func batch() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{batchv1.Resource("jobs")},
 			new: func(d Dependencies) (Runner, error) {
-				return jobs.New(d.Client, d.Informers, d.Recorder(jobs.Name))
+				return jobs.New(d.as(jobs.Name))
 			},
 		},
 		{
@@ -43,7 +43,7 @@ func batch() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{batchv1.Resource("cronjobs")},
 			new: func(d Dependencies) (Runner, error) {
-				return cronjobs.New(d.Client, d.Informers, d.Recorder(cronjobs.Name))
+				return cronjobs.New(d.as(cronjobs.Name))
 			},
 		},
 		{
@@ -53,7 +53,7 @@ func batch() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{policyv1.Resource("poddisruptionbudgets")},
 			new: func(d Dependencies) (Runner, error) {
-				return disruption.New(d.Client, d.Informers, d.Recorder("controllermanager")), nil
+				return disruption.New(d.as("controllermanager")), nil
 			},
 		},
 		{
@@ -63,8 +63,7 @@ func batch() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{autoscalingv2.Resource("horizontalpodautoscalers")},
 			new: func(d Dependencies) (Runner, error) {
-				return horizontalpodautoscaler.New(d.Client, d.Informers,
-					d.Recorder(horizontalpodautoscaler.Component)), nil
+				return horizontalpodautoscaler.New(d.as(horizontalpodautoscaler.Component)), nil
 			},
 		},
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/controllers/legacytokens"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
 	"github.com/kinproc/kinproc/server/internal/controllers/protection"
 	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
@@ -255,6 +256,13 @@ func cluster() []Controller {
 				}), nil
 			},
 		},
+	}
+}
+
+// as returns what a controller needs that records its events as a component.
+func (d Dependencies) as(component string) loop.Dependencies {
+	return loop.Dependencies{
+		Client: d.Client, Informers: d.Informers, Recorder: d.Recorder(component),
 	}
 }
 

@@ -20,7 +20,7 @@ func network() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("services")},
 			new: func(d Dependencies) (Runner, error) {
-				return endpointslices.New(d.Client, d.Informers, d.Recorder(endpointslices.Component)), nil
+				return endpointslices.New(d.as(endpointslices.Component)), nil
 			},
 		},
 		{
@@ -30,7 +30,7 @@ func network() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("services"), corev1.Resource("endpoints")},
 			new: func(d Dependencies) (Runner, error) {
-				return endpoints.New(d.Client, d.Informers, d.Recorder(endpoints.Component)), nil
+				return endpoints.New(d.as(endpoints.Component)), nil
 			},
 		},
 		{
@@ -40,8 +40,7 @@ func network() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("endpoints")},
 			new: func(d Dependencies) (Runner, error) {
-				return endpointslicemirroring.New(d.Client, d.Informers,
-					d.Recorder(endpointslicemirroring.Component)), nil
+				return endpointslicemirroring.New(d.as(endpointslicemirroring.Component)), nil
 			},
 		},
 	}

@@ -31,7 +31,7 @@ func nodes() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("nodes")},
 			new: func(d Dependencies) (Runner, error) {
-				return nodelifecycle.New(d.Client, d.Recorder("node-controller"), d.Informers), nil
+				return nodelifecycle.New(d.as("node-controller")), nil
 			},
 		},
 		{
@@ -41,9 +41,7 @@ func nodes() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("nodes")},
 			new: func(d Dependencies) (Runner, error) {
-				return tainteviction.New(d.Client, d.Recorder(tainteviction.Name),
-					d.Informers.Core().V1().Pods(),
-					d.Informers.Core().V1().Nodes()), nil
+				return tainteviction.New(d.as(tainteviction.Name)), nil
 			},
 		},
 		{

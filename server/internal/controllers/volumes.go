@@ -23,7 +23,7 @@ func volumes() []Controller {
 				corev1.Resource("persistentvolumeclaims"), corev1.Resource("persistentvolumes"),
 			},
 			new: func(d Dependencies) (Runner, error) {
-				return volumebinding.New(d.Client, d.Recorder("persistentvolume-controller"), d.Informers), nil
+				return volumebinding.New(d.as("persistentvolume-controller")), nil
 			},
 		},
 		{
@@ -33,9 +33,7 @@ func volumes() []Controller {
 			workload: true,
 			after:    []schema.GroupResource{corev1.Resource("pods")},
 			new: func(d Dependencies) (Runner, error) {
-				core := d.Informers.Core().V1()
-				return ephemeralvolumes.New(d.Client, d.Recorder("ephemeral_volume"), core.Pods(),
-					core.PersistentVolumeClaims()), nil
+				return ephemeralvolumes.New(d.as("ephemeral_volume")), nil
 			},
 		},
 		{
@@ -46,7 +44,7 @@ func volumes() []Controller {
 				resourcev1.Resource("resourceclaims"), resourcev1.Resource("resourceclaimtemplates"),
 			},
 			new: func(d Dependencies) (Runner, error) {
-				return resourceclaims.New(d.Client, d.Recorder("resource_claim"), d.Informers), nil
+				return resourceclaims.New(d.as("resource_claim")), nil
 			},
 		},
 	}

@@ -20,12 +20,15 @@ import (
 )
 
 const (
-	validWebhooks = `{"metadata":{"name":"x"},"webhooks":[{"name":"w.example.com","admissionReviewVersions":["v1"],"sideEffects":"None",
+	validWebhooks = `{"metadata":{"name":"x"},
+		"webhooks":[{"name":"w.example.com","admissionReviewVersions":["v1"],"sideEffects":"None",
 		"clientConfig":{"service":{"namespace":"a","name":"b"}},
 		"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]}]}`
 	validPolicy = `{"metadata":{"name":"x"},"spec":{"matchConstraints":{"resourceRules":[
-		{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["DELETE"]}]},"validations":[{"expression":"true"}]}}`
-	validMutatingPolicy = `{"metadata":{"name":"x"},"spec":{"reinvocationPolicy":"Never","matchConstraints":{"resourceRules":[
+		{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["DELETE"]}]},
+		"validations":[{"expression":"true"}]}}`
+	validMutatingPolicy = `{"metadata":{"name":"x"},"spec":{"reinvocationPolicy":"Never",
+		"matchConstraints":{"resourceRules":[
 		{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]},
 		"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]}}`
 	validBinding = `{"metadata":{"name":"x"},"spec":{"policyName":"p","validationActions":["Deny"]}}`
@@ -95,7 +98,8 @@ func TestValidation(t *testing.T) {
 		{"vwc", rule(`{'operations':['*','GET']}`), []string{
 			"webhooks[0].rules[0].operations Invalid", "webhooks[0].rules[0].operations[1] NotSupported",
 		}},
-		{"vwc", `{"webhooks":[{"timeoutSeconds":0,"sideEffects":"Some","matchPolicy":"x","admissionReviewVersions":["v2","v2","V"]}]}`, []string{
+		{"vwc", `{"webhooks":[{"timeoutSeconds":0,"sideEffects":"Some","matchPolicy":"x",
+			"admissionReviewVersions":["v2","v2","V"]}]}`, []string{
 			"webhooks[0].admissionReviewVersions Invalid", "webhooks[0].admissionReviewVersions[1] Invalid",
 			"webhooks[0].admissionReviewVersions[2] Invalid", "webhooks[0].matchPolicy NotSupported",
 			"webhooks[0].sideEffects NotSupported", "webhooks[0].timeoutSeconds Invalid"}},
@@ -112,7 +116,8 @@ func TestValidation(t *testing.T) {
 				"webhooks[0].clientConfig.service.port Invalid",
 			},
 		},
-		{"vwc", `{"webhooks":[{"matchConditions":[{"name":"a","expression":"variables.x"},{"name":"a","expression":" "},{"name":"-","expression":"1"},{}]}]}`, []string{
+		{"vwc", `{"webhooks":[{"matchConditions":[{"name":"a","expression":"variables.x"},
+			{"name":"a","expression":" "},{"name":"-","expression":"1"},{}]}]}`, []string{
 			"webhooks[0].matchConditions[0].expression Invalid",
 			"webhooks[0].matchConditions[1].expression Required",
 			"webhooks[0].matchConditions[1].name Duplicate",
@@ -120,7 +125,8 @@ func TestValidation(t *testing.T) {
 			"webhooks[0].matchConditions[2].name Invalid",
 			"webhooks[0].matchConditions[3].expression Required",
 			"webhooks[0].matchConditions[3].name Required"}},
-		{"vwc", `{"webhooks":[{"namespaceSelector":{"matchLabels":{"a":"-"}},"objectSelector":{"matchExpressions":[{"key":"a","operator":"x"}]}}]}`, []string{
+		{"vwc", `{"webhooks":[{"namespaceSelector":{"matchLabels":{"a":"-"}},
+			"objectSelector":{"matchExpressions":[{"key":"a","operator":"x"}]}}]}`, []string{
 			"webhooks[0].namespaceSelector.matchLabels Invalid",
 			"webhooks[0].objectSelector.matchExpressions[0].operator Invalid"}},
 		{"mwc", `{"webhooks":[{"reinvocationPolicy":"x","name":"a.b"}]}`, []string{
@@ -142,28 +148,34 @@ func TestValidation(t *testing.T) {
 		{"vap", spec(`'validations':[]`), []string{
 			"spec.auditAnnotations Required", "spec.validations Required",
 		}},
-		{"vap", spec(`'validations':[{'expression':'true','message':'a\nb','reason':'NotFound','messageExpression':' '}]`), []string{
+		{"vap", spec(`'validations':[{'expression':'true','message':'a\nb','reason':'NotFound',
+			'messageExpression':' '}]`), []string{
 			"spec.validations[0].message Invalid", "spec.validations[0].messageExpression Invalid",
 			"spec.validations[0].reason NotSupported"}},
 		{"vap", spec(`'validations':[{'expression':'true ||\nfalse'}]`), nil},
 		{"vap", spec(`'validations':[{'expression':'true','reason':'Unauthorized'}]`), []string{
 			"spec.validations[0].reason NotSupported",
 		}},
-		{"vap", spec(`'validations':[{'expression':'true','messageExpression':'authorizer.path(\'/a\').check(\'get\').reason()'}]`), []string{"spec.validations[0].messageExpression Invalid"}},
+		{"vap", spec(`'validations':[
+			{'expression':'true','messageExpression':'authorizer.path(\'/a\').check(\'get\').reason()'}]`),
+			[]string{"spec.validations[0].messageExpression Invalid"}},
 		{"vap", spec(`'validations':[{'expression':'true','messageExpression':'1'}]`), []string{
 			"spec.validations[0].messageExpression Invalid",
 		}},
 		{"vap", spec(`'validations':[{'expression':'params.a == 1'}]`), []string{
 			"spec.validations[0].expression Invalid",
 		}},
-		{"vap", spec(`'paramKind':{'apiVersion':'v1','kind':'ConfigMap'},'validations':[{'expression':'params.a == 1'}]`), nil},
+		{"vap", spec(`'paramKind':{'apiVersion':'v1','kind':'ConfigMap'},
+			'validations':[{'expression':'params.a == 1'}]`), nil},
 		{"vap", spec(`'paramKind':{}`), []string{
 			"spec.paramKind.apiVersion Required", "spec.paramKind.kind Required",
 		}},
 		{"vap", spec(`'paramKind':{'apiVersion':'a/b/c','kind':'a b'}`), []string{
 			"spec.paramKind.apiVersion Invalid", "spec.paramKind.kind Invalid",
 		}},
-		{"vap", spec(`'variables':[{'name':'n','expression':'object.a'},{'name':'m','expression':'variables.n == 1'}],'validations':[{'expression':'variables.m'}]`), nil},
+		{"vap", spec(`'variables':[{'name':'n','expression':'object.a'},
+			{'name':'m','expression':'variables.n == 1'}],'validations':[{'expression':'variables.m'}]`),
+			nil},
 		{"vap", spec(`'variables':[{'name':'for','expression':'1 +'},{}]`), []string{
 			"spec.variables[0].expression Invalid", "spec.variables[0].name Invalid",
 			"spec.variables[1].expression Required", "spec.variables[1].name Required",
@@ -216,7 +228,8 @@ func TestValidation(t *testing.T) {
 			"spec.matchResources.matchPolicy NotSupported",
 		}},
 		{"mab", spec(`'policyName':''`), []string{"spec.policyName Required"}},
-		{"mab", spec(`'matchResources':{'resourceRules':[{'apiGroups':[''],'apiVersions':['v1'],'resources':['pods'],'operations':['DELETE']}]}`), []string{
+		{"mab", spec(`'matchResources':{'resourceRules':[{'apiGroups':[''],'apiVersions':['v1'],
+			'resources':['pods'],'operations':['DELETE']}]}`), []string{
 			"spec.matchResources.resourceRules.operations NotSupported"}},
 	} {
 		var got []string
@@ -251,8 +264,11 @@ func TestValidation(t *testing.T) {
 // object is not.
 func TestToleratedMistakes(t *testing.T) {
 	t.Parallel()
-	stored := `{"metadata":{"name":"x"},"webhooks":[{"name":"w.example.com","admissionReviewVersions":["v2"],"sideEffects":"Some",
-		"clientConfig":{"url":"https://a"},"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]},"matchConditions":[{"name":"a","expression":"nonsense"}]}]}`
+	stored := `{"metadata":{"name":"x"},
+		"webhooks":[{"name":"w.example.com","admissionReviewVersions":["v2"],"sideEffects":"Some",
+		"clientConfig":{"url":"https://a"},
+		"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["-"]}]},
+		"matchConditions":[{"name":"a","expression":"nonsense"}]}]}`
 	d, example := ValidatingWebhookConfigurations(), &admissionv1.ValidatingWebhookConfiguration{}
 	if got := check(t, d, example, stored, &stored, ""); got != nil {
 		t.Errorf("unchanged object was refused: %q", got)

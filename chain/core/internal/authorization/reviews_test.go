@@ -111,7 +111,8 @@ func TestSubjectAccessReviews(t *testing.T) {
 				User:               "a",
 				ResourceAttributes: selected("", metav1.LabelSelectorRequirement{Key: "-", Operator: "In"}),
 			},
-			want: "spec.resourceAttributes.labelSelector.requirements[0].key Invalid, spec.resourceAttributes.labelSelector.requirements[0].values Required",
+			want: "spec.resourceAttributes.labelSelector.requirements[0].key Invalid, " +
+				"spec.resourceAttributes.labelSelector.requirements[0].values Required",
 		},
 		"new operator": {spec: spec{
 			User:               "alice",
@@ -145,7 +146,8 @@ func TestSubjectAccessReviews(t *testing.T) {
 	if err != nil || !r.Status.Allowed || r.Status.Denied || r.Status.Reason != "alice" {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if want := "spec.resourceAttributes.fieldSelector partially ignored due to parse error"; r.Status.EvaluationError != want {
+	const want = "spec.resourceAttributes.fieldSelector partially ignored due to parse error"
+	if r.Status.EvaluationError != want {
 		t.Errorf("evaluation error %q, want %q", r.Status.EvaluationError, want)
 	}
 	fields, _ := a.attributes.GetFieldSelector()

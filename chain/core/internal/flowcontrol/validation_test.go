@@ -28,7 +28,8 @@ func decode[T kind.Object](t *testing.T, k *kind.Kind[T], obj T, documents ...st
 
 func TestFlowSchemas(t *testing.T) {
 	t.Parallel()
-	const valid = `{'metadata':{'name':'x'},'spec':{'priorityLevelConfiguration':{'name':'p'},'rules':[{'subjects':[{'kind':'User','user':{'name':'u'}}],
+	const valid = `{'metadata':{'name':'x'},'spec':{'priorityLevelConfiguration':{'name':'p'},
+		'rules':[{'subjects':[{'kind':'User','user':{'name':'u'}}],
 		'nonResourceRules':[{'verbs':['get'],'nonResourceURLs':['/a/*']}]}]}}`
 	k := FlowSchemas()
 	rule := func(r string) string { return `{'spec':{'rules':[{` + r + `}]}}` }
@@ -50,7 +51,9 @@ func TestFlowSchemas(t *testing.T) {
 		{rule(`'subjects':[{'kind':'ServiceAccount','user':null}]`), []string{
 			at + "subjects[0].serviceAccount Required",
 		}},
-		{rule(`'subjects':[{'kind':'ServiceAccount','user':null,'serviceAccount':{'name':'*','namespace':'A'}}]`), []string{at + "subjects[0].serviceAccount.namespace Invalid"}},
+		{rule(`'subjects':[{'kind':'ServiceAccount','user':null,
+			'serviceAccount':{'name':'*','namespace':'A'}}]`),
+			[]string{at + "subjects[0].serviceAccount.namespace Invalid"}},
 		{
 			rule(`'subjects':[{'kind':'ServiceAccount','user':null,'serviceAccount':{'name':'A'}}]`),
 			[]string{
@@ -78,7 +81,8 @@ func TestFlowSchemas(t *testing.T) {
 				at + "resourceRules[0].resources Invalid", at + "resourceRules[0].verbs Invalid",
 			},
 		},
-		{rule(`'resourceRules':[{'verbs':['*'],'apiGroups':['*'],'resources':['*'],'clusterScope':true,'namespaces':['*','a']}]`), []string{at + "resourceRules[0].namespaces Invalid"}},
+		{rule(`'resourceRules':[{'verbs':['*'],'apiGroups':['*'],'resources':['*'],'clusterScope':true,
+			'namespaces':['*','a']}]`), []string{at + "resourceRules[0].namespaces Invalid"}},
 		{
 			rule(
 				`'resourceRules':[{'verbs':['*'],'apiGroups':['*'],'resources':['*'],'namespaces':['a','B']}]`),
@@ -105,7 +109,8 @@ func TestFlowSchemas(t *testing.T) {
 
 func TestPriorityLevels(t *testing.T) {
 	t.Parallel()
-	const valid = `{'metadata':{'name':'x'},'spec':{'type':'Limited','limited':{'limitResponse':{'type':'Queue','queuing':{}}}}}`
+	const valid = `{'metadata':{'name':'x'},'spec':{'type':'Limited',
+		'limited':{'limitResponse':{'type':'Queue','queuing':{}}}}}`
 	k := PriorityLevelConfigurations()
 	const at = "spec.limited."
 	for _, test := range []struct {
@@ -115,13 +120,18 @@ func TestPriorityLevels(t *testing.T) {
 		{`{}`, nil},
 		{`{'spec':{'type':'Exempt'}}`, []string{"spec.limited Forbidden", "spec.type Invalid"}},
 		{`{'metadata':{'name':'exempt'}}`, []string{"spec Invalid", "spec.type Invalid"}},
-		{`{'metadata':{'name':'exempt'},'spec':{'type':'Exempt','limited':null,'exempt':{'nominalConcurrencyShares':5,'lendablePercent':101}}}`, []string{"spec.exempt.lendablePercent Invalid"}},
+		{`{'metadata':{'name':'exempt'},'spec':{'type':'Exempt','limited':null,
+			'exempt':{'nominalConcurrencyShares':5,'lendablePercent':101}}}`,
+			[]string{"spec.exempt.lendablePercent Invalid"}},
 		{`{'metadata':{'name':'exempt'},'spec':{'type':'Exempt','limited':null}}`, nil},
-		{`{'metadata':{'annotations':{'flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares':''}}}`, []string{"metadata.annotations Forbidden"}},
+		{`{'metadata':{
+			'annotations':{'flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares':''}}}`,
+			[]string{"metadata.annotations Forbidden"}},
 		{`{'spec':{'limited':null,'exempt':{}}}`, []string{
 			"spec.exempt Forbidden", "spec.limited Required",
 		}},
-		{`{'spec':{'limited':{'lendablePercent':-1,'borrowingLimitPercent':-1,'limitResponse':{'type':'Reject'}}}}`, []string{
+		{`{'spec':{'limited':{'lendablePercent':-1,'borrowingLimitPercent':-1,
+			'limitResponse':{'type':'Reject'}}}}`, []string{
 			at + "borrowingLimitPercent Invalid", at + "lendablePercent Invalid",
 			at + "limitResponse.queuing Forbidden"}},
 		{`{'spec':{'type':''}}`, []string{"spec.type Required"}},
@@ -132,7 +142,8 @@ func TestPriorityLevels(t *testing.T) {
 		{`{'spec':{'limited':{'limitResponse':{'type':'x'}}}}`, []string{
 			at + "limitResponse.type NotSupported",
 		}},
-		{`{'spec':{'limited':{'limitResponse':{'queuing':{'queues':1000,'handSize':7,'queueLengthLimit':-1}}}}}`, []string{
+		{`{'spec':{'limited':{'limitResponse':{'queuing':{'queues':1000,'handSize':7,
+			'queueLengthLimit':-1}}}}}`, []string{
 			at + "limitResponse.queuing.handSize Invalid",
 			at + "limitResponse.queuing.queueLengthLimit Invalid"}},
 		{`{'spec':{'limited':{'limitResponse':{'queuing':{'queues':10000001,'handSize':1}}}}}`, []string{

@@ -140,7 +140,7 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 	return errs
 }
 
-// validateOrder checks that min ≤ defaultRequest ≤ default ≤ max, for those values that are set.
+// validateOrder checks that min ≤ defaultRequest ≤ default ≤ max, for those that are set.
 func validateOrder(
 	item *corev1.LimitRangeItem, name corev1.ResourceName, at *field.Path,
 ) field.ErrorList {

@@ -363,7 +363,8 @@ func TestValidateEndpoints(t *testing.T) {
 		}, "subsets[0].addresses[0].nodeName Invalid"},
 		{"names of several ports", func(s *corev1.EndpointSubset) {
 			s.Ports = append(s.Ports, corev1.EndpointPort{Port: 81, Name: "A", Protocol: "ICMP"})
-		}, "subsets[0].ports[0].name Required, subsets[0].ports[1].name Invalid, subsets[0].ports[1].protocol NotSupported"},
+		}, "subsets[0].ports[0].name Required, subsets[0].ports[1].name Invalid, " +
+			"subsets[0].ports[1].protocol NotSupported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -258,7 +258,8 @@ func TestValidateOthers(t *testing.T) {
 		{"address without a parent", validateIPAddress(ctx, address(nil)), "spec.parentRef Required"},
 		{"address with a bad parent", validateIPAddress(ctx,
 			address(&networkingv1.ParentReference{Group: "A", Name: "a/b", Namespace: "."})),
-			"spec.parentRef.group Invalid, spec.parentRef.name Invalid, spec.parentRef.namespace Invalid, spec.parentRef.resource Required"},
+			"spec.parentRef.group Invalid, spec.parentRef.name Invalid, " +
+				"spec.parentRef.namespace Invalid, spec.parentRef.resource Required"},
 		{
 			"address with another parent, a bad one",
 			validateIPAddressUpdate(ctx, address(&networkingv1.ParentReference{Resource: "r"}),

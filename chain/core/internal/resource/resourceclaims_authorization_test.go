@@ -35,11 +35,14 @@ func TestStatusRights(t *testing.T) {
 		associated = "associated-node:update resourceclaims/driver ns/d"
 
 		// The claim is allocated on node n, and the driver d has reported on device b.
-		results = `{'results':[{'request':'r','driver':'d','pool':'p','device':'a'},{'request':'r','driver':'d','pool':'p','device':'b'}]}`
-		on      = `'nodeSelector':{'nodeSelectorTerms':[{'matchFields':[{'key':'metadata.name','operator':'In','values':['n']}]}]}`
-		before  = `{'status':{'allocation':{'devices':` + results + `,` + on +
+		results = `{'results':[{'request':'r','driver':'d','pool':'p','device':'a'},
+			{'request':'r','driver':'d','pool':'p','device':'b'}]}`
+		on = `'nodeSelector':{'nodeSelectorTerms':[{'matchFields':[
+			{'key':'metadata.name','operator':'In','values':['n']}]}]}`
+		before = `{'status':{'allocation':{'devices':` + results + `,` + on +
 			`},'devices':[{'driver':'d','pool':'p','device':'b'}]}}`
-		reports = `{'status':{'devices':[{'driver':'d','pool':'p','device':'a'},{'driver':'d','pool':'p','device':'b'}]}}`
+		reports = `{'status':{'devices':[{'driver':'d','pool':'p','device':'a'},
+			{'driver':'d','pool':'p','device':'b'}]}}`
 		reserve = `{'status':{'reservedFor':[{'resource':'pods','name':'a','uid':'1'}]}}`
 		unbind  = `{'status':{'allocation':null,'devices':null}}`
 	)

@@ -44,12 +44,15 @@ func TestResourcePoolStatusRequests(t *testing.T) {
 				"status.pools[0].nodeName Invalid", "status.pools[0].resourceSliceCount Invalid",
 				"status.pools[0].totalDevices Invalid",
 			}},
-		{"status", "", pool(`'partitionSummary':[{'attribute':'a','type':'t','total':1,'allocatable':1},{'attribute':'a','type':'t','total':1}]`),
+		{"status", "", pool(`'partitionSummary':[{'attribute':'a','type':'t','total':1,'allocatable':1},
+			{'attribute':'a','type':'t','total':1}]`),
 			[]string{
 				"status.pools[0].partitionSummary[1] Duplicate",
 				"status.pools[0].partitionSummary[1].allocatable Required",
 			}},
-		{"status", "", pool(`'shareableSummary':{'fullyAvailableDevices':0,'capacity':[{'name':'c','total':'1','consumed':'0'}]}`),
+		{"status", "",
+			pool(`'shareableSummary':{'fullyAvailableDevices':0,
+			'capacity':[{'name':'c','total':'1','consumed':'0'}]}`),
 			[]string{
 				"status.pools[0].shareableSummary.capacity[0].available Required",
 				"status.pools[0].shareableSummary.partiallyAvailableDevices Required",

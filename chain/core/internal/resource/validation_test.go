@@ -29,8 +29,10 @@ func decode[T kind.Object](t *testing.T, k *kind.Kind[T], obj T, documents ...st
 }
 
 const (
-	validClaim = `{'metadata':{'name':'x'},'spec':{'devices':{'requests':[{'name':'r','exactly':{'deviceClassName':'c'}}]}}}`
-	validSlice = `{'metadata':{'name':'x'},'spec':{'driver':'d.example.com','pool':{'name':'p','resourceSliceCount':1},'nodeName':'n',
+	validClaim = `{'metadata':{'name':'x'},
+		'spec':{'devices':{'requests':[{'name':'r','exactly':{'deviceClassName':'c'}}]}}}`
+	validSlice = `{'metadata':{'name':'x'},'spec':{'driver':'d.example.com',
+		'pool':{'name':'p','resourceSliceCount':1},'nodeName':'n',
 		'devices':[{'name':'a','attributes':{'model':{'string':'a'}}}]}}`
 )
 
@@ -50,7 +52,8 @@ func TestResourceClaims(t *testing.T) {
 		{devices(`'requests':[{'name':'r'},{'name':'r','exactly':{'deviceClassName':'C'}}]`), []string{
 			at + "requests[1] Duplicate", at + "requests[1].exactly.deviceClassName Invalid",
 		}},
-		{devices(`'requests':[{'exactly':null,'firstAvailable':[{'name':'a','deviceClassName':'c'},{'name':'a','deviceClassName':''}]}]`), []string{
+		{devices(`'requests':[{'exactly':null,'firstAvailable':[{'name':'a','deviceClassName':'c'},
+			{'name':'a','deviceClassName':''}]}]`), []string{
 			at + "requests[0].firstAvailable[1] Duplicate",
 			at + "requests[0].firstAvailable[1].deviceClassName Required"}},
 		{devices(`'requests':[{'firstAvailable':[{'name':'A'}]}]`), []string{
@@ -76,11 +79,13 @@ func TestResourceClaims(t *testing.T) {
 				at + "requests[0].exactly.selectors[1].cel.expression Invalid",
 			},
 		},
-		{devices(`'requests':[{'exactly':{'tolerations':[{'operator':'Exists','value':'a','effect':'x'},{'key':'-','tolerationSeconds':1}]}}]`), []string{
+		{devices(`'requests':[{'exactly':{'tolerations':[{'operator':'Exists','value':'a','effect':'x'},
+			{'key':'-','tolerationSeconds':1}]}}]`), []string{
 			at + "requests[0].exactly.tolerations[0].effect NotSupported",
 			at + "requests[0].exactly.tolerations[0].value Invalid",
 			at + "requests[0].exactly.tolerations[1].key Invalid"}},
-		{devices(`'constraints':[{'requests':['r','r'],'matchAttribute':'d.example.com/a','distinctAttribute':'b'}]`), []string{
+		{devices(`'constraints':[{'requests':['r','r'],'matchAttribute':'d.example.com/a',
+			'distinctAttribute':'b'}]`), []string{
 			at + "constraints[0].distinctAttribute Invalid", at + "constraints[0].requests[1] Duplicate"}},
 		{devices(`'requests':[{'exactly':{'capacity':{'requests':{'-':'1'}}}}]`), nil},
 		{devices(`'constraints':[{'requests':['q'],'matchAttribute':'a'},{}]`), []string{
@@ -107,7 +112,8 @@ func TestResourceClaims(t *testing.T) {
 		status string
 		want   []string
 	}{
-		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},'reservedFor':[{'resource':'pods','name':'a','uid':'1'}]`, nil},
+		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},
+			'reservedFor':[{'resource':'pods','name':'a','uid':'1'}]`, nil},
 		{`'reservedFor':[{'name':'a','uid':'1'}]`, []string{
 			"status.reservedFor Forbidden", "status.reservedFor[0].resource Required",
 		}},
@@ -120,13 +126,15 @@ func TestResourceClaims(t *testing.T) {
 			},
 		},
 		{`'devices':[{'driver':'d','pool':'p','device':'a'}]`, []string{"status.devices[0] Invalid"}},
-		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a','adminAccess':true,'bindingConditions':['a','a']}],'config':[{}]}}`, []string{
+		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a',
+			'adminAccess':true,'bindingConditions':['a','a']}],'config':[{}]}}`, []string{
 			"status.allocation.devices.config[0].opaque Required",
 			"status.allocation.devices.config[0].source Required",
 			"status.allocation.devices.results[0].adminAccess Forbidden",
 			"status.allocation.devices.results[0].bindingConditions[1] Duplicate",
 			"status.allocation.devices.results[0].bindingFailureConditions Invalid"}},
-		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},'devices':[{'driver':'d','pool':'p','device':'a',
+		{`'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},
+			'devices':[{'driver':'d','pool':'p','device':'a',
 			'data':'x','networkData':{'ips':['10.0.0.1','10.0.0.1/24','10.0.0.1/24']}}]`, []string{
 			"status.devices[0].data Invalid", "status.devices[0].networkData.ips[0] Invalid",
 			"status.devices[0].networkData.ips[2] Duplicate"}},
@@ -143,7 +151,9 @@ func TestResourceClaims(t *testing.T) {
 func TestDeallocation(t *testing.T) {
 	t.Parallel()
 	k := ResourceClaims(nil, nil)
-	const allocated = `{'status':{'allocation':{'devices':{'results':[{'request':'r','driver':'d','pool':'p','device':'a'}]}},'devices':[{'driver':'d','pool':'p','device':'a'}]}}`
+	const allocated = `{'status':{'allocation':{'devices':{'results':[
+		{'request':'r','driver':'d','pool':'p','device':'a'}]}},
+		'devices':[{'driver':'d','pool':'p','device':'a'}]}}`
 	old := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated)
 	c := decode(t, k, &resourcev1.ResourceClaim{}, validClaim, allocated,
 		`{'status':{'allocation':null}}`)
@@ -181,7 +191,8 @@ func TestDefaultModes(t *testing.T) {
 func TestTemplateUpdate(t *testing.T) {
 	t.Parallel()
 	k := ResourceClaimTemplates(nil)
-	const valid = `{'spec':{'spec':{'devices':{'requests':[{'name':'r','exactly':{'deviceClassName':'c'}}]}}}}`
+	const valid = `{'spec':{
+		'spec':{'devices':{'requests':[{'name':'r','exactly':{'deviceClassName':'c'}}]}}}}`
 	old := decode(t, k, &resourcev1.ResourceClaimTemplate{}, valid)
 	c := decode(t, k, &resourcev1.ResourceClaimTemplate{}, valid,
 		`{'spec':{'metadata':{'uid':'u'},'spec':{'devices':{'constraints':[{}]}}}}`)

@@ -113,7 +113,8 @@ func TestWorkloads(t *testing.T) {
 		{"two priorities", `{` + nest(groups("a", leaf("b")+`,'priority':1`)) + `}`, "", []string{
 			"spec Invalid",
 		}},
-		{"features that are off", `{'podGroupTemplates':[{'name':'a','schedulingPolicy':{'basic':{}},'schedulingConstraints':{'topology':[{'key':''}]},
+		{"features that are off", `{'podGroupTemplates':[{'name':'a','schedulingPolicy':{'basic':{}},
+			'schedulingConstraints':{'topology':[{'key':''}]},
 			'resourceClaims':[{'name':''}],'preemptionPolicy':'Ask'}]}`, "", nil},
 
 		{"another number", gang("2"), gang("1"), nil},
@@ -162,7 +163,8 @@ func TestPodGroups(t *testing.T) {
 
 func TestCompositePodGroups(t *testing.T) {
 	t.Parallel()
-	const valid = `'schedulingPolicy':{'gang':{'minGroupCount':1}},'workloadRef':{'workloadName':'w','templateName':'t'}`
+	const valid = `'schedulingPolicy':{'gang':{'minGroupCount':1}},
+		'workloadRef':{'workloadName':'w','templateName':'t'}`
 	check(t, CompositePodGroups(), func() *schedulingv1alpha3.CompositePodGroup {
 		return &schedulingv1alpha3.CompositePodGroup{}
 	}, []groupCase{

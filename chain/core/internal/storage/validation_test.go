@@ -154,7 +154,8 @@ func TestCSINodeForms(t *testing.T) {
 	if err := back.Unmarshal(data); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"drivers":[{"name":"d","nodeID":"1","topologyKeys":null}]}}]}`
+	want := `{"metadata":{},"items":[{"metadata":{"name":"n"},"spec":{"drivers":[` +
+		`{"name":"d","nodeID":"1","topologyKeys":null}]}}]}`
 	for name, l := range map[string]any{"copy": list.DeepCopyObject(), "protobuf": &back} {
 		if got, err := json.Marshal(l); err != nil || string(got) != want {
 			t.Errorf("%s: %s (%v), want %s", name, got, err, want)

@@ -35,8 +35,8 @@ func NewEtcdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   Etcd,
 		Short: "Stand in for etcd in tests with envtest",
-		Long: `This is kinproc under the name of etcd. It tells kube-apiserver, another name of kinproc, to
-use the etcd inside of kube-apiserver, and answers health checks. It holds no data, so no flag
+		Long: `This is kinproc under the name of etcd. It tells kube-apiserver, another name of kinproc,
+to use the etcd inside of kube-apiserver, and answers health checks. It holds no data, so no flag
 matters but --listen-client-urls.`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,

@@ -17,10 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
@@ -31,21 +28,16 @@ const Name = "cronjob-controller"
 
 // Controller creates Jobs.
 type Controller struct {
-	client    kubernetes.Interface
-	informers informers.SharedInformerFactory
-	recorder  record.EventRecorder
+	loop.Dependencies
 }
 
 // New returns a controller. Whoever made the informers starts them.
-func New(
-	client kubernetes.Interface, informers informers.SharedInformerFactory,
-	recorder record.EventRecorder,
-) (*Controller, error) {
-	informers.Batch().V1().CronJobs().Informer()
-	if err := ownerrefs.AddIndex(informers.Batch().V1().Jobs().Informer()); err != nil {
+func New(d loop.Dependencies) (*Controller, error) {
+	d.Informers.Batch().V1().CronJobs().Informer()
+	if err := ownerrefs.AddIndex(d.Informers.Batch().V1().Jobs().Informer()); err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
-	return &Controller{client, informers, recorder}, nil
+	return &Controller{d}, nil
 }
 
 // run is the state of one call of Run.
@@ -64,7 +56,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	r := &run{Controller: c, queue: loop.New(Name), written: map[string]*batchv1.CronJob{}}
 	var handlers loop.Handlers
 	defer handlers.Remove()
-	batch := c.informers.Batch().V1()
+	batch := c.Informers.Batch().V1()
 	if err := handlers.Add(batch.CronJobs().Informer(), loop.OnChange(
 		func(old, cron *batchv1.CronJob) {
 			if cron == nil {
@@ -93,7 +85,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	cron, err := r.informers.Batch().V1().CronJobs().Lister().CronJobs(name.Namespace).Get(name.Name)
+	cron, err := r.Informers.Batch().V1().CronJobs().Lister().CronJobs(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -105,7 +97,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	}
 	s := &state{run: r, key: key, cron: r.newest(key, cron).DeepCopy(), now: time.Now()}
 	if s.jobs, err = ownerrefs.Owned[*batchv1.Job](
-		r.informers.Batch().V1().Jobs().Informer().GetIndexer(), cron.UID); err != nil {
+		r.Informers.Batch().V1().Jobs().Informer().GetIndexer(), cron.UID); err != nil {
 		return 0, err
 	}
 	next, err := s.sync(ctx)
@@ -147,14 +139,14 @@ type state struct {
 }
 
 func (s *state) event(kind, reason, format string, args ...any) {
-	s.recorder.Eventf(s.cron, kind, reason, format, args...)
+	s.Recorder.Eventf(s.cron, kind, reason, format, args...)
 }
 
 func (s *state) write(ctx context.Context) error {
 	if !s.changed {
 		return nil
 	}
-	made, err := s.client.BatchV1().CronJobs(s.cron.Namespace).UpdateStatus(ctx, s.cron,
+	made, err := s.Client.BatchV1().CronJobs(s.cron.Namespace).UpdateStatus(ctx, s.cron,
 		metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("update status of CronJob %s: %w", s.key, err)
@@ -236,7 +228,7 @@ func (s *state) inactive(uid types.UID) bool {
 // create creates the Job for a time.
 func (s *state) create(ctx context.Context, due time.Time) error {
 	job := jobFor(s.cron, due)
-	jobs := s.client.BatchV1().Jobs(s.cron.Namespace)
+	jobs := s.Client.BatchV1().Jobs(s.cron.Namespace)
 	made, err := jobs.Create(ctx, job, metav1.CreateOptions{})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

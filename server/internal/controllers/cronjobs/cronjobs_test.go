@@ -11,9 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/cronjobs"
@@ -246,9 +244,8 @@ func alone(t *testing.T) *cluster {
 // that it records.
 func (c *cluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
 	c.Helper()
-	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(1000)
-	controller := workloadtest.Must(cronjobs.New(client, factory, recorder))(c.T)
-	return recorder.Events, workloadtest.Start(c.T, factory, controller)
+	d, events := workloadtest.Dependencies(client)
+	return events, workloadtest.Start(c.T, d.Informers, workloadtest.Must(cronjobs.New(d))(c.T))
 }
 
 // hourly creates a CronJob with one Job due.

@@ -54,7 +54,7 @@ func (s *state) follow(ctx context.Context) error {
 			continue
 		}
 		// The informer may not have seen it yet.
-		job, err := s.client.BatchV1().Jobs(s.cron.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		job, err := s.Client.BatchV1().Jobs(s.cron.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -103,7 +103,7 @@ func began(job *batchv1.Job) metav1.Time {
 
 // delete deletes a Job. Another one with its name is left alone.
 func (s *state) delete(ctx context.Context, name string, uid types.UID) error {
-	err := s.client.BatchV1().Jobs(s.cron.Namespace).Delete(ctx, name, metav1.DeleteOptions{
+	err := s.Client.BatchV1().Jobs(s.cron.Namespace).Delete(ctx, name, metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
 		Preconditions:     metav1.NewUIDPreconditions(string(uid)),
 	})

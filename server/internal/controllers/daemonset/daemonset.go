@@ -13,10 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/history"
@@ -39,17 +36,9 @@ const (
 
 var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
-// Dependencies are what the controller needs.
-type Dependencies struct {
-	Client kubernetes.Interface
-	// Informers is a factory. The controller starts the informers that it needs.
-	Informers informers.SharedInformerFactory
-	Recorder  record.EventRecorder
-}
-
 // Controller is the controller of DaemonSets.
 type Controller struct {
-	Dependencies
+	loop.Dependencies
 	sets, nodes cache.SharedIndexInformer
 	pods        *pods.Control
 	history     *history.Control
@@ -57,13 +46,13 @@ type Controller struct {
 	failures    *flowcontrol.Backoff // by set and node
 }
 
-// New returns a controller.
-func New(d Dependencies) (*Controller, error) {
-	control, err := pods.NewControl(d.Client, d.Informers.Core().V1().Pods(), d.Recorder)
+// New returns a controller. It starts the informers that it needs.
+func New(d loop.Dependencies) (*Controller, error) {
+	control, err := pods.NewControl(d)
 	if err != nil {
 		return nil, err
 	}
-	revisions, err := history.New(d.Client, d.Informers.Apps().V1().ControllerRevisions())
+	revisions, err := history.New(d)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/daemonset"
@@ -304,11 +302,8 @@ func TestRecreated(t *testing.T) {
 // Events get the events that it records.
 func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
 	t.Helper()
-	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(100)
-	return recorder.Events, workloadtest.Start(t, factory,
-		workloadtest.Must(daemonset.New(daemonset.Dependencies{
-			Client: client, Informers: factory, Recorder: recorder,
-		}))(t))
+	d, events := workloadtest.Dependencies(client)
+	return events, workloadtest.Start(t, d.Informers, workloadtest.Must(daemonset.New(d))(t))
 }
 
 // A revision of somebody else that has the name of a new one is deleted just when the controller

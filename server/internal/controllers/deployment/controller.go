@@ -14,10 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
@@ -31,22 +28,14 @@ const workers = 4
 
 var kind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
-// Dependencies are what the controller needs.
-type Dependencies struct {
-	Client kubernetes.Interface
-	// Informers is a factory. The controller starts the informers that it needs.
-	Informers informers.SharedInformerFactory
-	Recorder  record.EventRecorder
-}
-
 // Controller is the controller of Deployments.
 type Controller struct {
-	Dependencies
+	loop.Dependencies
 	deployments, sets, pods cache.SharedIndexInformer
 }
 
-// New returns a controller.
-func New(d Dependencies) (*Controller, error) {
+// New returns a controller. It starts the informers that it needs.
+func New(d loop.Dependencies) (*Controller, error) {
 	c := &Controller{
 		Dependencies: d,
 		deployments:  d.Informers.Apps().V1().Deployments().Informer(),

@@ -15,10 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
@@ -31,24 +28,19 @@ const patience = 2 * time.Minute
 
 // Controller keeps the status of PodDisruptionBudgets.
 type Controller struct {
-	client    kubernetes.Interface
-	informers informers.SharedInformerFactory
-	recorder  record.EventRecorder
+	loop.Dependencies
 }
 
 // New returns a controller. It starts the informers that it needs.
-func New(
-	client kubernetes.Interface, factory informers.SharedInformerFactory,
-	recorder record.EventRecorder,
-) *Controller {
-	return &Controller{client, factory, recorder}
+func New(d loop.Dependencies) *Controller {
+	return &Controller{d}
 }
 
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
-	budgets := c.informers.Policy().V1().PodDisruptionBudgets().Informer()
-	pods := c.informers.Core().V1().Pods().Informer()
+	budgets := c.Informers.Policy().V1().PodDisruptionBudgets().Informer()
+	pods := c.Informers.Core().V1().Pods().Informer()
 	r := &run{
 		Controller: c, queue: loop.New(Name), budgets: budgets.GetIndexer(), pods: pods.GetIndexer(),
 	}
@@ -64,7 +56,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	c.informers.StartWithContext(ctx)
+	c.Informers.StartWithContext(ctx)
 	return r.queue.Run(ctx, 1, r.sync, handlers.Synced()...)
 }
 
@@ -187,7 +179,7 @@ func (r *run) syncPod(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = r.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType,
+	_, err = r.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType,
 		patch, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return 0, nil // the change causes an event

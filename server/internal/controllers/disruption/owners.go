@@ -67,10 +67,10 @@ func (c *Controller) find(
 		return nil, err
 	}
 	key := namespace + "/" + ref.Name
-	apps := c.informers.Apps().V1()
+	apps := c.Informers.Apps().V1()
 	switch (schema.GroupKind{Group: gv.Group, Kind: ref.Kind}) {
 	case schema.GroupKind{Kind: "ReplicationController"}:
-		return lookUp(ctx, c, c.informers.Core().V1().ReplicationControllers().Informer(), key, ref,
+		return lookUp(ctx, c, c.Informers.Core().V1().ReplicationControllers().Informer(), key, ref,
 			func(r *corev1.ReplicationController) *int32 { return r.Spec.Replicas })
 	case schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 		return lookUp(ctx, c, apps.StatefulSets().Informer(), key, ref,
@@ -97,7 +97,7 @@ func lookUp[T metav1.Object](
 	ref *metav1.OwnerReference, replicas func(T) *int32,
 ) (*owner, error) {
 	if !informer.HasSynced() {
-		c.informers.StartWithContext(ctx)
+		c.Informers.StartWithContext(ctx)
 		if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
 			return nil, ctx.Err()
 		}
@@ -117,7 +117,7 @@ func lookUp[T metav1.Object](
 func (c *Controller) findScaled(
 	ctx context.Context, namespace string, ref *metav1.OwnerReference,
 ) (*owner, error) {
-	client := scale.Client{Discovery: c.client.Discovery()}
+	client := scale.Client{Discovery: c.Client.Discovery()}
 	found, err := client.Get(ctx, namespace, ref.APIVersion, ref.Kind, ref.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // the owner is gone

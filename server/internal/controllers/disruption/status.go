@@ -24,16 +24,16 @@ func (r *run) syncBudget(
 ) (recheck time.Duration, err error) {
 	pods := r.podsOf(b)
 	if len(pods) == 0 {
-		r.recorder.Event(b, corev1.EventTypeNormal, "NoPods", "No matching pods found")
+		r.Recorder.Event(b, corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
 	expected, desired, unmanaged, err := r.expected(ctx, b, pods)
 	if err != nil {
-		r.recorder.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
+		r.Recorder.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
 			"Failed to calculate the number of expected pods: %v", err)
 		return 0, err
 	}
 	if unmanaged > 0 {
-		r.recorder.Eventf(b, corev1.EventTypeWarning, "UnmanagedPods",
+		r.Recorder.Eventf(b, corev1.EventTypeWarning, "UnmanagedPods",
 			"Pods selected by this PodDisruptionBudget (selector: %v) were found to be unmanaged. As a "+
 				"result, the status of the PDB cannot be calculated correctly, which may result in "+
 				"undefined behavior. To account for these pods please set \".spec.minAvailable\" field of "+
@@ -120,7 +120,7 @@ func (r *run) disrupted(
 		}
 		left := begun.Add(patience).Sub(now)
 		if left <= 0 {
-			r.recorder.Eventf(p, corev1.EventTypeWarning, "NotDeleted",
+			r.Recorder.Eventf(p, corev1.EventTypeWarning, "NotDeleted",
 				"Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
 			continue
 		}
@@ -146,7 +146,7 @@ func (r *run) update(
 	changed := b.DeepCopy()
 	changed.Status = *status.DeepCopy()
 	poddisruptionbudget.UpdateDisruptionAllowedCondition(changed)
-	_, err := r.client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
+	_, err := r.Client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
 		metav1.UpdateOptions{})
 	return err
 }
@@ -164,7 +164,7 @@ func (r *run) failed(ctx context.Context, b *policyv1.PodDisruptionBudget, cause
 	if equality.Semantic.DeepEqual(b.Status, changed.Status) {
 		return cause
 	}
-	_, err := r.client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
+	_, err := r.Client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
 		metav1.UpdateOptions{})
 	return errors.Join(cause, err)
 }

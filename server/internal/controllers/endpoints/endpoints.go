@@ -15,11 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice/util"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -41,20 +38,15 @@ const (
 
 // Controller keeps the Endpoints of Services.
 type Controller struct {
-	informers informers.SharedInformerFactory
-	client    kubernetes.Interface
-	recorder  record.EventRecorder
+	loop.Dependencies
 }
 
 // New returns a controller. Whoever made the informers starts them.
-func New(
-	client kubernetes.Interface, informers informers.SharedInformerFactory,
-	recorder record.EventRecorder,
-) *Controller {
-	informers.Core().V1().Services().Informer()
-	informers.Core().V1().Pods().Informer()
-	informers.Core().V1().Endpoints().Informer()
-	return &Controller{informers, client, recorder}
+func New(d loop.Dependencies) *Controller {
+	d.Informers.Core().V1().Services().Informer()
+	d.Informers.Core().V1().Pods().Informer()
+	d.Informers.Core().V1().Endpoints().Informer()
+	return &Controller{d}
 }
 
 // run is the state of one call of Run.
@@ -72,7 +64,7 @@ type run struct {
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
-	core := c.informers.Core().V1()
+	core := c.Informers.Core().V1()
 	r := &run{
 		Controller: c, queue: servicequeue.New(Name, core.Services().Lister()),
 		triggers: util.NewTriggerTimeTracker(), stale: map[string]string{},
@@ -102,7 +94,7 @@ func (r *run) endpointsChanged(old, endpoints *corev1.Endpoints) {
 	if endpoints == nil {
 		endpoints = old
 	}
-	_, err := r.informers.Core().V1().Services().Lister().Services(endpoints.Namespace).
+	_, err := r.Informers.Core().V1().Services().Lister().Services(endpoints.Namespace).
 		Get(endpoints.Name)
 	if err == nil || endpoints.Labels[managedByLabel] == managedBy {
 		r.queue.Add(cache.MetaObjectToName(endpoints).String())
@@ -114,7 +106,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	core := r.informers.Core().V1()
+	core := r.Informers.Core().V1()
 	s, err := core.Services().Lister().Services(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		r.triggers.DeleteService(name.Namespace, name.Name)
@@ -161,7 +153,7 @@ func (r *run) setStale(name cache.ObjectName, version string) {
 
 // delete deletes the Endpoints of a Service that is gone, unless they are used for leader election.
 func (r *run) delete(ctx context.Context, name cache.ObjectName) error {
-	e, err := r.informers.Core().V1().Endpoints().Lister().Endpoints(name.Namespace).Get(name.Name)
+	e, err := r.Informers.Core().V1().Endpoints().Lister().Endpoints(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -171,7 +163,7 @@ func (r *run) delete(ctx context.Context, name cache.ObjectName) error {
 	if _, leader := e.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]; leader {
 		return nil
 	}
-	err = r.client.CoreV1().Endpoints(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{
+	err = r.Client.CoreV1().Endpoints(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(e.UID)),
 	})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -212,7 +204,7 @@ func (r *run) write(
 	annotate(wanted, corev1.EndpointsLastChangeTriggerTime, trigger.UTC().Format(time.RFC3339Nano),
 		!trigger.IsZero())
 	annotate(wanted, corev1.EndpointsOverCapacity, truncated, cut)
-	endpoints := r.client.CoreV1().Endpoints(s.Namespace)
+	endpoints := r.Client.CoreV1().Endpoints(s.Namespace)
 	if current == nil {
 		if s.DeletionTimestamp != nil {
 			return nil
@@ -249,7 +241,7 @@ func (r *run) report(
 		ctx.Err() != nil {
 		return nil
 	}
-	r.recorder.Eventf(s, corev1.EventTypeWarning, reason, "Failed to %s endpoint %s/%s: %v", verb,
+	r.Recorder.Eventf(s, corev1.EventTypeWarning, reason, "Failed to %s endpoint %s/%s: %v", verb,
 		s.Namespace, s.Name, err)
 	return err
 }

@@ -16,11 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice/util"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -37,20 +34,15 @@ const (
 
 // Controller mirrors Endpoints.
 type Controller struct {
-	informers informers.SharedInformerFactory
-	client    kubernetes.Interface
-	recorder  record.EventRecorder
+	loop.Dependencies
 }
 
 // New returns a controller. Whoever made the informers starts them.
-func New(
-	client kubernetes.Interface, informers informers.SharedInformerFactory,
-	recorder record.EventRecorder,
-) *Controller {
-	informers.Core().V1().Services().Informer()
-	informers.Core().V1().Endpoints().Informer()
-	informers.Discovery().V1().EndpointSlices().Informer()
-	return &Controller{informers, client, recorder}
+func New(d loop.Dependencies) *Controller {
+	d.Informers.Core().V1().Services().Informer()
+	d.Informers.Core().V1().Endpoints().Informer()
+	d.Informers.Discovery().V1().EndpointSlices().Informer()
+	return &Controller{d}
 }
 
 // run is the state of one call of Run.
@@ -66,7 +58,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	queue := loop.New(Name)
 	var handlers loop.Handlers
 	defer handlers.Remove()
-	core := c.informers.Core().V1()
+	core := c.Informers.Core().V1()
 	add := func(obj metav1.Object) { queue.Soon(cache.MetaObjectToName(obj).String()) }
 	if err := errors.Join(
 		handlers.Add(core.Services().Informer(), loop.OnChange(func(old, s *corev1.Service) {
@@ -83,7 +75,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 			add(e)
 		})),
-		handlers.Add(c.informers.Discovery().V1().EndpointSlices().Informer(), loop.OnChange(
+		handlers.Add(c.Informers.Discovery().V1().EndpointSlices().Informer(), loop.OnChange(
 			func(old, s *discoveryv1.EndpointSlice) {
 				if s == nil {
 					r.tracker.HandleDeletion(old)
@@ -112,7 +104,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	core := r.informers.Core().V1()
+	core := r.Informers.Core().V1()
 	service, err := core.Services().Lister().Services(name.Namespace).Get(name.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
@@ -121,7 +113,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
 	}
-	existing, err := r.informers.Discovery().V1().EndpointSlices().Lister().
+	existing, err := r.Informers.Discovery().V1().EndpointSlices().Lister().
 		EndpointSlices(name.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name.Name, discoveryv1.LabelManagedBy: managedBy,
 	}))
@@ -148,9 +140,9 @@ func (r *run) reconcile(
 ) error {
 	wanted, problems := slicesOf(endpoints)
 	for _, p := range problems {
-		r.recorder.Event(endpoints, corev1.EventTypeWarning, p.reason, p.message)
+		r.Recorder.Event(endpoints, corev1.EventTypeWarning, p.reason, p.message)
 	}
-	client := r.client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
+	client := r.Client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
 	existing = slices.Clone(existing)
 	var missing []*discoveryv1.EndpointSlice
 	for _, w := range wanted {
@@ -203,7 +195,7 @@ func (r *run) update(ctx context.Context, slice, wanted *discoveryv1.EndpointSli
 	slice = slice.DeepCopy()
 	slice.Endpoints, slice.Ports = wanted.Endpoints, wanted.Ports
 	slice.Labels, slice.Annotations = wanted.Labels, wanted.Annotations
-	made, err := r.client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice,
+	made, err := r.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice,
 		metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("update EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
@@ -217,7 +209,7 @@ func (r *run) delete(ctx context.Context, list []*discoveryv1.EndpointSlice) err
 		if slice.DeletionTimestamp != nil {
 			continue
 		}
-		err := r.client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
+		err := r.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(slice.UID))})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue

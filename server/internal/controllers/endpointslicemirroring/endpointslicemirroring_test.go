@@ -10,9 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/endpointslicemirroring"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
@@ -37,9 +35,9 @@ func connect(t *testing.T) cluster {
 func (c cluster) loop() (start, stop func()) {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	factory := informers.NewSharedInformerFactory(c.client, 0)
-	loop := endpointslicemirroring.New(c.client, factory, record.NewFakeRecorder(100))
-	factory.StartWithContext(ctx)
+	d, _ := workloadtest.Dependencies(c.client)
+	loop := endpointslicemirroring.New(d)
+	d.Informers.StartWithContext(ctx)
 	stop = func() {}
 	start = func() {
 		ctx, cancel := context.WithCancel(ctx)
@@ -55,7 +53,7 @@ func (c cluster) loop() (start, stop func()) {
 	c.Cleanup(func() {
 		stop()
 		cancel()
-		factory.Shutdown()
+		d.Informers.Shutdown()
 	})
 	return start, func() { stop() }
 }

@@ -14,10 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/endpointslice/util"
@@ -41,21 +38,16 @@ const (
 
 // Controller keeps the slices of Services.
 type Controller struct {
-	informers informers.SharedInformerFactory
-	client    kubernetes.Interface
-	recorder  record.EventRecorder
+	loop.Dependencies
 }
 
 // New returns a controller. Whoever made the informers starts them.
-func New(
-	client kubernetes.Interface, informers informers.SharedInformerFactory,
-	recorder record.EventRecorder,
-) *Controller {
-	informers.Core().V1().Services().Informer()
-	informers.Core().V1().Pods().Informer()
-	informers.Core().V1().Nodes().Informer()
-	informers.Discovery().V1().EndpointSlices().Informer()
-	return &Controller{informers, client, recorder}
+func New(d loop.Dependencies) *Controller {
+	d.Informers.Core().V1().Services().Informer()
+	d.Informers.Core().V1().Pods().Informer()
+	d.Informers.Core().V1().Nodes().Informer()
+	d.Informers.Discovery().V1().EndpointSlices().Informer()
+	return &Controller{d}
 }
 
 // run is the state of one call of Run.
@@ -71,14 +63,14 @@ type run struct {
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
-	core := c.informers.Core().V1()
+	core := c.Informers.Core().V1()
 	r := &run{
 		Controller: c, queue: servicequeue.New(Name, core.Services().Lister()),
 		tracker: util.NewEndpointSliceTracker(), triggers: util.NewTriggerTimeTracker(),
 		topology: topologycache.NewTopologyCache(),
 	}
-	r.reconciler = endpointslice.NewReconciler(c.client, core.Nodes().Lister(), perSlice, r.tracker,
-		r.topology, c.recorder, managedBy,
+	r.reconciler = endpointslice.NewReconciler(c.Client, core.Nodes().Lister(), perSlice, r.tracker,
+		r.topology, c.Recorder, managedBy,
 		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	var handlers loop.Handlers
 	defer handlers.Remove()
@@ -88,7 +80,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		handlers.Add(core.Nodes().Informer(), loop.OnChange(func(old, node *corev1.Node) {
 			r.nodeChanged(ctx, old, node)
 		})),
-		handlers.Add(c.informers.Discovery().V1().EndpointSlices().Informer(),
+		handlers.Add(c.Informers.Discovery().V1().EndpointSlices().Informer(),
 			loop.OnChange(r.sliceChanged)),
 	); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
@@ -111,7 +103,7 @@ func (r *run) nodeChanged(ctx context.Context, old, node *corev1.Node) {
 		old.Status.Allocatable.Cpu().Equal(*node.Status.Allocatable.Cpu()) {
 		return
 	}
-	nodes, err := r.informers.Core().V1().Nodes().Lister().List(labels.Everything())
+	nodes, err := r.Informers.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {
 		return // a cache does not fail
 	}
@@ -121,7 +113,7 @@ func (r *run) nodeChanged(ctx context.Context, old, node *corev1.Node) {
 	}
 	if old == nil {
 		// Pods on a node that did not exist before may be published now.
-		for _, pod := range pods.OnNode(r.informers.Core().V1().Pods().Lister(), node.Name) {
+		for _, pod := range pods.OnNode(r.Informers.Core().V1().Pods().Lister(), node.Name) {
 			r.queue.PodChanged(nil, pod)
 		}
 	}
@@ -168,7 +160,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	service, err := r.informers.Core().V1().Services().Lister().Services(name.Namespace).Get(name.Name)
+	service, err := r.Informers.Core().V1().Services().Lister().Services(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		r.triggers.DeleteService(name.Namespace, name.Name)
 		r.reconciler.DeleteService(name.Namespace, name.Name)
@@ -189,7 +181,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	existing, err := r.informers.Discovery().V1().EndpointSlices().Lister().
+	existing, err := r.Informers.Discovery().V1().EndpointSlices().Lister().
 		EndpointSlices(name.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name.Name, discoveryv1.LabelManagedBy: managedBy,
 	}))
@@ -205,7 +197,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	trigger := r.triggers.ComputeEndpointLastChangeTriggerTime(name.Namespace, service, of)
 	err = r.reconciler.Reconcile(klog.FromContext(ctx), service, of, existing, trigger)
 	if err != nil && ctx.Err() == nil {
-		r.recorder.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
+		r.Recorder.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 			"Error updating Endpoint Slices for Service %s: %v", key, err)
 	}
 	return 0, err
@@ -214,7 +206,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 // pods returns the pods of a service. Those of a node that does not exist are left out until it
 // does, unless even pods that are not ready are published.
 func (r *run) pods(service *corev1.Service) ([]*corev1.Pod, error) {
-	core := r.informers.Core().V1()
+	core := r.Informers.Core().V1()
 	pods, err := core.Pods().Lister().Pods(service.Namespace).
 		List(labels.Set(service.Spec.Selector).AsSelectorPreValidated())
 	if err != nil || service.Spec.PublishNotReadyAddresses {

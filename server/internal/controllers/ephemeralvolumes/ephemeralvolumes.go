@@ -1,8 +1,7 @@
 // Package ephemeralvolumes makes the claims of the ephemeral volumes of pods. The garbage collector
 // deletes them with their pods.
 //
-//	err := ephemeralvolumes.New(client, recorder, factory.Core().V1().Pods(),
-//		factory.Core().V1().PersistentVolumeClaims()).Run(ctx)
+//	err := ephemeralvolumes.New(loop.Dependencies{…}).Run(ctx)
 package ephemeralvolumes
 
 import (
@@ -37,13 +36,11 @@ type Controller struct {
 }
 
 // New returns the controller. It asks for its informers.
-func New(
-	client kubernetes.Interface, recorder record.EventRecorder, pods coreinformers.PodInformer,
-	claims coreinformers.PersistentVolumeClaimInformer,
-) *Controller {
+func New(d loop.Dependencies) *Controller {
+	pods, claims := d.Informers.Core().V1().Pods(), d.Informers.Core().V1().PersistentVolumeClaims()
 	pods.Informer()
 	claims.Informer()
-	return &Controller{client, recorder, pods, claims, loop.New(Name)}
+	return &Controller{d.Client, d.Recorder, pods, claims, loop.New(Name)}
 }
 
 // Run runs the controller until ctx ends.

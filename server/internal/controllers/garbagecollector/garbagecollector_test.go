@@ -70,8 +70,9 @@ func TestForegroundReleased(t *testing.T) {
 	c.delete(configMaps, "owner", foreground)
 	c.deleting(configMaps, "first", "second", "owner")
 	for name, patch := range map[string]string{
-		"first":  `[{"op":"remove","path":"/metadata/ownerReferences"}]`,
-		"second": `[{"op":"replace","path":"/metadata/ownerReferences/0/blockOwnerDeletion","value":false}]`,
+		"first": `[{"op":"remove","path":"/metadata/ownerReferences"}]`,
+		"second": `[{"op":"replace","path":"/metadata/ownerReferences/0/blockOwnerDeletion",
+			"value":false}]`,
 	} {
 		if c.get(configMaps, "owner") == nil {
 			t.Error("the owner did not wait")

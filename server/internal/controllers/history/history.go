@@ -21,11 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	appsinformers "k8s.io/client-go/informers/apps/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 )
 
@@ -45,11 +45,10 @@ type Control struct {
 	informer cache.SharedIndexInformer
 }
 
-// New returns a control. Informer gets an index; whoever made it starts it.
-func New(
-	client kubernetes.Interface, informer appsinformers.ControllerRevisionInformer,
-) (*Control, error) {
-	return &Control{client, informer.Informer()}, ownerrefs.AddIndex(informer.Informer())
+// New returns a control. The informer of revisions gets an index; whoever made it starts it.
+func New(d loop.Dependencies) (*Control, error) {
+	informer := d.Informers.Apps().V1().ControllerRevisions().Informer()
+	return &Control{d.Client, informer}, ownerrefs.AddIndex(informer)
 }
 
 // Synced tells when the revisions are known.

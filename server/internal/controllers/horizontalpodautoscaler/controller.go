@@ -17,10 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -38,29 +35,24 @@ const period = 15 * time.Second
 
 // Controller sets the number of replicas of the targets of HorizontalPodAutoscalers.
 type Controller struct {
-	client    kubernetes.Interface
-	informers informers.SharedInformerFactory
-	recorder  record.EventRecorder
+	loop.Dependencies
 }
 
 // New returns a controller. It starts the informers that it needs.
-func New(
-	client kubernetes.Interface, factory informers.SharedInformerFactory,
-	recorder record.EventRecorder,
-) *Controller {
-	return &Controller{client, factory, recorder}
+func New(d loop.Dependencies) *Controller {
+	return &Controller{d}
 }
 
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
-	autoscalers := c.informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer()
-	pods := c.informers.Core().V1().Pods().Informer()
+	autoscalers := c.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer()
+	pods := c.Informers.Core().V1().Pods().Informer()
 	r := &run{
 		Controller: c, queue: loop.New(Name),
 		autoscalers: autoscalers.GetIndexer(), pods: pods.GetIndexer(),
-		scales:  scale.Client{Discovery: c.client.Discovery()},
-		metrics: metricsClient{c.client.Discovery().RESTClient()},
+		scales:  scale.Client{Discovery: c.Client.Discovery()},
+		metrics: metricsClient{c.Client.Discovery().RESTClient()},
 		history: map[string]*history{},
 	}
 	var handlers loop.Handlers
@@ -68,7 +60,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := handlers.Add(autoscalers, loop.OnChange(r.changed)); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	c.informers.StartWithContext(ctx)
+	c.Informers.StartWithContext(ctx)
 	return r.queue.Run(ctx, 2, r.sync, append(handlers.Synced(), pods.HasSyncedChecker())...)
 }
 
@@ -152,7 +144,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	}
 	a.reconcile(ctx) // errors are in the conditions
 	if !equality.Semantic.DeepEqual(old.Status, a.Status) {
-		_, err = r.client.AutoscalingV2().HorizontalPodAutoscalers(a.Namespace).UpdateStatus(ctx,
+		_, err = r.Client.AutoscalingV2().HorizontalPodAutoscalers(a.Namespace).UpdateStatus(ctx,
 			a.HorizontalPodAutoscaler, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return 0, err
@@ -193,7 +185,7 @@ func (a *autoscaler) condition(
 }
 
 func (a *autoscaler) warn(reason string, err error) {
-	a.recorder.Event(a.HorizontalPodAutoscaler, corev1.EventTypeWarning, reason, err.Error())
+	a.Recorder.Event(a.HorizontalPodAutoscaler, corev1.EventTypeWarning, reason, err.Error())
 }
 
 func (a *autoscaler) reconcile(ctx context.Context) {
@@ -248,7 +240,7 @@ func (a *autoscaler) rescale(
 	s.Spec.Replicas = desired
 	target := &a.Spec.ScaleTargetRef
 	if _, err := a.scales.Update(ctx, s, target.APIVersion, target.Kind); err != nil {
-		a.recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeWarning, "FailedRescale",
+		a.Recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeWarning, "FailedRescale",
 			"New size: %d; reason: %s; error: %v", desired, reason, err)
 		a.condition(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale",
 			"the HPA controller was unable to update the target scale: %v", err)
@@ -257,7 +249,7 @@ func (a *autoscaler) rescale(
 	}
 	a.condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale",
 		"the HPA controller was able to update the target scale to %d", desired)
-	a.recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeNormal, "SuccessfulRescale",
+	a.Recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeNormal, "SuccessfulRescale",
 		"New size: %d; reason: %s", desired, reason)
 	a.history.scaled(desired-current, a.now)
 	a.Status.LastScaleTime = new(metav1.NewTime(a.now))

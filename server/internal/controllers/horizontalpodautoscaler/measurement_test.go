@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // answers are what the servers of metrics answer, by path. Each of two pods uses 150m of CPU in one
@@ -79,7 +81,7 @@ func newMeasurement(t *testing.T, pods ...string) *measurement {
 	return &measurement{
 		autoscaler: &autoscaler{
 			run: &run{
-				Controller: &Controller{client: client}, pods: indexer,
+				Controller: &Controller{loop.Dependencies{Client: client}}, pods: indexer,
 				metrics: metricsClient{client.Discovery().RESTClient()},
 			},
 			HorizontalPodAutoscaler: &autoscalingv2.HorizontalPodAutoscaler{

@@ -190,7 +190,7 @@ func (a *autoscaler) resourceOf(
 	if err != nil {
 		return "", err
 	}
-	list, err := a.client.Discovery().ServerResourcesForGroupVersion(object.APIVersion)
+	list, err := a.Client.Discovery().ServerResourcesForGroupVersion(object.APIVersion)
 	if err != nil {
 		return "", fmt.Errorf("discover %s: %w", object.APIVersion, err)
 	}

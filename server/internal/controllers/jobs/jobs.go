@@ -23,10 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -47,23 +44,18 @@ const (
 
 // Controller runs Jobs.
 type Controller struct {
-	client    kubernetes.Interface
-	informers informers.SharedInformerFactory
-	recorder  record.EventRecorder
-	pods      *pods.Control
+	loop.Dependencies
+	pods *pods.Control
 }
 
 // New returns a controller. Whoever made the informers starts them.
-func New(
-	client kubernetes.Interface, informers informers.SharedInformerFactory,
-	recorder record.EventRecorder,
-) (*Controller, error) {
-	informers.Batch().V1().Jobs().Informer()
-	control, err := pods.NewControl(client, informers.Core().V1().Pods(), recorder)
+func New(d loop.Dependencies) (*Controller, error) {
+	d.Informers.Batch().V1().Jobs().Informer()
+	control, err := pods.NewControl(d)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
-	return &Controller{client, informers, recorder, control}, nil
+	return &Controller{d, control}, nil
 }
 
 // run is the state of one call of Run.
@@ -93,7 +85,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	var handlers loop.Handlers
 	defer handlers.Remove()
 	if err := errors.Join(
-		handlers.Add(c.informers.Batch().V1().Jobs().Informer(), loop.OnChange(r.jobChanged)),
+		handlers.Add(c.Informers.Batch().V1().Jobs().Informer(), loop.OnChange(r.jobChanged)),
 		c.pods.Handle(&handlers, ownerrefs.Handler[*corev1.Pod]{
 			Kind:    batchv1.SchemeGroupVersion.WithKind("Job").GroupKind(),
 			Changed: r.podChanged,
@@ -144,7 +136,7 @@ func (r *run) orphan(pod *corev1.Pod) {
 	if tracked(pod) {
 		r.queue.Add(podPrefix + cache.MetaObjectToName(pod).String())
 	}
-	ownerrefs.Matching(r.informers.Batch().V1().Jobs().Informer().GetIndexer(), pod,
+	ownerrefs.Matching(r.Informers.Batch().V1().Jobs().Informer().GetIndexer(), pod,
 		func(job *batchv1.Job) (labels.Selector, error) {
 			return metav1.LabelSelectorAsSelector(job.Spec.Selector)
 		}, r.queue.Add)
@@ -156,7 +148,7 @@ func (r *run) jobOf(pod *corev1.Pod) *batchv1.Job {
 	if ref == nil || ref.Kind != "Job" {
 		return nil
 	}
-	job, err := r.informers.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name)
+	job, err := r.Informers.Batch().V1().Jobs().Lister().Jobs(pod.Namespace).Get(ref.Name)
 	if err != nil || job.UID != ref.UID {
 		return nil
 	}
@@ -176,7 +168,7 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	job, err := r.informers.Batch().V1().Jobs().Lister().Jobs(name.Namespace).Get(name.Name)
+	job, err := r.Informers.Batch().V1().Jobs().Lister().Jobs(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -234,7 +226,7 @@ func (r *run) syncPod(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	pod, err := r.informers.Core().V1().Pods().Lister().Pods(name.Namespace).Get(name.Name)
+	pod, err := r.Informers.Core().V1().Pods().Lister().Pods(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -270,7 +262,7 @@ func (r *run) release(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name,
+	_, err = r.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name,
 		types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	// Conflict or invalid: another pod has the name now.
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {

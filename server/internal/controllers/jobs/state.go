@@ -75,7 +75,7 @@ func (s *state) owner() (ownerrefs.Owner, error) {
 		Kind:     batchv1.SchemeGroupVersion.WithKind("Job"),
 		Selector: selector,
 		Read: func(ctx context.Context) (metav1.Object, error) {
-			return s.client.BatchV1().Jobs(s.job.Namespace).Get(ctx, s.job.Name, metav1.GetOptions{})
+			return s.Client.BatchV1().Jobs(s.job.Namespace).Get(ctx, s.job.Name, metav1.GetOptions{})
 		},
 	}, nil
 }
@@ -267,11 +267,11 @@ func (s *state) complete() {
 			return
 		}
 		if len(s.active) > 0 {
-			s.recorder.Event(s.job, corev1.EventTypeWarning, "TooManyActivePods",
+			s.Recorder.Event(s.job, corev1.EventTypeWarning, "TooManyActivePods",
 				"Too many active pods running after completion count reached")
 		}
 		if s.succeeded > wanted {
-			s.recorder.Event(s.job, corev1.EventTypeWarning, "TooManySucceededPods",
+			s.Recorder.Event(s.job, corev1.EventTypeWarning, "TooManySucceededPods",
 				"Too many succeeded pods running after completion count reached")
 		}
 	}
@@ -306,11 +306,11 @@ func (s *state) suspend() {
 	}
 	now := s.newCondition(batchv1.JobSuspended, s.suspended(), "JobSuspended", "Job suspended")
 	if s.suspended() {
-		s.recorder.Event(s.job, corev1.EventTypeNormal, "Suspended", "Job suspended")
+		s.Recorder.Event(s.job, corev1.EventTypeNormal, "Suspended", "Job suspended")
 	} else {
 		now.Reason, now.Message = "JobResumed", "Job resumed"
 		s.job.Status.StartTime = new(metav1.NewTime(s.now))
-		s.recorder.Event(s.job, corev1.EventTypeNormal, "Resumed", "Job resumed")
+		s.Recorder.Event(s.job, corev1.EventTypeNormal, "Resumed", "Job resumed")
 	}
 	if i >= 0 {
 		s.job.Status.Conditions[i] = *now

@@ -129,7 +129,7 @@ func (s *state) write(ctx context.Context) error {
 		return nil
 	}
 	ended := finished(s.job)
-	made, err := s.client.BatchV1().Jobs(s.job.Namespace).UpdateStatus(ctx, s.job,
+	made, err := s.Client.BatchV1().Jobs(s.job.Namespace).UpdateStatus(ctx, s.job,
 		metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("update status of Job %s: %w", s.key, err)
@@ -142,9 +142,9 @@ func (s *state) write(ctx context.Context) error {
 	if ended {
 		s.again = 0
 		if s.finish.Type == batchv1.JobSuccessCriteriaMet {
-			s.recorder.Event(s.job, corev1.EventTypeNormal, "Completed", "Job completed")
+			s.Recorder.Event(s.job, corev1.EventTypeNormal, "Completed", "Job completed")
 		} else {
-			s.recorder.Event(s.job, corev1.EventTypeWarning, s.finish.Reason, s.finish.Message)
+			s.Recorder.Event(s.job, corev1.EventTypeWarning, s.finish.Reason, s.finish.Message)
 		}
 	}
 	return nil

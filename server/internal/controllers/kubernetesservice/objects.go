@@ -64,9 +64,10 @@ func (o Options) service() *corev1.Service {
 // serviceFields are the fields that service sets, and their defaults.
 var serviceFields = fmt.Sprintf(
 	`{"f:metadata":{"f:labels":{".":{},"f:component":{},"f:provider":{}}},`+
-		`"f:spec":{"f:clusterIP":{},"f:internalTrafficPolicy":{},"f:ipFamilyPolicy":{},"f:ports":{".":{},`+
-		`"k:{\"port\":%d,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{},"f:protocol":{},`+
-		`"f:targetPort":{}}},"f:sessionAffinity":{},"f:type":{}}}`, ServicePort)
+		`"f:spec":{"f:clusterIP":{},"f:internalTrafficPolicy":{},"f:ipFamilyPolicy":{},`+
+		`"f:ports":{".":{},"k:{\"port\":%d,\"protocol\":\"TCP\"}":{".":{},"f:name":{},`+
+		`"f:port":{},"f:protocol":{},"f:targetPort":{}}},"f:sessionAffinity":{},"f:type":{}}}`,
+	ServicePort)
 
 func (o Options) endpoints(addresses []string) *corev1.Endpoints {
 	e := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{

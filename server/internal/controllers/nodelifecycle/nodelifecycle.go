@@ -18,10 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
@@ -32,12 +29,10 @@ const Name = "node-lifecycle-controller"
 
 // Controller keeps the conditions and taints of nodes.
 type Controller struct {
-	client    kubernetes.Interface
-	recorder  record.EventRecorder
-	informers informers.SharedInformerFactory
-	nodes     corelisters.NodeLister
-	pods      corelisters.PodLister
-	queue     *loop.Queue
+	loop.Dependencies
+	nodes corelisters.NodeLister
+	pods  corelisters.PodLister
+	queue *loop.Queue
 	// Grace is how long a node may not be heard of before it counts as unreachable. StartupGrace is
 	// the same for a node that has never said whether it is ready. Both may be changed before Run.
 	Grace, StartupGrace time.Duration
@@ -55,14 +50,13 @@ type sign struct {
 }
 
 // New returns the controller. It asks for its informers.
-func New(
-	client kubernetes.Interface, recorder record.EventRecorder, f informers.SharedInformerFactory,
-) *Controller {
-	f.Coordination().V1().Leases().Informer()
+func New(d loop.Dependencies) *Controller {
+	d.Informers.Coordination().V1().Leases().Informer()
 	return &Controller{
-		client: client, recorder: recorder, informers: f,
-		nodes: f.Core().V1().Nodes().Lister(), pods: f.Core().V1().Pods().Lister(),
-		queue: loop.New(Name), heard: map[string]sign{},
+		Dependencies: d,
+		nodes:        d.Informers.Core().V1().Nodes().Lister(),
+		pods:         d.Informers.Core().V1().Pods().Lister(),
+		queue:        loop.New(Name), heard: map[string]sign{},
 		Grace: 50 * time.Second, StartupGrace: 60 * time.Second, // as in kube-controller-manager
 	}
 }
@@ -71,7 +65,7 @@ func New(
 func (c *Controller) Run(ctx context.Context) error {
 	var handlers loop.Handlers
 	defer handlers.Remove()
-	core := c.informers.Core().V1()
+	core := c.Informers.Core().V1()
 	if err := errors.Join(
 		handlers.Add(core.Nodes().Informer(), loop.OnChange(func(old, n *corev1.Node) {
 			if n == nil {
@@ -85,7 +79,7 @@ func (c *Controller) Run(ctx context.Context) error {
 				c.podSeen(p)
 			}
 		})),
-		handlers.Add(c.informers.Coordination().V1().Leases().Informer(), loop.OnChange(
+		handlers.Add(c.Informers.Coordination().V1().Leases().Informer(), loop.OnChange(
 			func(_, l *coordinationv1.Lease) {
 				if l != nil {
 					c.leaseSeen(l)
@@ -213,7 +207,7 @@ func (c *Controller) markUnknown(ctx context.Context, found *corev1.Node) (*core
 	if !different {
 		return found, nil
 	}
-	updated, err := c.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
+	updated, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	if r := condition(found, corev1.NodeReady); err == nil && r != nil &&
 		r.Status == corev1.ConditionTrue {
 		c.event(n, "NodeNotReady", "Node %s status is now: NodeNotReady", n.Name)
@@ -222,7 +216,7 @@ func (c *Controller) markUnknown(ctx context.Context, found *corev1.Node) (*core
 }
 
 func (c *Controller) event(n *corev1.Node, reason, format string, args ...any) {
-	c.recorder.Eventf(&corev1.ObjectReference{
+	c.Recorder.Eventf(&corev1.ObjectReference{
 		Kind: "Node", APIVersion: "v1", Name: n.Name, UID: n.UID,
 	}, corev1.EventTypeNormal, reason, format, args...)
 }

@@ -12,9 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodelifecycle"
@@ -28,10 +26,10 @@ func run(
 	t *testing.T, client kubernetes.Interface, grace, startupGrace time.Duration,
 ) (events <-chan string, stop func()) {
 	t.Helper()
-	factory, recorder := informers.NewSharedInformerFactory(client, 0), record.NewFakeRecorder(1000)
-	c := nodelifecycle.New(client, recorder, factory)
+	d, events := workloadtest.Dependencies(client)
+	c := nodelifecycle.New(d)
 	c.Grace, c.StartupGrace = grace, startupGrace
-	return recorder.Events, workloadtest.Start(t, factory, c)
+	return events, workloadtest.Start(t, d.Informers, c)
 }
 
 func taintsOf(n *corev1.Node) []string {
@@ -156,17 +154,11 @@ func TestConditionsBecomeTaints(t *testing.T) {
 		"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule")
 }
 
-// cluster is a control plane without controllers.
-type cluster struct {
-	*testing.T
-	*server.Server
-	kubernetes.Interface
-}
+type cluster struct{ workloadtest.Cluster }
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	s, client := workloadtest.Alone(t)
-	return cluster{t, s, client}
+	return cluster{workloadtest.NewCluster(t)}
 }
 
 // node creates a node instead of an earlier one. Ready is the status of its condition, which it has

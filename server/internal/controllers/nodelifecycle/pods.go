@@ -21,12 +21,12 @@ func (c *Controller) markPods(ctx context.Context, n *corev1.Node) error {
 		ready := pods.Condition(p, corev1.PodReady)
 		ready.Status, ready.LastTransitionTime = corev1.ConditionFalse, metav1.Now()
 		ready.ObservedGeneration = p.Generation
-		_, err := c.client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+		_, err := c.Client.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
 		if loop.IgnoreChanged(err) != nil {
 			return err
 		}
 		if err == nil {
-			c.recorder.Event(p, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
+			c.Recorder.Event(p, corev1.EventTypeWarning, "NodeNotReady", "Node is not ready")
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func (c *Controller) taint(ctx context.Context, found *corev1.Node) (*corev1.Nod
 	}
 	n := found.DeepCopy()
 	n.Spec.Taints = taints
-	return c.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+	return c.Client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 }
 
 // follows reports whether a taint is one of those that follow from conditions.

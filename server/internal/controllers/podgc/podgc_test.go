@@ -78,17 +78,11 @@ func TestPodsWithoutNodes(t *testing.T) {
 	}
 }
 
-// cluster is a control plane without controllers.
-type cluster struct {
-	*testing.T
-	*server.Server
-	kubernetes.Interface
-}
+type cluster struct{ workloadtest.Cluster }
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	s, client := workloadtest.Alone(t)
-	return cluster{t, s, client}
+	return cluster{workloadtest.NewCluster(t)}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Nodes are not missed

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -41,15 +40,14 @@ type Control struct {
 	pending  pending
 }
 
-// NewControl returns a control. Informer gets an index; whoever made it starts it.
-func NewControl(
-	client kubernetes.Interface, informer coreinformers.PodInformer, recorder record.EventRecorder,
-) (*Control, error) {
-	if err := ownerrefs.AddIndex(informer.Informer()); err != nil {
+// NewControl returns a control. The informer of pods gets an index; whoever made it starts it.
+func NewControl(d loop.Dependencies) (*Control, error) {
+	informer := d.Informers.Core().V1().Pods().Informer()
+	if err := ownerrefs.AddIndex(informer); err != nil {
 		return nil, err
 	}
 	return &Control{
-		client: client, recorder: recorder, informer: informer.Informer(),
+		client: d.Client, recorder: d.Recorder, informer: informer,
 		pending: pending{owners: map[types.UID]writes{}},
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 )
 
@@ -22,7 +23,7 @@ type kind struct {
 	updateStatus func(ctx context.Context, seen ownerrefs.Object, status appsv1.ReplicaSetStatus) error
 }
 
-func replicaSets(d Dependencies) kind {
+func replicaSets(d loop.Dependencies) kind {
 	client := d.Client.AppsV1()
 	return kind{
 		name:     Name,
@@ -43,7 +44,7 @@ func replicaSets(d Dependencies) kind {
 	}
 }
 
-func replicationControllers(d Dependencies) kind {
+func replicationControllers(d loop.Dependencies) kind {
 	client := d.Client.CoreV1()
 	return kind{
 		name:     ReplicationControllerName,

@@ -15,9 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
@@ -38,32 +35,24 @@ const (
 	burst = 500
 )
 
-// Dependencies are what the controllers need.
-type Dependencies struct {
-	Client kubernetes.Interface
-	// Informers is a factory. The controllers start the informers that they need.
-	Informers informers.SharedInformerFactory
-	Recorder  record.EventRecorder
-}
-
 // Controller is the controller of one of the kinds.
 type Controller struct {
-	Dependencies
+	loop.Dependencies
 	kind
 	pods *pods.Control
 	pace pods.Pace
 }
 
 // New returns the controller of ReplicaSets.
-func New(d Dependencies) (*Controller, error) { return newController(d, replicaSets(d)) }
+func New(d loop.Dependencies) (*Controller, error) { return newController(d, replicaSets(d)) }
 
 // NewReplicationController returns the controller of ReplicationControllers.
-func NewReplicationController(d Dependencies) (*Controller, error) {
+func NewReplicationController(d loop.Dependencies) (*Controller, error) {
 	return newController(d, replicationControllers(d))
 }
 
-func newController(d Dependencies, k kind) (*Controller, error) {
-	control, err := pods.NewControl(d.Client, d.Informers.Core().V1().Pods(), d.Recorder)
+func newController(d loop.Dependencies, k kind) (*Controller, error) {
+	control, err := pods.NewControl(d)
 	if err != nil {
 		return nil, err
 	}

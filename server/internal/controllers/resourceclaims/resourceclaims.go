@@ -2,7 +2,7 @@
 // for pods that were bound to a node without a scheduler, and frees claims that no pod uses anymore
 // (KEP-4381).
 //
-//	err := resourceclaims.New(client, recorder, factory).Run(ctx)
+//	err := resourceclaims.New(loop.Dependencies{…}).Run(ctx)
 package resourceclaims
 
 import (
@@ -15,7 +15,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
@@ -51,13 +50,11 @@ type Controller struct {
 }
 
 // New returns a controller. The caller starts the informers.
-func New(
-	client kubernetes.Interface, recorder record.EventRecorder, f informers.SharedInformerFactory,
-) *Controller {
-	pods, claims := f.Core().V1().Pods(), f.Resource().V1().ResourceClaims()
-	templates := f.Resource().V1().ResourceClaimTemplates()
+func New(d loop.Dependencies) *Controller {
+	pods, claims := d.Informers.Core().V1().Pods(), d.Informers.Resource().V1().ResourceClaims()
+	templates := d.Informers.Resource().V1().ResourceClaimTemplates()
 	c := &Controller{
-		client: client, recorder: recorder,
+		client: d.Client, recorder: d.Recorder,
 		pods: pods.Lister(), claims: claims.Lister(), templates: templates.Lister(),
 		queue: loop.NewOf[key](Name, 5*time.Second),
 	}

@@ -1,8 +1,7 @@
 // Package tainteviction deletes the pods that do not tolerate the NoExecute taints of their node,
 // or not any longer.
 //
-//	err := tainteviction.New(client, recorder, factory.Core().V1().Pods(),
-//		factory.Core().V1().Nodes()).Run(ctx)
+//	err := tainteviction.New(loop.Dependencies{…}).Run(ctx)
 package tainteviction
 
 import (
@@ -42,14 +41,12 @@ type Controller struct {
 }
 
 // New returns the controller. It asks for its informers.
-func New(
-	client kubernetes.Interface, recorder record.EventRecorder, pods coreinformers.PodInformer,
-	nodes coreinformers.NodeInformer,
-) *Controller {
+func New(d loop.Dependencies) *Controller {
+	pods, nodes := d.Informers.Core().V1().Pods(), d.Informers.Core().V1().Nodes()
 	pods.Informer()
 	nodes.Informer()
 	return &Controller{
-		client: client, recorder: recorder, pods: pods, nodes: nodes, queue: loop.New(Name),
+		client: d.Client, recorder: d.Recorder, pods: pods, nodes: nodes, queue: loop.New(Name),
 	}
 }
 

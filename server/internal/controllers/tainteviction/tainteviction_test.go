@@ -12,9 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server"
@@ -118,28 +116,19 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// cluster is a control plane without controllers.
-type cluster struct {
-	*testing.T
-	*server.Server
-	kubernetes.Interface
-}
+type cluster struct{ workloadtest.Cluster }
 
 func start(t *testing.T) cluster {
 	t.Helper()
-	s, client := workloadtest.Alone(t)
-	return cluster{t, s, client}
+	return cluster{workloadtest.NewCluster(t)}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Events get the events
 // that it records.
 func (c cluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
 	c.Helper()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	recorder := record.NewFakeRecorder(100)
-	core := factory.Core().V1()
-	return recorder.Events, workloadtest.Start(c.T, factory,
-		tainteviction.New(client, recorder, core.Pods(), core.Nodes()))
+	d, events := workloadtest.Dependencies(client)
+	return events, workloadtest.Start(c.T, d.Informers, tainteviction.New(d))
 }
 
 // node creates a node with taints, instead of an earlier one.

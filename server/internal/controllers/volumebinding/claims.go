@@ -78,7 +78,7 @@ func (c *Controller) lose(
 	lost.Status = corev1.PersistentVolumeClaimStatus{
 		Phase: corev1.ClaimLost, Conditions: lost.Status.Conditions,
 	}
-	_, err := c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, lost,
+	_, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).UpdateStatus(ctx, lost,
 		metav1.UpdateOptions{})
 	if err == nil {
 		c.tell(claim, corev1.EventTypeWarning, reason, "%s", message)
@@ -139,7 +139,7 @@ func (c *Controller) bind(
 		return err
 	}
 	if dirty {
-		v, err = c.client.CoreV1().PersistentVolumes().Update(ctx, v, metav1.UpdateOptions{})
+		v, err = c.Client.CoreV1().PersistentVolumes().Update(ctx, v, metav1.UpdateOptions{})
 		if err != nil {
 			return loop.IgnoreNotFound(err)
 		}
@@ -147,7 +147,7 @@ func (c *Controller) bind(
 	if err := c.setPhase(ctx, v, corev1.VolumeBound); err != nil {
 		return err
 	}
-	client := c.client.CoreV1().PersistentVolumeClaims(claim.Namespace)
+	client := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace)
 	bound := claim.DeepCopy()
 	if bound.Spec.VolumeName == "" {
 		bound.Spec.VolumeName = v.Name

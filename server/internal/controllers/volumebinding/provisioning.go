@@ -44,7 +44,7 @@ func (c *Controller) setDefaultClass(
 	}
 	changed := claim.DeepCopy()
 	changed.Spec.StorageClassName = &chosen.Name
-	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, changed,
+	_, err = c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, changed,
 		metav1.UpdateOptions{})
 	return true, loop.IgnoreNotFound(err)
 }
@@ -60,11 +60,11 @@ func older(a, b *storagev1.StorageClass) bool {
 // makeClass makes the default class. It returns nil if there is another class, which the informer
 // does not have yet.
 func (c *Controller) makeClass(ctx context.Context) (*storagev1.StorageClass, error) {
-	others, err := c.client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: 1})
+	others, err := c.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil || len(others.Items) > 0 {
 		return nil, err
 	}
-	class, err := c.client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
+	class, err := c.Client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        Class,
 			Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
@@ -74,7 +74,7 @@ func (c *Controller) makeClass(ctx context.Context) (*storagev1.StorageClass, er
 		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return c.client.StorageV1().StorageClasses().Get(ctx, Class, metav1.GetOptions{})
+		return c.Client.StorageV1().StorageClasses().Get(ctx, Class, metav1.GetOptions{})
 	}
 	return class, err
 }
@@ -115,7 +115,7 @@ func (c *Controller) askProvisioner(
 		asked := claim.DeepCopy()
 		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, volume.AnnStorageProvisioner, provisioner)
 		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, volume.AnnBetaStorageProvisioner, provisioner)
-		_, err := c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, asked,
+		_, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, asked,
 			metav1.UpdateOptions{})
 		return loop.IgnoreNotFound(err)
 	}
@@ -136,7 +136,7 @@ func (c *Controller) makeVolume(
 		return err
 	}
 	name := "pvc-" + string(claim.UID)
-	v, err := c.client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
+	v, err := c.Client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
 			Annotations: map[string]string{volume.AnnDynamicallyProvisioned: Provisioner},

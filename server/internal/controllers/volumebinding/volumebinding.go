@@ -21,12 +21,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -50,27 +47,23 @@ const (
 // Controller binds claims to volumes. A single worker does everything, so that no two claims get
 // the same volume.
 type Controller struct {
-	client    kubernetes.Interface
-	recorder  record.EventRecorder
-	informers informers.SharedInformerFactory
-	claims    corelisters.PersistentVolumeClaimLister
-	volumes   corelisters.PersistentVolumeLister
-	classes   storagelisters.StorageClassLister
-	queue     *loop.Queue
+	loop.Dependencies
+	claims  corelisters.PersistentVolumeClaimLister
+	volumes corelisters.PersistentVolumeLister
+	classes storagelisters.StorageClassLister
+	queue   *loop.Queue
 	// told has the last event about each claim, by the key of the claim, which would otherwise be
 	// repeated. Only the worker uses it.
 	told map[string]string
 }
 
 // New returns the controller. It asks for its informers.
-func New(
-	client kubernetes.Interface, recorder record.EventRecorder, f informers.SharedInformerFactory,
-) *Controller {
-	core := f.Core().V1()
+func New(d loop.Dependencies) *Controller {
+	core := d.Informers.Core().V1()
 	return &Controller{
-		client: client, recorder: recorder, informers: f,
-		claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
-		classes: f.Storage().V1().StorageClasses().Lister(),
+		Dependencies: d,
+		claims:       core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
+		classes: d.Informers.Storage().V1().StorageClasses().Lister(),
 		queue:   loop.New(Name), told: map[string]string{},
 	}
 }
@@ -79,12 +72,12 @@ func New(
 func (c *Controller) Run(ctx context.Context) error {
 	var handlers loop.Handlers
 	defer handlers.Remove()
-	core := c.informers.Core().V1()
+	core := c.Informers.Core().V1()
 	if err := errors.Join(
 		handlers.Add(core.PersistentVolumeClaims().Informer(), loop.OnChange(c.claimChanged)),
 		handlers.Add(core.PersistentVolumes().Informer(), loop.OnChange(c.volumeChanged)),
 		handlers.Add(
-			c.informers.Storage().V1().StorageClasses().Informer(),
+			c.Informers.Storage().V1().StorageClasses().Informer(),
 			loop.OnChange(func(_, class *storagev1.StorageClass) {
 				if class != nil {
 					c.addUnbound()
@@ -180,7 +173,7 @@ func (c *Controller) tell(
 	key := cache.MetaObjectToName(claim).String()
 	if event := string(claim.UID) + reason + message; c.told[key] != event {
 		c.told[key] = event
-		c.recorder.Event(claim, eventType, reason, message)
+		c.Recorder.Event(claim, eventType, reason, message)
 	}
 }
 

@@ -24,7 +24,7 @@ func (c *Controller) syncVolume(ctx context.Context, v *corev1.PersistentVolume)
 	claim, err := c.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
 	if apierrors.IsNotFound(err) || err == nil && claim.UID != ref.UID {
 		// The informer may not have the claim yet.
-		claim, err = c.client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name,
+		claim, err = c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name,
 			metav1.GetOptions{})
 	}
 	switch {
@@ -59,7 +59,7 @@ func (c *Controller) setPhase(
 	}
 	changed := v.DeepCopy()
 	changed.Status.Phase, changed.Status.Message = phase, ""
-	_, err := c.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	_, err := c.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, changed, metav1.UpdateOptions{})
 	return loop.IgnoreNotFound(err)
 }
 
@@ -72,7 +72,7 @@ func (c *Controller) unbind(ctx context.Context, v *corev1.PersistentVolume) err
 	} else {
 		free.Spec.ClaimRef.UID = "" // a user has kept it for a claim of that name
 	}
-	_, err := c.client.CoreV1().PersistentVolumes().Update(ctx, free, metav1.UpdateOptions{})
+	_, err := c.Client.CoreV1().PersistentVolumes().Update(ctx, free, metav1.UpdateOptions{})
 	return loop.IgnoreNotFound(err)
 }
 
@@ -86,7 +86,7 @@ func (c *Controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 		v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return nil
 	}
-	volumes := c.client.CoreV1().PersistentVolumes()
+	volumes := c.Client.CoreV1().PersistentVolumes()
 	return loop.IgnoreNotFound(volumes.Delete(ctx, v.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(v.UID)),
 	}))

@@ -21,8 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -64,12 +66,35 @@ func Alone(t testing.TB) (*server.Server, kubernetes.Interface) {
 	return s, client
 }
 
+// Cluster is a control plane without controllers and its client, in a test.
+type Cluster struct {
+	*testing.T
+	*server.Server
+	kubernetes.Interface
+}
+
+// NewCluster starts a control plane as [Alone] does.
+func NewCluster(t *testing.T) Cluster {
+	t.Helper()
+	s, client := Alone(t)
+	return Cluster{t, s, client}
+}
+
 // ServiceAccount creates the service account that pods in a namespace need.
 func ServiceAccount(t testing.TB, client kubernetes.Interface, namespace string) {
 	t.Helper()
 	Must(client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Name: "default"},
 	}, metav1.CreateOptions{}))(t)
+}
+
+// Dependencies returns what a controller needs to run alone, with informers of its own. Events get
+// the events that it records.
+func Dependencies(client kubernetes.Interface) (d loop.Dependencies, events <-chan string) {
+	recorder := record.NewFakeRecorder(1000)
+	return loop.Dependencies{
+		Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Recorder: recorder,
+	}, recorder.Events
 }
 
 // Start runs a controller on informers of its own, until stop is called or the test ends.

@@ -18,7 +18,9 @@ func TestCorners(t *testing.T) {
 		want []string
 	}{
 		"claim of two kinds": {
-			with("", `"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"x-w"}},{"name":"w","ephemeral":{"volumeClaimTemplate":{"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1"}}}}}}]`),
+			with("", `"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"x-w"}},
+				{"name":"w","ephemeral":{"volumeClaimTemplate":{"spec":{"accessModes":["ReadWriteOnce"],
+				"resources":{"requests":{"storage":"1"}}}}}}]`),
 			[]string{"spec.volumes[0].persistentVolumeClaim.claimName Invalid"},
 		},
 		"volume of two sources": {
@@ -27,7 +29,9 @@ func TestCorners(t *testing.T) {
 			[]string{"spec.volumes[0].cephFS Forbidden", "spec.volumes[0].hostPath Forbidden"},
 		},
 		"token": {
-			with("", `"volumes":[{"name":"v","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":4294967297,"path":"../t"}}]}}]`),
+			with("", `"volumes":[
+				{"name":"v","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":4294967297,
+				"path":"../t"}}]}}]`),
 			[]string{
 				"spec.volumes[0].projected.path Invalid",
 				"spec.volumes[0].projected.sources[0].serviceAccountToken Forbidden",
@@ -35,14 +39,18 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"pod certificate": {
-			with("", `"volumes":[{"name":"v","projected":{"sources":[{"podCertificate":{"signerName":"kubernetes.io/a","keyType":"DSA","maxExpirationSeconds":90000,"credentialBundlePath":"b"}}]}}]`),
+			with("", `"volumes":[{"name":"v",
+				"projected":{"sources":[{"podCertificate":{"signerName":"kubernetes.io/a","keyType":"DSA",
+				"maxExpirationSeconds":90000,"credentialBundlePath":"b"}}]}}]`),
 			[]string{
 				"spec.volumes[0].projected.sources[0].podCertificate.keyType NotSupported",
 				"spec.volumes[0].projected.sources[0].podCertificate.maxExpirationSeconds Invalid",
 			},
 		},
 		"file key": {
-			with(`"env":[{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"v","path":"../e","key":"a=b"}}},{"name":"B","valueFrom":{"fileKeyRef":{"volumeName":"w","path":"e","key":"k"}}}]`,
+			with(`"env":[
+				{"name":"A","valueFrom":{"fileKeyRef":{"volumeName":"v","path":"../e","key":"a=b"}}},
+				{"name":"B","valueFrom":{"fileKeyRef":{"volumeName":"w","path":"e","key":"k"}}}]`,
 				`"volumes":[{"name":"v","configMap":{"name":"c"}}]`),
 			[]string{
 				"spec.containers[0].env[0].valueFrom.fileKeyRef.key Invalid",
@@ -52,7 +60,8 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"restart rules": {
-			with(`"restartPolicyRules":[{"action":"Maybe","exitCodes":{"operator":"Out","values":[1]}},{"action":"Restart"}]`, ""),
+			with(`"restartPolicyRules":[{"action":"Maybe","exitCodes":{"operator":"Out","values":[1]}},
+				{"action":"Restart"}]`, ""),
 			[]string{
 				"spec.containers[0].restartPolicy Required",
 				"spec.containers[0].restartPolicyRules[0].action NotSupported",
@@ -61,7 +70,9 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"resize policy of a pod that ends": {
-			with(`"resizePolicy":[{"resourceName":"cpu","restartPolicy":"RestartContainer"},{"resourceName":"cpu","restartPolicy":"Perhaps"},{"resourceName":"disk","restartPolicy":"NotRequired"}]`,
+			with(`"resizePolicy":[{"resourceName":"cpu","restartPolicy":"RestartContainer"},
+				{"resourceName":"cpu","restartPolicy":"Perhaps"},
+				{"resourceName":"disk","restartPolicy":"NotRequired"}]`,
 				`"restartPolicy":"Never"`),
 			[]string{
 				"spec.containers[0].resizePolicy Invalid",
@@ -70,7 +81,8 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"tolerations": {
-			with("", `"tolerations":[{"key":"a b","operator":"Lt","value":"1"},{"operator":"Equal"},{"key":"k","effect":"NoSchedule","tolerationSeconds":1,"operator":"Exists","value":"v"}]`),
+			with("", `"tolerations":[{"key":"a b","operator":"Lt","value":"1"},{"operator":"Equal"},
+				{"key":"k","effect":"NoSchedule","tolerationSeconds":1,"operator":"Exists","value":"v"}]`),
 			[]string{
 				"spec.tolerations[0].key Invalid",
 				"spec.tolerations[0].operator NotSupported",
@@ -80,8 +92,15 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"label keys": {
-			with("", `"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"t","labelSelector":{},"matchLabelKeys":["a b","c"],"mismatchLabelKeys":["c"]}]}}`),
-			[]string{"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[0] Invalid", "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[1] Invalid"},
+			with("", `"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[
+				{"topologyKey":"t","labelSelector":{},
+				"matchLabelKeys":["a b","c"],"mismatchLabelKeys":["c"]}]}}`),
+			[]string{
+				"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]" +
+					".matchLabelKeys[0] Invalid",
+				"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]" +
+					".matchLabelKeys[1] Invalid",
+			},
 		},
 		"host name of two": {
 			with("", `"hostnameOverride":"h","setHostnameAsFQDN":true`),
@@ -98,7 +117,10 @@ func TestCorners(t *testing.T) {
 			},
 		},
 		"key twice": {
-			with("", `"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"t","matchLabelKeys":["a","a"],"labelSelector":{"matchExpressions":[{"key":"a","operator":"Exists"},{"key":"a","operator":"Exists"}]}}]}}`),
+			with("", `"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[
+				{"topologyKey":"t","matchLabelKeys":["a","a"],
+				"labelSelector":{"matchExpressions":[{"key":"a","operator":"Exists"},
+				{"key":"a","operator":"Exists"}]}}]}}`),
 			[]string{
 				"spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0][1] Invalid",
 			},

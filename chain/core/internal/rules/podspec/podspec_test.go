@@ -71,7 +71,9 @@ func TestRules(t *testing.T) {
 			[]string{"spec.volumes[0].hostPath Forbidden"},
 		},
 		"downward API": {
-			with("", `"volumes":[{"name":"v","downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"status.podIP"}},{"path":"/b"}]}}]`),
+			with("", `"volumes":[
+				{"name":"v","downwardAPI":{"items":[{"path":"a","fieldRef":{"fieldPath":"status.podIP"}},
+				{"path":"/b"}]}}]`),
 			[]string{
 				"spec.volumes[0].downwardAPI Required",
 				"spec.volumes[0].downwardAPI.fieldRef.fieldPath NotSupported",
@@ -86,13 +88,15 @@ func TestRules(t *testing.T) {
 			},
 		},
 		"env of annotations": {
-			with(`"env":[{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a b']"}}},{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName['x']"}}}]`, ""),
+			with(`"env":[{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a b']"}}},
+				{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"spec.nodeName['x']"}}}]`, ""),
 			[]string{
 				c0 + "env[0].valueFrom.fieldRef Invalid", c0 + "env[1].valueFrom.fieldRef.fieldPath Invalid",
 			},
 		},
 		"env of resources": {
-			with(`"env":[{"name":"A","valueFrom":{"resourceFieldRef":{"resource":"limits.disk"}}},{"name":"B","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu","divisor":"2"}}}]`, ""),
+			with(`"env":[{"name":"A","valueFrom":{"resourceFieldRef":{"resource":"limits.disk"}}},
+				{"name":"B","valueFrom":{"resourceFieldRef":{"resource":"limits.cpu","divisor":"2"}}}]`, ""),
 			[]string{
 				c0 + "env[0].valueFrom.resourceFieldRef.resource NotSupported",
 				c0 + "env[1].valueFrom.resourceFieldRef.divisor Invalid",
@@ -123,7 +127,8 @@ func TestRules(t *testing.T) {
 			[]string{c0 + "restartPolicy Required", c0 + "restartPolicyRules[0].exitCodes Required"},
 		},
 		"profiles": {
-			with(`"securityContext":{"seccompProfile":{"type":"Localhost"},"appArmorProfile":{"type":"Unconfined","localhostProfile":"x"},"procMount":"Unmasked"}`, ""),
+			with(`"securityContext":{"seccompProfile":{"type":"Localhost"},
+				"appArmorProfile":{"type":"Unconfined","localhostProfile":"x"},"procMount":"Unmasked"}`, ""),
 			[]string{
 				c0 + "securityContext.appArmorProfile.localhostProfile Invalid",
 				c0 + "securityContext.procMount Invalid",
@@ -143,7 +148,8 @@ func TestRules(t *testing.T) {
 			[]string{"spec.hostNetwork Invalid"},
 		},
 		"host sysctl": {
-			with("", `"hostNetwork":true,"securityContext":{"sysctls":[{"name":"net/ipv4/ip_forward","value":"1"}]}`),
+			with("", `"hostNetwork":true,"securityContext":{"sysctls":[
+				{"name":"net/ipv4/ip_forward","value":"1"}]}`),
 			[]string{"spec.securityContext.sysctls[0].name Invalid"},
 		},
 		"no name servers": {
@@ -151,16 +157,23 @@ func TestRules(t *testing.T) {
 			[]string{"spec.dnsConfig Required"},
 		},
 		"affinity": {
-			with("", `"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":0,"podAffinityTerm":{"matchLabelKeys":["a"]}}]}}`),
+			with("",
+				`"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[
+				{"weight":0,"podAffinityTerm":{"matchLabelKeys":["a"]}}]}}`),
 			[]string{
-				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.matchLabelKeys Forbidden",
-				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey Invalid",
-				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].podAffinityTerm.topologyKey Required",
+				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]" +
+					".podAffinityTerm.matchLabelKeys Forbidden",
+				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]" +
+					".podAffinityTerm.topologyKey Invalid",
+				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]" +
+					".podAffinityTerm.topologyKey Required",
 				"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight Invalid",
 			},
 		},
 		"spread twice": {
-			with("", `"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway","minDomains":1},{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway"}]`),
+			with("", `"topologySpreadConstraints":[
+				{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway","minDomains":1},
+				{"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"ScheduleAnyway"}]`),
 			[]string{
 				"spec.topologySpreadConstraints[0].minDomains Invalid",
 				"spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable} Duplicate",
@@ -176,7 +189,8 @@ func TestRules(t *testing.T) {
 			with("", `"preemptionPolicy":"Maybe"`), []string{"spec.preemptionPolicy NotSupported"},
 		},
 		"ephemeral container": {
-			with("", `"ephemeralContainers":[{"name":"e","image":"i","targetContainerName":"x","ports":[{"containerPort":1}],"resources":{"limits":{"cpu":"1"}}}]`),
+			with("", `"ephemeralContainers":[{"name":"e","image":"i","targetContainerName":"x",
+				"ports":[{"containerPort":1}],"resources":{"limits":{"cpu":"1"}}}]`),
 			[]string{
 				"spec.ephemeralContainers[0].ports Forbidden",
 				"spec.ephemeralContainers[0].resources Forbidden",
@@ -221,8 +235,11 @@ func TestUpdateKeepsWhatWasAllowed(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	p := parsePod(t, `{"hostNetwork":true,"serviceAccount":"s","volumes":[{"name":"v"}],"containers":[
-		{"name":"a","image":"i","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":"100u"}},"livenessProbe":{"grpc":{"port":1}}},
-		{"name":"b","image":"i:1"},{"name":"c","image":"i:latest@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}]}`)
+		{"name":"a","image":"i","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":"100u"}},
+		"livenessProbe":{"grpc":{"port":1}}},
+		{"name":"b","image":"i:1"},
+		{"name":"c",
+		"image":"i:latest@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}]}`)
 	c := p.Spec.Containers
 	checks := map[string]bool{
 		"pull policies": c[0].ImagePullPolicy == "Always" && c[1].ImagePullPolicy == "IfNotPresent" &&
@@ -264,9 +281,12 @@ func TestDropDisabledFields(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	p := parsePod(t, with(`"env":[{"name":"A","value":"1"},{"name":"A","value":"2"}],"resources":{"limits":{"memory":"100m"}}`,
-		`"imagePullSecrets":[{},{"name":"a"},{"name":"a"}],"nodeSelector":{"beta.kubernetes.io/os":"linux"},
-		"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z"}]}}`))
+	p := parsePod(t, with(`"env":[{"name":"A","value":"1"},{"name":"A","value":"2"}],
+		"resources":{"limits":{"memory":"100m"}}`,
+		`"imagePullSecrets":[{},{"name":"a"},{"name":"a"}],
+		"nodeSelector":{"beta.kubernetes.io/os":"linux"},
+		"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[
+		{"topologyKey":"z"}]}}`))
 	// The memory limit becomes the request too.
 	if got := PodWarnings(p); len(got) != 7 {
 		t.Errorf("want 7 warnings, got %q", got)
