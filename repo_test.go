@@ -39,7 +39,7 @@ var rooms = map[string][]string{
 	"embed":                         nil,
 	"conformance":                   nil,
 	"chain/trace":                   nil,
-	"chain/kind":                    nil,
+	"chain/kind":                    {"chain/internal/tracer"},
 	"chain/internal":                {"chain/trace"},
 	"chain/aggregator":              {"chain/internal"},
 	"chain/extensions":              {"chain/internal"},

@@ -248,7 +248,7 @@ func (o *Options) complete() {
 			defaultMaxMutatingRequestsInFlight)
 	}
 	if o.Admission == nil {
-		o.Admission = admission.NewOptions()
+		o.Admission = NewAdmissionOptions()
 	}
 	for _, seconds := range []**int64{
 		&o.DefaultNotReadyTolerationSeconds, &o.DefaultUnreachableTolerationSeconds,

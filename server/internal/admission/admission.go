@@ -17,7 +17,6 @@ import (
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 
-	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission/noderestriction"
 )
 
@@ -98,7 +97,6 @@ func NewOptions() *genericoptions.AdmissionOptions {
 		Plugins: admission.NewPlugins(),
 		Decorators: admission.Decorators{
 			admission.DecoratorFunc(admissionmetrics.WithControllerMetrics),
-			admission.DecoratorFunc(chain.TraceAdmission),
 		},
 		DefaultOffPlugins: sets.New[string](),
 	}
