@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -30,11 +31,26 @@ func WithSpans(handler http.Handler) http.Handler {
 		if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok {
 			version = path.Join(info.APIGroup, info.APIVersion)
 		}
-		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans{t, version}))
+		// Without these options, environment variables would decide.
+		provider := sdktrace.NewTracerProvider(
+			sdktrace.WithSampler(sdktrace.AlwaysSample()),
+			sdktrace.WithResource(resource.Empty()),
+			sdktrace.WithRawSpanLimits(unlimited),
+			sdktrace.WithSpanProcessor(spans{t, version}),
+		)
 		ctx, span := provider.Tracer("").Start(r.Context(), "request")
 		defer span.End()
 		handler.ServeHTTP(w, r.WithContext(withProxy(ctx, t)))
 	})
+}
+
+var unlimited = sdktrace.SpanLimits{
+	AttributeValueLengthLimit:   sdktrace.DefaultAttributeValueLengthLimit, // none
+	AttributeCountLimit:         -1,
+	EventCountLimit:             -1,
+	LinkCountLimit:              -1,
+	AttributePerEventCountLimit: -1,
+	AttributePerLinkCountLimit:  -1,
 }
 
 // spans adds the spans that end to the trace of a request for a group version.
