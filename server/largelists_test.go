@@ -1,13 +1,16 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -54,8 +57,9 @@ func TestLargeListsAreConsistent(t *testing.T) {
 	}
 	create("last")
 	count(metav1.ListOptions{})
-	if !isCached() {
-		t.Error("a large list started no watch cache")
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) { return isCached(), nil }); err != nil {
+		t.Fatal("no watch cache after a large list")
 	}
 	for i := range 50 {
 		name := fmt.Sprintf("more-%d", i)

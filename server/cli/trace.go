@@ -80,6 +80,8 @@ func (o *tracing) run(ctx context.Context, s streams, method, path string) error
 		return err
 	}
 	config.Impersonate = rest.ImpersonationConfig{UserName: o.as, Groups: o.groups}
+	var traced trace.Traced
+	trace.Wrap(config, func(t trace.Traced) { traced = t })
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
@@ -89,7 +91,6 @@ func (o *tracing) run(ctx context.Context, s streams, method, path string) error
 	if err != nil {
 		return usageError{err}
 	}
-	req.Header.Set(trace.Header, "1")
 	req.Header.Set("Accept", "application/json")
 	if o.file != "" {
 		kind := "application/yaml"
@@ -98,9 +99,14 @@ func (o *tracing) run(ctx context.Context, s streams, method, path string) error
 		}
 		req.Header.Set("Content-Type", cmp.Or(o.contentType, kind))
 	}
-	answer, err := sendTraced(client, req)
+	answer, err := send(client, req)
 	if err != nil {
 		return err
+	}
+	if answer.Steps = traced.Steps; answer.Steps == nil {
+		return fmt.Errorf(
+			"the server answered %q without a trace: it is not kinproc, or you may not get %s there",
+			answer.Status, trace.Path)
 	}
 	if o.output == "json" {
 		encoder := json.NewEncoder(s.out)
@@ -165,31 +171,22 @@ type tracedAnswer struct {
 	Steps  []trace.Step  `json:"steps"`
 }
 
-func sendTraced(client *http.Client, req *http.Request) (*tracedAnswer, error) {
+// send sends a request and returns its answer without the trace.
+func send(client *http.Client, req *http.Request) (*tracedAnswer, error) {
 	began := time.Now()
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	size, err := io.Copy(io.Discard, resp.Body) // trailers come after the body
+	size, err := io.Copy(io.Discard, resp.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read the response: %w", err)
 	}
-	answer := &tracedAnswer{
+	return &tracedAnswer{
 		Method: req.Method, Path: req.URL.RequestURI(), Status: resp.Status, Bytes: size,
 		Took: time.Since(began),
-	}
-	encoded := resp.Trailer.Get(trace.Header)
-	if encoded == "" {
-		return nil, fmt.Errorf(
-			"the server answered %q without a trace: it is not kinproc, or you may not get %s there",
-			resp.Status, trace.Path)
-	}
-	if err := json.Unmarshal([]byte(encoded), &answer.Steps); err != nil {
-		return nil, fmt.Errorf("read the trace: %w", err)
-	}
-	return answer, nil
+	}, nil
 }
 
 func (a *tracedAnswer) print(w io.Writer) {

@@ -2,12 +2,12 @@ package etcdstore
 
 import (
 	"context"
-	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	apistorage "k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/klog/v2"
 )
 
 // largeList is the number of objects from which on a list is read from a watch cache. To decode
@@ -20,15 +20,20 @@ const largeList = 500
 func (s *cachedOnWatch) listLatest(
 	ctx context.Context, key string, opts apistorage.ListOptions, list runtime.Object,
 ) error {
-	if count, err := s.count(ctx, key); err != nil || count < largeList {
-		return s.Interface.GetList(ctx, key, opts, list)
+	if cached := s.cached.Load(); cached != nil {
+		if count, err := s.count(ctx, key); err != nil || count < largeList {
+			return s.Interface.GetList(ctx, key, opts, list)
+		}
+		defer s.hurry(ctx)()
+		return cached.GetList(ctx, key, opts, list)
 	}
-	cached, err := s.cacheUnlessDamaged(ctx)
-	if err != nil {
-		return s.Interface.GetList(ctx, key, opts, list)
+	if err := s.Interface.GetList(ctx, key, opts, list); err != nil {
+		return err
 	}
-	defer s.hurry(ctx)()
-	return cached.GetList(ctx, key, opts, list)
+	if meta.LenList(list) >= largeList {
+		s.startCache(ctx)
+	}
+	return nil
 }
 
 // count returns the number of objects below a key.
@@ -41,19 +46,17 @@ func (s *cachedOnWatch) count(ctx context.Context, key string) (int64, error) {
 	return found.Count, nil
 }
 
-// cacheUnlessDamaged is like cache, but returns an error as soon as an object was found that cannot
-// be decoded. A watch cache waits until it can read all objects.
-func (s *cachedOnWatch) cacheUnlessDamaged(ctx context.Context) (*cacher.CacheDelegator, error) {
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watching.Go(func() {
-		select {
-		case <-s.backend.undecodable:
-			cancel()
-		case <-ctx.Done():
+// startCache starts the watch cache in the background.
+func (s *cachedOnWatch) startCache(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.cacher != nil {
+		return
+	}
+	s.starting.Go(func() {
+		if _, err := s.cache(context.WithoutCancel(ctx)); err != nil {
+			klog.FromContext(ctx).V(2).Info("Large lists are read from etcd, because the watch cache "+
+				"failed to start", "resource", s.config.GroupResource, "reason", err)
 		}
 	})
-	return s.cache(ctx)
 }

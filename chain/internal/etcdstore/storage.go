@@ -283,6 +283,8 @@ type cachedOnWatch struct {
 	mu      sync.Mutex
 	cacher  *cacher.Cacher
 	stopped bool
+
+	starting sync.WaitGroup // the cache, in the background
 }
 
 // startTimeout limits the wait for a watch cache, which first reads all objects of its resource.
@@ -346,6 +348,7 @@ func (s *cachedOnWatch) stop() {
 	if c != nil {
 		c.Stop()
 	}
+	s.starting.Wait()
 	s.close()
 }
 

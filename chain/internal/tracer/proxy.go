@@ -11,10 +11,11 @@ import (
 )
 
 // withProxy returns a context for requests to other servers, which are extension API servers and
-// webhooks. The trace shows how they were reached and how long they took to answer.
+// webhooks. The trace shows how they were reached and how long they took to answer. Validating
+// webhooks are called at the same time, which may mix up the times of their connections.
 func withProxy(ctx context.Context, t *Trace) context.Context {
 	var mu sync.Mutex
-	var asked, shaking, wrote time.Time
+	var asked, shaking, got time.Time
 	since := func(at *time.Time) time.Time {
 		mu.Lock()
 		defer mu.Unlock()
@@ -35,6 +36,7 @@ func withProxy(ctx context.Context, t *Trace) context.Context {
 			t.Add(trace.Step{
 				At: "connection", Decision: decision, Reason: info.Conn.RemoteAddr().String(),
 			}, since(&asked), time.Now())
+			set(&got)
 		},
 		TLSHandshakeStart: func() { set(&shaking) },
 		TLSHandshakeDone: func(state tls.ConnectionState, err error) {
@@ -46,9 +48,8 @@ func withProxy(ctx context.Context, t *Trace) context.Context {
 			}
 			t.Add(step, since(&shaking), time.Now())
 		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { set(&wrote) },
 		GotFirstResponseByte: func() {
-			t.Add(trace.Step{At: "response", Decision: "begun"}, since(&wrote), time.Now())
+			t.Add(trace.Step{At: "response", Decision: "begun"}, since(&got), time.Now())
 		},
 	})
 }
