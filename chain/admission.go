@@ -2,13 +2,10 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"time"
 
-	"gomodules.xyz/jsonpatch/v2"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/admission"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 	"github.com/kinproc/kinproc/chain/trace"
@@ -37,23 +34,30 @@ func (p tracedPlugin) Admit(
 	if t == nil {
 		return plugin.Admit(ctx, a, o)
 	}
-	before, began := encoded(a), time.Now()
-	err := plugin.Admit(ctx, a, o)
-	ended := time.Now()
-	const at = "mutating admission"
+	t.Saw(a.GetObject())
+	began := time.Now()
+	err := plugin.Admit(ctx, annotated{a, t}, o)
+	step := trace.Step{At: "mutating admission", Decision: "changed", Reason: p.name}
 	if err != nil {
-		t.Add(trace.Step{At: at, Decision: "refused", Reason: p.name}, began, ended)
+		step.Decision = "refused"
+		t.Add(step, began, time.Now())
 		return err
 	}
-	changes := patch(before, encoded(a))
-	if changes == nil {
-		return nil
-	}
-	if a.GetResource() == corev1.SchemeGroupVersion.WithResource("secrets") {
-		changes = nil
-	}
-	t.Add(trace.Step{At: at, Decision: "changed", Reason: p.name, Patch: changes}, began, ended)
+	t.Changed(step, a.GetObject(), began, time.Now())
 	return nil
+}
+
+// annotated are attributes whose audit annotations are seen by the trace: those of webhooks have
+// their patches.
+type annotated struct {
+	admission.Attributes
+	trace *tracer.Trace
+}
+
+// AddAnnotationWithLevel implements admission.Attributes.
+func (a annotated) AddAnnotationWithLevel(key, value string, level auditinternal.Level) error {
+	a.trace.Annotated(key, value)
+	return a.Attributes.AddAnnotationWithLevel(key, value, level)
 }
 
 // Validate implements admission.ValidationInterface.
@@ -72,33 +76,4 @@ func (p tracedPlugin) Validate(
 		}, began, time.Now())
 	}
 	return err
-}
-
-// encoded returns the object of a request as JSON.
-func encoded(a admission.Attributes) []byte {
-	data, err := json.Marshal(a.GetObject())
-	if err != nil {
-		return nil // the request fails when it encodes the object
-	}
-	return data
-}
-
-// patch returns what has changed, or nil if nothing has. Some plugins drop the kind and the version
-// of the object, which a typed object need not have.
-func patch(before, after []byte) json.RawMessage {
-	operations, err := jsonpatch.CreatePatch(before, after)
-	if err != nil {
-		return nil
-	}
-	operations = slices.DeleteFunc(operations, func(o jsonpatch.Operation) bool {
-		return o.Path == "/kind" || o.Path == "/apiVersion"
-	})
-	if len(operations) == 0 {
-		return nil
-	}
-	data, err := json.Marshal(operations)
-	if err != nil {
-		return nil
-	}
-	return data
 }

@@ -20,7 +20,9 @@ import (
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/extensions"
+	"github.com/kinproc/kinproc/chain/internal/tracer"
 	"github.com/kinproc/kinproc/chain/kind"
+	"github.com/kinproc/kinproc/chain/trace"
 )
 
 var extensionsVersion = apiextensionsv1.SchemeGroupVersion
@@ -53,6 +55,7 @@ type Chain struct {
 	Extensions *extensions.Server
 
 	informers informers.SharedInformerFactory
+	followers *tracer.Followers
 	readOnly  bool
 }
 
@@ -125,7 +128,10 @@ func Assemble(config Config) (c *Chain, err error) {
 }
 
 func assemble(config Config) (*Chain, error) {
-	c := &Chain{informers: config.Informers, readOnly: config.ReadOnly}
+	c := &Chain{
+		informers: config.Informers, readOnly: config.ReadOnly,
+		followers: tracer.NewFollowers(config.Generic.Serializer),
+	}
 	generic := *config.Generic
 	generic.BuildHandlerChainFunc = c.filters
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
@@ -149,6 +155,14 @@ func assemble(config Config) (*Chain, error) {
 		target, next = traced(link, next), link
 	}
 	if err := c.Core.InstallOpenAPI(c.Aggregator.OpenAPI); err != nil {
+		return nil, err
+	}
+	first := c.Aggregator.GenericAPIServer
+	first.Handler.NonGoRestfulMux.UnlistedHandle(trace.FollowPath, c.followers)
+	if err := first.AddPreShutdownHook("end-traces", func() error {
+		c.followers.Stop()
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	if config.ReadOnly {

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -32,9 +34,19 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	if config.FlowControl != nil {
 		traced.FlowControl = tracedFlowControl{config.FlowControl}
 	}
-	first = tracer.WithSpans(first)
+	first = tracer.WithSpans(first, c.stored)
 	first = answerPanics(c.checkBodies(first, config.MaxRequestBodyBytes), config.Serializer)
-	return refuseUnread(tracer.WithTrace(genericapiserver.DefaultBuildHandlerChain(first, &traced)))
+	return refuseUnread(c.followers.WithTrace(
+		genericapiserver.DefaultBuildHandlerChain(first, &traced)))
+}
+
+// stored returns the version in which the objects of a request are stored, and whether that is the
+// hub version of a built-in kind.
+func (c *Chain) stored(info *genericapirequest.RequestInfo) (version schema.GroupVersion, hub bool) {
+	if version = c.Core.StoredVersion(info); !version.Empty() {
+		return version, true
+	}
+	return c.Extensions.StoredVersion(info), false
 }
 
 // tracedAuthenticator records the authenticated user in the trace, and lets that user see the trace
@@ -47,7 +59,8 @@ type tracedAuthenticator struct {
 func (a tracedAuthenticator) AuthenticateRequest(
 	r *http.Request,
 ) (*authenticator.Response, bool, error) {
-	if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.Verb != "watch" {
+	info, ok := genericapirequest.RequestInfoFrom(r.Context())
+	if ok && info.Verb != "watch" {
 		growStack()
 	}
 	t := tracer.From(r.Context())
@@ -64,6 +77,7 @@ func (a tracedAuthenticator) AuthenticateRequest(
 		t.ShowIf(func() bool { return true })
 	default:
 		end(resp.User.GetName(), strings.Join(resp.User.GetGroups(), ", "))
+		t.Identify(resp.User.GetName(), info)
 		t.ShowIf(func() bool {
 			decision, _, _ := a.authorizer.Authorize(r.Context(),
 				authorizer.AttributesRecord{User: resp.User, Verb: "get", Path: trace.Path})
@@ -133,13 +147,22 @@ func (f tracedFlowControl) Handle(
 	}
 	end := t.Begin("flow control")
 	reason, admitted := "", false
+	var waited atomic.Bool
 	f.Interface.Handle(ctx, digest, func(
 		schema *flowcontrolv1.FlowSchema, level *flowcontrolv1.PriorityLevelConfiguration, flow string,
 	) {
 		reason = fmt.Sprintf("flow schema %s, priority level %s", schema.Name, level.Name)
 		classified(schema, level, flow)
-	}, estimate, queued, func() {
+	}, estimate, func(inQueue bool) { // another request's goroutine may call this
+		if inQueue {
+			waited.Store(true)
+		}
+		queued(inQueue)
+	}, func() {
 		admitted = true
+		if waited.Load() {
+			reason += ", after waiting in its queue"
+		}
 		end("admitted", reason)
 		execute()
 	})

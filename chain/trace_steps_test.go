@@ -211,7 +211,16 @@ func TestTraceOfWebhook(t *testing.T) {
 	}
 	const want = `[{"op":"add","path":"/metadata/labels","value":{"labelled":"true"}}]`
 	if patch := patchOf(collected.last(), "MutatingAdmissionWebhook"); patch != want {
-		t.Errorf("the webhook has changed %s, want %s", patch, want)
+		t.Errorf("the webhooks have changed %s, want %s", patch, want)
+	}
+	steps = nil
+	for _, step := range collected.last() {
+		if step.At == "webhook" {
+			steps = step.Patch
+		}
+	}
+	if string(steps) != want {
+		t.Errorf("the webhook has changed %s, want %s", steps, want)
 	}
 }
 

@@ -3,8 +3,10 @@ package core
 import (
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapi "k8s.io/apiserver/pkg/endpoints"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -28,4 +30,31 @@ func (s *Server) Resource(kind schema.GroupVersionKind) (name string, namespaced
 		}
 	}
 	return "", false, false
+}
+
+// StoredVersion returns the version in which the objects of a request are stored, which is the hub
+// version of their kind. It is empty if the server does not serve them.
+func (s *Server) StoredVersion(info *genericapirequest.RequestInfo) schema.GroupVersion {
+	if info.Subresource != "" && info.Subresource != "status" {
+		return schema.GroupVersion{} // it may have another kind
+	}
+	for _, g := range s.groups {
+		if g.PrioritizedVersions[0].Group != info.APIGroup {
+			continue
+		}
+		storage, ok := g.VersionedResourcesStorageMap[info.APIVersion][info.Resource]
+		if !ok {
+			continue
+		}
+		kinds, _, err := s.scheme.ObjectKinds(storage.New())
+		if err != nil {
+			continue
+		}
+		for _, kind := range kinds {
+			if kind.Version != runtime.APIVersionInternal {
+				return kind.GroupVersion()
+			}
+		}
+	}
+	return schema.GroupVersion{}
 }

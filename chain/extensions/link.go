@@ -3,6 +3,7 @@ package extensions
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/internal/routes"
@@ -28,4 +29,20 @@ func (s *Server) Ended(info *genericapirequest.RequestInfo) (decision, reason st
 		return "404", what
 	}
 	return "served", ""
+}
+
+// StoredVersion returns the version in which the custom resources of a request are stored. It is
+// empty if the server does not serve them.
+func (s *Server) StoredVersion(info *genericapirequest.RequestInfo) schema.GroupVersion {
+	crd, err := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().Get(
+		info.Resource + "." + info.APIGroup)
+	if err != nil || info.Subresource == "scale" {
+		return schema.GroupVersion{}
+	}
+	for _, v := range crd.Spec.Versions {
+		if v.Storage {
+			return schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}
+		}
+	}
+	return schema.GroupVersion{}
 }

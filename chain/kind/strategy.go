@@ -67,7 +67,7 @@ func (s strategy[T]) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 }
 
 func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) (errs field.ErrorList) {
-	defer traceValidation(ctx)(&errs)
+	defer traceValidation(ctx, obj)(&errs)
 	t := obj.(T)
 	if !s.k.Quirks.LooseMetadata {
 		errs = apivalidation.ValidateObjectMetaAccessor(t, !s.k.ClusterScoped, s.k.validName,
@@ -84,7 +84,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) (errs fie
 func (s strategy[T]) ValidateUpdate(
 	ctx context.Context, obj, old runtime.Object,
 ) (errs field.ErrorList) {
-	defer traceValidation(ctx)(&errs)
+	defer traceValidation(ctx, obj)(&errs)
 	errs = s.k.validateFinalizers(obj.(T))
 	if s.k.Quirks.NameOnUpdate {
 		errs = append(errs, s.k.validateGenerateName(obj.(T))...)
@@ -98,12 +98,14 @@ func (s strategy[T]) ValidateUpdate(
 	return errs
 }
 
-// traceValidation begins a step of the request's trace. The function that it returns ends the step.
-func traceValidation(ctx context.Context) (end func(errs *field.ErrorList)) {
+// traceValidation adds to the request's trace what the strategy changed, and begins the step of the
+// validation. The function that it returns ends that step.
+func traceValidation(ctx context.Context, obj runtime.Object) (end func(errs *field.ErrorList)) {
 	t := tracer.From(ctx)
 	if t == nil {
 		return func(*field.ErrorList) {}
 	}
+	t.Prepared(obj)
 	done := t.Begin("validation")
 	return func(errs *field.ErrorList) {
 		if len(*errs) == 0 {

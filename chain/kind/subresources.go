@@ -85,7 +85,7 @@ func (s subresourceStrategy[T]) PrepareForUpdate(ctx context.Context, obj, old r
 func (s subresourceStrategy[T]) ValidateUpdate(
 	ctx context.Context, obj, old runtime.Object,
 ) (errs field.ErrorList) {
-	defer traceValidation(ctx)(&errs)
+	defer traceValidation(ctx, obj)(&errs)
 	if !s.anyFinalizers {
 		errs = s.k.validateFinalizers(obj.(T))
 	}

@@ -21,7 +21,8 @@ type Traced struct {
 
 // Wrap makes the clients of a configuration ask for traces. It calls report for each request that
 // is answered, when the client has read or closed the body of the response; for a watch, when the
-// watch ends. Report may be called concurrently.
+// watch ends. Report may be called concurrently. A request that has the [Header] already keeps its
+// value.
 func Wrap(config *rest.Config, report func(Traced)) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return wrapped{next, report}
@@ -36,7 +37,9 @@ type wrapped struct {
 // RoundTrip implements http.RoundTripper.
 func (w wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set(Header, "1")
+	if r.Header.Get(Header) == "" {
+		r.Header.Set(Header, "1")
+	}
 	response, err := w.next.RoundTrip(r)
 	if err != nil {
 		return nil, err

@@ -26,21 +26,37 @@ type tracing struct {
 	groups            []string
 	file, contentType string
 	output            string
+
+	follow, steps bool
+	user          string
 }
 
 func newTraceCmd(s streams) *cobra.Command {
 	var o tracing
 	cmd := &cobra.Command{
 		Use:   "trace [METHOD] PATH",
-		Short: "Send a request and show its path through the chain",
+		Short: "Show the path of requests through the chain",
 		Long: `Send a request and show its path through the chain: the authenticated user,
 what each server decided, what admission changed, what was written to etcd,
 and the response status.
 
+With --follow, show the requests of all clients as they pass, a line for each.
+The method and the beginning of the path select some of them. A watch is shown
+when it begins.
+
   kinproc trace /api/v1/namespaces/default
   kinproc trace --as jane DELETE /apis/apps/v1/namespaces/default/deployments/web
-  kinproc trace POST /api/v1/namespaces/default/pods -f pod.yaml`,
+  kinproc trace POST /api/v1/namespaces/default/pods -f pod.yaml
+  kinproc trace --follow
+  kinproc trace --follow --steps --user jane POST /apis/apps/v1/`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if o.follow {
+				_, err := o.followOptions(args)
+				return err
+			}
+			if o.user != "" || o.steps {
+				return usageError{errors.New("--user and --steps go together with --follow only")}
+			}
 			if len(args) < 1 || len(args) > 2 || !strings.HasPrefix(args[len(args)-1], "/") {
 				return usageError{errors.New("trace takes a method (GET if omitted) " +
 					"and a path that begins with / (see kinproc trace --help)")}
@@ -51,11 +67,22 @@ and the response status.
 			if o.output != "" && o.output != "json" {
 				return usageError{fmt.Errorf("--output: %q is not a format, use json", o.output)}
 			}
+			config, err := traceConfig(o.kubeconfig)
+			if err != nil {
+				return err
+			}
+			if o.follow {
+				follow, err := o.followOptions(args)
+				if err != nil {
+					return err
+				}
+				return o.followRequests(cmd.Context(), s, config, follow)
+			}
 			method, path := http.MethodGet, args[len(args)-1]
 			if len(args) == 2 {
 				method = strings.ToUpper(args[0])
 			}
-			return o.run(cmd.Context(), s, method, path)
+			return o.run(cmd.Context(), s, config, method, path)
 		},
 	}
 	f := cmd.Flags()
@@ -67,15 +94,16 @@ and the response status.
 	f.StringVar(&o.contentType, "content-type", "", "content type of the body; "+
 		"application/apply-patch+yaml for a PATCH and application/yaml otherwise if empty")
 	f.StringVarP(&o.output, "output", "o", "", "json, or text if empty")
+	f.BoolVar(&o.follow, "follow", false, "show the requests of all clients until interrupted")
+	f.BoolVar(&o.steps, "steps", false, "with --follow, show the steps of each request")
+	f.StringVar(&o.user, "user", "", "with --follow, show only the requests of this user")
 	return cmd
 }
 
-func (o *tracing) run(ctx context.Context, s streams, method, path string) error {
+func (o *tracing) run(
+	ctx context.Context, s streams, config *rest.Config, method, path string,
+) error {
 	body, err := o.body(s)
-	if err != nil {
-		return err
-	}
-	config, err := traceConfig(o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -191,7 +219,12 @@ func send(client *http.Client, req *http.Request) (*tracedAnswer, error) {
 
 func (a *tracedAnswer) print(w io.Writer) {
 	fmt.Fprintf(w, "%s %s\n", a.Method, a.Path)
-	for _, step := range a.Steps {
+	printSteps(w, a.Steps)
+	fmt.Fprintf(w, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
+}
+
+func printSteps(w io.Writer, steps []trace.Step) {
+	for _, step := range steps {
 		fmt.Fprintf(w, "  %8s  %-18s  %s", micro(step.Took), step.At, step.Decision)
 		if step.Reason != "" {
 			fmt.Fprintf(w, "  (%s)", step.Reason)
@@ -201,7 +234,6 @@ func (a *tracedAnswer) print(w io.Writer) {
 			fmt.Fprintf(w, "%34s%s\n", "", step.Patch)
 		}
 	}
-	fmt.Fprintf(w, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
 }
 
 func micro(d time.Duration) string { return d.Round(time.Microsecond).String() }

@@ -506,7 +506,8 @@ func (s *cachedOnWatch) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *apistorage.Preconditions, update apistorage.UpdateFunc, existing runtime.Object,
 ) error {
-	return s.current().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, existing)
+	return s.current().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
+		tracedUpdate(ctx, update), existing)
 }
 
 // ReadinessCheck returns an error while a watch cache that has started still reads its objects.

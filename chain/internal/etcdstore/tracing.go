@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
@@ -80,4 +82,30 @@ func (txn tracedTxn) Commit() (*clientv3.TxnResponse, error) {
 		end(decision, fmt.Sprintf("%s, at revision %d", what, resp.Header.Revision))
 	}
 	return resp, err
+}
+
+// Create adds to the trace of a request what the object is like that is stored. Most changes to it
+// are known from validation, but that of custom resources does not tell.
+func (s *cachedOnWatch) Create(
+	ctx context.Context, key string, obj, out runtime.Object, ttl uint64,
+) error {
+	tracer.From(ctx).Prepared(obj)
+	return s.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// tracedUpdate is like Create, for the object that an update function returns.
+func tracedUpdate(ctx context.Context, update apistorage.UpdateFunc) apistorage.UpdateFunc {
+	t := tracer.From(ctx)
+	if t == nil {
+		return update
+	}
+	return func(
+		input runtime.Object, meta apistorage.ResponseMeta,
+	) (runtime.Object, *uint64, error) {
+		output, ttl, err := update(input, meta)
+		if err == nil {
+			t.Prepared(output)
+		}
+		return output, ttl, err
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/kinproc/kinproc/chain/trace"
@@ -18,25 +19,30 @@ import (
 
 // WithSpans gives traced requests an OpenTelemetry span. The handlers, stores and webhook clients
 // of k8s.io/apiserver then record spans of their own, most of which become steps of the trace.
+// Stored returns the version in which the objects of a request are stored, which is empty if that
+// is not known, and whether it is a hub version, to which objects are decoded.
 //
 // It must be behind apiserver's filter for tracing, which replaces the span of a request.
-func WithSpans(handler http.Handler) http.Handler {
+func WithSpans(
+	handler http.Handler, stored func(*genericapirequest.RequestInfo) (version schema.GroupVersion, hub bool),
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := From(r.Context())
 		if t == nil {
 			handler.ServeHTTP(w, r)
 			return
 		}
-		version := ""
-		if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok {
-			version = path.Join(info.APIGroup, info.APIVersion)
+		s := spans{trace: t}
+		if info, ok := genericapirequest.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
+			version, hub := stored(info)
+			s.version, s.stored, s.hub = path.Join(info.APIGroup, info.APIVersion), version.String(), hub
 		}
 		// Without these options, environment variables would decide.
 		provider := sdktrace.NewTracerProvider(
 			sdktrace.WithSampler(sdktrace.AlwaysSample()),
 			sdktrace.WithResource(resource.Empty()),
 			sdktrace.WithRawSpanLimits(unlimited),
-			sdktrace.WithSpanProcessor(spans{t, version}),
+			sdktrace.WithSpanProcessor(s),
 		)
 		ctx, span := provider.Tracer("").Start(r.Context(), "request")
 		defer span.End()
@@ -53,10 +59,12 @@ var unlimited = sdktrace.SpanLimits{
 	AttributePerLinkCountLimit:  -1,
 }
 
-// spans adds the spans that end to the trace of a request for a group version.
+// spans adds the spans that end to the trace of a request for a group version, whose objects are
+// stored in another one perhaps.
 type spans struct {
-	trace   *Trace
-	version string
+	trace           *Trace
+	version, stored string
+	hub             bool // whether stored is a hub version
 }
 
 func (s spans) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
@@ -68,8 +76,9 @@ func (s spans) OnEnd(span sdktrace.ReadOnlySpan) {
 	switch name := span.Name(); {
 	case strings.HasPrefix(name, "Call ") && strings.HasSuffix(name, " webhook"):
 		what := values(span.Attributes())
+		webhook := what["configuration"] + "/" + what["webhook"]
 		s.trace.Add(trace.Step{
-			At: "webhook", Decision: "called", Reason: what["configuration"] + "/" + what["webhook"],
+			At: "webhook", Decision: "called", Reason: webhook, Patch: s.trace.patchOf(webhook),
 		}, span.StartTime(), span.EndTime())
 	case name == "SerializeObject":
 		s.encoding(span)
@@ -83,6 +92,7 @@ func (s spans) OnEnd(span sdktrace.ReadOnlySpan) {
 var pairs = []struct{ from, to, at, decision string }{
 	{"", "limitedReadBody succeeded", "body", "read"},
 	{"About to convert to expected version", "Conversion done", "decoding", "decoded"},
+	{"About to apply patch", "About to check admission control", "patching", "patched"},
 	{"About to Encode", "Encode succeeded", "storage encoding", "encoded"},
 	{"TransformFromStorage succeeded", "Decode succeeded", "storage decoding", "decoded"},
 }
@@ -94,8 +104,13 @@ func (s spans) events(span sdktrace.ReadOnlySpan) {
 		for _, p := range pairs {
 			if start, ok := began[p.from]; ok && e.Name == p.to {
 				step := trace.Step{At: p.at, Decision: p.decision, Reason: size(values(e.Attributes)["len"])}
-				if p.at == "decoding" {
+				switch converted := s.stored != "" && s.stored != s.version; {
+				case p.at == "decoding" && converted && s.hub:
+					step.Reason = s.version + " to the hub version " + s.stored
+				case p.at == "decoding":
 					step.Reason = s.version
+				case converted:
+					step.Reason = s.stored + ", " + step.Reason
 				}
 				s.trace.Add(step, start, e.Time)
 			}

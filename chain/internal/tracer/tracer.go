@@ -1,4 +1,4 @@
-// Package tracer records the trace of a request, as package trace describes it.
+// Package tracer records the traces of requests, as package trace describes them.
 //
 // Requests without a trace cost next to nothing: they have no [Trace] in their context, and each
 // function here begins with a check for nil.
@@ -13,16 +13,26 @@ import (
 	"sync"
 	"time"
 
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
 	"github.com/kinproc/kinproc/chain/trace"
 )
 
 // Trace is the trace of one request. The exported methods of a nil Trace do nothing.
 type Trace struct {
-	mu    sync.Mutex
-	began time.Time
-	show  func() bool
-	steps []*trace.Step
+	began   time.Time
+	objects bool // whether the trace shows objects
+
+	mu     sync.Mutex
+	show   func() bool
+	steps  []*trace.Step
+	user   string
+	info   *genericapirequest.RequestInfo // nil before the request is authenticated
+	object object
 }
+
+// maxSteps limits the steps of a trace. Long watches and lists in many pages would have more.
+const maxSteps = 1000
 
 type contextKey struct{}
 
@@ -41,9 +51,7 @@ func (t *Trace) Begin(at string) (end func(decision, reason string)) {
 	}
 	began := time.Now()
 	step := &trace.Step{At: at, Start: began.Sub(t.began)}
-	t.mu.Lock()
-	t.steps = append(t.steps, step)
-	t.mu.Unlock()
+	t.add(step)
 	return func(decision, reason string) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -57,9 +65,28 @@ func (t *Trace) Add(step trace.Step, from, to time.Time) {
 		return
 	}
 	step.Start, step.Took = from.Sub(t.began), to.Sub(from)
+	t.add(&step)
+}
+
+func (t *Trace) add(step *trace.Step) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.steps = append(t.steps, &step)
+	if len(t.steps) < maxSteps {
+		if step.Object == nil {
+			step.Object = t.decoded(step)
+		}
+		t.steps = append(t.steps, step)
+	}
+}
+
+// Identify says who sent the request and what it is for.
+func (t *Trace) Identify(user string, info *genericapirequest.RequestInfo) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.user, t.info = user, info
 }
 
 // Passed reports whether the request has reached a place.
@@ -88,14 +115,8 @@ func (t *Trace) ShowIf(show func() bool) {
 	t.show = show
 }
 
-// result returns the steps so far, and whether they may be shown.
-func (t *Trace) result() ([]trace.Step, bool) {
-	t.mu.Lock()
-	show := t.show
-	t.mu.Unlock()
-	if show == nil || !show() {
-		return nil, false
-	}
+// sorted returns the steps so far, in the order of their beginnings.
+func (t *Trace) sorted() []trace.Step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	steps := make([]trace.Step, len(t.steps))
@@ -103,34 +124,28 @@ func (t *Trace) result() ([]trace.Step, bool) {
 		steps[i] = *s
 	}
 	slices.SortStableFunc(steps, func(a, b trace.Step) int { return cmp.Compare(a.Start, b.Start) })
-	return steps, true
+	return steps
 }
 
-// WithTrace is the outermost filter. It adds a trace to requests that ask for one.
-func WithTrace(handler http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, asked := r.Header[trace.Header]; !asked {
-			handler.ServeHTTP(w, r)
-			return
+// trailer returns the trace for the trailer of the response to r. It is empty if the user may not
+// see the trace.
+func (t *Trace) trailer(r *http.Request) string {
+	t.mu.Lock()
+	show := t.show
+	t.mu.Unlock()
+	if show == nil || !show() {
+		return ""
+	}
+	steps := t.sorted()
+	if r.ProtoMajor == 1 {
+		// Go's client refuses trailers of HTTP/1.1 that are larger than 4 KiB.
+		for i := range steps {
+			steps[i].Patch, steps[i].Object = nil, nil
 		}
-		t := &Trace{began: time.Now()}
-		r = r.WithContext(context.WithValue(r.Context(), contextKey{}, t))
-		// an extension API server may be a kinproc too, and would add a trailer with its own trace
-		r.Header.Del(trace.Header)
-		w.Header().Set("Trailer", trace.Header)
-		handler.ServeHTTP(w, r)
-		steps, ok := t.result()
-		if !ok {
-			return
-		}
-		if r.ProtoMajor == 1 {
-			// Go's client refuses trailers of HTTP/1.1 that are larger than 4 KiB.
-			for i := range steps {
-				steps[i].Patch = nil
-			}
-		}
-		if data, err := json.Marshal(steps); err == nil {
-			w.Header().Set(trace.Header, string(data))
-		}
-	})
+	}
+	data, err := json.Marshal(steps)
+	if err != nil {
+		return ""
+	}
+	return string(data)
 }
