@@ -1,8 +1,10 @@
 package tracer
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -150,9 +152,26 @@ func patch(before, after []byte) json.RawMessage {
 	if len(operations) == 0 {
 		return nil
 	}
+	slices.SortStableFunc(operations, func(a, b jsonpatch.Operation) int {
+		return cmp.Compare(outsideArrays(a.Path), outsideArrays(b.Path))
+	})
 	data, err := json.Marshal(operations)
 	if err != nil {
 		return nil
 	}
 	return data
+}
+
+// outsideArrays returns a path up to the first array in it. The operations of a patch are in the
+// random order of maps, except for those within an array, whose order matters.
+func outsideArrays(path string) string {
+	parts := strings.Split(path, "/")
+	i := slices.IndexFunc(parts, func(part string) bool {
+		_, err := strconv.Atoi(part)
+		return err == nil
+	})
+	if i < 0 {
+		return path
+	}
+	return strings.Join(parts[:i], "/")
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// walk matches a block of shell commands and the block of their output.
+var walk = regexp.MustCompile("(?ms)^```sh\n(.*?)^```\n\n```\n(.*?)^```$")
+
+// TestTour runs the commands of the walks in docs/tour, and compares what they print with what the
+// documents say. Flag -update writes it into the documents.
+func TestTour(t *testing.T) {
+	t.Parallel()
+	documents, err := filepath.Glob("docs/tour/[0-9]-*.md")
+	if err != nil || len(documents) != 5 {
+		t.Fatalf("the walks are %q (%v)", documents, err)
+	}
+	clone := copyOfRepository(t)
+	goCommand(t, ".", "build", "-o", filepath.Join(clone, "bin", "kinproc"), ".")
+	for _, document := range documents { // one after the other, in the same directory
+		t.Run(filepath.Base(document), func(t *testing.T) { testWalk(t, clone, document) })
+	}
+}
+
+func testWalk(t *testing.T, clone, document string) {
+	data, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	blocks := walk.FindAllStringSubmatchIndex(text, -1)
+	if begun := strings.Count(text, "\n```sh\n"); begun != len(blocks) {
+		t.Fatalf("%d blocks of commands, but %d with output", begun, len(blocks))
+	}
+	const end = "=== end of a block ==="
+	var script strings.Builder
+	for _, b := range blocks {
+		fmt.Fprintf(&script, "%secho '%s'\n", text[b[2]:b[3]], end)
+	}
+	printed := strings.Split(runWalk(t, clone, script.String()), end+"\n")
+	if len(printed) != len(blocks)+1 {
+		t.Fatalf("the output has %d blocks: %s", len(printed), printed)
+	}
+	var updated strings.Builder
+	last := 0
+	for i, b := range blocks {
+		want, got := text[b[4]:b[5]], printed[i]
+		if steady(got) != steady(want) {
+			if !*update {
+				t.Errorf("after\n%sthe document says\n%s, but it is\n%s", text[b[2]:b[3]], want, got)
+			}
+			want = got
+		}
+		updated.WriteString(text[last:b[4]] + want)
+		last = b[5]
+	}
+	updated.WriteString(text[last:])
+	if *update && updated.String() != text {
+		if err := os.WriteFile(document, []byte(updated.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// developed matches the beginning of kinproc's screen, with a version that is not a release.
+var developed = regexp.MustCompile(`(?m)^kinproc (v0\.0\.0-\S+|\(devel\)),`)
+
+// tries is a shell function that tries a command up to a hundred times.
+const tries = `tries() {
+	for _ in {1..99}; do
+		if out=$("$@" 2>&1); then echo "$out"; return; fi
+	done
+	"$@"
+}
+`
+
+// runWalk runs a script in a shell in the clone and returns its output.
+func runWalk(t *testing.T, clone, script string) string {
+	t.Helper()
+	// The default port may be in use.
+	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
+	// On a busy machine, kubectl may ask before the definition has any conditions, and gives up then.
+	script = tries + strings.ReplaceAll(script, "kinproc kubectl wait --for=condition=Established",
+		"tries kinproc kubectl wait --for=condition=Established")
+	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	shell.Dir = clone
+	shell.Env = append(os.Environ(),
+		"PATH="+filepath.Join(clone, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"),
+		"HOME="+t.TempDir(), "KUBECONFIG=", "GOWORK=off",
+		"GOCACHE="+goCommand(t, ".", "env", "GOCACHE"),
+		"GOMODCACHE="+goCommand(t, ".", "env", "GOMODCACHE"),
+	)
+	shell.WaitDelay = 10 * time.Second
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		stop := exec.Command("kinproc", "stop")
+		stop.Path, stop.Dir = filepath.Join(clone, "bin", "kinproc"), clone
+		_ = stop.Run() // it may not have started
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text := developed.ReplaceAllString(string(out), "kinproc (devel),")
+	return strings.ReplaceAll(text, clone, "/home/you/kinproc")
+}
+
+// unsteady matches what differs from run to run, and says what to compare instead.
+var unsteady = []struct {
+	what    *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`\d+(\.\d+)? ?(ns|µs|ms|s|m)\b`), "TIME"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`), "TIME"},
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
+	{regexp.MustCompile(`revision \d+`), "revision N"},
+	{regexp.MustCompile(`\d+ bytes`), "N bytes"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
+	{regexp.MustCompile(` +`), " "},
+}
+
+func steady(output string) string {
+	for _, u := range unsteady {
+		output = u.what.ReplaceAllString(output, u.instead)
+	}
+	return output
+}
