@@ -26,8 +26,8 @@ const fieldManager = "kinproc-extension"
 const registerPoll = 50 * time.Millisecond
 
 // Register applies the objects of a registration to the control plane of config, and waits until
-// the control plane reaches the server and its discovery has the versions. The server must run. If
-// ctx ends before, the error tells what the control plane says about the server.
+// the control plane reaches the server, and its discovery and its OpenAPI documents have the
+// versions. The server must run. If ctx ends before, the error tells what is missing.
 //
 // It does not take over a group and version that the control plane serves itself, or that another
 // server serves.
@@ -204,6 +204,13 @@ func (c *registrar) state(ctx context.Context, a *apiregistrationv1.APIService) 
 		return list.GroupVersion == version.String()
 	}) {
 		return fmt.Errorf("discovery does not have %s yet", version)
+	}
+	documents, err := c.discovery.OpenAPIV3().Paths()
+	if err != nil {
+		return fmt.Errorf("openapi: %w", err)
+	}
+	if _, ok := documents["apis/"+version.String()]; !ok {
+		return fmt.Errorf("the OpenAPI documents do not have %s yet", version)
 	}
 	return nil
 }

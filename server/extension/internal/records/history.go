@@ -184,10 +184,3 @@ func (h *history) sinceLocked(version uint64) ([]change, error) {
 	}
 	return h.changes[uint64(len(h.changes))-behind:], nil
 }
-
-// forget drops all changes, as if there had been too many.
-func (h *history) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.changes = nil
-}
