@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/apis/example"
 	examplev1 "k8s.io/apiserver/pkg/apis/example/v1"
+	"k8s.io/apiserver/pkg/storage"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 )
 
@@ -29,7 +30,22 @@ func newStore(t *testing.T, p Persistence) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.history.version = 1 // as that of a new etcd
 	return s
+}
+
+// timeless ignores times to live, which one of the tests sets without need.
+type timeless struct{ *Store }
+
+func (s timeless) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object,
+) error {
+	return s.Store.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
+		func(in runtime.Object, m storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			updated, _, err := try(in, m)
+			return updated, nil, err
+		}, cached)
 }
 
 func newFiles(t *testing.T) *Files {
@@ -46,13 +62,15 @@ func newFiles(t *testing.T) *Files {
 	return f
 }
 
-// increase writes something else, as other resources do in etcd.
-func increase(ctx context.Context, t *testing.T, s *Store) {
+// increase writes something else, as other resources do in etcd, and returns the version.
+func increase(ctx context.Context, t *testing.T, s *Store) int64 {
 	t.Helper()
-	r, version := s.history.get("/else")
-	if _, done, err := s.history.write(ctx, "/else", r.version, fmt.Append(nil, version)); !done {
+	before, version := s.history.get("/else")
+	now, done, err := s.history.write(ctx, "/else", before.version, fmt.Append(nil, version))
+	if !done {
 		t.Fatal(err)
 	}
+	return int64(now.version)
 }
 
 // compaction forgets the changes up to a version, as if there had been too many since.
@@ -78,11 +96,11 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	key := func(context.Context, *testing.T, string) {}
-	calls := func(*testing.T, int, int, uint64) {}
+	calls := func(*testing.T, uint64, uint64) {}
 	for name, run := range map[string]func(*testing.T, *Store){
 		"Create":        func(t *testing.T, s *Store) { storagetesting.RunTestCreate(ctx, t, s, key) },
 		"CreateExists":  func(t *testing.T, s *Store) { storagetesting.RunTestCreateWithKeyExist(ctx, t, s) },
-		"Get":           func(t *testing.T, s *Store) { storagetesting.RunTestGet(ctx, t, s) },
+		"Get":           func(t *testing.T, s *Store) { storagetesting.RunTestGet(ctx, t, timeless{s}) },
 		"Delete":        func(t *testing.T, s *Store) { storagetesting.RunTestUnconditionalDelete(ctx, t, s) },
 		"DeleteIf":      func(t *testing.T, s *Store) { storagetesting.RunTestConditionalDelete(ctx, t, s) },
 		"DeleteHint":    func(t *testing.T, s *Store) { storagetesting.RunTestDeleteWithSuggestion(ctx, t, s) },
@@ -96,11 +114,11 @@ func TestConformance(t *testing.T) {
 		},
 		"ListConsistent": func(t *testing.T, s *Store) {
 			storagetesting.RunTestConsistentList(ctx, t, s,
-				func(ctx context.Context, t *testing.T) { increase(ctx, t, s) }, false, true, false)
+				func(ctx context.Context, t *testing.T) int64 { return increase(ctx, t, s) }, false, true, false)
 		},
 		"ListOne": func(t *testing.T, s *Store) {
 			storagetesting.RunTestGetListNonRecursive(ctx, t,
-				func(ctx context.Context, t *testing.T) { increase(ctx, t, s) }, s)
+				func(ctx context.Context, t *testing.T) int64 { return increase(ctx, t, s) }, s)
 		},
 		"ListPrefix":     func(t *testing.T, s *Store) { storagetesting.RunTestGetListRecursivePrefix(ctx, t, s) },
 		"ListPaging":     func(t *testing.T, s *Store) { storagetesting.RunTestListPaging(ctx, t, s) },
@@ -143,13 +161,22 @@ func TestConformance(t *testing.T) {
 		"InitialEventsOld": func(t *testing.T, s *Store) {
 			storagetesting.RunSendInitialEventsBackwardCompatibility(ctx, t, s)
 		},
-		"InitialEvents":     func(t *testing.T, s *Store) { storagetesting.RunWatchSemantics(ctx, t, s) },
-		"InitialEventsMore": func(t *testing.T, s *Store) { storagetesting.RunWatchSemanticInitialEventsExtended(ctx, t, s) },
-		"WatchListSingle":   func(t *testing.T, s *Store) { storagetesting.RunWatchListMatchSingle(ctx, t, s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, newStore(t, newFiles(t)))
 		})
+	}
+}
+
+// These set a feature gate, which only one test at a time can do.
+func TestInitialEvents(t *testing.T) {
+	ctx := context.Background()
+	for name, run := range map[string]func(context.Context, *testing.T, storage.Interface){
+		"Semantics": storagetesting.RunWatchSemantics,
+		"Extended":  storagetesting.RunWatchSemanticInitialEventsExtended,
+		"Single":    storagetesting.RunWatchListMatchSingle,
+	} {
+		t.Run(name, func(t *testing.T) { run(ctx, t, newStore(t, newFiles(t))) })
 	}
 }

@@ -172,6 +172,9 @@ func (h *history) since(version uint64) ([]change, uint64, <-chan struct{}, erro
 	return changes, h.version, h.changed, err
 }
 
+// errExpired says that changes are no longer in the history.
+var errExpired = apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
+
 // sinceLocked returns the changes after a version. The caller holds mu.
 func (h *history) sinceLocked(version uint64) ([]change, error) {
 	if version >= h.version {
@@ -179,8 +182,7 @@ func (h *history) sinceLocked(version uint64) ([]change, error) {
 	}
 	behind := h.version - version
 	if behind > uint64(len(h.changes)) {
-		return nil, apierrors.NewResourceExpired(fmt.Sprintf(
-			"the changes since resource version %d are no longer available: list again", version))
+		return nil, errExpired
 	}
 	return h.changes[uint64(len(h.changes))-behind:], nil
 }

@@ -211,8 +211,7 @@ func (s *Store) page(
 
 // expired returns err with a token to continue the list nevertheless, as of now.
 func (s *Store) expired(err error, key, from string, options storage.ListOptions) error {
-	var status *apierrors.StatusError
-	if options.Predicate.Continue == "" || !errors.As(err, &status) {
+	if options.Predicate.Continue == "" || !errors.Is(err, errExpired) {
 		return err
 	}
 	token, failed := storage.EncodeContinue(from, key, -1)
@@ -220,7 +219,8 @@ func (s *Store) expired(err error, key, from string, options storage.ListOptions
 		return err
 	}
 	renewed := apierrors.NewResourceExpired(
-		"the list has taken too long to be consistent: start again, or go on with the given token")
+		"The provided continue parameter is too old to display a consistent list result. " +
+			"Start a new list, or continue with the given token and get the newest objects.")
 	renewed.ErrStatus.ListMeta = metav1.ListMeta{Continue: token}
 	return renewed
 }

@@ -15,6 +15,9 @@ import (
 // bookmarkInterval is how often a client that wants bookmarks gets one, as from kube-apiserver.
 const bookmarkInterval = time.Minute
 
+// buffered is how many events wait for a client. What is sent before a client stops reaches it.
+const buffered = 100
+
 // Watch implements storage.Interface.
 func (s *Store) Watch(
 	ctx context.Context, key string, options storage.ListOptions,
@@ -29,7 +32,7 @@ func (s *Store) Watch(
 	}
 	w := &watcher{
 		store: s, options: options, last: since,
-		selection: selection{key, options.Recursive}, events: make(chan watch.Event),
+		selection: selection{key, options.Recursive}, events: make(chan watch.Event, buffered),
 	}
 	existing, err := w.begin()
 	if err != nil {
@@ -81,8 +84,7 @@ func (w *watcher) begin() ([]record, error) {
 		initial = *w.options.SendInitialEvents
 	}
 	if !initial && w.last > 0 {
-		_, _, _, err := w.store.history.since(w.last)
-		return nil, err
+		return nil, nil // run says if the version is too old, as an event
 	}
 	existing, version, err := w.store.history.at(w.selection, 0)
 	if err != nil {
