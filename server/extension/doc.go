@@ -10,7 +10,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	go func() { <-s.Ready(); extension.Register(ctx, config, s.Registration()) }()
+//	go func() { registered <- extension.Register(ctx, config, s.Registration()) }()
 //	return s.Run(ctx)
 //
 // # Users

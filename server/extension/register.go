@@ -25,9 +25,9 @@ const fieldManager = "kinproc-extension"
 // registerPoll is how often Register looks whether the server is available.
 const registerPoll = 50 * time.Millisecond
 
-// Register applies the objects of a registration to the control plane of config, and waits until
-// the control plane reaches the server, and its discovery and its OpenAPI documents have the
-// versions. The server must run. If ctx ends before, the error tells what is missing.
+// Register waits until the server of a registration is ready, applies the objects to the control
+// plane of config, and waits until the control plane reaches the server and has the versions in its
+// discovery and its OpenAPI documents. If ctx ends before, the error tells what is missing.
 //
 // It does not take over a group and version that the control plane serves itself, or that another
 // server serves.
@@ -75,6 +75,14 @@ func newRegistrar(config *rest.Config) (*registrar, error) {
 }
 
 func (c *registrar) register(ctx context.Context, r *Registration) error {
+	// A server that is not ready would be noticed as unavailable.
+	if r.ready != nil {
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			return fmt.Errorf("the extension API server is not ready: %w", ctx.Err())
+		}
+	}
 	for _, a := range r.APIServices {
 		if err := c.free(ctx, a); err != nil {
 			return err
@@ -195,7 +203,12 @@ func (c *registrar) state(ctx context.Context, a *apiregistrationv1.APIService) 
 		return fmt.Errorf("the control plane cannot use the server: %s: %s",
 			condition.Reason, condition.Message)
 	}
+	// The condition may be about an earlier registration.
 	version := schema.GroupVersion{Group: a.Spec.Group, Version: a.Spec.Version}
+	if err := c.discovery.RESTClient().Get().AbsPath("/apis/" + version.String()).
+		Do(ctx).Error(); err != nil {
+		return fmt.Errorf("a request through the control plane: %w", err)
+	}
 	_, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
 	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
 		return fmt.Errorf("discovery: %w", err)

@@ -26,6 +26,8 @@ type Registration struct {
 	// APIServices has one object for each group and version, with the authority of the server's
 	// serving certificate.
 	APIServices []*apiregistrationv1.APIService
+
+	ready <-chan struct{} // see Server.Ready; nil if it is not known
 }
 
 const (
@@ -47,7 +49,7 @@ const (
 func (s *Server) Registration() *Registration {
 	o := &s.options
 	port := int32(s.listener.Addr().(*net.TCPAddr).Port)
-	r := &Registration{Service: &corev1.Service{
+	r := &Registration{ready: s.ready, Service: &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
 		ObjectMeta: s.meta(o.Name),
 		Spec: corev1.ServiceSpec{
