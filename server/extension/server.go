@@ -69,7 +69,10 @@ func New(o Options) (_ *Server, err error) {
 	if s.access, err = newAccess(o.RESTConfig); err != nil {
 		return nil, err
 	}
-	return s, s.assemble()
+	if err := s.assemble(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (s *Server) listen() error {
