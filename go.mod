@@ -43,6 +43,11 @@ require k8s.io/endpointslice v0.37.2
 require gomodules.xyz/jsonpatch/v2 v2.5.0
 
 require (
+	github.com/stretchr/testify v1.11.1 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
+)
+
+require (
 	cel.dev/expr v0.25.2 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/MakeNowJust/heredoc v1.0.0 // indirect

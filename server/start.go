@@ -15,6 +15,7 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/connections"
 	"github.com/kinproc/kinproc/server/internal/ownership"
 )
 
@@ -28,7 +29,7 @@ type plane struct {
 	options *Options
 	undo    *undo
 
-	listener *listener
+	listener *connections.Listener
 	dir      string // Options.DataDir or a temporary directory
 	etcd     *etcd
 	storage  *chain.Storage
@@ -116,7 +117,7 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p.undo.push("handlers", p.forgetHandlers)
 	p.requests = newRequests(p.options, p.undo)
 	// Requests end with their connections, and before the storage stops.
-	p.undo.push("connections", p.listener.closeAll)
+	p.undo.push("connections", p.listener.CloseAll)
 	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,27 +10,30 @@ import (
 	"github.com/gorilla/websocket"
 	"k8s.io/client-go/rest"
 
+	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/examples/kubectl"
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/extension"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
 // start runs the server until the returned function is called.
-func start(t *testing.T, k *kubectl.Kubectl, dir string) (stop func()) {
+func start(t *testing.T, s *server.Server, dir string) (stop func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, manifests, err := newServer(l, k.Kubeconfig, dir)
+	e, err := extension.New(extension.Options{
+		Groups:     []kind.Group{chat()},
+		RESTConfig: s.RESTConfig(),
+		Storage:    extension.Files(dir),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.PrepareRun().RunWithContext(ctx) }()
-	k.Apply(manifests)
-	k.Run("wait", "--for=condition=Available", "apiservice/v1.chat.example.com", "--timeout=60s")
+	go func() { ended <- e.Run(ctx) }()
+	if err := extension.Register(t.Context(), s.RESTConfig(), e.Registration()); err != nil {
+		t.Fatal(err)
+	}
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -52,7 +54,7 @@ func TestEngine(t *testing.T) {
 	s := servertest.Run(t)
 	k := kubectl.New(t, s)
 	dir := t.TempDir()
-	stop := start(t, k, dir)
+	stop := start(t, s, dir)
 
 	k.Apply(lobby)
 	file := filepath.Join(t.TempDir(), "lobby.yaml")
@@ -84,8 +86,10 @@ func TestEngine(t *testing.T) {
 	stop()
 
 	// The files survive a restart.
-	defer start(t, k, dir)()
-	k.Run("wait", "--for=jsonpath={.spec.seats}=2", "room/lobby", "--timeout=60s")
+	defer start(t, s, dir)()
+	if got := k.Run("get", "room", "lobby", "-o", "jsonpath={.spec.seats}"); got != "2" {
+		t.Errorf("%s seats after the restart, want 2", got)
+	}
 	if got := k.Run("explain", "room.spec"); !strings.Contains(got, "What people talk about") {
 		t.Errorf("kubectl explain: %s", got)
 	}

@@ -116,6 +116,8 @@ type leaf struct {
 	names  []string
 	user   string
 	groups []string
+	// The default of validity is Validity.
+	validity time.Duration
 }
 
 // leaves returns the certificates of a PKI, whose authorities must be set.
@@ -129,7 +131,7 @@ func (p *PKI) leaves(o Options) []leaf {
 
 func (l leaf) issue() (Pair, error) {
 	if len(l.names) > 0 {
-		return l.authority.Server(l.names, 0)
+		return l.authority.Server(l.names, l.validity)
 	}
-	return l.authority.Client(l.user, l.groups, 0)
+	return l.authority.Client(l.user, l.groups, l.validity)
 }

@@ -1,0 +1,2 @@
+// Package portrule compares three extension API servers. See README.md.
+package portrule

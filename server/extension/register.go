@@ -1,0 +1,248 @@
+package extension
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// fieldManager owns what Register applies.
+const fieldManager = "kinproc-extension"
+
+// registerPoll is how often Register looks whether the server is available.
+const registerPoll = 50 * time.Millisecond
+
+// Register waits until the server of a registration is ready, applies the objects to the control
+// plane of config, and waits until the control plane reaches the server and has the versions in its
+// discovery and its OpenAPI documents. If ctx ends before, the error tells what is missing.
+//
+// It does not take over a group and version that the control plane serves itself, or that another
+// server serves.
+func Register(ctx context.Context, config *rest.Config, r *Registration) error {
+	c, err := newRegistrar(config)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	if err := c.register(ctx, r); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	return nil
+}
+
+// Unregister deletes the objects of a registration from the control plane of config. It is no error
+// if they do not exist, and it leaves objects that have come to be those of another server.
+func Unregister(ctx context.Context, config *rest.Config, r *Registration) error {
+	c, err := newRegistrar(config)
+	if err != nil {
+		return fmt.Errorf("unregister: %w", err)
+	}
+	var errs []error
+	for _, obj := range slices.Backward(r.objects()) { // requests end first
+		errs = append(errs, c.remove(ctx, obj))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("unregister: %w", err)
+	}
+	return nil
+}
+
+// registrar applies registrations.
+type registrar struct {
+	dynamic   dynamic.Interface
+	discovery *discovery.DiscoveryClient
+}
+
+func newRegistrar(config *rest.Config) (*registrar, error) {
+	d, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
+	return &registrar{d, discoverer}, err
+}
+
+func (c *registrar) register(ctx context.Context, r *Registration) error {
+	// A server that is not ready would be noticed as unavailable.
+	if r.ready != nil {
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			return fmt.Errorf("the extension API server is not ready: %w", ctx.Err())
+		}
+	}
+	for _, a := range r.APIServices {
+		if err := c.free(ctx, a); err != nil {
+			return err
+		}
+	}
+	for _, obj := range r.objects() {
+		u, err := wanted(obj)
+		if err != nil {
+			return err
+		}
+		if _, err := c.resource(u).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{
+			FieldManager: fieldManager, Force: true,
+		}); err != nil {
+			return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	for _, a := range r.APIServices {
+		if err := c.await(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wanted returns obj for server-side apply and as a manifest: without its status and without fields
+// that only the server sets.
+func wanted(obj runtime.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("convert %T: %w", obj, err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return u, nil
+}
+
+func (c *registrar) resource(u *unstructured.Unstructured) dynamic.ResourceInterface {
+	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+	if u.GetNamespace() == "" {
+		return c.dynamic.Resource(plural)
+	}
+	return c.dynamic.Resource(plural).Namespace(u.GetNamespace())
+}
+
+// apiService returns a stored APIService, or nil if there is none.
+func (c *registrar) apiService(
+	ctx context.Context, name string,
+) (*apiregistrationv1.APIService, error) {
+	u, err := c.dynamic.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")).
+		Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read APIService %s: %w", name, err)
+	}
+	stored := &apiregistrationv1.APIService{}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, stored)
+	return stored, err
+}
+
+// free returns an error if a version is served by something else.
+func (c *registrar) free(ctx context.Context, a *apiregistrationv1.APIService) error {
+	stored, err := c.apiService(ctx, a.Name)
+	if err != nil || stored == nil {
+		return err
+	}
+	switch at := stored.Spec.Service; {
+	case at == nil:
+		return fmt.Errorf("the control plane serves %s/%s itself: name another group, "+
+			"or remove its custom resource definitions", a.Spec.Group, a.Spec.Version)
+	case !sameService(stored, a):
+		return fmt.Errorf("APIService %s is for another server, at service %s/%s: unregister it first",
+			a.Name, at.Namespace, at.Name)
+	}
+	return nil
+}
+
+// sameService reports whether two APIServices are for the same server.
+func sameService(a, b *apiregistrationv1.APIService) bool {
+	return a.Spec.Service != nil && a.Spec.Service.Namespace == b.Spec.Service.Namespace &&
+		a.Spec.Service.Name == b.Spec.Service.Name
+}
+
+// await waits until an APIService is available and its version is in discovery.
+func (c *registrar) await(ctx context.Context, a *apiregistrationv1.APIService) error {
+	for {
+		state := c.state(ctx, a)
+		if state == nil {
+			return nil
+		}
+		select {
+		case <-time.After(registerPoll):
+		case <-ctx.Done():
+			return fmt.Errorf("APIService %s: %w (%w)", a.Name, state, ctx.Err())
+		}
+	}
+}
+
+// state returns an error that says why an APIService cannot be used yet.
+func (c *registrar) state(ctx context.Context, a *apiregistrationv1.APIService) error {
+	stored, err := c.apiService(ctx, a.Name)
+	if err != nil {
+		return err
+	}
+	if stored == nil {
+		return errors.New("somebody has deleted it")
+	}
+	i := slices.IndexFunc(stored.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool {
+		return c.Type == apiregistrationv1.Available
+	})
+	if i < 0 {
+		return errors.New("the control plane has not tried yet to reach the server")
+	}
+	condition := stored.Status.Conditions[i]
+	if condition.Status != apiregistrationv1.ConditionTrue {
+		return fmt.Errorf("the control plane cannot use the server: %s: %s",
+			condition.Reason, condition.Message)
+	}
+	// The condition may be about an earlier registration.
+	version := schema.GroupVersion{Group: a.Spec.Group, Version: a.Spec.Version}
+	if err := c.discovery.RESTClient().Get().AbsPath("/apis/" + version.String()).
+		Do(ctx).Error(); err != nil {
+		return fmt.Errorf("a request through the control plane: %w", err)
+	}
+	_, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return fmt.Errorf("discovery: %w", err)
+	}
+	if !slices.ContainsFunc(lists, func(list *metav1.APIResourceList) bool {
+		return list.GroupVersion == version.String()
+	}) {
+		return fmt.Errorf("discovery does not have %s yet", version)
+	}
+	documents, err := c.discovery.OpenAPIV3().Paths()
+	if err != nil {
+		return fmt.Errorf("openapi: %w", err)
+	}
+	if _, ok := documents["apis/"+version.String()]; !ok {
+		return fmt.Errorf("the OpenAPI documents do not have %s yet", version)
+	}
+	return nil
+}
+
+// remove deletes an object, unless it is another server's.
+func (c *registrar) remove(ctx context.Context, obj runtime.Object) error {
+	if a, ok := obj.(*apiregistrationv1.APIService); ok {
+		stored, err := c.apiService(ctx, a.Name)
+		if err != nil || stored == nil || !sameService(stored, a) {
+			return err
+		}
+	}
+	u, err := wanted(obj)
+	if err != nil {
+		return err
+	}
+	err = c.resource(u).Delete(ctx, u.GetName(), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return nil
+}
