@@ -88,7 +88,7 @@ type inventory struct {
 func (s *Server) serveInventory(w http.ResponseWriter, r *http.Request) {
 	var i inventory
 	var services, crds []unstructured.Unstructured
-	var kinds []kind
+	var kinds map[string]int
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	ask := func(what string, f func() error) {
@@ -102,7 +102,7 @@ func (s *Server) serveInventory(w http.ResponseWriter, r *http.Request) {
 	}
 	ask("APIServices", func() (err error) { services, err = s.all(r.Context(), apiServices); return err })
 	ask("Definitions", func() (err error) { crds, err = s.all(r.Context(), definitions); return err })
-	ask("Kinds", func() (err error) { kinds, err = s.kinds(r.Context()); return err })
+	ask("Kinds", func() (err error) { kinds, err = s.kindsOf(r.Context()); return err })
 	ask("Metrics", func() (err error) { i.Loops, i.Watches, err = s.gauges(r.Context()); return err })
 	ask("Nodes", func() error {
 		list, err := s.all(r.Context(), nodes)
@@ -207,8 +207,25 @@ func (s *Server) kinds(ctx context.Context) ([]kind, error) {
 	return kinds, nil
 }
 
+// kindsOf returns the number of kinds in each group version.
+func (s *Server) kindsOf(ctx context.Context) (map[string]int, error) {
+	_, lists, err := s.discovery.ServerGroupsAndResourcesWithContext(ctx)
+	if len(lists) == 0 && err != nil {
+		return nil, err // otherwise only some group is unavailable, as its APIService shows
+	}
+	kinds := map[string]int{}
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			if !strings.Contains(r.Name, "/") {
+				kinds[list.GroupVersion]++
+			}
+		}
+	}
+	return kinds, nil
+}
+
 // versions returns the group versions with the links that serve them.
-func versions(kinds []kind, services, crds []unstructured.Unstructured) []served {
+func versions(kinds map[string]int, services, crds []unstructured.Unstructured) []served {
 	custom := map[string]bool{}
 	for _, crd := range crds {
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
@@ -219,6 +236,7 @@ func versions(kinds []kind, services, crds []unstructured.Unstructured) []served
 		group, _, _ := unstructured.NestedString(service.Object, "spec", "group")
 		version, _, _ := unstructured.NestedString(service.Object, "spec", "version")
 		v := served{Version: schema.GroupVersion{Group: group, Version: version}.String(), Link: "core"}
+		v.Kinds = kinds[v.Version]
 		name, proxied, _ := unstructured.NestedString(service.Object, "spec", "service", "name")
 		namespace, _, _ := unstructured.NestedString(service.Object, "spec", "service", "namespace")
 		switch {
@@ -227,23 +245,15 @@ func versions(kinds []kind, services, crds []unstructured.Unstructured) []served
 		case custom[group], group == definitions.Group:
 			v.Link = "extensions"
 		}
-		for _, k := range kinds {
-			if k.Group == group && k.Version == version {
-				v.Kinds++
-			}
-		}
 		list = append(list, v)
 	}
 	// The aggregator serves its own group itself, without an APIService.
-	own := served{Version: apiServices.GroupVersion().String(), Link: "aggregator"}
-	for _, k := range kinds {
-		if k.Group == apiServices.Group {
-			own.Kinds++
-		}
-	}
-	list = append(list, own)
+	own := apiServices.GroupVersion().String()
+	list = append(list, served{Version: own, Link: "aggregator", Kinds: kinds[own]})
 	slices.SortFunc(list, func(a, b served) int {
 		return cmp.Or(cmp.Compare(slices.Index(places, a.Link), slices.Index(places, b.Link)),
+			// v1, which has no group, comes first
+			cmp.Compare(strings.Count(a.Version, "/"), strings.Count(b.Version, "/")),
 			cmp.Compare(a.Version, b.Version))
 	})
 	return list

@@ -35,8 +35,8 @@ func redactYAML(document []byte, secrets bool) (string, error) {
 	return string(text), err
 }
 
-// redact replaces the data of Secrets and tokens in a decoded JSON value by their sizes. It looks
-// at everything in the value, since one object may contain another.
+// redact replaces the data of Secrets and tokens in a decoded JSON value by their sizes, and removes
+// managed fields. It looks at everything in the value, since one object may contain another.
 func redact(value any, secrets bool) {
 	switch value := value.(type) {
 	case []any:
@@ -52,6 +52,9 @@ func redact(value any, secrets bool) {
 		}
 		if kind == "TokenRequest" || kind == "TokenReview" {
 			redactTokens(value)
+		}
+		if metadata, ok := value["metadata"].(map[string]any); ok {
+			delete(metadata, "managedFields") // as kubectl does
 		}
 		redactLastApplied(value)
 		for _, element := range value {
@@ -74,7 +77,6 @@ func redactSecret(secret map[string]any) {
 	if !ok {
 		return
 	}
-	delete(metadata, "managedFields")
 	annotations, _ := metadata["annotations"].(map[string]any)
 	for key, value := range annotations {
 		// Tools keep copies of whole objects in annotations.

@@ -68,7 +68,7 @@ function hush() {
 
 const places = [...document.querySelectorAll("[data-place]")].map(e => e.dataset.place);
 const maxRows = 60, maxDots = 60, dotsPerEvent = 8;
-let recent = []; // {at, groups}: what passed in the last 10 seconds
+let recent = []; // {at, groups, dropped}: what passed in the last 10 seconds
 let paused = false;
 
 function enterChain() {
@@ -82,9 +82,9 @@ function enterChain() {
 
 function showPassed(event) {
 	const at = performance.now();
-	recent.push({at, groups: event.groups});
+	recent.push({at, groups: event.groups ?? [], dropped: event.dropped});
 	const rows = document.createDocumentFragment();
-	for (const r of event.requests.toReversed()) rows.append(requestRow(r));
+	for (const r of (event.requests ?? []).toReversed()) rows.append(requestRow(r));
 	const body = $("#requests tbody");
 	// The list must not move away from under the keyboard.
 	if (!body.contains(document.activeElement)) {
@@ -92,7 +92,7 @@ function showPassed(event) {
 		while (body.rows.length > maxRows) body.lastElementChild.remove();
 	}
 	$("#requests-empty").hidden = body.rows.length > 0;
-	event.groups.slice(0, dotsPerEvent).forEach(sendDot);
+	(event.groups ?? []).slice(0, dotsPerEvent).forEach(sendDot);
 }
 
 function requestRow(r) {
@@ -128,8 +128,9 @@ function showRates() {
 	const now = performance.now();
 	recent = recent.filter(r => now - r.at < 10000);
 	const counts = new Map(), passedBy = new Map(), endedAt = new Set();
-	let perSecond = 0;
-	for (const {at, groups} of recent) {
+	let perSecond = 0, dropped = 0;
+	for (const {at, groups, dropped: missing} of recent) {
+		dropped += missing;
 		for (const g of groups) {
 			const key = `${g.verb}\n${g.resource}\n${g.end}\n${g.class}`;
 			counts.set(key, {...g, count: g.count + (counts.get(key)?.count ?? 0)});
@@ -148,7 +149,8 @@ function showRates() {
 		box.classList.toggle("ended", endedAt.has(place));
 	}
 	if (paused) return;
-	$("#pace").textContent = `${Math.ceil(perSecond)} requests/s`;
+	$("#pace").textContent = `${Math.ceil(perSecond)} requests/s` +
+		(dropped ? `, and ${dropped} that came too fast to be followed` : "");
 	const top = [...counts.values()].sort((a, b) => b.count - a.count).slice(0, 14);
 	$("#groups tbody").replaceChildren(...top.map(g => el("tr", {},
 		el("td", {}, g.verb), el("td", {}, g.resource), el("td", {}, g.end === "not found" ? "404" : g.end),
