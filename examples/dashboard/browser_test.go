@@ -167,7 +167,7 @@ func (b *browser) open(t *testing.T, view string, width, height int64, dark bool
 			{Name: "prefers-color-scheme", Value: scheme},
 		}),
 		chromedp.Navigate(address+"#"+view),
-		chromedp.WaitVisible("#"+section, chromedp.ByQuery))
+		chromedp.WaitVisible("#view-"+section, chromedp.ByQuery))
 	return p
 }
 
@@ -248,23 +248,37 @@ func (p *tab) picture(name string) {
 	}
 }
 
-// fewerColors returns a picture with the 256 colors that it has most of, which makes it smaller.
+// fewerColors returns a picture with at most 256 colors, which makes it smaller. Of the colors that
+// look alike, it takes the one that the picture has most of.
 func fewerColors(shot []byte) ([]byte, error) {
 	decoded, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
 		return nil, err
 	}
-	count := map[color.Color]int{}
+	type alike struct{ r, g, b uint32 }
+	count, all := map[color.Color]int{}, map[alike]int{}
+	best := map[alike]color.Color{}
 	bounds := decoded.Bounds()
 	for y := range bounds.Dy() {
 		for x := range bounds.Dx() {
-			count[decoded.At(x, y)]++
+			c := decoded.At(x, y)
+			r, g, b, _ := c.RGBA()
+			a := alike{r >> 12, g >> 12, b >> 12}
+			count[c]++
+			all[a]++
+			if best[a] == nil || count[c] > count[best[a]] {
+				best[a] = c
+			}
 		}
 	}
-	colors := slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int {
-		return cmp.Compare(count[b], count[a])
+	alikes := slices.SortedFunc(maps.Keys(all), func(a, b alike) int {
+		return cmp.Compare(all[b], all[a])
 	})
-	picture := image.NewPaletted(bounds, colors[:min(len(colors), 256)])
+	var colors color.Palette
+	for _, a := range alikes[:min(len(alikes), 256)] {
+		colors = append(colors, best[a])
+	}
+	picture := image.NewPaletted(bounds, colors)
 	draw.Draw(picture, bounds, decoded, image.Point{}, draw.Src)
 	var out bytes.Buffer
 	err = (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, picture)

@@ -95,6 +95,7 @@ func testLive(t *testing.T, b *browser, s *server.Server, k *kubectl.Kubectl) {
 	p.until(rows("#groups", "crontabs.simple.extension.io"))
 	p.until(rows("#groups", "404"))
 	p.until(`document.querySelectorAll(".dot").length > 3`)
+	p.until(`parseInt(document.querySelector("#pace").innerText) > 20`)
 	p.picture("dashboard-chain")
 
 	// One request, by a click.

@@ -153,7 +153,7 @@ function showRates() {
 		(dropped ? `, and ${dropped} that came too fast to be followed` : "");
 	const top = [...counts.values()].sort((a, b) => b.count - a.count).slice(0, 14);
 	$("#groups tbody").replaceChildren(...top.map(g => el("tr", {},
-		el("td", {}, g.verb), el("td", {}, g.resource), el("td", {}, g.end === "not found" ? "404" : g.end),
+		el("td", {}, g.verb), el("td", {}, g.resource), el("td", {class: "wide"}, g.end === "not found" ? "404" : g.end),
 		el("td", {class: colorOf(g.class * 100)}, g.class ? g.class + "xx" : "none"),
 		el("td", {class: "number"}, g.count))));
 }
@@ -479,7 +479,9 @@ const views = {
 function enter() {
 	const [name, query] = location.hash.slice(1).split("?");
 	const view = name in views ? name : "chain";
-	for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== view;
+	for (const section of document.querySelectorAll("main > section")) {
+		section.hidden = section.id !== "view-" + view;
+	}
 	for (const link of document.querySelectorAll("nav a")) {
 		if (link.hash === "#" + view) link.setAttribute("aria-current", "page");
 		else link.removeAttribute("aria-current");
@@ -523,6 +525,10 @@ $("#pause").addEventListener("click", e => {
 	e.target.textContent = paused ? "Resume" : "Pause";
 	if (paused) $("#pace").textContent = "paused";
 	enterChain();
+});
+$("#skip").addEventListener("click", e => {
+	e.preventDefault(); // the part of the address after # is the view
+	$("#main").focus();
 });
 $("#close").addEventListener("click", () => $("#request").close());
 $("#refresh").addEventListener("click", enterInventory);
