@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -52,13 +53,29 @@ func listen(dir string, server *etcdserver.EtcdServer) (*listener, error) {
 	if err := os.Chmod(l.path, 0o600); err != nil {
 		return nil, errors.Join(err, socket.Close(), l.cleanup())
 	}
-	l.server = v3rpc.Server(server, nil, nil, grpc.WaitForHandlers(true),
+	l.server = newGRPC(server, nil)
+	go func() { l.done <- l.server.Serve(socket) }()
+	return l, nil
+}
+
+func newGRPC(server *etcdserver.EtcdServer, config *tls.Config) *grpc.Server {
+	return v3rpc.Server(server, config, nil, grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime:             minPing,
 			PermitWithoutStream: true,
 		}))
-	go func() { l.done <- l.server.Serve(socket) }()
-	return l, nil
+}
+
+// Serve serves clients outside the process that connect to l, with TLS if config is not nil, until
+// stop is called, which must happen before Stop. It takes over l. They may do everything that
+// [Etcd.Client] may, so config should require a client certificate.
+func (e *Etcd) Serve(l net.Listener, config *tls.Config) (stop func() error) {
+	server, done := newGRPC(e.server, config), make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	return func() error {
+		server.Stop()
+		return <-done
+	}
 }
 
 func (l *listener) endpoint() string { return "unix://" + filepath.ToSlash(l.path) }

@@ -87,6 +87,10 @@ type Options struct {
 	EtcdServers []string
 	// EtcdCAFile, EtcdCertFile and EtcdKeyFile configure TLS with EtcdServers.
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// ListenEtcd is a loopback address, such as 127.0.0.1:2379, at which the embedded etcd serves
+	// clients outside the process, such as extension API servers that store their objects in etcd.
+	// They need the certificates of [Server.EtcdClientFiles]. Port 0 picks a free one. Default: none.
+	ListenEtcd string
 	// EtcdPrefix is the prefix of all keys in etcd. Default: /registry.
 	EtcdPrefix string
 	// PKIDir holds the certificate authorities and the service account key, under kubeadm's names:
@@ -305,6 +309,9 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.PKIDir, "pki-dir", o.PKIDir,
 		"directory of the certificate authorities and the service account key, which control planes "+
 			"that share an etcd must share too")
+	f.StringVar(&o.ListenEtcd, "listen-etcd", o.ListenEtcd,
+		"loopback address and port at which the embedded etcd serves other programs, such as "+
+			"127.0.0.1:2379; they need the certificates in pki/etcd")
 	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix,
 		"prefix of all keys in etcd; /registry if empty")
 }
@@ -457,6 +464,11 @@ func (o *Options) validate() []error {
 	if o.From != nil && len(o.EtcdServers) > 0 {
 		wrong("From", "from", "%s is set; only the embedded etcd can begin with a snapshot",
 			o.name("EtcdServers", "etcd-servers"))
+	}
+	if o.ListenEtcd != "" {
+		if err := o.validateListenEtcd(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	const together = "a certificate and its key go together: set both or neither"
 	if o.ProxyClientCertFile == "" && o.ProxyClientKeyFile != "" {

@@ -28,18 +28,20 @@ type plane struct {
 	options *Options
 	undo    *undo
 
-	listener  *listener
-	dir       string // Options.DataDir or a temporary directory
-	etcd      *etcd
-	storage   *chain.Storage
-	requests  *requests
-	self      *self
-	tasks     *tasks
-	services  *services
-	access    *access
-	informers *informerFactory
-	chain     *chain.Chain
-	plugins   *admission.Deferred
+	listener *listener
+	dir      string // Options.DataDir or a temporary directory
+	etcd     *etcd
+	storage  *chain.Storage
+	requests *requests
+	self     *self
+	tasks    *tasks
+	services *services
+	access   *access
+	// etcdClients is nil unless etcd serves clients outside the process.
+	etcdClients *etcdClients
+	informers   *informerFactory
+	chain       *chain.Chain
+	plugins     *admission.Deferred
 	// fresh is true if the storage was empty, so that the first objects are as they have to be.
 	fresh bool
 	// resetting is held by a reset.
@@ -143,6 +145,11 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	t.phase("access")
 	if p.access, err = newAccess(p); err != nil {
 		return err
+	}
+	if p.options.ListenEtcd != "" {
+		if p.etcdClients, err = p.listenEtcd(); err != nil {
+			return err
+		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -263,7 +263,7 @@ func fewerColors(shot []byte) ([]byte, error) {
 		for x := range bounds.Dx() {
 			c := decoded.At(x, y)
 			r, g, b, _ := c.RGBA()
-			a := alike{r >> 12, g >> 12, b >> 12}
+			a := alike{r >> 11, g >> 11, b >> 11}
 			count[c]++
 			all[a]++
 			if best[a] == nil || count[c] > count[best[a]] {

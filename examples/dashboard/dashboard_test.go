@@ -57,7 +57,7 @@ func TestDashboard(t *testing.T) {
 	t.Run("try", func(t *testing.T) { testTry(t, b) })
 	t.Run("walk", func(t *testing.T) { testWalk(t, b) })
 	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b) })
-	t.Run("widths", func(t *testing.T) { testWidths(t, b) })
+	t.Run("widths", func(t *testing.T) { testWidths(t, b, s) })
 	t.Run("load", func(t *testing.T) { testLoad(t, b, s) })
 }
 
@@ -245,7 +245,12 @@ func testKeyboard(t *testing.T, b *browser) {
 	}
 }
 
-func testWidths(t *testing.T, b *browser) {
+func testWidths(t *testing.T, b *browser, s *server.Server) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var sending sync.WaitGroup
+	sending.Go(func() { send(ctx, s, 20) })
+	defer sending.Wait()
+	defer cancel()
 	for _, width := range []int64{390, 1280} {
 		for _, dark := range []bool{false, true} {
 			for _, view := range []string{
@@ -255,7 +260,8 @@ func testWidths(t *testing.T, b *browser) {
 				p := b.open(t, view, width, 844, dark)
 				switch view {
 				case "chain":
-					p.until(`document.querySelector("#requests tbody button") || (fetch("/kinds"), false)`)
+					p.until(`document.querySelector("#requests tbody button")`)
+					p.until(`parseInt(document.querySelector("#pace").innerText) > 5`)
 				case "inventory":
 					p.until(`document.querySelector("#inventory-state").innerText.startsWith("as of")`)
 				case "try":

@@ -13,11 +13,11 @@ import (
 // sample-apiserver under test, with the helpers of servertest for everything that is not its own.
 func TestExtensionUnderTest(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t)
+	s := servertest.Run(t, withEtcd)
 	servertest.Apply(t, s, "", servertest.YAML(wardleRights))
 	e := servertest.NewEndpoint(t)
 	w := &wardle{
-		t: t, addr: e.Addr(), etcd: startEtcd(t, t.TempDir()),
+		t: t, addr: e.Addr(), etcd: etcdFlags(s),
 		kubeconfig: servertest.Kubeconfig(t, servertest.User(t, s, servertest.Account{
 			Name: "wardle-server", ClusterRole: "wardle-server",
 		})),

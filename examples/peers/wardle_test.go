@@ -29,7 +29,6 @@ import (
 	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	wardleserver "k8s.io/sample-apiserver/pkg/cmd/server"
 
-	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/examples/kubectl"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -38,12 +37,13 @@ import (
 // timeout limits every wait. It is generous, for loaded machines with the race detector.
 const timeout = 60 * time.Second
 
-// wardle is sample-apiserver with a separate etcd. It can be stopped and restarted.
+// wardle is sample-apiserver, whose objects are in the control plane's etcd. It can be stopped and
+// restarted.
 type wardle struct {
 	t          *testing.T
 	addr       string
 	kubeconfig string
-	etcd       string
+	etcd       []string // flags
 	certFile   string
 	keyFile    string
 	// CABundle verifies the server's certificate.
@@ -78,26 +78,23 @@ func newWardle(t *testing.T, s *server.Server, k *kubectl.Kubectl) *wardle {
 			t.Fatal(err)
 		}
 	}
-	w.etcd = startEtcd(t, dir)
+	w.etcd = etcdFlags(s)
 	w.addr = "localhost:0"
 	w.start()
 	t.Cleanup(w.stop)
 	return w
 }
 
-// startEtcd returns the URL of an etcd of the test's own.
-func startEtcd(t *testing.T, dir string) string {
-	t.Helper()
-	etcd, err := embed.Start(t.Context(), embed.Options{Ephemeral: true, Dir: dir, ListenClient: true})
-	if err != nil {
-		t.Fatal(err)
+// withEtcd makes the control plane's etcd serve other servers too.
+func withEtcd(o *server.Options) { o.ListenEtcd = "127.0.0.1:0" }
+
+// etcdFlags returns the flags with which a server stores its objects in the control plane's etcd.
+func etcdFlags(s *server.Server) []string {
+	ca, cert, key := s.EtcdClientFiles()
+	return []string{
+		"--etcd-servers=" + s.EtcdEndpoints()[0], "--etcd-cafile=" + ca, "--etcd-certfile=" + cert,
+		"--etcd-keyfile=" + key,
 	}
-	t.Cleanup(func() {
-		if err := etcd.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	return etcd.Endpoints()[0]
 }
 
 func (w *wardle) start() {
@@ -113,11 +110,11 @@ func (w *wardle) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := wardleserver.NewCommandStartWardleServer(ctx, options, true)
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetArgs([]string{
-		"--etcd-servers=" + w.etcd, "--kubeconfig=" + w.kubeconfig,
-		"--authentication-kubeconfig=" + w.kubeconfig, "--authorization-kubeconfig=" + w.kubeconfig,
-		"--tls-cert-file=" + w.certFile, "--tls-private-key-file=" + w.keyFile,
-	})
+	cmd.SetArgs(append([]string{
+		"--kubeconfig=" + w.kubeconfig, "--authentication-kubeconfig=" + w.kubeconfig,
+		"--authorization-kubeconfig=" + w.kubeconfig, "--tls-cert-file=" + w.certFile,
+		"--tls-private-key-file=" + w.keyFile,
+	}, w.etcd...))
 	w.cancel, w.ended = cancel, make(chan error, 1)
 	go func(ended chan<- error) { ended <- cmd.ExecuteContext(ctx) }(w.ended)
 }
@@ -179,7 +176,7 @@ func awaitAvailable(
 
 func TestSampleAPIServer(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t)
+	s := servertest.Run(t, withEtcd)
 	k := kubectl.New(t, s)
 	w := newWardle(t, s, k)
 	k.Apply(w.registration())

@@ -17,7 +17,7 @@ import (
 
 // followOptions returns which requests the arguments select: [METHOD] [PATH].
 func (o *tracing) followOptions(args []string) (trace.FollowOptions, error) {
-	follow := trace.FollowOptions{User: o.user}
+	follow := trace.FollowOptions{User: o.user, Objects: o.objects}
 	if o.file != "" || o.contentType != "" || o.as != "" || len(o.groups) > 0 {
 		return follow, usageError{errors.New("--follow sends no request, so it does not go together " +
 			"with --filename, --content-type, --as and --as-group")}

@@ -257,6 +257,9 @@ func reachCases(n *neighbours) map[string]reachCase {
 				return map[string]expected{"a service account": {bearer(r.serviceAccountToken(t)), reachIssuer}}
 			},
 		},
+		"etcd for other programs": {
+			args: []string{"--listen-etcd=127.0.0.1:0"}, anonymous: reachHealth, jane: reachDiscovery,
+		},
 		"all the rest": {
 			args: []string{
 				"--bind-address=0.0.0.0", "--etcd-servers=" + n.etcd, "--etcd-prefix=/open",

@@ -404,16 +404,22 @@ func (o *startOptions) printScreen(
 	if o.detached {
 		stop = "kinproc stop"
 	}
+	etcd := ""
+	for _, endpoint := range srv.EtcdEndpoints() {
+		ca, cert, key := srv.EtcdClientFiles()
+		etcd = fmt.Sprintf("\n  --etcd-servers=%s --etcd-cafile=%s \\\n  --etcd-certfile=%s --etcd-keyfile=%s",
+			endpoint, ca, cert, key)
+	}
 	fmt.Fprintf(w, `kinproc %s, Kubernetes %s, ready in %d ms
 
   %s
-  %s
+  %s%s
 
   client → aggregator → core (%d kinds) → extensions → 404
 
 %s stops it; %s.
 `, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(),
-		setKubeconfig(kubeconfig), srv.Kinds(), stop, kept)
+		setKubeconfig(kubeconfig), etcd, srv.Kinds(), stop, kept)
 }
 
 // setKubeconfig returns the command that makes kubectl use a kubeconfig, for this platform's usual

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/chain/trace"
 )
@@ -27,8 +29,8 @@ type tracing struct {
 	file, contentType string
 	output            string
 
-	follow, steps bool
-	user          string
+	follow, steps, objects bool
+	user                   string
 }
 
 func newTraceCmd(s streams) *cobra.Command {
@@ -94,6 +96,8 @@ when it begins.
 	f.StringVar(&o.contentType, "content-type", "", "content type of the body; "+
 		"application/apply-patch+yaml for a PATCH and application/yaml otherwise if empty")
 	f.StringVarP(&o.output, "output", "o", "", "json, or text if empty")
+	f.BoolVar(&o.objects, "objects", false,
+		"show the object, without its managed fields, after each step that changed it")
 	f.BoolVar(&o.follow, "follow", false, "show the requests of all clients until interrupted")
 	f.BoolVar(&o.steps, "steps", false, "with --follow, show the steps of each request")
 	f.StringVar(&o.user, "user", "", "with --follow, show only the requests of this user")
@@ -120,6 +124,9 @@ func (o *tracing) run(
 		return usageError{err}
 	}
 	req.Header.Set("Accept", "application/json")
+	if o.objects {
+		req.Header.Set(trace.Header, trace.Objects)
+	}
 	if o.file != "" {
 		kind := "application/yaml"
 		if method == http.MethodPatch {
@@ -141,8 +148,7 @@ func (o *tracing) run(
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(answer)
 	}
-	answer.print(s.out)
-	return nil
+	return answer.print(s.out)
 }
 
 // body reads the body of the request.
@@ -217,13 +223,16 @@ func send(client *http.Client, req *http.Request) (*tracedAnswer, error) {
 	}, nil
 }
 
-func (a *tracedAnswer) print(w io.Writer) {
-	fmt.Fprintf(w, "%s %s\n", a.Method, a.Path)
-	printSteps(w, a.Steps)
-	fmt.Fprintf(w, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
+func (a *tracedAnswer) print(w io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s\n", a.Method, a.Path)
+	printSteps(&text, a.Steps)
+	fmt.Fprintf(&text, "%s, %d bytes, %s\n", a.Status, a.Bytes, micro(a.Took))
+	_, err := io.WriteString(w, text.String())
+	return err
 }
 
-func printSteps(w io.Writer, steps []trace.Step) {
+func printSteps(w *strings.Builder, steps []trace.Step) {
 	for _, step := range steps {
 		fmt.Fprintf(w, "  %8s  %-18s  %s", micro(step.Took), step.At, step.Decision)
 		if step.Reason != "" {
@@ -233,7 +242,24 @@ func printSteps(w io.Writer, steps []trace.Step) {
 		if step.Patch != nil {
 			fmt.Fprintf(w, "%34s%s\n", "", step.Patch)
 		}
+		for line := range strings.Lines(withoutManagedFields(step.Object)) {
+			fmt.Fprintf(w, "%34s%s", "", line)
+		}
 	}
+}
+
+// withoutManagedFields returns an object in YAML, or nothing if there is none.
+func withoutManagedFields(object json.RawMessage) string {
+	var o unstructured.Unstructured
+	if object == nil || json.Unmarshal(object, &o.Object) != nil {
+		return ""
+	}
+	o.SetManagedFields(nil)
+	text, err := yaml.Marshal(o.Object)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 func micro(d time.Duration) string { return d.Round(time.Microsecond).String() }

@@ -97,6 +97,22 @@ var pairs = []struct{ from, to, at, decision string }{
 	{"TransformFromStorage succeeded", "Decode succeeded", "storage decoding", "decoded"},
 }
 
+// received returns the version of an object in the request, and to which version it is converted.
+func (s spans) received() string {
+	if s.hub && s.stored != s.version {
+		return s.version + " to the hub version " + s.stored
+	}
+	return s.version
+}
+
+// written returns the version of an object in the storage if it differs from that in the request.
+func (s spans) written() string {
+	if s.stored == s.version {
+		return ""
+	}
+	return s.stored
+}
+
 // events adds a step for each pair of events in a span.
 func (s spans) events(span sdktrace.ReadOnlySpan) {
 	began := map[string]time.Time{"": span.StartTime()}
@@ -104,13 +120,11 @@ func (s spans) events(span sdktrace.ReadOnlySpan) {
 		for _, p := range pairs {
 			if start, ok := began[p.from]; ok && e.Name == p.to {
 				step := trace.Step{At: p.at, Decision: p.decision, Reason: size(values(e.Attributes)["len"])}
-				switch converted := s.stored != "" && s.stored != s.version; {
-				case p.at == "decoding" && converted && s.hub:
-					step.Reason = s.version + " to the hub version " + s.stored
-				case p.at == "decoding":
-					step.Reason = s.version
-				case converted:
-					step.Reason = s.stored + ", " + step.Reason
+				switch p.at {
+				case "decoding", "patching":
+					step.Reason = s.received()
+				case "storage encoding", "storage decoding":
+					step.Reason = strings.TrimPrefix(s.written()+", "+step.Reason, ", ")
 				}
 				s.trace.Add(step, start, e.Time)
 			}
