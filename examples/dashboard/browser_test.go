@@ -45,7 +45,8 @@ func findBrowser(t *testing.T) string {
 			return path
 		}
 	}
-	const missing = "there is no chromium; on Debian: apt-get install -y --no-install-recommends chromium"
+	const missing = "there is no chromium; " +
+		"on Debian: apt-get install -y --no-install-recommends chromium"
 	if os.Getenv("CI") == "true" {
 		t.Fatal(missing)
 	}
@@ -152,7 +153,8 @@ func (b *browser) open(t *testing.T, view string, width, height int64, dark bool
 			t.Errorf("on the page: %s", problem)
 		}
 	})
-	if err := chromedp.Run(ctx); err != nil { // the tab lasts as long as the context of the first call
+	// The tab lasts as long as the context of the first call.
+	if err := chromedp.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	scheme := "light"
@@ -217,8 +219,8 @@ func (p *tab) fits() {
 	p.t.Helper()
 	widths := eval[[]int](p, "[document.documentElement.scrollWidth, innerWidth]")
 	if widths[0] > widths[1] {
-		p.t.Errorf("%s is %d pixels wide in a window of %d", eval[string](p, "location.hash"), widths[0],
-			widths[1])
+		p.t.Errorf("%s is %d pixels wide in a window of %d", eval[string](p, "location.hash"),
+			widths[0], widths[1])
 	}
 }
 

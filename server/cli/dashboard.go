@@ -98,8 +98,8 @@ func newDashboardCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a web page of a running control plane until interrupted",
-		Long: `Serve a web page of a running control plane until interrupted: the chain with the requests that
-pass through it, what hangs on the chain, its objects, and a form to try requests.
+		Long: `Serve a web page of a running control plane until interrupted: the chain with the
+requests that pass through it, what hangs on the chain, its objects, and a form to try requests.
 
   kinproc start --detach
   kinproc dashboard
@@ -122,7 +122,8 @@ read-only unless --dashboard-writes is set. It shows nothing of the data of Secr
 			}
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
-			_, err = fmt.Fprintf(s.out, "%s\n\nThe link works once. Ctrl-C stops the dashboard.\n", d.link())
+			_, err = fmt.Fprintf(s.out, "%s\n\nThe link works once. Ctrl-C stops the dashboard.\n",
+				d.link())
 			if err != nil {
 				return errors.Join(err, d.listener.Close())
 			}

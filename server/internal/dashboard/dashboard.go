@@ -72,7 +72,8 @@ func New(config *rest.Config, options Options) (*Server, error) {
 	config.QPS = -1 // the pages bound what they ask for
 	config.WarningHandler = rest.NoWarnings{}
 	s := &Server{
-		options: options, config: config, token: rand.Text(), session: rand.Text(), live: newLive(config),
+		options: options, config: config, token: rand.Text(), session: rand.Text(),
+		live: newLive(config),
 	}
 	var err error
 	if s.host, _, err = rest.DefaultServerUrlFor(config); err != nil {
@@ -81,7 +82,8 @@ func New(config *rest.Config, options Options) (*Server, error) {
 	if s.client, err = rest.HTTPClientFor(config); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	if s.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, s.client); err != nil {
+	s.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, s.client)
+	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	if s.dynamic, err = dynamic.NewForConfigAndClient(config, s.client); err != nil {

@@ -100,12 +100,13 @@ func (s *Server) serveInventory(w http.ResponseWriter, r *http.Request) {
 			}
 		})
 	}
-	ask("APIServices", func() (err error) { services, err = s.all(r.Context(), apiServices); return err })
-	ask("Definitions", func() (err error) { crds, err = s.all(r.Context(), definitions); return err })
-	ask("Kinds", func() (err error) { kinds, err = s.kindsOf(r.Context()); return err })
-	ask("Metrics", func() (err error) { i.Loops, i.Watches, err = s.gauges(r.Context()); return err })
+	ctx := r.Context()
+	ask("APIServices", func() (err error) { services, err = s.all(ctx, apiServices); return err })
+	ask("Definitions", func() (err error) { crds, err = s.all(ctx, definitions); return err })
+	ask("Kinds", func() (err error) { kinds, err = s.kindsOf(ctx); return err })
+	ask("Metrics", func() (err error) { i.Loops, i.Watches, err = s.gauges(ctx); return err })
 	ask("Nodes", func() error {
-		list, err := s.all(r.Context(), nodes)
+		list, err := s.all(ctx, nodes)
 		for _, n := range list {
 			i.Nodes = append(i.Nodes, describeNode(n.Object))
 		}
@@ -153,7 +154,8 @@ func conditionsOf(object unstructured.Unstructured) []condition {
 
 func describeNode(object map[string]any) node {
 	n := unstructured.Unstructured{Object: object}
-	runtime, _, _ := unstructured.NestedString(object, "status", "nodeInfo", "containerRuntimeVersion")
+	runtime, _, _ := unstructured.NestedString(object, "status", "nodeInfo",
+		"containerRuntimeVersion")
 	described := node{
 		Name: n.GetName(), State: "Unknown", Simulated: strings.HasPrefix(runtime, "simulated:"),
 	}
@@ -336,7 +338,7 @@ func (s *Server) serveCounts(w http.ResponseWriter, r *http.Request) {
 			list, err := s.metadata.Resource(k.resource()).List(r.Context(), metav1.ListOptions{Limit: 1})
 			if err != nil {
 				counts[i] = count{k, "unknown"}
-				return nil //nolint:nilerr // one kind that cannot be counted does not concern the others
+				return nil // one kind that cannot be counted does not concern the others
 			}
 			n := int64(len(list.Items))
 			if list.RemainingItemCount != nil {

@@ -30,7 +30,8 @@ const (
 
 // The places at which a request can end, in the order in which it passes them.
 var places = []string{
-	"authentication", "flow control", "authorization", "aggregator", "core", "extensions", "not found",
+	"authentication", "flow control", "authorization",
+	"aggregator", "core", "extensions", "not found",
 }
 
 // summary is a request in a list.
@@ -323,8 +324,8 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
 	}
 	request, ok := s.live.request(id)
 	if !ok {
-		refuse(w, http.StatusNotFound, fmt.Sprintf("Request %d is not kept any more. The dashboard keeps "+
-			"the steps of the last %d requests that it has shown.", id, keptRequests))
+		refuse(w, http.StatusNotFound, fmt.Sprintf("Request %d is not kept any more. The dashboard "+
+			"keeps the steps of the last %d requests that it has shown.", id, keptRequests))
 		return
 	}
 	sendJSON(w, answered{

@@ -165,16 +165,19 @@ func TestNothingOfSecrets(t *testing.T) {
 		{"GET", "/api/v1/secrets?includeObject=Object&limit=1", ""},
 		{"POST", secrets + "?dryRun=All", fmt.Sprintf(object, "two")},
 		{"PATCH", secrets + "/one", `{"stringData":{"more":"` + value + `"}}`},
-		{"PATCH", secrets + "/one", `[{"op":"add","path":"/stringData","value":{"x":"` + value + `"}}]`},
+		{
+			"PATCH", secrets + "/one",
+			`[{"op":"add","path":"/stringData","value":{"x":"` + value + `"}}]`,
+		},
 		{"PATCH", secrets + "/three", fmt.Sprintf(object, "three")},
 		{"PUT", secrets + "/one", fmt.Sprintf(object, "one")},
 		{"POST", secrets, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"X"},"data":{"a":"` +
 			encoded + `"}}`},
-		{"POST", "/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":
-			{"name":"copy","annotations":{"kubectl.kubernetes.io/last-applied-configuration":
+		{"POST", "/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap",
+			"metadata":{"name":"copy","annotations":{"kubectl.kubernetes.io/last-applied-configuration":
 			"{\"kind\":\"Secret\",\"data\":{\"a\":\"` + encoded + `\"}}"}}}`},
-		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews",
-			`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"` + value + `"}}`},
+		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"kind":"TokenReview",
+			"apiVersion":"authentication.k8s.io/v1","spec":{"token":"` + value + `"}}`},
 		{"DELETE", secrets + "/three", ""},
 		{"DELETE", secrets, ""},
 	} {

@@ -112,8 +112,7 @@ func (s *Server) serveObjects(w http.ResponseWriter, r *http.Request) {
 	for ctx := r.Context(); ctx.Err() == nil; {
 		table, err := s.list(ctx, selected)
 		if err != nil {
-			_ = stream.send("failed", "The objects cannot be listed: "+err.Error()) // or gone away
-			if refused := new(statusError); errors.As(err, refused) && refused.code < 500 {
+			if stream.send("failed", "The objects cannot be listed: "+err.Error()) != nil {
 				return
 			}
 			sleep(ctx, listAgain)
@@ -145,14 +144,6 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// statusError is a response that says that a request failed.
-type statusError struct {
-	code    int
-	message string
-}
-
-func (e statusError) Error() string { return e.message }
-
 // get returns the body of a response.
 func (s *Server) get(ctx context.Context, path, query, accept string) ([]byte, error) {
 	u := s.host.JoinPath(path)
@@ -176,7 +167,7 @@ func (s *Server) get(ctx context.Context, path, query, accept string) ([]byte, e
 		if json.Unmarshal(body, &status) != nil || status.Message == "" {
 			status.Message = "the control plane answered " + response.Status
 		}
-		return nil, statusError{response.StatusCode, status.Message}
+		return nil, errors.New(status.Message)
 	}
 	return body, nil
 }

@@ -35,8 +35,9 @@ func redactYAML(document []byte, secrets bool) (string, error) {
 	return string(text), err
 }
 
-// redact replaces the data of Secrets and tokens in a decoded JSON value by their sizes, and removes
-// managed fields. It looks at everything in the value, since one object may contain another.
+// redact replaces the data of Secrets and tokens in a decoded JSON value by their sizes, and
+// removes managed fields. It looks at everything in the value, since one object may contain
+// another.
 func redact(value any, secrets bool) {
 	switch value := value.(type) {
 	case []any:

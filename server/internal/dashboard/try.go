@@ -56,14 +56,14 @@ func (s *Server) serveTry(w http.ResponseWriter, r *http.Request) {
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil {
-		refuse(w, http.StatusBadRequest, "The page sent something that the dashboard does not understand: "+
-			err.Error())
+		refuse(w, http.StatusBadRequest, "The page sent something that the dashboard does not "+
+			"understand: "+err.Error())
 		return
 	}
 	a.Method = strings.ToUpper(strings.TrimSpace(a.Method))
 	if a.Method != http.MethodGet && !s.options.Writes && slices.Contains(methods, a.Method) {
-		refuse(w, http.StatusForbidden, fmt.Sprintf("The dashboard is read-only, so it does not send a %s. "+
-			"Start it with --dashboard-writes to allow that.", a.Method))
+		refuse(w, http.StatusForbidden, fmt.Sprintf("The dashboard is read-only, so it does not send "+
+			"a %s. Start it with --dashboard-writes to allow that.", a.Method))
 		return
 	}
 	s.answer(w, r, a)
@@ -120,7 +120,7 @@ func (s *Server) check(a attempt) (*url.URL, *genericapirequest.RequestInfo, err
 			strings.Join(methods, ", "))
 	}
 	if !strings.HasPrefix(a.Path, "/") || strings.HasPrefix(a.Path, "//") {
-		return nil, nil, badInput("The path %q does not begin with one slash, as in /api/v1/namespaces.",
+		return nil, nil, badInput("The path %q does not begin with one slash, as /api/v1/nodes does.",
 			a.Path)
 	}
 	u, err := url.ParseRequestURI(a.Path)
@@ -128,7 +128,8 @@ func (s *Server) check(a attempt) (*url.URL, *genericapirequest.RequestInfo, err
 		return nil, nil, badInput("%q is not a path.", a.Path)
 	}
 	if slices.Contains(strings.Split(u.Path, "/"), "..") {
-		return nil, nil, badInput("The path %q has the segment .., which leads to another path.", a.Path)
+		return nil, nil, badInput("The path %q has the segment .., which leads to another path.",
+			a.Path)
 	}
 	for _, name := range append([]string{a.As}, a.Groups...) {
 		if strings.ContainsFunc(name, unicode.IsControl) {
@@ -152,7 +153,8 @@ func (s *Server) check(a attempt) (*url.URL, *genericapirequest.RequestInfo, err
 		return nil, nil, badInput("That answer does not end. The object browser shows objects live.")
 	case info.Verb == "proxy" ||
 		slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, info.Subresource):
-		return nil, nil, badInput("The dashboard does not connect to pods, services and nodes. Use kubectl.")
+		return nil, nil, badInput("The dashboard does not connect to pods, services and nodes. " +
+			"Use kubectl.")
 	}
 	to := *s.host
 	to.Path = strings.TrimSuffix(s.host.Path, "/") + u.Path
@@ -176,8 +178,9 @@ func content(a attempt) (body []byte, contentType string, err error) {
 	}
 	body, err = yaml.YAMLToJSONStrict([]byte(a.Body))
 	if err != nil {
+		problem := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 		return nil, "", badInput("The body is neither YAML nor JSON: %s.",
-			strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")), " "))
+			strings.Join(strings.Fields(problem), " "))
 	}
 	var object map[string]any
 	isObject := json.Unmarshal(body, &object) == nil && object != nil
