@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +29,25 @@ type page struct {
 	t         *testing.T
 	link, url string
 	stop      func() // ends the dashboard
-	seen      *bytes.Buffer
+	seen      *seen
+}
+
+// seen is everything that a browser has received.
+type seen struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *seen) add(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.text.WriteString(text)
+}
+
+func (s *seen) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }
 
 // open serves the dashboard of a control plane and begins a session.
@@ -59,7 +77,7 @@ func open(t *testing.T, s *server.Server, options dashboard.Options) *page {
 	}
 	p := &page{
 		Client: &http.Client{Jar: jar, Transport: &http.Transport{}}, t: t, link: d.Link(l),
-		url: "http://" + l.Addr().String(), seen: &bytes.Buffer{},
+		url: "http://" + l.Addr().String(), seen: &seen{},
 	}
 	p.stop = func() {
 		cancel()
@@ -97,7 +115,7 @@ func (p *page) do(r *http.Request) (int, string) {
 			p.t.Errorf("%s: %s is %q, want %q", r.URL, header, got, want)
 		}
 	}
-	p.seen.Write(body)
+	p.seen.add(string(body))
 	return response.StatusCode, string(body)
 }
 
@@ -186,7 +204,7 @@ func (p *page) stream(path string) (_ await, leave func()) {
 				if !ok {
 					p.t.Fatalf("%s ended; the last event was %s", path, last)
 				}
-				p.seen.WriteString(e.data)
+				p.seen.add(e.data)
 				if last = e.name + " " + e.data; e.name == name && enough(e.data) {
 					return e.data
 				}
@@ -215,7 +233,7 @@ func TestTokenWorksOnce(t *testing.T) {
 	if code != http.StatusOK || !strings.Contains(body, "<title>kinproc</title>") {
 		t.Errorf("the page got %d: %s", code, body)
 	}
-	another := &page{Client: &http.Client{}, t: t, url: p.url, seen: &bytes.Buffer{}}
+	another := &page{Client: &http.Client{}, t: t, url: p.url, seen: &seen{}}
 	t.Cleanup(another.CloseIdleConnections)
 	for _, path := range []string{strings.TrimPrefix(p.link, p.url), "/?token=", "/?token=wrong"} {
 		if code, body := another.get(path); code != http.StatusForbidden ||

@@ -205,7 +205,7 @@ func TestNothingOfSecrets(t *testing.T) {
 	}
 	p.get("/inventory")
 	p.get("/counts")
-	seen := p.seen.String()
+	seen := p.seen.all()
 	if strings.Count(seen, "default/secrets") < 10 {
 		t.Error("the requests for secrets were not seen")
 	}

@@ -73,13 +73,13 @@ func selectionOf(q url.Values) (selection, error) {
 		namespace: q.Get("namespace"), name: q.Get("name"), inside: q.Get("inside"),
 	}
 	if s.resource.Version == "" || s.resource.Resource == "" {
-		return s, errors.New("The object browser needs a version and a resource.")
+		return s, badInput("The object browser needs a version and a resource.")
 	}
 	for _, segment := range []string{
 		s.resource.Group, s.resource.Version, s.resource.Resource, s.namespace, s.name, s.inside,
 	} {
 		if problems := pathvalidation.IsValidPathSegmentName(segment); len(problems) > 0 {
-			return s, fmt.Errorf("%q is not part of a path: it %s.", segment, problems[0])
+			return s, badInput("%q is not part of a path: it %s.", segment, problems[0])
 		}
 	}
 	return s, nil
