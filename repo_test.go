@@ -48,6 +48,7 @@ var rooms = map[string][]string{
 	"chain/core":                    {"chain/kind", "chain/internal"},
 	"chain":                         nil, // it links the servers, all of which are below it
 	"server/internal/allocation":    nil,
+	"server/internal/dashboard":     {"chain/trace"},
 	"server/internal/epoch":         nil,
 	"server/internal/loopback":      {"server/internal/epoch"},
 	"server/internal/ownership":     nil,

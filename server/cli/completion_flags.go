@@ -16,7 +16,9 @@ import (
 // completeStartFlags registers completion for flag values of kinproc start.
 func completeStartFlags(cmd *cobra.Command) {
 	completeServerFlags(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions) // the flag exists
+	for _, flag := range []string{"name", "dashboard-address"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
+	}
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -90,6 +91,34 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(r)
 	ts.Check(err)
+	defer resp.Body.Close()
+	fmt.Fprintln(ts.Stdout(), resp.Status)
+	_, err = io.Copy(ts.Stdout(), resp.Body)
+	ts.Check(err)
+}
+
+// browse FILE opens the link in a file, as a browser that has not been there does, and prints the
+// status and the body. It fails if nobody serves the link.
+func browse(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: browse file")
+	}
+	_, link, ok := strings.Cut(ts.ReadFile(args[0]), "http://")
+	if !ok {
+		ts.Fatalf("%s has no link", args[0])
+	}
+	link, _, _ = strings.Cut(link, "\n")
+	jar, err := cookiejar.New(nil)
+	ts.Check(err)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport, Jar: jar}).Get("http://" + link)
+	if neg != (err != nil) {
+		ts.Fatalf("browse: %v", err)
+	}
+	if err != nil {
+		return
+	}
 	defer resp.Body.Close()
 	fmt.Fprintln(ts.Stdout(), resp.Status)
 	_, err = io.Copy(ts.Stdout(), resp.Body)

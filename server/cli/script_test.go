@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 // scriptCommands are the script commands besides those of testscript.
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"await":        await,
+	"browse":       browse,
 	"busyport":     busyPort,
 	"certificates": certificates,
 	"damage":       damage,

@@ -55,6 +55,8 @@ type startOptions struct {
 	verbosity  int
 	detach     bool
 	detached   bool // this is the process that --detach started
+	dashboard  bool
+	dashboardOptions
 }
 
 func newStartCmd(s streams, args []string) *cobra.Command {
@@ -81,6 +83,9 @@ With --detach, the control plane runs in the background until kinproc stop:
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.checkDashboard(cmd.Flags()); err != nil {
+				return err
+			}
 			if o.detach && !o.detached {
 				return o.startDetached(cmd.Context(), s, args)
 			}
@@ -102,6 +107,9 @@ With --detach, the control plane runs in the background until kinproc stop:
 		"additional kubeconfig in which to add the administrator's context and make it the current one")
 	f.BoolVar(&o.timings, "timings", false, "print how long each phase of the start took")
 	f.IntVarP(&o.verbosity, "v", "v", 0, "how much to log to standard error; 0 is nothing")
+	sections.FlagSet("dashboard").BoolVar(&o.dashboard, "dashboard", false,
+		"serve a web page of the control plane on a loopback address, and print its link")
+	o.addFlags(sections.FlagSet("dashboard"))
 	o.server.AddFlags(&sections)
 	for _, set := range sections.FlagSets {
 		cmd.Flags().AddFlagSet(set)
@@ -181,7 +189,16 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		}); err != nil {
 			return err
 		}
+		page, err := o.openDashboard(srv)
+		if err != nil {
+			return err
+		}
 		o.printScreen(s.out, srv, time.Since(began), kubeconfig)
+		if page != nil {
+			fmt.Fprintf(s.out, "\nThe dashboard, with a link that works once:\n\n  %s\n", page.link())
+			stop := page.background(ctx)
+			defer func() { err = errors.Join(err, stop()) }()
+		}
 		if o.timings {
 			printTimings(s.out, srv.Timeline())
 		}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	controllermetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
@@ -353,7 +354,14 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 	}
 	sent := &events{ctx: ctx, client: d.Client}
 	d.Recorder = sent.recorder
-	s := &starter{dependencies: d}
+	s := &starter{
+		dependencies: d,
+		metrics:      controllermetrics.NewControllerManagerMetrics("kube-controller-manager"),
+	}
+	controllermetrics.Register()
+	for _, c := range later {
+		s.metrics.ControllerStopped(c.Name)
+	}
 	if err := s.start(ctx, atOnce); err != nil {
 		return nil, err
 	}
@@ -369,6 +377,7 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 // starter starts controllers.
 type starter struct {
 	dependencies Dependencies
+	metrics      *controllermetrics.ControllerManagerMetrics // of the whole process
 	running      sync.WaitGroup
 }
 
@@ -383,7 +392,9 @@ func (s *starter) start(ctx context.Context, list []Controller) error {
 	}
 	s.dependencies.Informers.StartWithContext(ctx)
 	for name, r := range runners {
+		s.metrics.ControllerStarted(name)
 		s.running.Go(func() {
+			defer s.metrics.ControllerStopped(name)
 			if err := r.Run(ctx); err != nil {
 				utilruntime.HandleErrorWithContext(ctx, err, "Controller failed", "controller", name)
 			}

@@ -1,0 +1,217 @@
+package dashboard_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/dashboard"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+func TestLive(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	p := open(t, s, dashboard.Options{})
+	all := p.events("/live")
+	posts := p.events("/live?method=post&path=configmaps&user=kubernetes-super")
+	others := p.events("/live?user=-kubernetes-super&path=/nothing")
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	name := 0
+	// The stream of requests may begin after the first one.
+	p.repeat(func() {
+		name++
+		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("one-%d", name)}},
+			metav1.CreateOptions{})
+		if err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+		client.RESTClient().Get().AbsPath("/nothing").Do(t.Context())
+		p.try("GET", "/nothing/else", "", "")
+	}, func() {
+		all("passed", has(`"verb":"create","resource":"configmaps","class":2`))
+		all("passed", has(`{"end":"not found","verb":"get","resource":"/nothing","class":4`))
+		others("passed", has(`"user":"kinproc-dashboard"`))
+	})
+	data := posts("passed", has(`"path":"/api/v1/namespaces/default/configmaps`))
+	var passed struct {
+		Requests []struct {
+			ID     int
+			Method string
+			End    string
+		}
+	}
+	if err := json.Unmarshal([]byte(data), &passed); err != nil {
+		t.Fatal(err)
+	}
+	if first := passed.Requests[0]; first.Method != http.MethodPost || first.End != "core" {
+		t.Errorf("the first request is %+v", first)
+	}
+	code, body := p.get(fmt.Sprintf("/live/%d", passed.Requests[0].ID))
+	if code != http.StatusOK || !strings.Contains(body, `"at":"etcd"`) ||
+		!strings.Contains(body, `kind: ConfigMap`) {
+		t.Errorf("the request with its steps got %d: %s", code, body)
+	}
+}
+
+// repeat calls f again and again until done returns.
+func (p *page) repeat(f, done func()) {
+	p.t.Helper()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				f()
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	done()
+}
+
+// audited counts the requests of the dashboard that have ended.
+type audited struct {
+	mu   sync.Mutex
+	uris []string
+}
+
+func (a *audited) ProcessEvents(events ...*auditinternal.Event) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range events {
+		if e.User.Username == "kinproc-dashboard" {
+			a.uris = append(a.uris, e.RequestURI)
+		}
+	}
+	return true
+}
+
+func (a *audited) Run(<-chan struct{}) error { return nil }
+func (a *audited) Shutdown()                 {}
+func (a *audited) String() string            { return "test" }
+
+func (a *audited) all() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.uris)
+}
+
+func TestClosedPageCostsNothing(t *testing.T) {
+	t.Parallel()
+	requests := &audited{}
+	s := servertest.Run(t, func(o *server.Options) { o.AuditBackend = requests })
+	p := open(t, s, dashboard.Options{})
+	if got := requests.all(); len(got) != 1 || got[0] != "/version" {
+		t.Errorf("before a stream is open, the dashboard has requested %q", got)
+	}
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	request := func() { client.RESTClient().Get().AbsPath("/healthz").Do(t.Context()) }
+	one, leaveOne := p.stream("/live")
+	two, leaveTwo := p.stream("/live")
+	p.repeat(request, func() {
+		one("passed", has("/healthz"))
+		two("passed", has("/healthz"))
+		leaveOne()
+		two("passed", has("/healthz"))
+		leaveTwo()
+		for len(requests.all()) < 2 {
+			runtime.Gosched()
+		}
+	})
+	request()
+	p.stop()
+	if got := requests.all(); len(got) != 2 || !strings.HasPrefix(got[1], trace.FollowPath) {
+		t.Errorf("after the streams are closed, the dashboard has requested %q", got)
+	}
+}
+
+// TestNothingOfSecrets searches everything that the dashboard sends for the value of a secret.
+func TestNothingOfSecrets(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{"*"} })
+	p := open(t, s, dashboard.Options{Writes: true})
+	const value = "Correct-Horse-Battery-Staple"
+	const secrets = "/api/v1/namespaces/default/secrets"
+	encoded := base64.StdEncoding.EncodeToString([]byte(value))
+	object := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%%s","annotations":{
+		"kubectl.kubernetes.io/last-applied-configuration":
+		"{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"stringData\":{\"password\":\"%[1]s\"}}",
+		"example.com/original":"%[1]s"}},"stringData":{"password":"%[1]s"}}`, value)
+	live := p.events("/live")
+	list := p.events("/objects?version=v1&resource=secrets&inside=default&name=one")
+	p.try("POST", secrets, fmt.Sprintf(object, "one"), "")
+	list("object", has("bytes, not shown"))
+	for _, each := range []struct{ method, path, body string }{
+		{"GET", secrets, ""},
+		{"GET", secrets + "/one", ""},
+		{"GET", "/api/v1/secrets?includeObject=Object&limit=1", ""},
+		{"POST", secrets + "?dryRun=All", fmt.Sprintf(object, "two")},
+		{"PATCH", secrets + "/one", `{"stringData":{"more":"` + value + `"}}`},
+		{
+			"PATCH", secrets + "/one",
+			`[{"op":"add","path":"/stringData","value":{"x":"` + value + `"}}]`,
+		},
+		{"PATCH", secrets + "/three", fmt.Sprintf(object, "three")},
+		{"PUT", secrets + "/one", fmt.Sprintf(object, "one")},
+		{"POST", secrets, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"X"},"data":{"a":"` +
+			encoded + `"}}`},
+		{"POST", "/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap",
+			"metadata":{"name":"copy","annotations":{"kubectl.kubernetes.io/last-applied-configuration":
+			"{\"kind\":\"Secret\",\"data\":{\"a\":\"` + encoded + `\"}}"}}}`},
+		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"kind":"TokenReview",
+			"apiVersion":"authentication.k8s.io/v1","spec":{"token":"` + value + `"}}`},
+		{"DELETE", secrets + "/three", ""},
+		{"DELETE", secrets, ""},
+	} {
+		code, body := p.try(each.method, each.path, each.body, "")
+		if code != http.StatusOK {
+			t.Errorf("%s %s got %d: %s", each.method, each.path, code, body)
+		}
+	}
+	code, body := p.try("POST", "/api/v1/namespaces/default/serviceaccounts/default/token",
+		`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`, "")
+	if code != http.StatusOK || !strings.Contains(body, "bytes, not shown") {
+		t.Errorf("the request for a token got %d: %s", code, body)
+	}
+	// the steps of what has passed
+	for found := false; !found; {
+		data := live("passed", has(`"id"`))
+		var passed struct{ Requests []struct{ ID int } }
+		if err := json.Unmarshal([]byte(data), &passed); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range passed.Requests {
+			p.get(fmt.Sprintf("/live/%d", r.ID))
+		}
+		found = strings.Contains(data, "serviceaccounts/default/token")
+	}
+	p.get("/inventory")
+	p.get("/counts")
+	seen := p.seen.all()
+	if strings.Count(seen, "default/secrets") < 10 {
+		t.Error("the requests for secrets were not seen")
+	}
+	for _, hidden := range []string{value, encoded, "eyJ"} { // a token is base64 of a JSON object
+		if i := strings.Index(seen, hidden); i >= 0 {
+			t.Errorf("%q was sent: %s", hidden, seen[max(0, i-600):min(len(seen), i+200)])
+		}
+	}
+}
