@@ -1,0 +1,165 @@
+// Package scaffold writes the Go modules that kinproc extension init and kinproc operator init
+// begin.
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/format"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed all:templates
+var templates embed.FS
+
+// Project is what the templates are filled with.
+type Project struct {
+	// Name is that of the folder and of the program.
+	Name string
+	// Module is the Go module path.
+	Module string
+	// Kinproc is the version of kinproc to require.
+	Kinproc string
+	// Replace is the folder of the kinproc to use instead of a released one. It is empty for those
+	// who have a release.
+	Replace string
+	// Go is the version of Go.
+	Go string
+	// Kubernetes is the version of the Kubernetes libraries.
+	Kubernetes string
+	Kind       Kind
+}
+
+// Kind is a kind to begin with.
+type Kind struct {
+	Group, Version, Kind, Plural string
+	ClusterScoped                bool
+}
+
+// Lower returns the name of the kind in lower case.
+func (k Kind) Lower() string { return strings.ToLower(k.Kind) }
+
+// Package returns the name of the Go package of the kind's group: the group up to the first dot,
+// without dashes.
+func (k Kind) Package() string {
+	name, _, _ := strings.Cut(k.Group, ".")
+	return strings.ReplaceAll(name, "-", "")
+}
+
+// Files are the files of a project, by their slash-separated paths in it.
+type Files map[string][]byte
+
+// Fill fills the templates in a folder of this package. The words "kind" and "version" in the name
+// of a file stand for those of the project.
+func Fill(folder string, p Project) (Files, error) {
+	files, root := Files{}, path.Join("templates", folder)
+	err := fs.WalkDir(templates, root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(templates, name)
+		if err != nil {
+			return err
+		}
+		parsed, err := template.New(name).Option("missingkey=error").Parse(string(text))
+		if err != nil {
+			return err
+		}
+		var filled bytes.Buffer
+		if err := parsed.Execute(&filled, p); err != nil {
+			return err
+		}
+		to := strings.TrimSuffix(strings.TrimPrefix(name, root+"/"), ".tmpl")
+		to = strings.NewReplacer("__kind__", p.Kind.Lower(), "__version__", p.Kind.Version,
+			"__package__", p.Kind.Package()).Replace(to)
+		content := filled.Bytes()
+		if path.Ext(to) == ".go" {
+			if content, err = format.Source(content); err != nil {
+				return fmt.Errorf("%s: %w", to, err)
+			}
+		}
+		files[to] = content
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fill the templates: %w", err)
+	}
+	return files, nil
+}
+
+// Write writes the files below dir, which it creates. If one of them exists, it writes none and the
+// error names them. It does not follow symbolic links out of dir. If it fails, it removes what it
+// has written.
+func (f Files) Write(dir string) (err error) {
+	created := !exists(dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("create the folder of the project: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open the folder of the project: %w", err)
+	}
+	defer root.Close()
+	var there []string
+	for name := range f {
+		if _, err := root.Lstat(filepath.FromSlash(name)); err == nil {
+			there = append(there, name)
+		}
+	}
+	if len(there) > 0 {
+		slices.Sort(there)
+		return fmt.Errorf("%s already has %s: name another folder, or move them away", dir,
+			strings.Join(there, ", "))
+	}
+	var written []string
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, name := range written {
+			err = errors.Join(err, root.Remove(name))
+		}
+		if created {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	for name, content := range f {
+		name = filepath.FromSlash(name)
+		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		written = append(written, name)
+		_, err = file.Write(content)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Names returns the paths of the files in order.
+func (f Files) Names() []string {
+	var names []string
+	for name := range f {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
