@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/module"
@@ -39,6 +40,8 @@ func (k Kind) Validate() error {
 		wrong("--group: %q has no domain; use one that you own, such as %s.example.com", k.Group, k.Group)
 	case k.Group[0] < 'a':
 		wrong("--group: %q begins with a digit, so it cannot name a Go package", k.Group)
+	case slices.Contains([]string{"internal", "vendor", "testdata"}, k.Package()):
+		wrong("--group: the Go toolchain treats folders of the name %s in its own way", k.Package())
 	case strings.HasSuffix(k.Group, ".k8s.io"), strings.HasSuffix(k.Group, ".kubernetes.io"):
 		wrong("--group: %q belongs to Kubernetes; use a domain that you own", k.Group)
 	}

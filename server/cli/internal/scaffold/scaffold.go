@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"unicode"
 )
 
 //go:embed all:templates
@@ -54,33 +55,63 @@ func (k Kind) Package() string {
 	return strings.ReplaceAll(name, "-", "")
 }
 
+// Import returns the name under which the Go package of the kind's types is imported.
+func (k Kind) Import() string { return k.Package() + k.Version }
+
+// Variable returns the name of the function that declares the kind.
+func (k Kind) Variable() string {
+	// An acronym at the beginning is lower as a whole: httpRouteKind.
+	upper := 1
+	for upper < len(k.Kind) && unicode.IsUpper(rune(k.Kind[upper])) &&
+		(upper+1 == len(k.Kind) || !unicode.IsLower(rune(k.Kind[upper+1]))) {
+		upper++
+	}
+	return strings.ToLower(k.Kind[:upper]) + k.Kind[upper:] + "Kind"
+}
+
+// deepCopied is a Go type with functions that copy it.
+type deepCopied struct {
+	Type   string
+	Object bool // implements runtime.Object
+	Fields []string
+}
+
+// DeepCopied returns the types of the kind that the templates have, as deepcopy-gen orders them.
+func (p Project) DeepCopied() []deepCopied {
+	k := p.Kind.Kind
+	return []deepCopied{
+		{k, true, []string{
+			"out.TypeMeta = in.TypeMeta", "in.ObjectMeta.DeepCopyInto(&out.ObjectMeta)",
+			"out.Spec = in.Spec", "out.Status = in.Status",
+		}},
+		{k + "List", true, []string{
+			"out.TypeMeta = in.TypeMeta", "in.ListMeta.DeepCopyInto(&out.ListMeta)",
+			"if in.Items != nil {\nin, out := &in.Items, &out.Items\n*out = make([]" + k + ", len(*in))\n" +
+				"for i := range *in {\n(*in)[i].DeepCopyInto(&(*out)[i])\n}\n}",
+		}},
+		{k + "Spec", false, nil},
+		{k + "Status", false, nil},
+	}
+}
+
 // Files are the files of a project, by their slash-separated paths in it.
 type Files map[string][]byte
 
-// Fill fills the templates in a folder of this package. The words "kind" and "version" in the name
-// of a file stand for those of the project.
+// Fill fills the templates in a folder of this package. __kind__, __version__ and __package__ in the
+// names of files stand for those of the project's kind.
 func Fill(folder string, p Project) (Files, error) {
 	files, root := Files{}, path.Join("templates", folder)
 	err := fs.WalkDir(templates, root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(templates, name)
+		content, err := fill(name, p)
 		if err != nil {
-			return err
-		}
-		parsed, err := template.New(name).Option("missingkey=error").Parse(string(text))
-		if err != nil {
-			return err
-		}
-		var filled bytes.Buffer
-		if err := parsed.Execute(&filled, p); err != nil {
 			return err
 		}
 		to := strings.TrimSuffix(strings.TrimPrefix(name, root+"/"), ".tmpl")
 		to = strings.NewReplacer("__kind__", p.Kind.Lower(), "__version__", p.Kind.Version,
 			"__package__", p.Kind.Package()).Replace(to)
-		content := filled.Bytes()
 		if path.Ext(to) == ".go" {
 			if content, err = format.Source(content); err != nil {
 				return fmt.Errorf("%s: %w", to, err)
@@ -93,6 +124,21 @@ func Fill(folder string, p Project) (Files, error) {
 		return nil, fmt.Errorf("fill the templates: %w", err)
 	}
 	return files, nil
+}
+
+// fill fills one template.
+func fill(name string, p Project) ([]byte, error) {
+	text, err := fs.ReadFile(templates, name)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := template.New(name).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var filled bytes.Buffer
+	err = parsed.Execute(&filled, p)
+	return filled.Bytes(), err
 }
 
 // Write writes the files below dir, which it creates. If one of them exists, it writes none and the

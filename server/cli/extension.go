@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kinproc/kinproc/server/cli/internal/scaffold"
+	"github.com/kinproc/kinproc/server/extension"
+)
+
+func newExtensionCmd(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "extension",
+		Short: "Write, run and register extension API servers",
+		Long: `Write, run and register extension API servers: servers of API groups of their own, to which the
+aggregator sends requests.
+
+  kinproc extension init portrule && cd portrule
+  kinproc extension run
+  kinproc extension add kind --group=portrule.example.com --version=v1 --kind=PortSet`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	add := &cobra.Command{
+		Use: "add", Short: "Add to an extension API server", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	add.AddCommand(newExtensionAddKindCmd(s))
+	cmd.AddCommand(newExtensionInitCmd(s), add, newExtensionRunCmd(s),
+		newExtensionRegisterCmd(s), newExtensionUnregisterCmd(s), newExtensionDocsCmd())
+	return cmd
+}
+
+func newExtensionInitCmd(s streams) *cobra.Command {
+	var o scaffolding
+	cmd := &cobra.Command{
+		Use:   "init NAME",
+		Short: "Write the Go module of an extension API server, in a new folder NAME",
+		Long: `Write the Go module of an extension API server, in a new folder NAME: the types and the
+declaration of a kind, the program, tests, and manifests for a cluster.`,
+		Args: oneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.begin(cmd.Context(), s, scaffold.Extension, args[0], "kinproc extension run")
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func newExtensionAddKindCmd(s streams) *cobra.Command {
+	var o scaffolding
+	cmd := &cobra.Command{
+		Use:   "kind [DIR]",
+		Short: "Add a kind to the extension API server in DIR, or in the working directory",
+		Args:  atMostOneFolder,
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.complete("")
+			if err := o.project.Kind.Validate(); err != nil {
+				return usageError{err}
+			}
+			dir := folder(args)
+			files, err := scaffold.AddKind(dir, o.project.Kind)
+			if err != nil {
+				return err
+			}
+			for _, file := range files {
+				fmt.Fprintln(s.out, filepath.Join(dir, filepath.FromSlash(file)))
+			}
+			return nil
+		},
+	}
+	o.addKindFlags(cmd.Flags())
+	for _, name := range []string{"group", "version", "kind"} {
+		_ = cmd.MarkFlagRequired(name) // the flag exists
+	}
+	return cmd
+}
+
+func newExtensionRunCmd(s streams) *cobra.Command {
+	var kubeconfig string
+	cmd := &cobra.Command{
+		Use:   "run [DIR]",
+		Short: "Build, run and register an extension API server, and again after each change",
+		Long: `Build the extension API server in DIR, or in the working directory, run it and register it with
+an ephemeral control plane, or with the one of --kubeconfig. After a change of a Go file, build and
+run it again; its objects stay. Ctrl-C ends it all, and takes back the registration.`,
+		Args: atMostOneFolder,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runExtension(cmd.Context(), s, folder(args), kubeconfig)
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"kubeconfig of the control plane; if empty, an ephemeral one is started")
+	return cmd
+}
+
+// registrationTimeout is how long a server may take to become available.
+const registrationTimeout = time.Minute
+
+func newExtensionRegisterCmd(s streams) *cobra.Command {
+	return newRegistrationCmd(s, "register",
+		"Register an extension API server that runs, and wait until it is available",
+		extension.Register, "registered")
+}
+
+func newExtensionUnregisterCmd(s streams) *cobra.Command {
+	return newRegistrationCmd(s, "unregister", "Take back the registration of an extension API server",
+		extension.Unregister, "unregistered")
+}
+
+func newRegistrationCmd(
+	s streams, name, short string,
+	do func(context.Context, *rest.Config, *extension.Registration) error, done string,
+) *cobra.Command {
+	var file, kubeconfig string
+	cmd := &cobra.Command{
+		Use:   name + " -f FILE",
+		Short: short,
+		Long: short + `. FILE has its
+Service, EndpointSlice and APIServices, as the server writes them with --registration=FILE.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := readRegistration(file)
+			if err != nil {
+				return err
+			}
+			config, err := traceConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), registrationTimeout)
+			defer cancel()
+			if err := do(ctx, config, r); err != nil {
+				return err
+			}
+			for _, a := range r.APIServices {
+				fmt.Fprintf(s.out, "%s %s\n", a.Name, done)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of the registration")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"kubeconfig of the control plane; if empty, KUBECONFIG or the working directory's sandbox")
+	_ = cmd.MarkFlagRequired("filename") // the flag exists
+	return cmd
+}
+
+func newExtensionDocsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "docs [DIR]",
+		Short: "Write the comments of Go types as methods, for go generate",
+		Long: `Write the comments of the Go types in DIR, or in the working directory, as methods SwaggerDoc in
+zz_generated.docs.go. An extension API server describes its kinds with them.`,
+		Args: atMostOneFolder,
+		RunE: func(_ *cobra.Command, args []string) error { return scaffold.Document(folder(args)) },
+	}
+}
+
+// readRegistration reads the manifests that register a server.
+func readRegistration(file string) (*extension.Registration, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the registration: %w", err)
+	}
+	r := &extension.Registration{}
+	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var kind metav1.TypeMeta
+		if err == nil {
+			err = yaml.Unmarshal(document, &kind)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the registration in %s: %w", file, err)
+		}
+		var object any
+		switch kind.Kind {
+		case "Service":
+			r.Service = &corev1.Service{}
+			object = r.Service
+		case "EndpointSlice":
+			r.EndpointSlice = &discoveryv1.EndpointSlice{}
+			object = r.EndpointSlice
+		case "APIService":
+			a := &apiregistrationv1.APIService{}
+			r.APIServices = append(r.APIServices, a)
+			object = a
+		default:
+			return nil, fmt.Errorf("%s has a %q: a registration has a Service, APIServices, and perhaps an "+
+				"EndpointSlice", file, kind.Kind)
+		}
+		if err := yaml.UnmarshalStrict(document, object); err != nil {
+			return nil, fmt.Errorf("read the registration in %s: %w", file, err)
+		}
+	}
+	if r.Service == nil || len(r.APIServices) == 0 {
+		return nil, fmt.Errorf("%s is no registration: it has no Service or no APIService", file)
+	}
+	return r, nil
+}

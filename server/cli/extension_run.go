@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/extension"
+	"github.com/kinproc/kinproc/server/internal/auth/pki"
+)
+
+// lookInterval is how often kinproc extension run looks for changed files.
+const lookInterval = 300 * time.Millisecond
+
+// runExtension develops the extension API server in dir, with a control plane of its own or with
+// that of the kubeconfig.
+func runExtension(ctx context.Context, s streams, dir, kubeconfig string) error {
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		return usageError{fmt.Errorf("%w: name the folder of an extension API server, such as one that "+
+			"kinproc extension init wrote", err)}
+	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	if kubeconfig != "" {
+		return develop(ctx, s, dir, kubeconfig, true)
+	}
+	options := server.Options{SimulatedNodes: 1}
+	options.Log = setLogging(0)
+	return serve(ctx, options, func(srv *server.Server) error {
+		kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
+		config := clientcmdapi.NewConfig()
+		if err := entriesOf("extension", srv.Dir()).add(config, srv.Kubeconfig()); err != nil {
+			return err
+		}
+		if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "a control plane is ready:\n\n  %s\n\n", setKubeconfig(kubeconfig))
+		return develop(ctx, s, dir, kubeconfig, false)
+	})
+}
+
+// development builds an extension API server and runs it.
+type development struct {
+	streams
+	dir, kubeconfig string
+	work            string // a temporary folder: program, objects, certificates, registration
+	address         string
+	config          *rest.Config
+	running         *exec.Cmd
+	ended           chan error
+	announced       sync.WaitGroup
+}
+
+// develop builds and runs the server in dir until ctx ends, and again after each change of a file.
+func develop(ctx context.Context, s streams, dir, kubeconfig string, unregister bool) (err error) {
+	d := &development{streams: s, dir: dir}
+	if d.kubeconfig, err = filepath.Abs(kubeconfig); err != nil {
+		return err
+	}
+	if d.config, err = clientcmd.BuildConfigFromFlags("", d.kubeconfig); err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if d.address, err = freeAddress(); err != nil {
+		return err
+	}
+	if d.work, err = os.MkdirTemp("", "kinproc-extension-"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		d.stop()
+		d.announced.Wait()
+		if unregister {
+			err = errors.Join(err, d.unregister())
+		}
+		err = errors.Join(err, os.RemoveAll(d.work))
+	}()
+	look := time.NewTicker(lookInterval)
+	defer look.Stop()
+	for {
+		state := sources(dir)
+		if err := d.restart(ctx); err != nil {
+			fmt.Fprintf(s.err, "kinproc: %s\n", oneLine(err))
+		}
+		for sources(dir) == state {
+			select {
+			case <-ctx.Done():
+				return nil
+			case err := <-d.ended:
+				d.running, d.ended = nil, nil
+				fmt.Fprintf(s.err, "kinproc: the server has ended (%v); change a file to start it again\n",
+					err)
+			case <-look.C:
+			}
+		}
+		fmt.Fprintln(s.out, "a file has changed")
+	}
+}
+
+// restart builds the server, and runs it instead of the one that runs. If it does not compile, that
+// one goes on.
+func (d *development) restart(ctx context.Context) error {
+	program := filepath.Join(d.work, "server")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	began := time.Now()
+	build := exec.CommandContext(ctx, "go", "build", "-o", program+".new", ".")
+	build.Dir, build.Stdout, build.Stderr = d.dir, d.err, d.err
+	if err := build.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("go build: %w; change a file to try again", err)
+	}
+	fmt.Fprintf(d.out, "built in %s\n", time.Since(began).Round(10*time.Millisecond))
+	d.stop()
+	if err := os.Rename(program+".new", program); err != nil {
+		return err
+	}
+	registration := filepath.Join(d.work, "registration.yaml")
+	cmd := exec.Command(program, "--kubeconfig="+d.kubeconfig, "--listen="+d.address, "--register",
+		"--data-dir="+filepath.Join(d.work, "objects"), "--registration="+registration,
+		"--cert-dir="+filepath.Join(d.work, "certificates"))
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, d.err, d.err
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the server: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	d.running, d.ended = cmd, ended
+	d.announced.Go(func() { d.announce(ctx, registration) })
+	return nil
+}
+
+// stop stops the server that runs, if there is one, and waits for it.
+func (d *development) stop() {
+	if d.running == nil {
+		return
+	}
+	if d.running.Process.Signal(os.Interrupt) != nil {
+		_ = d.running.Process.Kill() // Windows has no interrupts
+	}
+	select {
+	case <-d.ended:
+	case <-time.After(stopTimeout):
+		_ = d.running.Process.Kill()
+		<-d.ended
+	}
+	d.running, d.ended = nil, nil
+}
+
+// stopTimeout is how long a server may take to stop.
+const stopTimeout = 10 * time.Second
+
+// announce prints the state of the server's APIServices as it changes, until one is available.
+func (d *development) announce(ctx context.Context, registration string) {
+	var r *extension.Registration
+	for r == nil {
+		var err error
+		if r, err = readRegistration(registration); err != nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(lookInterval):
+			}
+		}
+	}
+	client, err := apiregistration.NewForConfig(d.config)
+	if err != nil {
+		return
+	}
+	for _, a := range r.APIServices {
+		if err := d.follow(ctx, client.APIServices(), a.Name); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(d.err, "kinproc: %v\n", err)
+		}
+	}
+}
+
+// follow prints the state of an APIService until it is available.
+func (d *development) follow(
+	ctx context.Context, client apiregistration.APIServiceInterface, name string,
+) error {
+	last := ""
+	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
+	for ctx.Err() == nil {
+		watch, err := client.Watch(ctx, only)
+		if err != nil {
+			return err
+		}
+		for e := range watch.ResultChan() {
+			a, ok := e.Object.(*apiregistrationv1.APIService)
+			if !ok {
+				watch.Stop()
+				return apierrors.FromObject(e.Object)
+			}
+			state, available := stateOf(a)
+			if state != last {
+				fmt.Fprintf(d.out, "%s: %s\n", name, state)
+				last = state
+			}
+			if available {
+				watch.Stop()
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// stateOf describes the condition Available of an APIService.
+func stateOf(a *apiregistrationv1.APIService) (state string, available bool) {
+	for _, c := range a.Status.Conditions {
+		if c.Type == apiregistrationv1.Available {
+			if c.Status == apiregistrationv1.ConditionTrue {
+				return "available", true
+			}
+			return fmt.Sprintf("not available: %s: %s", c.Reason, c.Message), false
+		}
+	}
+	return "registered", false
+}
+
+// unregister removes what the server has registered.
+func (d *development) unregister() error {
+	r, err := readRegistration(filepath.Join(d.work, "registration.yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was never ready
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return extension.Unregister(ctx, d.config, r)
+}
+
+// freeAddress returns a loopback address with a free port, which restarts keep.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// sources describes the Go files and go.mod below dir: their names, sizes and times.
+func sources(dir string) string {
+	var state strings.Builder
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it has just been removed
+		}
+		if entry.IsDir() && path != dir && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if entry.IsDir() || filepath.Ext(path) != ".go" && entry.Name() != "go.mod" {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil {
+			fmt.Fprintln(&state, path, info.Size(), info.ModTime().UnixNano())
+		}
+		return nil
+	})
+	return state.String()
+}

@@ -1,0 +1,224 @@
+package scaffold
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	groupsFile   = "kinds/groups.go"
+	deepCopyFile = "zz_generated.deepcopy.go"
+	docsFile     = "zz_generated.docs.go"
+)
+
+// Extension returns the files of an extension API server with one kind.
+func Extension(p Project) (Files, error) {
+	files, err := Fill("extension", p)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.addKind(p); err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// AddKind adds a kind to the extension API server in dir. If it fails, it changes nothing.
+func AddKind(dir string, k Kind) (added []string, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: name the folder of a project that kinproc extension init wrote", err)
+	}
+	p := Project{Module: modfile.ModulePath(data), Kind: k}
+	existing := Files{}
+	for _, name := range []string{groupsFile, p.inVersion("register.go"), p.inVersion(deepCopyFile)} {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if err == nil {
+			existing[name] = data
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if existing[groupsFile] == nil {
+		return nil, fmt.Errorf("%s has no %s: name the folder of a project that kinproc extension "+
+			"init wrote", dir, groupsFile)
+	}
+	edited := Files{}
+	for name, content := range existing {
+		edited[name] = content
+	}
+	if err := edited.addKind(p); err != nil {
+		return nil, err
+	}
+	created := Files{}
+	for name, content := range edited {
+		if existing[name] == nil {
+			created[name] = content
+		}
+	}
+	if err := created.Write(dir); err != nil {
+		return nil, err
+	}
+	for name := range existing {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := replace(file, edited[name]); err != nil {
+			return nil, err
+		}
+	}
+	return edited.Names(), nil
+}
+
+// replace replaces the content of a file at once.
+func replace(file string, content []byte) error {
+	if err := os.WriteFile(file+".new", content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// inVersion returns the path of a file in the folder of the kind's group and version.
+func (p Project) inVersion(file string) string {
+	return path.Join("api", p.Kind.Package(), p.Kind.Version, file)
+}
+
+// addKind adds a kind to the files of a project.
+func (f Files) addKind(p Project) error {
+	register := p.inVersion("register.go")
+	if f[register] == nil {
+		version, err := Fill("version", p)
+		if err != nil {
+			return err
+		}
+		for name, content := range version {
+			f[name] = content
+		}
+	} else if !bytes.Contains(f[register], fmt.Appendf(nil, "Group: %q", p.Kind.Group)) {
+		return fmt.Errorf("%s is for another API group than %s: choose a group whose name begins with "+
+			"another word", register, p.Kind.Group)
+	}
+	if bytes.Contains(f[register], fmt.Appendf(nil, "&%s{}", p.Kind.Kind)) {
+		return fmt.Errorf("%s has the kind %s already", register, p.Kind.Kind)
+	}
+	files, err := Fill("kind", p)
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		f[name] = content
+	}
+	copies, err := fill("templates/deepcopy.go.tmpl", p)
+	if err != nil {
+		return err
+	}
+	generated := p.inVersion(deepCopyFile)
+	if f[generated], err = format.Source(append(f[generated], copies...)); err != nil {
+		return fmt.Errorf("%s: %w", generated, err)
+	}
+	if f[register], err = insert(f[register], "types",
+		fmt.Sprintf("&%s{}, &%sList{},", p.Kind.Kind, p.Kind.Kind)); err != nil {
+		return fmt.Errorf("%s: %w", register, err)
+	}
+	if f[groupsFile], err = addToGroups(f[groupsFile], p); err != nil {
+		return fmt.Errorf("%s: %w", groupsFile, err)
+	}
+	return nil
+}
+
+// addToGroups adds a kind, and its group and its version if they are new, to the list of groups.
+func addToGroups(content []byte, p Project) (_ []byte, err error) {
+	k := p.Kind
+	imported := fmt.Sprintf("%s %q", k.Import(), path.Join(p.Module, "api", k.Package(), k.Version))
+	version := fmt.Sprintf("{Version: %s.GroupVersion.Version, AddToScheme: %s.AddToScheme},",
+		k.Import(), k.Import())
+	known := bytes.Contains(content, []byte(imported))
+	if !known {
+		if content, err = insert(content, "imports", imported); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case !hasMark(content, "kinds "+k.Group):
+		content, err = insert(content, "groups", fmt.Sprintf(`{
+Name: %s.GroupVersion.Group,
+Versions: []kind.GroupVersion{
+%s
+// +kinproc:versions %s
+},
+Kinds: []kind.Declaration{
+// +kinproc:kinds %s
+},
+},`, k.Import(), version, k.Group, k.Group))
+	case !known:
+		content, err = insert(content, "versions "+k.Group, version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return insert(content, "kinds "+k.Group, k.Variable()+"(),")
+}
+
+func mark(name string) string { return "// +kinproc:" + name }
+
+func hasMark(content []byte, name string) bool {
+	return bytes.Contains(content, []byte(mark(name)+"\n"))
+}
+
+// insert inserts text into a Go file in front of a mark.
+func insert(content []byte, name, text string) ([]byte, error) {
+	if !hasMark(content, name) {
+		return nil, fmt.Errorf("the mark %q is missing, so add this by hand: %s", mark(name), text)
+	}
+	return format.Source(bytes.Replace(content, []byte(mark(name)+"\n"),
+		[]byte(text+"\n"+mark(name)+"\n"), 1))
+}
+
+// Document writes the comments of the Go types in dir as methods SwaggerDoc, by which the server
+// describes them in OpenAPI.
+func Document(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	var name string
+	var types []runtime.KubeTypes
+	for _, file := range files {
+		if base := filepath.Base(file); strings.HasPrefix(base, "zz_") || strings.HasSuffix(base, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly)
+		if err != nil {
+			return err
+		}
+		name = parsed.Name.Name
+		documented, err := runtime.ParseDocumentationFrom(file)
+		if err != nil {
+			return fmt.Errorf("read the comments in %s: %w", file, err)
+		}
+		types = append(types, documented...)
+	}
+	if len(types) == 0 {
+		return fmt.Errorf("%s has no Go types with comments", dir)
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "// Code generated by kinproc extension docs. DO NOT EDIT.\n\npackage %s\n\n", name)
+	if err := runtime.WriteSwaggerDocFunc(types, &text); err != nil {
+		return fmt.Errorf("document the types in %s: %w", dir, err)
+	}
+	content, err := format.Source(text.Bytes())
+	if err != nil {
+		return fmt.Errorf("document the types in %s: %w", dir, err)
+	}
+	return replace(filepath.Join(dir, docsFile), content)
+}
