@@ -65,6 +65,10 @@ var rooms = map[string][]string{
 	"server/internal/nodes":                    {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
 	"server/servertest":                        {"server", "server/internal/auth/pki"},
+	"server/internal/connections":              nil,
+	"server/extension": {
+		"chain/kind", "server/internal/auth/pki", "server/internal/connections",
+	},
 	"server/cli": {
 		"server", "server/internal/auth/pki", "server/internal/paths", "chain/trace",
 	},

@@ -74,7 +74,7 @@ func newExtensionAddKindCmd(s streams) *cobra.Command {
 			if err := o.project.Kind.Validate(); err != nil {
 				return usageError{err}
 			}
-			dir := folder(args)
+			dir := folderOf(args)
 			files, err := scaffold.AddKind(dir, o.project.Kind)
 			if err != nil {
 				return err
@@ -102,7 +102,7 @@ an ephemeral control plane, or with the one of --kubeconfig. After a change of a
 run it again; its objects stay. Ctrl-C ends it all, and takes back the registration.`,
 		Args: atMostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runExtension(cmd.Context(), s, folder(args), kubeconfig)
+			return runExtension(cmd.Context(), s, folderOf(args), kubeconfig)
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
@@ -169,7 +169,7 @@ func newExtensionDocsCmd() *cobra.Command {
 		Long: `Write the comments of the Go types in DIR, or in the working directory, as methods SwaggerDoc in
 zz_generated.docs.go. An extension API server describes its kinds with them.`,
 		Args: atMostOneFolder,
-		RunE: func(_ *cobra.Command, args []string) error { return scaffold.Document(folder(args)) },
+		RunE: func(_ *cobra.Command, args []string) error { return scaffold.Document(folderOf(args)) },
 	}
 }
 

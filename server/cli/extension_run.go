@@ -28,8 +28,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
-// lookInterval is how often kinproc extension run looks for changed files.
-const lookInterval = 300 * time.Millisecond
+// sourceInterval is how often kinproc extension run looks for changed files.
+const sourceInterval = 300 * time.Millisecond
 
 // runExtension develops the extension API server in dir, with a control plane of its own or with
 // that of the kubeconfig.
@@ -96,7 +96,7 @@ func develop(ctx context.Context, s streams, dir, kubeconfig string, unregister 
 		}
 		err = errors.Join(err, os.RemoveAll(d.work))
 	}()
-	look := time.NewTicker(lookInterval)
+	look := time.NewTicker(sourceInterval)
 	defer look.Stop()
 	for {
 		state := sources(dir)
@@ -164,15 +164,15 @@ func (d *development) stop() {
 	}
 	select {
 	case <-d.ended:
-	case <-time.After(stopTimeout):
+	case <-time.After(serverStop):
 		_ = d.running.Process.Kill()
 		<-d.ended
 	}
 	d.running, d.ended = nil, nil
 }
 
-// stopTimeout is how long a server may take to stop.
-const stopTimeout = 10 * time.Second
+// serverStop is how long a server may take to stop.
+const serverStop = 10 * time.Second
 
 // announce prints the state of the server's APIServices as it changes, until one is available.
 func (d *development) announce(ctx context.Context, registration string) {
@@ -183,7 +183,7 @@ func (d *development) announce(ctx context.Context, registration string) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(lookInterval):
+			case <-time.After(sourceInterval):
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func (d *development) unregister() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), serverStop)
 	defer cancel()
 	return extension.Unregister(ctx, d.config, r)
 }

@@ -97,18 +97,42 @@ func TestConformance(t *testing.T) {
 	ctx := context.Background()
 	key := func(context.Context, *testing.T, string) {}
 	calls := func(*testing.T, uint64, uint64) {}
+	for name, run := range map[string]func(context.Context, *testing.T, storage.Interface){
+		"CreateExists":     storagetesting.RunTestCreateWithKeyExist,
+		"Delete":           storagetesting.RunTestUnconditionalDelete,
+		"DeleteIf":         storagetesting.RunTestConditionalDelete,
+		"DeleteHint":       storagetesting.RunTestDeleteWithSuggestion,
+		"DeleteRace":       storagetesting.RunTestDeleteWithConflict,
+		"DeleteOld":        storagetesting.RunTestDeleteWithSuggestionAndConflict,
+		"DeleteGone":       storagetesting.RunTestDeleteWithSuggestionOfDeletedObject,
+		"DeleteValid":      storagetesting.RunTestValidateDeletionWithSuggestion,
+		"DeletePrecond":    storagetesting.RunTestPreconditionalDeleteWithSuggestion,
+		"ListPrefix":       storagetesting.RunTestGetListRecursivePrefix,
+		"ListPaging":       storagetesting.RunTestListPaging,
+		"ListNamespaced":   storagetesting.RunTestNamespaceScopedList,
+		"UpdateRace":       storagetesting.RunTestGuaranteedUpdateWithConflict,
+		"UpdateHint":       storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict,
+		"KeySchema":        storagetesting.RunTestKeySchema,
+		"Watch":            storagetesting.RunTestWatch,
+		"WatchNonZero":     storagetesting.RunTestWatchFromNonZero,
+		"WatchDelete":      storagetesting.RunTestDeleteTriggerWatch,
+		"WatchDelay":       storagetesting.RunTestDelayedWatchDelivery,
+		"WatchCancel":      storagetesting.RunTestWatchContextCancel,
+		"WatchTimeout":     storagetesting.RunTestWatcherTimeout,
+		"WatchVersion":     storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV,
+		"WatchInitialized": storagetesting.RunTestWatchInitializationSignal,
+		"WatchCluster":     storagetesting.RunTestClusterScopedWatch,
+		"WatchNamespaced":  storagetesting.RunTestNamespaceScopedWatch,
+		"InitialEventsOld": storagetesting.RunSendInitialEventsBackwardCompatibility,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(ctx, t, newStore(t, newFiles(t)))
+		})
+	}
 	for name, run := range map[string]func(*testing.T, *Store){
-		"Create":        func(t *testing.T, s *Store) { storagetesting.RunTestCreate(ctx, t, s, key) },
-		"CreateExists":  func(t *testing.T, s *Store) { storagetesting.RunTestCreateWithKeyExist(ctx, t, s) },
-		"Get":           func(t *testing.T, s *Store) { storagetesting.RunTestGet(ctx, t, timeless{s}) },
-		"Delete":        func(t *testing.T, s *Store) { storagetesting.RunTestUnconditionalDelete(ctx, t, s) },
-		"DeleteIf":      func(t *testing.T, s *Store) { storagetesting.RunTestConditionalDelete(ctx, t, s) },
-		"DeleteHint":    func(t *testing.T, s *Store) { storagetesting.RunTestDeleteWithSuggestion(ctx, t, s) },
-		"DeleteRace":    func(t *testing.T, s *Store) { storagetesting.RunTestDeleteWithConflict(ctx, t, s) },
-		"DeleteOld":     func(t *testing.T, s *Store) { storagetesting.RunTestDeleteWithSuggestionAndConflict(ctx, t, s) },
-		"DeleteGone":    func(t *testing.T, s *Store) { storagetesting.RunTestDeleteWithSuggestionOfDeletedObject(ctx, t, s) },
-		"DeleteValid":   func(t *testing.T, s *Store) { storagetesting.RunTestValidateDeletionWithSuggestion(ctx, t, s) },
-		"DeletePrecond": func(t *testing.T, s *Store) { storagetesting.RunTestPreconditionalDeleteWithSuggestion(ctx, t, s) },
+		"Create": func(t *testing.T, s *Store) { storagetesting.RunTestCreate(ctx, t, s, key) },
+		"Get":    func(t *testing.T, s *Store) { storagetesting.RunTestGet(ctx, t, timeless{s}) },
 		"List": func(t *testing.T, s *Store) {
 			storagetesting.RunTestList(ctx, t, s, compaction(s), false, nil)
 		},
@@ -120,9 +144,6 @@ func TestConformance(t *testing.T) {
 			storagetesting.RunTestGetListNonRecursive(ctx, t,
 				func(ctx context.Context, t *testing.T) int64 { return increase(ctx, t, s) }, s)
 		},
-		"ListPrefix":     func(t *testing.T, s *Store) { storagetesting.RunTestGetListRecursivePrefix(ctx, t, s) },
-		"ListPaging":     func(t *testing.T, s *Store) { storagetesting.RunTestListPaging(ctx, t, s) },
-		"ListNamespaced": func(t *testing.T, s *Store) { storagetesting.RunTestNamespaceScopedList(ctx, t, s) },
 		"ListContinue": func(t *testing.T, s *Store) {
 			storagetesting.RunTestListContinuation(ctx, t, s, calls)
 		},
@@ -135,31 +156,9 @@ func TestConformance(t *testing.T) {
 		"ListInconsistent": func(t *testing.T, s *Store) {
 			storagetesting.RunTestListInconsistentContinuation(ctx, t, s, compaction(s))
 		},
-		"UpdateRace": func(t *testing.T, s *Store) { storagetesting.RunTestGuaranteedUpdateWithConflict(ctx, t, s) },
-		"UpdateHint": func(t *testing.T, s *Store) {
-			storagetesting.RunTestGuaranteedUpdateWithSuggestionAndConflict(ctx, t, s)
-		},
-		"KeySchema":    func(t *testing.T, s *Store) { storagetesting.RunTestKeySchema(ctx, t, s) },
-		"Watch":        func(t *testing.T, s *Store) { storagetesting.RunTestWatch(ctx, t, s) },
-		"WatchZero":    func(t *testing.T, s *Store) { storagetesting.RunTestWatchFromZero(ctx, t, s, compaction(s)) },
-		"WatchNonZero": func(t *testing.T, s *Store) { storagetesting.RunTestWatchFromNonZero(ctx, t, s) },
-		"WatchDelete":  func(t *testing.T, s *Store) { storagetesting.RunTestDeleteTriggerWatch(ctx, t, s) },
-		"WatchDelay":   func(t *testing.T, s *Store) { storagetesting.RunTestDelayedWatchDelivery(ctx, t, s) },
-		"WatchCancel":  func(t *testing.T, s *Store) { storagetesting.RunTestWatchContextCancel(ctx, t, s) },
-		"WatchTimeout": func(t *testing.T, s *Store) { storagetesting.RunTestWatcherTimeout(ctx, t, s) },
-		"WatchVersion": func(t *testing.T, s *Store) {
-			storagetesting.RunTestWatchDeleteEventObjectHaveLatestRV(ctx, t, s)
-		},
-		"WatchInitialized": func(t *testing.T, s *Store) {
-			storagetesting.RunTestWatchInitializationSignal(ctx, t, s)
-		},
-		"WatchCluster":    func(t *testing.T, s *Store) { storagetesting.RunTestClusterScopedWatch(ctx, t, s) },
-		"WatchNamespaced": func(t *testing.T, s *Store) { storagetesting.RunTestNamespaceScopedWatch(ctx, t, s) },
+		"WatchZero": func(t *testing.T, s *Store) { storagetesting.RunTestWatchFromZero(ctx, t, s, compaction(s)) },
 		"WatchBookmarks": func(t *testing.T, s *Store) {
 			storagetesting.RunTestWatchDispatchBookmarkEvents(ctx, t, s, false)
-		},
-		"InitialEventsOld": func(t *testing.T, s *Store) {
-			storagetesting.RunSendInitialEventsBackwardCompatibility(ctx, t, s)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
