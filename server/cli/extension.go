@@ -70,12 +70,16 @@ func newExtensionAddKindCmd(s streams) *cobra.Command {
 		Short: "Add a kind to the extension API server in DIR, or in the working directory",
 		Args:  atMostOneFolder,
 		RunE: func(_ *cobra.Command, args []string) error {
+			k := &o.project.Kind
+			if k.Group == "" || k.Version == "" || k.Kind == "" {
+				return usageError{errors.New("add kind takes --group, --version and --kind")}
+			}
 			o.complete("")
-			if err := o.project.Kind.Validate(); err != nil {
+			if err := k.Validate(); err != nil {
 				return usageError{err}
 			}
 			dir := folderOf(args)
-			files, err := scaffold.AddKind(dir, o.project.Kind)
+			files, err := scaffold.AddKind(dir, *k)
 			if err != nil {
 				return err
 			}
@@ -86,9 +90,6 @@ func newExtensionAddKindCmd(s streams) *cobra.Command {
 		},
 	}
 	o.addKindFlags(cmd.Flags())
-	for _, name := range []string{"group", "version", "kind"} {
-		_ = cmd.MarkFlagRequired(name) // the flag exists
-	}
 	return cmd
 }
 
@@ -136,6 +137,9 @@ func newRegistrationCmd(
 Service, EndpointSlice and APIServices, as the server writes them with --registration=FILE.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageError{fmt.Errorf("%s takes --filename", name)}
+			}
 			r, err := readRegistration(file)
 			if err != nil {
 				return err
@@ -158,7 +162,6 @@ Service, EndpointSlice and APIServices, as the server writes them with --registr
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of the registration")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
 		"kubeconfig of the control plane; if empty, KUBECONFIG or the working directory's sandbox")
-	_ = cmd.MarkFlagRequired("filename") // the flag exists
 	return cmd
 }
 

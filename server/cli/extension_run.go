@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log"
 	"net"
 	"os"
 	"os/exec"
@@ -43,6 +45,7 @@ func runExtension(ctx context.Context, s streams, dir, kubeconfig string) error 
 	if kubeconfig != "" {
 		return develop(ctx, s, dir, kubeconfig, true)
 	}
+	log.SetOutput(io.Discard) // the aggregator's proxy tells it of each connection that a restart ends
 	options := server.Options{SimulatedNodes: 1}
 	options.Log = setLogging(0)
 	return serve(ctx, options, func(srv *server.Server) error {

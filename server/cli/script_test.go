@@ -59,6 +59,7 @@ func TestScripts(t *testing.T) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(hangups) })
+	goEnv := goEnvironment(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		Cmds:                scriptCommands,
@@ -67,12 +68,32 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: false,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home")) // kubectl keeps caches there
+			env.Vars = append(env.Vars, goEnv...)
 			env.Defer(func() { killDetached(env.WorkDir) })
 			// by default the race detector waits for a second before a process exits
 			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			return nil
 		},
 	})
+}
+
+// goEnvironment returns the environment of scripts that run the go command: the caches are those of
+// the user, and the modules that they write may be completed.
+func goEnvironment(t *testing.T) []string {
+	t.Helper()
+	caches, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := strings.Fields(string(caches))
+	repository, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"GOCACHE=" + paths[0], "GOMODCACHE=" + paths[1], "GOFLAGS=-mod=mod", "GOWORK=off",
+		"REPOSITORY=" + repository,
+	}
 }
 
 // killDetached kills the background processes that a failed script has left.
