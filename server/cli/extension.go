@@ -60,6 +60,7 @@ declaration of a kind, the program, tests, and manifests for a cluster.`,
 		},
 	}
 	o.addFlags(cmd.Flags())
+	o.addScopeFlag(cmd.Flags())
 	return cmd
 }
 
@@ -90,6 +91,7 @@ func newExtensionAddKindCmd(s streams) *cobra.Command {
 		},
 	}
 	o.addKindFlags(cmd.Flags())
+	o.addScopeFlag(cmd.Flags())
 	return cmd
 }
 

@@ -38,7 +38,10 @@ func (o *scaffolding) addKindFlags(f *pflag.FlagSet) {
 	f.StringVar(&k.Version, "version", "", "version of the kind; v1 if empty")
 	f.StringVar(&k.Kind, "kind", "", "name of the kind, such as PortRule; made from NAME if empty")
 	f.StringVar(&k.Plural, "plural", "", "name of the resource; made from the kind if empty")
-	f.BoolVar(&k.ClusterScoped, "cluster-scoped", false, "objects are in no namespace")
+}
+
+func (o *scaffolding) addScopeFlag(f *pflag.FlagSet) {
+	f.BoolVar(&o.project.Kind.ClusterScoped, "cluster-scoped", false, "objects are in no namespace")
 }
 
 // complete fills in what follows from the name of the project and from the kind.

@@ -37,6 +37,8 @@ type Project struct {
 	// Kubernetes is the version of the Kubernetes libraries.
 	Kubernetes string
 	Kind       Kind
+	// Documented says that the comments of types become methods, for OpenAPI.
+	Documented bool
 }
 
 // Kind is a kind to begin with.

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -23,8 +24,23 @@ const (
 	docsFile     = "zz_generated.docs.go"
 )
 
+// Operator returns the files of an operator of one kind.
+func Operator(p Project) (Files, error) {
+	files, err := Fill("operator", p)
+	if err != nil {
+		return nil, err
+	}
+	if err := files.addTypes(p); err != nil {
+		return nil, err
+	}
+	register := p.inVersion("register.go") // to which nobody adds
+	files[register], err = format.Source(bytes.Replace(files[register], []byte(mark("types")), nil, 1))
+	return files, err
+}
+
 // Extension returns the files of an extension API server with one kind.
 func Extension(p Project) (Files, error) {
+	p.Documented = true
 	files, err := Fill("extension", p)
 	if err != nil {
 		return nil, err
@@ -41,7 +57,7 @@ func AddKind(dir string, k Kind) (added []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: name the folder of a project that kinproc extension init wrote", err)
 	}
-	p := Project{Module: modfile.ModulePath(data), Kind: k}
+	p := Project{Module: modfile.ModulePath(data), Kind: k, Documented: true}
 	existing := Files{}
 	for _, name := range []string{groupsFile, p.inVersion("register.go"), p.inVersion(deepCopyFile)} {
 		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
@@ -55,10 +71,7 @@ func AddKind(dir string, k Kind) (added []string, err error) {
 		return nil, fmt.Errorf("%s has no %s: name the folder of a project that kinproc extension "+
 			"init wrote", dir, groupsFile)
 	}
-	edited := Files{}
-	for name, content := range existing {
-		edited[name] = content
-	}
+	edited := maps.Clone(existing)
 	if err := edited.addKind(p); err != nil {
 		return nil, err
 	}
@@ -93,16 +106,26 @@ func (p Project) inVersion(file string) string {
 	return path.Join("api", p.Kind.Package(), p.Kind.Version, file)
 }
 
-// addKind adds a kind to the files of a project.
-func (f Files) addKind(p Project) error {
+// addKind adds a kind to the files of an extension API server.
+func (f Files) addKind(p Project) (err error) {
+	if err := f.addTypes(p); err != nil {
+		return err
+	}
+	if err := f.fill("kind", p); err != nil {
+		return err
+	}
+	if f[groupsFile], err = addToGroups(f[groupsFile], p); err != nil {
+		return fmt.Errorf("%s: %w", groupsFile, err)
+	}
+	return nil
+}
+
+// addTypes adds the Go types of a kind.
+func (f Files) addTypes(p Project) error {
 	register := p.inVersion("register.go")
 	if f[register] == nil {
-		version, err := Fill("version", p)
-		if err != nil {
+		if err := f.fill("version", p); err != nil {
 			return err
-		}
-		for name, content := range version {
-			f[name] = content
 		}
 	} else if !bytes.Contains(f[register], fmt.Appendf(nil, "Group: %q", p.Kind.Group)) {
 		return fmt.Errorf("%s is for another API group than %s: choose a group whose name begins with "+
@@ -111,12 +134,8 @@ func (f Files) addKind(p Project) error {
 	if bytes.Contains(f[register], fmt.Appendf(nil, "&%s{}", p.Kind.Kind)) {
 		return fmt.Errorf("%s has the kind %s already", register, p.Kind.Kind)
 	}
-	files, err := Fill("kind", p)
-	if err != nil {
+	if err := f.fill("types", p); err != nil {
 		return err
-	}
-	for name, content := range files {
-		f[name] = content
 	}
 	copies, err := fill("templates/deepcopy.go.tmpl", p)
 	if err != nil {
@@ -130,10 +149,14 @@ func (f Files) addKind(p Project) error {
 		fmt.Sprintf("&%s{}, &%sList{},", p.Kind.Kind, p.Kind.Kind)); err != nil {
 		return fmt.Errorf("%s: %w", register, err)
 	}
-	if f[groupsFile], err = addToGroups(f[groupsFile], p); err != nil {
-		return fmt.Errorf("%s: %w", groupsFile, err)
-	}
 	return nil
+}
+
+// fill adds the files of a folder of templates.
+func (f Files) fill(folder string, p Project) error {
+	files, err := Fill(folder, p)
+	maps.Copy(f, files)
+	return err
 }
 
 // addToGroups adds a kind, and its group and its version if they are new, to the list of groups.
