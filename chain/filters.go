@@ -42,7 +42,9 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 
 // stored returns the version in which the objects of a request are stored, and whether that is the
 // hub version of a built-in kind.
-func (c *Chain) stored(info *genericapirequest.RequestInfo) (version schema.GroupVersion, hub bool) {
+func (c *Chain) stored(
+	info *genericapirequest.RequestInfo,
+) (version schema.GroupVersion, hub bool) {
 	if version = c.Core.StoredVersion(info); !version.Empty() {
 		return version, true
 	}

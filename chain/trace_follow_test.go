@@ -58,7 +58,9 @@ func follow(t *testing.T, config *rest.Config, o trace.FollowOptions) <-chan tra
 }
 
 // next returns the next request that a condition selects.
-func next(t *testing.T, requests <-chan trace.Request, wanted func(trace.Request) bool) trace.Request {
+func next(
+	t *testing.T, requests <-chan trace.Request, wanted func(trace.Request) bool,
+) trace.Request {
 	t.Helper()
 	for {
 		select {
@@ -90,8 +92,8 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := next(t, requests, of(http.MethodPost, "/api/v1/namespaces/default/pods"))
-	if r.User != "jane" || r.Verb != "create" || r.Resource != "pods" || r.Code != http.StatusCreated ||
-		r.Bytes == 0 || r.Took == 0 || r.Received.IsZero() {
+	if r.User != "jane" || r.Verb != "create" || r.Resource != "pods" ||
+		r.Code != http.StatusCreated || r.Bytes == 0 || r.Took == 0 || r.Received.IsZero() {
 		t.Errorf("got %+v", r)
 	}
 	expect(t, r.Steps, "decoding: decoded v1", "mutating admission: changed Priority",
@@ -190,8 +192,8 @@ func TestFollowUpdates(t *testing.T) {
 		part, _, _ := unstructured.NestedFieldNoCopy(o, strings.Split(field, ".")...)
 		return part
 	}
-	if hour, uid := object("decoding", "spec.hour"), object("strategy", "metadata.uid"); hour != 1.0 ||
-		uid != string(created.GetUID()) {
+	hour, uid := object("decoding", "spec.hour"), object("strategy", "metadata.uid")
+	if hour != 1.0 || uid != string(created.GetUID()) {
 		t.Errorf("hour %v was decoded, and uid %v prepared", hour, uid)
 	}
 	created.Object["spec"] = map[string]any{"hour": int64(2)}
@@ -199,8 +201,8 @@ func TestFollowUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = next(t, requests, of(http.MethodPut, path+"/nightly"))
-	if hour, gen := object("decoding", "spec.hour"), object("strategy", "metadata.generation"); hour != 2.0 ||
-		gen != 2.0 {
+	hour, gen := object("decoding", "spec.hour"), object("strategy", "metadata.generation")
+	if hour != 2.0 || gen != 2.0 {
 		t.Errorf("hour %v was decoded, and generation %v prepared", hour, gen)
 	}
 	if _, err := client.Patch(t.Context(), "nightly", types.MergePatchType,
@@ -208,8 +210,8 @@ func TestFollowUpdates(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = next(t, requests, of(http.MethodPatch, path+"/nightly"))
-	if hour, gen := object("patching", "spec.hour"), object("strategy", "metadata.generation"); hour != 3.0 ||
-		gen != 3.0 {
+	hour, gen = object("patching", "spec.hour"), object("strategy", "metadata.generation")
+	if hour != 3.0 || gen != 3.0 {
 		t.Errorf("hour %v is patched, and generation %v prepared", hour, gen)
 	}
 }

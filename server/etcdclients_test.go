@@ -29,7 +29,8 @@ func etcdClient(t *testing.T, s *server.Server, config *tls.Config) *clientv3.Cl
 func etcdTLS(t *testing.T, s *server.Server) *tls.Config {
 	t.Helper()
 	ca, cert, key := s.EtcdClientFiles()
-	config, err := etcdtransport.TLSInfo{TrustedCAFile: ca, CertFile: cert, KeyFile: key}.ClientConfig()
+	files := etcdtransport.TLSInfo{TrustedCAFile: ca, CertFile: cert, KeyFile: key}
+	config, err := files.ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,10 +25,11 @@ const (
 
 // Step is what happened to the request at one place.
 type Step struct {
-	// At is the place: "authentication", "flow control", "authorization", the name of a server of the
-	// chain, or what a server does: "body", "decoding", "patching", "mutating admission", "webhook", "strategy",
-	// "validation", "validating admission", "storage encoding", "etcd", "storage decoding" and
-	// "encoding". For a request to another server, "connection", "TLS" and "response".
+	// At is the place: "authentication", "flow control", "authorization", the name of a server of
+	// the chain, or what a server does: "body", "decoding", "patching", "mutating admission",
+	// "webhook", "strategy", "validation", "validating admission", "storage encoding", "etcd",
+	// "storage decoding" and "encoding". For a request to another server, "connection", "TLS" and
+	// "response".
 	At string `json:"at"`
 	// Decision is what the place decided, such as "allowed", "delegated" or "served".
 	Decision string `json:"decision"`

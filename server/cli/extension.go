@@ -123,7 +123,8 @@ func newExtensionRegisterCmd(s streams) *cobra.Command {
 }
 
 func newExtensionUnregisterCmd(s streams) *cobra.Command {
-	return newRegistrationCmd(s, "unregister", "Take back the registration of an extension API server",
+	return newRegistrationCmd(s, "unregister",
+		"Take back the registration of an extension API server",
 		extension.Unregister, "unregistered")
 }
 
@@ -174,7 +175,9 @@ func newExtensionDocsCmd() *cobra.Command {
 		Long: `Write the comments of the Go types in DIR, or in the working directory, as methods SwaggerDoc in
 zz_generated.docs.go. An extension API server describes its kinds with them.`,
 		Args: atMostOneFolder,
-		RunE: func(_ *cobra.Command, args []string) error { return scaffold.Document(folderOf(args)) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return scaffold.Document(folderOf(args))
+		},
 	}
 }
 

@@ -45,7 +45,8 @@ func runExtension(ctx context.Context, s streams, dir, kubeconfig string) error 
 	if kubeconfig != "" {
 		return develop(ctx, s, dir, kubeconfig, true)
 	}
-	log.SetOutput(io.Discard) // the aggregator's proxy tells it of each connection that a restart ends
+	// The aggregator's proxy tells it of each connection that a restart ends.
+	log.SetOutput(io.Discard)
 	options := server.Options{SimulatedNodes: 1}
 	options.Log = setLogging(0)
 	return serve(ctx, options, func(srv *server.Server) error {
@@ -112,8 +113,8 @@ func develop(ctx context.Context, s streams, dir, kubeconfig string, unregister 
 				return nil
 			case err := <-d.ended:
 				d.running, d.ended = nil, nil
-				fmt.Fprintf(s.err, "kinproc: the server has ended (%v); change a file to start it again\n",
-					err)
+				fmt.Fprintf(s.err,
+					"kinproc: the server has ended (%v); change a file to start it again\n", err)
 			case <-look.C:
 			}
 		}
@@ -206,7 +207,9 @@ func (d *development) follow(
 	ctx context.Context, client apiregistration.APIServiceInterface, name string,
 ) error {
 	last := ""
-	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
+	only := metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(),
+	}
 	for ctx.Err() == nil {
 		watch, err := client.Watch(ctx, only)
 		if err != nil {

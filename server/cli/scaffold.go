@@ -74,7 +74,8 @@ func camelCase(name string) string {
 
 // begin writes a project into a new folder of its name, and says how to go on.
 func (o *scaffolding) begin(
-	ctx context.Context, s streams, files func(scaffold.Project) (scaffold.Files, error), name, next string,
+	ctx context.Context, s streams,
+	files func(scaffold.Project) (scaffold.Files, error), name, next string,
 ) error {
 	o.complete(filepath.Base(name))
 	p := &o.project

@@ -24,7 +24,8 @@ import (
 //
 // It must be behind apiserver's filter for tracing, which replaces the span of a request.
 func WithSpans(
-	handler http.Handler, stored func(*genericapirequest.RequestInfo) (version schema.GroupVersion, hub bool),
+	handler http.Handler,
+	stored func(*genericapirequest.RequestInfo) (version schema.GroupVersion, hub bool),
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := From(r.Context())
