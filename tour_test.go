@@ -133,5 +133,5 @@ func steady(output string) string {
 	for _, u := range unsteady {
 		output = u.what.ReplaceAllString(output, u.instead)
 	}
-	return output
+	return strings.TrimRight(output, "\n")
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -117,12 +118,16 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	// The plugins take as long to make as the servers, so they are made at the same time.
 	plugins, made := &admission.Pending{}, make(chan error, 1)
 	configured := *generic
+	// They add a hook to those of generic first, which the servers must not miss.
+	hooked := make(chan struct{})
+	begun := sync.OnceFunc(func() { close(hooked) })
 	go func() {
+		defer begun()
 		made <- p.options.Admission.ApplyTo(&configured, late.Track(shared), client, dynamicClient,
 			utilfeature.DefaultFeatureGate, configured.EffectiveVersion, webhooks,
 			core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(configured.APIServerID),
 			tolerations, admission.CountedQuotas(counted), plugin.StorageInitializer{Storage: p.storage},
-			late)
+			late, admission.Begun(begun))
 	}()
 	generic.AdmissionControl = plugins
 	// This comes last, because the controller starts running at once.
@@ -132,6 +137,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		total := p.options.MaxRequestsInFlight + p.options.MaxMutatingRequestsInFlight
 		generic.FlowControl = utilflowcontrol.New(shared, client.FlowcontrolV1(), total)
 	}
+	<-hooked
 	p.chain, err = chain.Assemble(chain.Config{
 		Generic:             generic,
 		Informers:           shared,

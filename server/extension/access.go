@@ -115,14 +115,40 @@ func (a *access) newAuthorizer() (authorizer.Authorizer, error) {
 	)
 }
 
-// still hides the method Run of an authority, which the server would start and not wait for.
+// still hides the method Run of an authority, which the server would start and not wait for. The
+// authority runs before the server has added its listeners, so still has the list of them.
 type still struct {
 	dynamiccertificates.CAContentProvider
+
+	mu        sync.Mutex
+	listeners []dynamiccertificates.Listener
+}
+
+func newStill(authority *dynamiccertificates.ConfigMapCAController) *still {
+	s := &still{CAContentProvider: authority}
+	authority.AddListener(s)
+	return s
+}
+
+// AddListener implements dynamiccertificates.Notifier.
+func (s *still) AddListener(l dynamiccertificates.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, l)
+}
+
+// Enqueue implements dynamiccertificates.Listener.
+func (s *still) Enqueue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.listeners {
+		l.Enqueue()
+	}
 }
 
 // applyTo sets the authentication and authorization of config.
 func (a *access) applyTo(config *genericapiserver.Config) error {
-	proxies := still{a.proxies}
+	proxies, clients := newStill(a.proxies), newStill(a.clients)
 	header := &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   proxies,
 		UsernameHeaders:     headerrequest.StringSliceProviderFunc(a.headers.UsernameHeaders),
@@ -137,7 +163,7 @@ func (a *access) applyTo(config *genericapiserver.Config) error {
 		TokenAccessReviewTimeout:           reviewTimeout,
 		WebhookRetryBackoff:                genericoptions.DefaultAuthWebhookRetryBackoff(),
 		CacheTTL:                           decisionTTL,
-		ClientCertificateCAContentProvider: still{a.clients},
+		ClientCertificateCAContentProvider: clients,
 		RequestHeaderConfig:                header,
 	}.New()
 	if err != nil {
@@ -147,7 +173,7 @@ func (a *access) applyTo(config *genericapiserver.Config) error {
 	config.Authentication.Authenticator = authenticator
 	config.Authentication.RequestHeaderConfig = header
 	config.Authorization.Authorizer = a.authorizer
-	for _, authority := range []dynamiccertificates.CAContentProvider{still{a.clients}, proxies} {
+	for _, authority := range []dynamiccertificates.CAContentProvider{clients, proxies} {
 		if err := config.Authentication.ApplyClientCert(authority, config.SecureServing); err != nil {
 			return fmt.Errorf("authentication: %w", err)
 		}

@@ -1,0 +1,9 @@
+package admission
+
+import "k8s.io/apiserver/pkg/admission"
+
+// Begun is called before the first plugin is made.
+type Begun func()
+
+// Initialize implements admission.PluginInitializer.
+func (b Begun) Initialize(admission.Interface) { b() }
