@@ -96,20 +96,28 @@ func newExtensionAddKindCmd(s streams) *cobra.Command {
 }
 
 func newExtensionRunCmd(s streams) *cobra.Command {
-	var kubeconfig string
+	var o extensionRun
 	cmd := &cobra.Command{
 		Use:   "run [DIR]",
 		Short: "Build, run and register an extension API server, and again after each change",
 		Long: `Build the extension API server in DIR, or in the working directory, run it and register it with
 an ephemeral control plane, or with the one of --kubeconfig. After a change of a Go file, build and
-run it again; its objects stay. Ctrl-C ends it all, and takes back the registration.`,
+run it again; its objects stay. Ctrl-C ends it all, and takes back the registration.
+
+The control plane of --kubeconfig must reach this machine. Name an address that it reaches, if it
+runs in containers or behind a router: --listen 172.18.0.1:0 for kind, whose containers see the
+machine so.`,
 		Args: atMostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runExtension(cmd.Context(), s, folderOf(args), kubeconfig)
+			o.dir = folderOf(args)
+			return o.run(cmd.Context(), s)
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig of the control plane; if empty, an ephemeral one is started")
+	cmd.Flags().StringVar(&o.listen, "listen", "",
+		"host:port at which the control plane reaches the server; if empty, any free port of the "+
+			"address from which this machine reaches the control plane")
 	return cmd
 }
 

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -33,33 +34,36 @@ import (
 // sourceInterval is how often kinproc extension run looks for changed files.
 const sourceInterval = 300 * time.Millisecond
 
-// runExtension develops the extension API server in dir, with a control plane of its own or with
-// that of the kubeconfig.
-func runExtension(ctx context.Context, s streams, dir, kubeconfig string) error {
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+// extensionRun has the arguments of kinproc extension run.
+type extensionRun struct{ dir, kubeconfig, listen string }
+
+// run develops an extension API server, with a control plane of its own or with that of the
+// kubeconfig.
+func (o extensionRun) run(ctx context.Context, s streams) error {
+	if _, err := os.Stat(filepath.Join(o.dir, "go.mod")); err != nil {
 		return usageError{fmt.Errorf("%w: name the folder of an extension API server, such as one that "+
 			"kinproc extension init wrote", err)}
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
-	if kubeconfig != "" {
-		return develop(ctx, s, dir, kubeconfig, true)
+	if o.kubeconfig != "" {
+		return o.develop(ctx, s, true)
 	}
 	// The aggregator's proxy tells it of each connection that a restart ends.
 	log.SetOutput(io.Discard)
 	options := server.Options{SimulatedNodes: 1}
 	options.Log = setLogging(0)
 	return serve(ctx, options, func(srv *server.Server) error {
-		kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
+		o.kubeconfig = filepath.Join(srv.Dir(), kubeconfigName)
 		config := clientcmdapi.NewConfig()
 		if err := entriesOf("extension", srv.Dir()).add(config, srv.Kubeconfig()); err != nil {
 			return err
 		}
-		if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
+		if err := pki.WriteKubeconfig(o.kubeconfig, config); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "a control plane is ready:\n\n  %s\n\n", setKubeconfig(kubeconfig))
-		return develop(ctx, s, dir, kubeconfig, false)
+		fmt.Fprintf(s.out, "a control plane is ready:\n\n  %s\n\n", setKubeconfig(o.kubeconfig))
+		return o.develop(ctx, s, false)
 	})
 }
 
@@ -75,17 +79,17 @@ type development struct {
 	announced       sync.WaitGroup
 }
 
-// develop builds and runs the server in dir until ctx ends, and again after each change of a file.
-func develop(ctx context.Context, s streams, dir, kubeconfig string, unregister bool) (err error) {
-	d := &development{streams: s, dir: dir}
-	if d.kubeconfig, err = filepath.Abs(kubeconfig); err != nil {
+// develop builds and runs the server until ctx ends, and again after each change of a file.
+func (o extensionRun) develop(ctx context.Context, s streams, unregister bool) (err error) {
+	d := &development{streams: s, dir: o.dir}
+	if d.kubeconfig, err = filepath.Abs(o.kubeconfig); err != nil {
 		return err
 	}
 	if d.config, err = clientcmd.BuildConfigFromFlags("", d.kubeconfig); err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	if d.address, err = freeAddress(); err != nil {
-		return err
+	if d.address, err = reachable(o.listen, d.config.Host); err != nil {
+		return usageError{err}
 	}
 	if d.work, err = os.MkdirTemp("", "kinproc-extension-"); err != nil {
 		return err
@@ -103,11 +107,11 @@ func develop(ctx context.Context, s streams, dir, kubeconfig string, unregister 
 	look := time.NewTicker(sourceInterval)
 	defer look.Stop()
 	for {
-		state := sources(dir)
+		state := sources(d.dir)
 		if err := d.restart(ctx); err != nil {
 			fmt.Fprintf(s.err, "kinproc: %s\n", oneLine(err))
 		}
-		for sources(dir) == state {
+		for sources(d.dir) == state {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -262,14 +266,45 @@ func (d *development) unregister() error {
 	return extension.Unregister(ctx, d.config, r)
 }
 
-// freeAddress returns a loopback address with a free port, which restarts keep.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// reachable returns an address with a free port, which restarts keep: the given one, or one of those
+// of this machine from which it reaches the control plane.
+func reachable(listen, controlPlane string) (string, error) {
+	if listen == "" {
+		host, err := localHost(controlPlane)
+		if err != nil {
+			return "", fmt.Errorf("%w; name an address that the control plane reaches with --listen", err)
+		}
+		listen = net.JoinHostPort(host, "0")
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return "", fmt.Errorf("listen on %q: %w", listen, err)
+	}
+	defer l.Close()
+	if tcp := l.Addr().(*net.TCPAddr); tcp.IP.IsUnspecified() {
+		return "", fmt.Errorf("--listen=%s: name the one address at which the control plane reaches the "+
+			"server", listen)
+	}
+	return l.Addr().String(), nil
+}
+
+// localHost returns the address from which this machine connects to a server.
+func localHost(server string) (string, error) {
+	u, _, err := rest.DefaultServerURL(server, "", schema.GroupVersion{}, true)
 	if err != nil {
 		return "", err
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	// UDP finds the way without sending anything.
+	conn, err := net.Dial("udp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
 }
 
 // sources describes the Go files and go.mod below dir: their names, sizes and times.

@@ -22,7 +22,8 @@
 //
 // The user of Options.RESTConfig needs the cluster role system:auth-delegator and, in the namespace
 // kube-system, the role extension-apiserver-authentication-reader. With Options.ClusterAdmission it
-// also needs to list and watch namespaces and the kinds of admissionregistration.k8s.io.
+// also needs to get, list and watch namespaces, and to list and watch the kinds of
+// admissionregistration.k8s.io.
 //
 // # OpenAPI
 //
@@ -31,7 +32,7 @@
 // unless it is a pointer or its tag says omitempty or omitzero. Descriptions come from a method
 // SwaggerDoc() map[string]string, whose keys are the JSON names of the fields and "" for the type.
 // A list with the tags patchStrategy:"merge" and patchMergeKey:"name" is merged by that key.
-// Options.OpenAPI takes what openapi-gen generates instead.
+// Options.OpenAPI takes what openapi-gen generates from comments and markers instead.
 //
 // # Certificates
 //

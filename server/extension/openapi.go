@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -97,10 +98,18 @@ func (m *models) definitions(
 ) (map[string]common.OpenAPIDefinition, error) {
 	all := apiextensionsopenapi.GetOpenAPIDefinitions(ref)
 	if given != nil {
-		maps.Copy(all, given(ref))
+		maps.Copy(all, friendly(given, ref))
 	}
 	if err := reflected.Definitions(all, ref, m.types...); err != nil {
 		return nil, err
+	}
+	for name, definition := range all {
+		for _, used := range definition.Dependencies {
+			if _, ok := all[used]; !ok {
+				return nil, fmt.Errorf("OpenAPI definition %s refers to %s, which has no definition",
+					name, used)
+			}
+		}
 	}
 	// Routes ask for types by their canonical names.
 	for canonical, name := range m.names {
@@ -109,4 +118,22 @@ func (m *models) definitions(
 		}
 	}
 	return all, nil
+}
+
+// friendly returns the given definitions by the names that definitions have in the documents.
+// openapi-gen uses them for types with a method OpenAPIModelName that it knows of, and otherwise
+// the Go name, even for metav1.ObjectMeta.
+func friendly(
+	given common.GetOpenAPIDefinitions, ref common.ReferenceCallback,
+) map[string]common.OpenAPIDefinition {
+	all := map[string]common.OpenAPIDefinition{}
+	for name, definition := range given(func(name string) spec.Ref {
+		return ref(openapiutil.ToRESTFriendlyName(name))
+	}) {
+		for i, used := range definition.Dependencies {
+			definition.Dependencies[i] = openapiutil.ToRESTFriendlyName(used)
+		}
+		all[openapiutil.ToRESTFriendlyName(name)] = definition
+	}
+	return all
 }

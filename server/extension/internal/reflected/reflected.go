@@ -28,7 +28,7 @@ func Name(t reflect.Type) string {
 func Definitions(
 	known map[string]common.OpenAPIDefinition, ref common.ReferenceCallback, types ...reflect.Type,
 ) error {
-	d := definer{known: known, ref: ref}
+	d := definer{known: known, ref: ref, seen: map[string]bool{}}
 	for _, t := range types {
 		if err := d.define(t); err != nil {
 			return fmt.Errorf("OpenAPI definition of %s: %w", t, err)
@@ -40,6 +40,7 @@ func Definitions(
 type definer struct {
 	known map[string]common.OpenAPIDefinition
 	ref   common.ReferenceCallback
+	seen  map[string]bool
 }
 
 // swaggerDocer is implemented by types with generated descriptions, by the JSON names of their
@@ -54,10 +55,16 @@ type typed interface {
 	OpenAPISchemaFormat() string
 }
 
-// define adds the definition of a type unless it is known.
+// define adds the definition of a type unless it is known, and those of the types that it uses.
 func (d *definer) define(t reflect.Type) error {
 	name := Name(t)
+	if d.seen[name] {
+		return nil
+	}
+	d.seen[name] = true
 	if _, ok := d.known[name]; ok {
+		// The caller has described the type, so nobody needs to know what cannot be reflected.
+		_, _, _ = d.object(t)
 		return nil
 	}
 	value := reflect.New(t).Interface()
