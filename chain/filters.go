@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync/atomic"
 
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/util/flowcontrol/fairqueuing"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
+	"github.com/kinproc/kinproc/chain/internal/stack"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 	"github.com/kinproc/kinproc/chain/trace"
 )
@@ -61,9 +61,11 @@ type tracedAuthenticator struct {
 func (a tracedAuthenticator) AuthenticateRequest(
 	r *http.Request,
 ) (*authenticator.Response, bool, error) {
+	// The filter for timeouts starts a goroutine for each request but watches, and authentication
+	// is the first of the filters that runs on it.
 	info, ok := genericapirequest.RequestInfoFrom(r.Context())
 	if ok && info.Verb != "watch" {
-		growStack()
+		stack.Grow()
 	}
 	t := tracer.From(r.Context())
 	if t == nil {
@@ -88,20 +90,6 @@ func (a tracedAuthenticator) AuthenticateRequest(
 	}
 	return resp, ok, err
 }
-
-// growStack makes the stack of a request's goroutine as large as most requests need. The filter for
-// timeouts starts a goroutine for each request, authentication is the first of the filters that
-// runs on it, and the stack would double several times until the request is answered. Each time,
-// all that is on the stack is copied, which takes a tenth of a request's CPU time.
-//
-//go:noinline
-func growStack() {
-	var room [requestStack]byte
-	runtime.KeepAlive(&room)
-}
-
-// requestStack is in bytes.
-const requestStack = 14 << 10
 
 // tracedAuthorizer records in the trace whether a request was allowed, and why.
 type tracedAuthorizer struct{ authorizer.Authorizer }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -186,6 +187,7 @@ func untilFault[A any](f *faults, call func() (A, error)) (A, error) {
 				f.report(fmt.Errorf("etcd: %s", firstLine(fmt.Sprint(p))))
 			}
 		}()
+		growStack()
 		answer, err := call()
 		done <- result{answer, err}
 	}()
@@ -196,3 +198,15 @@ func untilFault[A any](f *faults, call func() (A, error)) (A, error) {
 		return none, f.err
 	}
 }
+
+// growStack makes the stack of a call's goroutine as large as most calls need. It is cheaper to grow
+// the stack while there is little to copy on it.
+//
+//go:noinline
+func growStack() {
+	var room [callStack]byte
+	runtime.KeepAlive(&room)
+}
+
+// callStack is in bytes.
+const callStack = 6 << 10

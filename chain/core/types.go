@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/kinproc/kinproc/chain/core/internal/definitions"
+	"github.com/kinproc/kinproc/chain/internal/stack"
 )
 
 // models are the OpenAPI definitions of the built-in kinds, and what is made from them. They depend
@@ -57,6 +58,7 @@ func newLazyTypes(
 func (l *lazyTypes) ObjectToTyped(
 	obj runtime.Object, options ...typed.ValidationOptions,
 ) (*typed.TypedValue, error) {
+	stack.GrowMore() // writes run on a goroutine of their own, which begins with this
 	c, err := l.converter(obj.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return nil, err
