@@ -25,7 +25,7 @@ import (
 // filters puts kube-apiserver's filters in front of the first link. It is called while that link is
 // being made.
 func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	first := traceLink(func() Link { return c.Aggregator }, c.Core, handler)
+	first := bufferLists(traceLink(func() Link { return c.Aggregator }, c.Core, handler))
 	traced := *config
 	traced.Authentication.Authenticator = tracedAuthenticator{
 		config.Authentication.Authenticator, config.Authorization.Authorizer,
