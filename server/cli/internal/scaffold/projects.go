@@ -78,6 +78,10 @@ func AddKind(dir string, k Kind) (added []string, err error) {
 	if err := edited.addKind(p); err != nil {
 		return nil, err
 	}
+	if declaration := p.declaration(); exists(filepath.Join(dir, filepath.FromSlash(declaration))) {
+		return nil, fmt.Errorf("%s declares a kind %s already: to serve that kind in another version "+
+			"too, see kind.ServedAs", declaration, k.Kind)
+	}
 	created := Files{}
 	for name, content := range edited {
 		if existing[name] == nil {
@@ -108,6 +112,9 @@ func replace(file string, content []byte) error {
 func (p Project) inVersion(file string) string {
 	return path.Join("api", p.Kind.Package(), p.Kind.Version, file)
 }
+
+// declaration returns the path of the file that declares the kind.
+func (p Project) declaration() string { return path.Join("kinds", p.Kind.Lower()+".go") }
 
 // addKind adds a kind to the files of an extension API server.
 func (f Files) addKind(p Project) (err error) {
