@@ -104,9 +104,8 @@ func newExtensionRunCmd(s streams) *cobra.Command {
 an ephemeral control plane, or with the one of --kubeconfig. After a change of a Go file, build and
 run it again; its objects stay. Ctrl-C ends it all, and takes back the registration.
 
-The control plane of --kubeconfig must reach this machine. Name an address that it reaches, if it
-runs in containers or behind a router: --listen 172.18.0.1:0 for kind, whose containers see the
-machine so.`,
+The control plane of --kubeconfig must reach this machine. If it runs in containers or behind a
+router, name an address that it reaches, such as --listen 172.18.0.1:0 for kind on Linux.`,
 		Args: atMostOneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.dir = folderOf(args)
