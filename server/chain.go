@@ -118,7 +118,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	// The plugins take as long to make as the servers, so they are made at the same time.
 	plugins, made := &admission.Pending{}, make(chan error, 1)
 	configured := *generic
-	// They add a hook to those of generic first, which the servers must not miss.
+	// Before the first plugin, ApplyTo adds a hook to those of generic. The servers must not miss it.
 	hooked := make(chan struct{})
 	begun := sync.OnceFunc(func() { close(hooked) })
 	go func() {

@@ -112,7 +112,7 @@ read-only unless --dashboard-writes is set. It shows nothing of the data of Secr
 			if err := o.validate(); err != nil {
 				return err
 			}
-			config, err := traceConfig(kubeconfig)
+			config, err := clientConfig(kubeconfig)
 			if err != nil {
 				return err
 			}

@@ -154,7 +154,7 @@ Service, EndpointSlice and APIServices, as the server writes them with --registr
 			if err != nil {
 				return err
 			}
-			config, err := traceConfig(kubeconfig)
+			config, err := clientConfig(kubeconfig)
 			if err != nil {
 				return err
 			}

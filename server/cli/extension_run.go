@@ -20,10 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 
 	"github.com/kinproc/kinproc/server"
@@ -185,15 +187,12 @@ const serverStop = 10 * time.Second
 // announce prints the state of the server's APIServices as it changes, until one is available.
 func (d *development) announce(ctx context.Context, registration string) {
 	var r *extension.Registration
-	for r == nil {
-		var err error
-		if r, err = readRegistration(registration); err != nil {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(sourceInterval):
-			}
-		}
+	if wait.PollUntilContextCancel(ctx, sourceInterval, true,
+		func(context.Context) (_ bool, err error) {
+			r, err = readRegistration(registration)
+			return err == nil, nil
+		}) != nil {
+		return
 	}
 	client, err := apiregistration.NewForConfig(d.config)
 	if err != nil {
@@ -241,15 +240,14 @@ func (d *development) follow(
 
 // stateOf describes the condition Available of an APIService.
 func stateOf(a *apiregistrationv1.APIService) (state string, available bool) {
-	for _, c := range a.Status.Conditions {
-		if c.Type == apiregistrationv1.Available {
-			if c.Status == apiregistrationv1.ConditionTrue {
-				return "available", true
-			}
-			return fmt.Sprintf("not available: %s: %s", c.Reason, c.Message), false
-		}
+	c := helper.GetAPIServiceConditionByType(a, apiregistrationv1.Available)
+	switch {
+	case c == nil:
+		return "registered", false
+	case c.Status == apiregistrationv1.ConditionTrue:
+		return "available", true
 	}
-	return "registered", false
+	return fmt.Sprintf("not available: %s: %s", c.Reason, c.Message), false
 }
 
 // unregister removes what the server has registered.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -240,4 +241,29 @@ func followLinks(path string) (string, error) {
 		path = target
 	}
 	return "", fmt.Errorf("%s: more than %d symbolic links", path, maxLinks)
+}
+
+// clientConfig reads the named kubeconfig or, if none is named, the one of the working directory's
+// sandbox.
+func clientConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	source := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	if kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		sandbox, err := findSandbox(".")
+		if err != nil {
+			return nil, err
+		}
+		if sandbox.stopped {
+			return nil, fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",
+				sandbox.folder)
+		}
+		source = clientcmd.NewDefaultClientConfig(*sandbox.config, nil)
+	}
+	config, err := source.ClientConfig()
+	if err != nil {
+		return nil,
+			fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
+	}
+	return config, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,18 +48,13 @@ func (o *scaffolding) addScopeFlag(f *pflag.FlagSet) {
 // complete fills in what follows from the name of the project and from the kind.
 func (o *scaffolding) complete(name string) {
 	p, k := &o.project, &o.project.Kind
-	setDefault := func(s *string, value string) {
-		if *s == "" {
-			*s = value
-		}
-	}
 	p.Name = name
-	setDefault(&p.Module, "example.com/"+name)
-	setDefault(&k.Group, name+".example.com")
-	setDefault(&k.Version, "v1")
-	setDefault(&k.Kind, camelCase(name))
+	p.Module = cmp.Or(p.Module, "example.com/"+name)
+	k.Group = cmp.Or(k.Group, name+".example.com")
+	k.Version = cmp.Or(k.Version, "v1")
+	k.Kind = cmp.Or(k.Kind, camelCase(name))
 	resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: k.Kind})
-	setDefault(&k.Plural, resource.Resource)
+	k.Plural = cmp.Or(k.Plural, resource.Resource)
 }
 
 // camelCase returns a name such as port-rule as PortRule.

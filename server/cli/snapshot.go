@@ -113,7 +113,7 @@ func addKubeconfigFlag(cmd *cobra.Command, kubeconfig *string) {
 
 // rawClient returns a client for non-resource URLs.
 func rawClient(kubeconfig string) (*rest.RESTClient, error) {
-	config, err := traceConfig(kubeconfig)
+	config, err := clientConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/chain/trace"
@@ -69,7 +68,7 @@ when it begins.
 			if o.output != "" && o.output != "json" {
 				return usageError{fmt.Errorf("--output: %q is not a format, use json", o.output)}
 			}
-			config, err := traceConfig(o.kubeconfig)
+			config, err := clientConfig(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -168,31 +167,6 @@ func (o *tracing) body(s streams) ([]byte, error) {
 		return nil, fmt.Errorf("read the body: %w", err)
 	}
 	return body, nil
-}
-
-// traceConfig reads the named kubeconfig or, if none is named, the one of the working directory's
-// sandbox.
-func traceConfig(kubeconfig string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	source := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
-	if kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-		sandbox, err := findSandbox(".")
-		if err != nil {
-			return nil, err
-		}
-		if sandbox.stopped {
-			return nil, fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",
-				sandbox.folder)
-		}
-		source = clientcmd.NewDefaultClientConfig(*sandbox.config, nil)
-	}
-	config, err := source.ClientConfig()
-	if err != nil {
-		return nil,
-			fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
-	}
-	return config, nil
 }
 
 // tracedAnswer is a request's answer with its trace.

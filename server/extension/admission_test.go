@@ -1,6 +1,7 @@
 package extension_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kinproc/kinproc/server/extension"
@@ -73,15 +75,12 @@ func TestClusterAdmission(t *testing.T) {
 		t.Errorf("a room in a namespace that does not exist: %v", err)
 	}
 	// The server watches the policies.
-	deadline := time.Now().Add(time.Minute)
-	for {
-		_, err = all.Namespace("default").Create(t.Context(), room("parliament", "politics"),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil || time.Now().After(deadline) {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	_ = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			_, err = all.Namespace("default").Create(ctx, room("parliament", "politics"),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err != nil, nil
+		})
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "talk about the weather") {
 		t.Errorf("the policy does not apply: %v", err)
 	}

@@ -13,10 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	apiregistration "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 )
 
 // fieldManager owns what Register applies.
@@ -61,8 +64,9 @@ func Unregister(ctx context.Context, config *rest.Config, r *Registration) error
 
 // registrar applies registrations.
 type registrar struct {
-	dynamic   dynamic.Interface
-	discovery *discovery.DiscoveryClient
+	dynamic     dynamic.Interface
+	discovery   *discovery.DiscoveryClient
+	apiServices apiregistration.APIServiceInterface
 }
 
 func newRegistrar(config *rest.Config) (*registrar, error) {
@@ -71,7 +75,14 @@ func newRegistrar(config *rest.Config) (*registrar, error) {
 		return nil, err
 	}
 	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
-	return &registrar{d, discoverer}, err
+	if err != nil {
+		return nil, err
+	}
+	registered, err := apiregistration.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &registrar{d, discoverer, registered.APIServices()}, nil
 }
 
 func (c *registrar) register(ctx context.Context, r *Registration) error {
@@ -132,17 +143,14 @@ func (c *registrar) resource(u *unstructured.Unstructured) dynamic.ResourceInter
 func (c *registrar) apiService(
 	ctx context.Context, name string,
 ) (*apiregistrationv1.APIService, error) {
-	u, err := c.dynamic.Resource(apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")).
-		Get(ctx, name, metav1.GetOptions{})
+	stored, err := c.apiServices.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read APIService %s: %w", name, err)
 	}
-	stored := &apiregistrationv1.APIService{}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, stored)
-	return stored, err
+	return stored, nil
 }
 
 // free returns an error if a version is served by something else.
@@ -170,17 +178,15 @@ func sameService(a, b *apiregistrationv1.APIService) bool {
 
 // await waits until an APIService is available and its version is in discovery.
 func (c *registrar) await(ctx context.Context, a *apiregistrationv1.APIService) error {
-	for {
-		state := c.state(ctx, a)
-		if state == nil {
-			return nil
-		}
-		select {
-		case <-time.After(registerPoll):
-		case <-ctx.Done():
-			return fmt.Errorf("APIService %s: %w (%w)", a.Name, state, ctx.Err())
-		}
+	var state error
+	err := wait.PollUntilContextCancel(ctx, registerPoll, true, func(context.Context) (bool, error) {
+		state = c.state(ctx, a)
+		return state == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("APIService %s: %w (%w)", a.Name, state, ctx.Err())
 	}
+	return nil
 }
 
 // state returns an error that says why an APIService cannot be used yet.
@@ -192,13 +198,10 @@ func (c *registrar) state(ctx context.Context, a *apiregistrationv1.APIService) 
 	if stored == nil {
 		return errors.New("somebody has deleted it")
 	}
-	i := slices.IndexFunc(stored.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool {
-		return c.Type == apiregistrationv1.Available
-	})
-	if i < 0 {
+	condition := helper.GetAPIServiceConditionByType(stored, apiregistrationv1.Available)
+	if condition == nil {
 		return errors.New("the control plane has not tried yet to reach the server")
 	}
-	condition := stored.Status.Conditions[i]
 	if condition.Status != apiregistrationv1.ConditionTrue {
 		return fmt.Errorf("the control plane cannot use the server: %s: %s",
 			condition.Reason, condition.Message)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
@@ -217,17 +217,10 @@ func (s *Server) awaitReady(ctx context.Context) {
 		return
 	}
 	defer client.RESTClient().(*clientrest.RESTClient).Client.CloseIdleConnections()
-	for ctx.Err() == nil {
-		var status int
-		result := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
-		if result.Error() == nil && status == http.StatusOK {
-			close(s.ready)
-			return
-		}
-		select {
-		case <-time.After(readyPoll):
-		case <-ctx.Done():
-		}
+	if wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) {
+		return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
+	}) == nil {
+		close(s.ready)
 	}
 }
 

@@ -2,7 +2,7 @@ package admission
 
 import "k8s.io/apiserver/pkg/admission"
 
-// Begun is called before the first plugin is made.
+// Begun is called for each plugin that has been made.
 type Begun func()
 
 // Initialize implements admission.PluginInitializer.

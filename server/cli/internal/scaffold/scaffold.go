@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"go/format"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -198,14 +199,7 @@ func (f Files) Write(dir string) (err error) {
 }
 
 // Names returns the paths of the files in order.
-func (f Files) Names() []string {
-	var names []string
-	for name := range f {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (f Files) Names() []string { return slices.Sorted(maps.Keys(f)) }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)
