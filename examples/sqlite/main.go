@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -43,20 +44,14 @@ func run(ctx context.Context, config *rest.Config, file string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	registered := make(chan struct{})
-	go func() {
-		defer close(registered)
-		if err := extension.Register(ctx, config, s.Registration()); err != nil && ctx.Err() == nil {
-			cancel(err)
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return s.Run(ctx) })
+	work.Go(func() error {
+		err := extension.Register(ctx, config, s.Registration())
+		if ctx.Err() != nil {
+			return nil
 		}
-	}()
-	err = s.Run(ctx)
-	cancel(err)
-	<-registered
-	if cause := context.Cause(ctx); err == nil && cause != context.Canceled {
-		return cause
-	}
-	return err
+		return err
+	})
+	return work.Wait()
 }

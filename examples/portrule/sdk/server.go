@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
@@ -26,12 +27,16 @@ func Run(ctx context.Context, config *rest.Config, dir string) error {
 	if err != nil {
 		return err
 	}
-	registered := make(chan error, 1)
-	go func() { registered <- extension.Register(ctx, config, s.Registration()) }()
-	if err := s.Run(ctx); err != nil {
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return s.Run(ctx) })
+	work.Go(func() error {
+		err := extension.Register(ctx, config, s.Registration())
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
-	}
-	return <-registered
+	})
+	return work.Wait()
 }
 
 func portRules() kind.Group {
