@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -98,18 +99,30 @@ type browser struct {
 // openBrowser starts a browser and opens a link.
 func openBrowser(t *testing.T, link string) *browser {
 	t.Helper()
+	dir := t.TempDir()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(findBrowser(t)),
 		chromedp.NoSandbox, // tests may run as root
 		chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("hide-scrollbars", true),
-		chromedp.UserDataDir(t.TempDir()),
+		chromedp.UserDataDir(dir),
 		chromedp.WSURLReadTimeout(patience),
 	)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(cancel)
+	ctx, _ := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		defer stop()
+		closing, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if err := chromedp.Cancel(closing); err != nil {
+			t.Errorf("close the browser: %v", err)
+		}
+		// The browser's other processes write for a moment more.
+		if err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, patience, true,
+			func(context.Context) (bool, error) { return os.RemoveAll(dir) == nil, nil }); err != nil {
+			t.Errorf("remove the browser's folder: %v", err)
+		}
+	})
 	if err := chromedp.Run(ctx, chromedp.Navigate(link)); err != nil {
 		t.Fatalf("start the browser: %v", err)
 	}

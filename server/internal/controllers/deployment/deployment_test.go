@@ -65,6 +65,18 @@ func (c cluster) complete(replicas int32) *appsv1.Deployment {
 	})
 }
 
+// remove deletes the Deployment and waits until it is gone. Orphans have no owner then.
+func (c cluster) remove(policy metav1.DeletionPropagation) {
+	c.Helper()
+	deployments := c.Client.AppsV1().Deployments("default")
+	workloadtest.OK(c, deployments.Delete(c.Context(), "web",
+		metav1.DeleteOptions{PropagationPolicy: &policy}))
+	workloadtest.Await(c, "the end of the Deployment",
+		func(ctx context.Context) (*appsv1.DeploymentList, error) {
+			return deployments.List(ctx, metav1.ListOptions{})
+		}, func(list *appsv1.DeploymentList) bool { return len(list.Items) == 0 })
+}
+
 // sets returns the ReplicaSets by their images.
 func (c cluster) sets() map[string]appsv1.ReplicaSet {
 	c.Helper()
@@ -275,18 +287,11 @@ func TestCollision(t *testing.T) {
 	_, client := workloadtest.Run(t, controllers)
 	workloadtest.Kubelet(t, client)
 	c := connect(t, client)
-	deployments, sets := client.AppsV1().Deployments("default"), client.AppsV1().ReplicaSets("default")
+	sets := client.AppsV1().ReplicaSets("default")
 	c.Create(web(1))
 	c.complete(1)
 	taken := c.sets()["i:1"]
-	if err := deployments.Delete(t.Context(), "web", metav1.DeleteOptions{
-		PropagationPolicy: new(metav1.DeletePropagationOrphan),
-	}); err != nil {
-		t.Fatal(err)
-	}
-	workloadtest.Await(t, "an orphan", func(ctx context.Context) (*appsv1.ReplicaSet, error) {
-		return sets.Get(ctx, taken.Name, metav1.GetOptions{})
-	}, func(rs *appsv1.ReplicaSet) bool { return len(rs.OwnerReferences) == 0 })
+	c.remove(metav1.DeletePropagationOrphan)
 	// It is not adopted by a Deployment that selects other pods, but whose template is the same.
 	workloadtest.Must(sets.Patch(t.Context(), taken.Name, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"app":"mine"}}}`), metav1.PatchOptions{}))(t)
@@ -311,14 +316,9 @@ func TestRecreated(t *testing.T) {
 	c := connect(t, client)
 	apps := client.AppsV1()
 	deployments, sets := apps.Deployments("default"), apps.ReplicaSets("default")
-	remove := func(policy metav1.DeletionPropagation) {
-		t.Helper()
-		workloadtest.OK(t, deployments.Delete(t.Context(), "web",
-			metav1.DeleteOptions{PropagationPolicy: &policy}))
-	}
 	c.Create(web(2))
 	c.complete(2)
-	remove(metav1.DeletePropagationBackground)
+	c.remove(metav1.DeletePropagationBackground)
 	c.Create(web(3))
 	d := c.complete(3)
 	workloadtest.Await(t, "the end of the first set",
@@ -334,10 +334,7 @@ func TestRecreated(t *testing.T) {
 	taken := c.sets()["i:1"].Name
 	workloadtest.Must(sets.Patch(t.Context(), taken, types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":["example.com/held"]}}`), metav1.PatchOptions{}))(t)
-	remove(metav1.DeletePropagationOrphan)
-	workloadtest.Await(t, "an orphan", func(ctx context.Context) (*appsv1.ReplicaSet, error) {
-		return sets.Get(ctx, taken, metav1.GetOptions{})
-	}, func(rs *appsv1.ReplicaSet) bool { return len(rs.OwnerReferences) == 0 })
+	c.remove(metav1.DeletePropagationOrphan)
 	workloadtest.OK(t, sets.Delete(t.Context(), taken, metav1.DeleteOptions{}))
 	c.Create(web(1))
 	c.complete(1)
