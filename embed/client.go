@@ -63,6 +63,8 @@ func (c kvClient) Range(
 		if err == nil && answer.Header.Revision >= watched {
 			return answer, nil
 		}
+		// After a fault, the abandoned call still has the request.
+		r = proto.CloneOf(r)
 		r.Serializable = false
 	}
 	for {

@@ -31,6 +31,8 @@ const (
 	// The control plane publishes in this config map how its aggregator identifies itself.
 	authenticationNamespace = metav1.NamespaceSystem
 	authenticationConfigMap = "extension-apiserver-authentication"
+	// clientAuthority is the key of the authority that signs the certificates of clients.
+	clientAuthority = "client-ca-file"
 
 	// decisionTTL is how long decisions of the control plane are cached, as in other extension API
 	// servers.
@@ -52,6 +54,8 @@ type access struct {
 	clients *dynamiccertificates.ConfigMapCAController
 	proxies *dynamiccertificates.ConfigMapCAController
 	headers *headerrequest.RequestHeaderAuthRequestController
+	// publishesClients is whether the control plane publishes the authority of its clients.
+	publishesClients bool
 
 	authorizer authorizer.Authorizer
 	security   *spec.SecurityDefinitions
@@ -70,7 +74,7 @@ func newAccess(config *rest.Config) (*access, error) {
 	if a.reviews, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, fmt.Errorf("RESTConfig: %w", err)
 	}
-	if a.clients, err = a.authority("client-ca-file"); err != nil {
+	if a.clients, err = a.authority(clientAuthority); err != nil {
 		return nil, err
 	}
 	if a.proxies, err = a.authority("requestheader-client-ca-file"); err != nil {
@@ -181,9 +185,10 @@ func (a *access) applyTo(config *genericapiserver.Config) error {
 	return nil
 }
 
-// published returns an error unless the server may read how the aggregator identifies itself.
+// published reads what the control plane publishes. It returns an error unless the server may read
+// how the aggregator identifies itself.
 func (a *access) published(ctx context.Context) error {
-	_, err := a.reviews.CoreV1().ConfigMaps(authenticationNamespace).Get(ctx,
+	config, err := a.reviews.CoreV1().ConfigMaps(authenticationNamespace).Get(ctx,
 		authenticationConfigMap, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -192,6 +197,7 @@ func (a *access) published(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read how the control plane authenticates: %w", err)
 	}
+	a.publishesClients = config.Data[clientAuthority] != ""
 	return nil
 }
 
@@ -205,11 +211,15 @@ func (a *access) run(ctx context.Context) (wait func()) {
 	return running.Wait
 }
 
-// check returns a check that fails until the server can tell who comes through the aggregator.
+// check returns a check that fails until the server can tell who comes through the aggregator, and
+// who comes directly.
 func (a *access) check() healthz.HealthChecker {
-	return healthz.NamedCheck("aggregator-authority", func(*http.Request) error {
+	return healthz.NamedCheck("authorities", func(*http.Request) error {
 		if _, ok := a.proxies.VerifyOptions(); !ok || len(a.headers.UsernameHeaders()) == 0 {
 			return errors.New("the control plane's aggregator is not known yet")
+		}
+		if _, ok := a.clients.VerifyOptions(); !ok && a.publishesClients {
+			return errors.New("the authority of the control plane's clients is not known yet")
 		}
 		return nil
 	})
