@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/client-go/informers"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -62,7 +61,8 @@ type Server struct {
 	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
 	OpenAPI openapi.Server
 
-	next genericapiserver.DelegationTarget
+	next  genericapiserver.DelegationTarget
+	paths *servicePaths // after PrepareRun
 }
 
 // PrepareRun finishes the server, and returns what runs it. It leaves out the OpenAPI documents of
@@ -72,27 +72,23 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	handler.GoRestfulContainer = restful.NewContainer() // the documents describe its web services
 	prepared, err := s.APIAggregator.PrepareRun()
 	handler.GoRestfulContainer = s.OpenAPI.Container
-	// From now on, APIAggregator needs little more than the paths of APIServices. The goroutine that
-	// registers them may run for a moment after the server has stopped and its handlers have been
-	// forgotten, so it gets them in a server of its own.
+	// The server looks at the paths of APIServices after its own. Most of its own are health checks.
+	s.paths = newServicePaths(s.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister(),
+		s.next.UnprotectedHandler())
+	own := handler.NonGoRestfulMux
+	own.NotFoundHandler(s.paths)
+	own.Unregister("/")
+	own.Unregister("/index.html")
+	routes.Index{}.Install(routes.ListedPathProviders{s.GenericAPIServer, s.paths}, own)
+	// From now on, APIAggregator needs little more than these paths. The goroutine that registers
+	// them may run for a moment after the server has stopped and its handlers have been forgotten, so
+	// it gets them in a server of its own.
 	s.APIAggregator.GenericAPIServer = &genericapiserver.GenericAPIServer{
-		Handler:               &genericapiserver.APIServerHandler{NonGoRestfulMux: s.separatePaths()},
+		Handler:               &genericapiserver.APIServerHandler{NonGoRestfulMux: s.paths.later},
 		APIServerID:           s.GenericAPIServer.APIServerID,
 		StorageVersionManager: s.GenericAPIServer.StorageVersionManager,
 	}
 	return prepared, err
-}
-
-// separatePaths returns a table for the paths of APIServices, which the server looks at after its
-// own table. Each registration copies a table, and most paths of the server are health checks.
-func (s *Server) separatePaths() *mux.PathRecorderMux {
-	own, services := s.GenericAPIServer.Handler.NonGoRestfulMux, mux.NewPathRecorderMux("APIServices")
-	services.NotFoundHandler(s.next.UnprotectedHandler())
-	own.NotFoundHandler(services)
-	own.Unregister("/")
-	own.Unregister("/index.html")
-	routes.Index{}.Install(routes.ListedPathProviders{s.GenericAPIServer, services}, own)
-	return services
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -127,9 +123,14 @@ func New(
 	if err := watchAvailability(s, config); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	return &Server{s, s.GenericAPIServer, openapi.Server{
-		Container: s.GenericAPIServer.Handler.GoRestfulContainer,
-		V2:        generic.OpenAPIConfig,
-		V3:        generic.OpenAPIV3Config,
-	}, next}, nil
+	return &Server{
+		APIAggregator:    s,
+		GenericAPIServer: s.GenericAPIServer,
+		OpenAPI: openapi.Server{
+			Container: s.GenericAPIServer.Handler.GoRestfulContainer,
+			V2:        generic.OpenAPIConfig,
+			V3:        generic.OpenAPIV3Config,
+		},
+		next: next,
+	}, nil
 }

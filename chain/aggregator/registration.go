@@ -99,8 +99,8 @@ func LocalAPIService(gv schema.GroupVersion) *apiregistrationv1.APIService {
 func (s *Server) ServeLocal(local []schema.GroupVersion) error {
 	for _, gv := range local {
 		group, version := priorities(gv)
-		if err := s.AddAPIService(newAPIService(gv, group, version)); err != nil {
-			return fmt.Errorf("aggregator: %s: %w", gv, err)
+		if err := s.serveAtStart(newAPIService(gv, group, version)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -116,9 +116,19 @@ func (s *Server) ServeRegistered() error {
 		return fmt.Errorf("aggregator: %w", err)
 	}
 	for _, service := range services {
-		if err := s.AddAPIService(service); err != nil {
-			return fmt.Errorf("aggregator: %s: %w", service.Name, err)
+		if err := s.serveAtStart(service); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (s *Server) serveAtStart(service *apiregistrationv1.APIService) error {
+	handler := s.APIAggregator.GenericAPIServer.Handler
+	handler.NonGoRestfulMux = s.paths.table(service.Spec.Group)
+	defer func() { handler.NonGoRestfulMux = s.paths.later }()
+	if err := s.AddAPIService(service); err != nil {
+		return fmt.Errorf("aggregator: %s: %w", service.Name, err)
 	}
 	return nil
 }
