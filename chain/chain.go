@@ -57,6 +57,7 @@ type Chain struct {
 	informers informers.SharedInformerFactory
 	followers *tracer.Followers
 	readOnly  bool
+	prepared  <-chan struct{} // closed when Prepare is done
 }
 
 // links returns the constructors of the servers, in the order in which a request passes through
@@ -172,8 +173,8 @@ func assemble(config Config) (*Chain, error) {
 	return c, aggregator.AutoRegister(c.Aggregator, c.LocalGroupVersions(), crds)
 }
 
-// Prepare begins to finish the servers before they run. The function that it returns waits until
-// they are finished, and returns what runs them.
+// Prepare begins to finish the servers before they run, which may go on during StartInformers. The
+// function that it returns waits until they are finished, and returns what runs them.
 func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error }, error)) {
 	var prepared interface{ Run(context.Context) error }
 	var err error
@@ -185,6 +186,7 @@ func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error },
 			err = c.Aggregator.ServeLocal(c.LocalGroupVersions())
 		}
 	}()
+	c.prepared = done
 	return func() (interface{ Run(context.Context) error }, error) {
 		if <-done; err != nil {
 			return nil, fmt.Errorf("prepare the chain: %w", err)
@@ -206,7 +208,7 @@ type informerFactory interface {
 
 // StartInformers starts the informers that the servers and their admission plugins read from, and
 // waits until their caches have synced. The informers run until runCtx ends. The servers'
-// post-start hooks would do the same, but poll only every 100 ms.
+// post-start hooks would do the same, but poll only every 100 ms. Prepare must have begun.
 func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
 	for _, f := range []informerFactory{
 		c.Aggregator.APIRegistrationInformers, c.Extensions.Informers, c.informers,
@@ -218,6 +220,7 @@ func (c *Chain) StartInformers(ctx, runCtx context.Context) error {
 		if err := wait(ctx, c.Aggregator.APIRegistrationInformers); err != nil || c.readOnly {
 			return err
 		}
+		<-c.prepared
 		return c.Aggregator.ServeRegistered()
 	})
 	return errors.Join(wait(ctx, c.Extensions.Informers), wait(ctx, c.informers), serving.Wait())

@@ -164,17 +164,16 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	p.serveSnapshots()
 	prepare := p.chain.Prepare() // meanwhile
 	t.phase("first-objects")
-	p.fresh, err = p.ensureFirstObjects(ctx)
+	if p.fresh, err = p.ensureFirstObjects(ctx); err == nil {
+		t.phase("informers")
+		generic := p.chain.Aggregator.GenericAPIServer
+		generic.ShutdownTimeout = shutdownTimeout
+		generic.Handler.FullHandlerChain = p.requests.counted(generic.Handler.FullHandlerChain)
+		p.requests.transport.Serve(generic.Handler)
+		err = p.chain.StartInformers(reading, p.tasks.ctx)
+	}
 	prepared, failed := prepare()
 	if err := errors.Join(failed, err); err != nil {
-		return err
-	}
-	t.phase("informers")
-	generic := p.chain.Aggregator.GenericAPIServer
-	generic.ShutdownTimeout = shutdownTimeout
-	generic.Handler.FullHandlerChain = p.requests.counted(generic.Handler.FullHandlerChain)
-	p.requests.transport.Serve(generic.Handler)
-	if err := p.chain.StartInformers(reading, p.tasks.ctx); err != nil {
 		return err
 	}
 	if err := late.Start(); err != nil {
