@@ -14,7 +14,7 @@ func TestCrontab(t *testing.T) {
 	s := servertest.Run(t)
 	k := kubectl.New(t, s)
 	k.Run("apply", "-f", "manifests/definition.yaml")
-	k.Run("wait", "--for=condition=Established", "crd/crontabs.simple.extension.io", "--timeout=60s")
+	k.WaitEstablished("crontabs.simple.extension.io")
 	o, err := newOperator(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func TestDashboard(t *testing.T) {
 	s := servertest.Run(t, servertest.Workloads)
 	k := kubectl.New(t, s)
 	k.Run("apply", "-f", "../crontab/manifests/definition.yaml")
-	k.Run("wait", "--for=condition=Established", "crd/crontabs.simple.extension.io", "--timeout=60s")
+	k.WaitEstablished("crontabs.simple.extension.io")
 	k.Run("apply", "-f", "../crontab/manifests/crontab.yaml")
 	k.Run("create", "deployment", "web", "--image=nginx", "--replicas=3")
 	k.Run("create", "deployment", "api", "--image=api", "--replicas=2")

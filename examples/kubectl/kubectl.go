@@ -4,13 +4,16 @@ package kubectl
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
@@ -56,6 +59,21 @@ func (k *Kubectl) Apply(manifests string) string {
 		k.t.Fatal(err)
 	}
 	return k.Run("apply", "-f", file)
+}
+
+// WaitEstablished waits until a definition is established. The test fails if that takes more than a
+// minute. kubectl wait fails while a definition has no conditions, so WaitEstablished tries again.
+func (k *Kubectl) WaitEstablished(definition string) {
+	k.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(k.t.Context(), 50*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			_, last = k.Try("wait", "--for=condition=Established", "crd/"+definition, "--timeout=60s")
+			return last == nil, nil
+		})
+	if err != nil {
+		k.t.Fatalf("%s is not established: %v", definition, errors.Join(err, last))
+	}
 }
 
 // running guards kubectl's package-level variables: the values of its flags and its handler of

@@ -71,7 +71,7 @@ func TestControllerRuntimeManager(t *testing.T) {
 	s := servertest.Run(t)
 	k := kubectl.New(t, s)
 	k.Apply(pondsDefinition)
-	k.Run("wait", "--for=condition=Established", "crd/ponds.example.com", "--timeout=60s")
+	k.WaitEstablished("ponds.example.com")
 
 	manager, err := ctrl.NewManager(s.RESTConfig(), ctrl.Options{
 		Metrics:                 metricsserver.Options{BindAddress: "0"},

@@ -174,7 +174,7 @@ func TestConversionWebhook(t *testing.T) {
 			k := kubectl.New(t, servertest.Run(t))
 			k.Apply(hooksService)
 			k.Apply(fmt.Sprintf(hosesDefinition, h.caBundle, reference))
-			k.Run("wait", "--for=condition=Established", "crd/hoses.example.com", "--timeout=60s")
+			k.WaitEstablished("hoses.example.com")
 			k.Apply("apiVersion: example.com/v1\nkind: Hose\nmetadata: {name: garden}\nspec: {length: 30}")
 			for version, want := range map[string]string{"v1": "30", "v2": "30m"} {
 				if got := k.Run("get", "hoses."+version+".example.com", "garden", "-o",
