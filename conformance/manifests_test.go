@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -102,9 +106,15 @@ func TestRealManifestsApply(t *testing.T) {
 					}
 				}
 			}
-			if _, err := run("wait", "--for=condition=Established", "customresourcedefinitions",
-				"--all", "--timeout=60s"); err != nil {
-				t.Fatal(err)
+			// kubectl wait fails while a definition has no conditions.
+			var last error
+			if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+				func(context.Context) (bool, error) {
+					_, last = run("wait", "--for=condition=Established", "customresourcedefinitions",
+						"--all", "--timeout=60s")
+					return last == nil, nil
+				}); err != nil {
+				t.Fatal(errors.Join(err, last))
 			}
 			applied, namespaces := 0, map[string]bool{"default": true, "kube-system": true}
 			for _, path := range p.workloads {
