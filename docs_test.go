@@ -38,6 +38,7 @@ func TestDocumentsCanBePasted(t *testing.T) {
 		t.Helper()
 		// The default port may be in use, by other tests or by whoever runs them.
 		script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
+		script = tries + hasty.ReplaceAllString(script, "tries $0")
 		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
 		shell.Dir, shell.Env = dir, env
 		// A server that the script leaves behind may hold the output open.

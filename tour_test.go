@@ -81,18 +81,18 @@ const tries = `tries() {
 }
 `
 
+// hasty matches commands that may have to be tried again. On a busy machine, kubectl may ask before a
+// definition has any conditions, and gives up then. It asks once for documents that a new server's
+// registration changes a moment later.
+var hasty = regexp.MustCompile(
+	`(?m)^.*\bkubectl (wait --for=condition=Established|explain portrules\.spec)`)
+
 // runWalk runs a script in a shell in the clone and returns its output.
 func runWalk(t *testing.T, clone, script string) string {
 	t.Helper()
 	// The default port may be in use.
 	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
-	// On a busy machine, kubectl may ask before the definition has any conditions, and gives up then.
-	// It asks once for documents that a new server's registration changes a moment later.
-	script = tries + strings.NewReplacer(
-		"kinproc kubectl wait --for=condition=Established",
-		"tries kinproc kubectl wait --for=condition=Established",
-		"kinproc kubectl explain portrules.spec", "tries kinproc kubectl explain portrules.spec",
-	).Replace(script)
+	script = tries + hasty.ReplaceAllString(script, "tries $0")
 	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	shell.Dir = clone
 	shell.Env = append(os.Environ(),
