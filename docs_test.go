@@ -36,10 +36,7 @@ func TestDocumentsCanBePasted(t *testing.T) {
 	)
 	run := func(t *testing.T, dir, script string) {
 		t.Helper()
-		// The default port may be in use, by other tests or by whoever runs them.
-		script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
-		script = tries + hasty.ReplaceAllString(script, "tries $0")
-		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", runnable(script))
 		shell.Dir, shell.Env = dir, env
 		// A server that the script leaves behind may hold the output open.
 		shell.WaitDelay = 10 * time.Second

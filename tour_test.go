@@ -87,13 +87,17 @@ const tries = `tries() {
 var hasty = regexp.MustCompile(
 	`(?m)^.*\bkubectl (wait --for=condition=Established|explain portrules\.spec)`)
 
+// runnable returns a document's script as a test runs it: on any port, because the default one may be
+// in use, and with a second try for hasty commands.
+func runnable(script string) string {
+	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
+	return tries + hasty.ReplaceAllString(script, "tries $0")
+}
+
 // runWalk runs a script in a shell in the clone and returns its output.
 func runWalk(t *testing.T, clone, script string) string {
 	t.Helper()
-	// The default port may be in use.
-	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
-	script = tries + hasty.ReplaceAllString(script, "tries $0")
-	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", runnable(script))
 	shell.Dir = clone
 	shell.Env = append(os.Environ(),
 		"PATH="+filepath.Join(clone, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"),

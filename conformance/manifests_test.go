@@ -111,7 +111,7 @@ func TestRealManifestsApply(t *testing.T) {
 			if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
 				func(context.Context) (bool, error) {
 					_, last = run("wait", "--for=condition=Established", "customresourcedefinitions",
-						"--all", "--timeout=60s")
+						"--all", "--timeout=10s")
 					return last == nil, nil
 				}); err != nil {
 				t.Fatal(errors.Join(err, last))
