@@ -106,12 +106,13 @@ func TestRealManifestsApply(t *testing.T) {
 					}
 				}
 			}
-			// kubectl wait fails while a definition has no conditions.
+			// kubectl wait fails at once while a definition has no conditions.
+			const patience = 3 * time.Minute
 			var last error
-			if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true,
+			if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
 				func(context.Context) (bool, error) {
 					_, last = run("wait", "--for=condition=Established", "customresourcedefinitions",
-						"--all", "--timeout=10s")
+						"--all", "--timeout="+patience.String())
 					return last == nil, nil
 				}); err != nil {
 				t.Fatal(errors.Join(err, last))

@@ -19,7 +19,7 @@ func start(t testing.TB, opts embed.Options) *embed.Etcd {
 	if opts.Dir == "" {
 		opts.Dir = t.TempDir()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	e, err := embed.Start(ctx, opts)
 	if err != nil {
@@ -31,7 +31,7 @@ func start(t testing.TB, opts embed.Options) *embed.Etcd {
 
 func stop(t testing.TB, e *embed.Etcd) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := e.Stop(ctx); err != nil {
 		t.Errorf("stop: %v", err)

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // settled waits until no more goroutines are running than before the tests, since Stop must not
 // leave any behind. It reports whether that happened in time.
 func settled(before int) bool {
-	deadline := time.NewTimer(5 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

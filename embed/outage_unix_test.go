@@ -24,7 +24,7 @@ func TestFailsWithItsDirectory(t *testing.T) {
 		clientv3.WithCreatedNotify())
 	<-changes
 	must(t, os.RemoveAll(dir))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {
 	case <-e.Failed():

@@ -45,7 +45,7 @@ func TestTempDirRemovesWhatAKilledProcessLeft(t *testing.T) {
 	}
 	dir, remove, err := embed.TempDir(parent)
 	must(t, err)
-	patience := time.After(10 * time.Second)
+	patience := time.After(time.Minute)
 	for exists(t, left) {
 		select {
 		case <-patience:

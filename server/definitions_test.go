@@ -148,7 +148,7 @@ func TestOpenAPIOfCustomResources(t *testing.T) {
 	// listed waits until the URL of the document is other than before, and returns it.
 	listed := func(before string) (url string) {
 		t.Helper()
-		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 20*time.Second, true,
+		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
 			func(context.Context) (bool, error) {
 				var list struct {
 					Paths map[string]struct{ ServerRelativeURL string }

@@ -327,7 +327,7 @@ func forbid(t *testing.T, c clients) {
 
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
 		t.Fatalf("%s: not within 10 s", what)

@@ -62,13 +62,14 @@ func (k *Kubectl) Apply(manifests string) string {
 }
 
 // WaitEstablished waits until a definition is established. The test fails if that takes about a
-// minute. kubectl wait fails while a definition has no conditions, so WaitEstablished tries again.
+// minute. kubectl wait fails at once while a definition has no conditions, so WaitEstablished tries
+// again.
 func (k *Kubectl) WaitEstablished(definition string) {
 	k.t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(k.t.Context(), 50*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) {
-			_, last = k.Try("wait", "--for=condition=Established", "crd/"+definition, "--timeout=10s")
+			_, last = k.Try("wait", "--for=condition=Established", "crd/"+definition, "--timeout=1m")
 			return last == nil, nil
 		})
 	if err != nil {

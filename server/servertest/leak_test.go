@@ -49,7 +49,7 @@ func TestStopLeavesNothing(t *testing.T) { // not parallel: it inspects the whol
 func endsAll(t *testing.T, before map[string]string) {
 	t.Helper()
 	var left map[string]string
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) {
 			left = running()
 			for id := range before {

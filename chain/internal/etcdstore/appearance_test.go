@@ -39,7 +39,7 @@ func TestAppeared(t *testing.T) {
 			if got != r {
 				t.Errorf("%s appeared, want %s", got, r)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%s did not appear", r)
 		}
 	}

@@ -36,7 +36,7 @@ func TestInProcessManager(t *testing.T) { // not parallel: it inspects the whole
 			before := running()
 			t.Run("run", func(t *testing.T) { runManager(t, elect) })
 			var left map[string]string
-			err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true,
+			err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
 				func(context.Context) (bool, error) {
 					left = running()
 					for id := range before {

@@ -130,7 +130,7 @@ func condition(n *corev1.Node, of corev1.NodeConditionType) *corev1.NodeConditio
 func TestConditionsBecomeTaints(t *testing.T) {
 	t.Parallel()
 	client := kubernetes.NewForConfigOrDie(servertest.Run(t).RESTConfig())
-	run(t, client, 2*time.Second, 3*time.Second)
+	_, stop := run(t, client, time.Hour, time.Hour)
 	_, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n"},
 		Spec: corev1.NodeSpec{
@@ -149,7 +149,13 @@ func TestConditionsBecomeTaints(t *testing.T) {
 	_, err = client.CoreV1().Nodes().Patch(t.Context(), "n", types.StrategicMergePatchType,
 		[]byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
 	workloadtest.OK(t, err)
+	awaitNode(t, client, "n", corev1.ConditionFalse, "mine:NoSchedule",
+		"node.kubernetes.io/disk-pressure:NoSchedule", "node.kubernetes.io/not-ready:NoExecute",
+		"node.kubernetes.io/not-ready:NoSchedule")
+	stop()
+
 	// Nobody renews its lease.
+	run(t, client, 2*time.Second, 3*time.Second)
 	awaitNode(t, client, "n", corev1.ConditionUnknown, "mine:NoSchedule",
 		"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule")
 }
