@@ -42,6 +42,7 @@ func TestForkContinuesWithItsSnapshot(t *testing.T) {
 		ok(t, err)
 		created[group] = string(w.GetUID()) + " " + w.GetResourceVersion()
 	}
+	awaitRootCertificates(t, origin)
 	snapshot := takeSnapshot(t, s)
 	_, err = origin.CoreV1().ConfigMaps("default").Create(t.Context(), named("later"),
 		metav1.CreateOptions{})
@@ -103,6 +104,7 @@ func TestForkOfWhatLacksOwnObjects(t *testing.T) {
 		metav1.DeleteOptions{}))
 	ok(t, origin.CoreV1().ConfigMaps("kube-system").Delete(t.Context(),
 		"extension-apiserver-authentication", metav1.DeleteOptions{}))
+	awaitRootCertificates(t, origin)
 	f := servertest.Run(t, from(takeSnapshot(t, s)))
 	checkOwnObjects(t, f, clientsOf(t, f))
 }

@@ -62,10 +62,7 @@ func TestResetRestoresObjects(t *testing.T) {
 			c := clientsOf(t, s)
 			maps := c.CoreV1().ConfigMaps("default")
 			before := map[string]*corev1.ConfigMap{}
-			eventually(t, "the root certificates are published", func() bool {
-				_, err := maps.Get(t.Context(), "kube-root-ca.crt", metav1.GetOptions{})
-				return err == nil
-			})
+			awaitRootCertificates(t, c)
 			for _, name := range []string{"same", "changed", "deleted", "recreated"} {
 				m, err := maps.Create(t.Context(), named(name), metav1.CreateOptions{})
 				ok(t, err)
@@ -118,7 +115,9 @@ func TestResetRestoresObjects(t *testing.T) {
 			checkOwnObjects(t, s, c)
 			resetTo(t, s, snapshot) // nothing differs
 			// A fork of another control plane's snapshot has other keys, which must not come here.
-			resetTo(t, s, takeSnapshot(t, servertest.Run(t)))
+			other := servertest.Run(t)
+			awaitRootCertificates(t, clientsOf(t, other))
+			resetTo(t, s, takeSnapshot(t, other))
 			checkOwnObjects(t, s, c)
 		})
 	}
@@ -330,7 +329,7 @@ func eventually(t testing.TB, what string, done func() bool) {
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
-		t.Fatalf("%s: not within 10 s", what)
+		t.Fatalf("%s: not within a minute", what)
 	}
 }
 
@@ -561,6 +560,7 @@ func TestControlLoopsForgetBeforeAReset(t *testing.T) {
 			metav1.CreateOptions{})
 		ok(t, err)
 	}
+	awaitRootCertificates(t, c)
 	snapshot := takeSnapshot(t, s)
 	for range 5 {
 		ok(t, c.CoreV1().Namespaces().Delete(t.Context(), "doomed", metav1.DeleteOptions{}))

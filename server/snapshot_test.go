@@ -68,6 +68,23 @@ func takeSnapshot(t testing.TB, s *server.Server) *server.Snapshot {
 	return snapshot
 }
 
+// awaitRootCertificates waits until each namespace has the root certificates, which a control loop
+// publishes. A snapshot taken before lacks them.
+func awaitRootCertificates(t testing.TB, c clients) {
+	t.Helper()
+	eventually(t, "the root certificates are published", func() bool {
+		namespaces, err := c.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+		ok(t, err)
+		for _, n := range namespaces.Items {
+			if _, err := c.CoreV1().ConfigMaps(n.Name).Get(t.Context(), "kube-root-ca.crt",
+				metav1.GetOptions{}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func from(snapshot *server.Snapshot) func(*server.Options) {
 	return func(o *server.Options) { o.From = snapshot }
 }
