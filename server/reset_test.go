@@ -388,7 +388,7 @@ func TestWatchesAcrossAReset(t *testing.T) {
 	for _, m := range list.Items {
 		state[m.Name] = m.Data["color"]
 	}
-	several, whole := follow(t, raw, state, revisionOf(t, end.ResourceVersion))
+	whole := follow(t, raw, state, revisionOf(t, end.ResourceVersion))
 	for name, color := range state {
 		if whole && (color != "green" || len(state) != objects+1) {
 			t.Errorf("%s is %s, and the watch shows %d objects, want %d", name, color, len(state), objects+1)
@@ -417,6 +417,9 @@ func TestWatchesAcrossAReset(t *testing.T) {
 	// A client that saw only some of the events of the reset would miss the others. The server also
 	// closes the watch of a client that is too slow for all of them, which then comes with this
 	// version.
+	restored, err := maps.Get(t.Context(), "map-0", metav1.GetOptions{})
+	ok(t, err)
+	several := restored.ResourceVersion
 	if err := beginAt(t, maps, several); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		t.Errorf("a watch that begins within the reset, at %s: %v", several, err)
 	}
@@ -444,11 +447,9 @@ func beginAt(t *testing.T, maps typedcorev1.ConfigMapInterface, version string) 
 	return nil
 }
 
-// follow applies the events of a watch to a state until one has the last revision. It returns the
-// resource version that several events had, and whether the watch got all events.
-func follow(
-	t *testing.T, w watch.Interface, state map[string]string, end int,
-) (several string, whole bool) {
+// follow applies the events of a watch to a state until one has the last revision. It reports
+// whether the watch got all events.
+func follow(t *testing.T, w watch.Interface, state map[string]string, end int) bool {
 	t.Helper()
 	last := 0
 	for e := range w.ResultChan() {
@@ -459,9 +460,6 @@ func follow(
 		revision := revisionOf(t, m.ResourceVersion)
 		if revision < last {
 			t.Errorf("revision %d after %d", revision, last)
-		}
-		if revision == last {
-			several = m.ResourceVersion
 		}
 		last = revision
 		_, had := state[m.Name]
@@ -478,10 +476,10 @@ func follow(
 			delete(state, m.Name)
 		}
 		if revision >= end {
-			return several, true
+			return true
 		}
 	}
-	return several, false
+	return false
 }
 
 // A reset of a control plane that changes all the time is one step for whoever looks: config maps
