@@ -11,20 +11,28 @@ import "runtime"
 const enough = 14 << 10
 
 // Grow makes the stack of the calling goroutine as large as most requests need.
+func Grow() { grow(false) }
+
+// grow has a frame of that size, for which it makes room whether it touches the frame or not.
 //
 //go:noinline
-func Grow() {
-	var room [enough]byte
-	runtime.KeepAlive(&room)
+func grow(touch bool) {
+	if touch {
+		var room [enough]byte
+		runtime.KeepAlive(&room)
+	}
 }
 
 // more is how much the comparison of two versions of an object needs, in bytes.
 const more = 30 << 10
 
 // GrowMore makes the stack of the calling goroutine as large as most writes need.
-//
+func GrowMore() { growMore(false) }
+
 //go:noinline
-func GrowMore() {
-	var room [more]byte
-	runtime.KeepAlive(&room)
+func growMore(touch bool) {
+	if touch {
+		var room [more]byte
+		runtime.KeepAlive(&room)
+	}
 }
