@@ -116,7 +116,7 @@ func (c *Chain) missing(r *http.Request, info *genericapirequest.RequestInfo) er
 func (c *Chain) custom(info *genericapirequest.RequestInfo) bool {
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 	return info.Subresource != "scale" && gv != apiregistrationv1.SchemeGroupVersion &&
-		!slices.Contains(c.LocalGroupVersions(), gv)
+		gv != extensionsVersion && !slices.Contains(c.Core.GroupVersions, gv)
 }
 
 func refuseProtobuf([]byte) error {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	restful "github.com/emicklei/go-restful/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,8 +29,7 @@ type onDemand struct {
 type groupVersion struct {
 	resources []string // with subresources, sorted
 	// install installs the routes of all resources, as discovery and OpenAPI need them.
-	install   func() error
-	installed atomic.Bool
+	install func() error
 	// handlers serve one resource each, with its subresources.
 	handlers map[string]func() (http.Handler, error)
 }
@@ -51,9 +49,7 @@ func (d *onDemand) add(
 		handlers:  map[string]func() (http.Handler, error){},
 	}
 	v.install = sync.OnceValue(func() error {
-		err := install(storage, d.server.Handler.GoRestfulContainer)
-		v.installed.Store(err == nil)
-		return err
+		return install(storage, d.server.Handler.GoRestfulContainer)
 	})
 	byResource := map[string]map[string]rest.Storage{}
 	for name, s := range storage {
@@ -67,17 +63,20 @@ func (d *onDemand) add(
 		v.handlers[resource] = sync.OnceValues(func() (http.Handler, error) {
 			alone := genericapiserver.NewAPIServerHandler(resource, d.server.Serializer,
 				func(h http.Handler) http.Handler { return h }, nil)
-			return alone.Director, install(storage, alone.GoRestfulContainer)
+			alone.GoRestfulContainer.Router(&router{})
+			return http.HandlerFunc(alone.GoRestfulContainer.Dispatch),
+				install(storage, alone.GoRestfulContainer)
 		})
 	}
 	d.versions[root] = v
 }
 
-// handler returns the handler of a request for a resource of a group version. It returns nil if the
-// routes of the server serve the request, once they are installed.
+// handler returns the handler of a request for a resource of a group version. Without a resource,
+// it installs the routes of the group version if the path belongs to one, and returns nil: the
+// server itself handles the request.
 func (d *onDemand) handler(r *http.Request) (http.Handler, error) {
 	v, ok := d.versions[rootOf(r.URL.Path)]
-	if !ok || v.installed.Load() {
+	if !ok {
 		return nil, nil
 	}
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
