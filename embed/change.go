@@ -33,7 +33,7 @@ func (e *Etcd) Change(ctx context.Context, changes []Change) (revision int64, er
 		}
 		txn.Success = append(txn.Success, op)
 	}
-	response, err := untilFault(e.faults, func() (*pb.TxnResponse, error) {
+	response, err := untilFault(ctx, e.faults, func() (*pb.TxnResponse, error) {
 		return e.server.Txn(ctx, txn)
 	})
 	if err != nil {

@@ -21,17 +21,15 @@ import (
 
 // newClient returns a client that calls the member directly. An etcd goroutine that ends because of
 // a fault keeps its locks, and a call that needs one of them blocks forever, regardless of its
-// context. Every call therefore runs on a separate goroutine: after a fault, the call returns the
-// fault, and the goroutine is abandoned.
+// context. Every call therefore runs on a separate goroutine, unless its caller has one to spare
+// (see [Abandonable]): after a fault, the call returns the fault, and the goroutine is abandoned.
 func newClient(server *etcdserver.EtcdServer, f *faults) *clientv3.Client {
 	c := v3client.New(server)
 	watched := &atomic.Int64{}
 	c.KV = clientv3.NewKVFromKVClient(kvClient{
 		adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), f, watched,
 	}, c)
-	c.Watcher = clientv3.NewWatchFromWatchClient(watchClient{
-		adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(server)), watched,
-	}, c)
+	c.Watcher = newWatcher(server, f, watched)
 	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{
 		adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server)), f,
 	}, c, time.Second)
@@ -78,7 +76,7 @@ func (c kvClient) Range(
 func (c kvClient) read(
 	ctx context.Context, r *pb.RangeRequest, opts []grpc.CallOption,
 ) (*pb.RangeResponse, error) {
-	return untilFault(c.faults, func() (*pb.RangeResponse, error) {
+	return untilFault(ctx, c.faults, func() (*pb.RangeResponse, error) {
 		return c.KVClient.Range(ctx, r, opts...)
 	})
 }
@@ -89,7 +87,7 @@ func (c kvClient) Put(
 	if proto.Size(r) > maxRequestBytes {
 		return nil, rpctypes.ErrGRPCRequestTooLarge
 	}
-	return untilFault(c.faults, func() (*pb.PutResponse, error) {
+	return untilFault(ctx, c.faults, func() (*pb.PutResponse, error) {
 		return c.KVClient.Put(ctx, r, opts...)
 	})
 }
@@ -97,7 +95,7 @@ func (c kvClient) Put(
 func (c kvClient) DeleteRange(
 	ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption,
 ) (*pb.DeleteRangeResponse, error) {
-	return untilFault(c.faults, func() (*pb.DeleteRangeResponse, error) {
+	return untilFault(ctx, c.faults, func() (*pb.DeleteRangeResponse, error) {
 		return c.KVClient.DeleteRange(ctx, r, opts...)
 	})
 }
@@ -108,7 +106,7 @@ func (c kvClient) Txn(
 	if proto.Size(r) > maxRequestBytes {
 		return nil, rpctypes.ErrGRPCRequestTooLarge
 	}
-	return untilFault(c.faults, func() (*pb.TxnResponse, error) {
+	return untilFault(ctx, c.faults, func() (*pb.TxnResponse, error) {
 		return c.KVClient.Txn(ctx, r, opts...)
 	})
 }
@@ -116,44 +114,9 @@ func (c kvClient) Txn(
 func (c kvClient) Compact(
 	ctx context.Context, r *pb.CompactionRequest, opts ...grpc.CallOption,
 ) (*pb.CompactionResponse, error) {
-	return untilFault(c.faults, func() (*pb.CompactionResponse, error) {
+	return untilFault(ctx, c.faults, func() (*pb.CompactionResponse, error) {
 		return c.KVClient.Compact(ctx, r, opts...)
 	})
-}
-
-// watchClient notes the revisions that watches receive.
-type watchClient struct {
-	pb.WatchClient
-	watched *atomic.Int64
-}
-
-func (c watchClient) Watch(
-	ctx context.Context, opts ...grpc.CallOption,
-) (pb.Watch_WatchClient, error) {
-	stream, err := c.WatchClient.Watch(ctx, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return watchStream{stream, c.watched}, nil
-}
-
-type watchStream struct {
-	pb.Watch_WatchClient
-	watched *atomic.Int64
-}
-
-func (s watchStream) Recv() (*pb.WatchResponse, error) {
-	received, err := s.Watch_WatchClient.Recv()
-	if err != nil {
-		return nil, err
-	}
-	revision := received.Header.GetRevision()
-	for {
-		watched := s.watched.Load()
-		if revision <= watched || s.watched.CompareAndSwap(watched, revision) {
-			return received, nil
-		}
-	}
 }
 
 type leaseClient struct {
@@ -164,50 +127,73 @@ type leaseClient struct {
 func (c leaseClient) LeaseGrant(
 	ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption,
 ) (*pb.LeaseGrantResponse, error) {
-	return untilFault(c.faults, func() (*pb.LeaseGrantResponse, error) {
+	return untilFault(ctx, c.faults, func() (*pb.LeaseGrantResponse, error) {
 		return c.LeaseClient.LeaseGrant(ctx, r, opts...)
 	})
 }
 
-// untilFault returns the result of call, or the fault if one occurs first. A panic in call is a
-// fault too, because it may have left locks held.
-func untilFault[A any](f *faults, call func() (A, error)) (A, error) {
+type abandonableKey struct{}
+
+// Abandonable returns a context for calls of the client by a goroutine that nobody waits for once
+// the member has failed ([Etcd.Failed]). After a failure, a call may never return. Other calls do,
+// but each takes a goroutine, which a request does not need if somebody answers it in any case.
+func Abandonable(ctx context.Context) context.Context {
+	return context.WithValue(ctx, abandonableKey{}, true)
+}
+
+// untilFault returns the result of call, or the fault if one occurs first. If ctx is [Abandonable],
+// it may never return after a fault. A panic in call is a fault too, because it may have left locks
+// held.
+func untilFault[A any](
+	ctx context.Context, f *faults, call func() (A, error),
+) (answer A, err error) {
+	select {
+	case <-f.any:
+		return answer, f.err
+	default:
+	}
+	if ctx.Value(abandonableKey{}) != nil {
+		return untilPanic(f, call)
+	}
 	type result struct {
 		answer A
 		err    error
 	}
-	var none A
-	select {
-	case <-f.any:
-		return none, f.err
-	default:
-	}
 	done := make(chan result, 1)
 	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				f.report(fmt.Errorf("etcd: %s", firstLine(fmt.Sprint(p))))
-			}
-		}()
-		growStack()
-		answer, err := call()
+		growStack(false)
+		answer, err := untilPanic(f, call)
 		done <- result{answer, err}
 	}()
 	select {
 	case r := <-done:
 		return r.answer, r.err
 	case <-f.any:
-		return none, f.err
+		return answer, f.err
 	}
 }
 
+// untilPanic returns the result of call, or the fault if call panics. [faults.OnWrite] looks for
+// its name on the stack.
+func untilPanic[A any](f *faults, call func() (A, error)) (answer A, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.report(fmt.Errorf("etcd: %s", firstLine(fmt.Sprint(p))))
+			err = f.err
+		}
+	}()
+	return call()
+}
+
 // growStack makes the stack of a call's goroutine as large as most calls need. It is cheaper to grow
-// the stack while there is little to copy on it.
+// the stack while there is little to copy on it. The frame needs room whether it is touched or not.
 //
 //go:noinline
-func growStack() {
-	var room [callStack]byte
-	runtime.KeepAlive(&room)
+func growStack(touch bool) {
+	if touch {
+		var room [callStack]byte
+		runtime.KeepAlive(&room)
+	}
 }
 
 // callStack is in bytes.

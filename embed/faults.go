@@ -16,7 +16,8 @@ import (
 
 // faults turns etcd's ways of exiting the process into errors. When etcd can't continue, it calls
 // its logger's Fatal or Panic, often on goroutines where the panic can't be recovered. With faults,
-// the log entry becomes an error, and only that goroutine ends.
+// the log entry becomes an error, and only that goroutine ends. If it is the goroutine of a call,
+// the call returns the error.
 type faults struct {
 	any  chan struct{} // closed by the first fault
 	err  error         // the first fault; valid once any is closed
@@ -37,7 +38,25 @@ func (f *faults) logger(lg *zap.Logger) *zap.Logger {
 // OnWrite implements zapcore.CheckWriteHook.
 func (f *faults) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	f.report(entryError(entry.Message, fields))
+	if inCall() {
+		panic(f.err)
+	}
 	runtime.Goexit()
+}
+
+// inCall reports whether the goroutine is that of a call, whose panics are recovered.
+func inCall() bool {
+	callers := make([]uintptr, 128)
+	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])
+	for {
+		frame, more := frames.Next()
+		if strings.Contains(frame.Function, "/embed.untilPanic[") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
 }
 
 // report records the first fault and ignores the others, which are consequences of it.
