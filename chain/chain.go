@@ -1,12 +1,14 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
 	"golang.org/x/sync/errgroup"
@@ -20,6 +22,7 @@ import (
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/extensions"
+	"github.com/kinproc/kinproc/chain/internal/timeout"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/chain/trace"
@@ -34,6 +37,9 @@ type Config struct {
 	Generic   *genericapiserver.Config
 	Informers informers.SharedInformerFactory
 	Storage   *Storage
+	// StorageAlive ends when the storage cannot answer any more, with the reason as its cause. The
+	// requests that are waiting are answered then. If nil, the storage does not fail.
+	StorageAlive context.Context
 	// ReadOnly is true if the servers must not write on their own.
 	ReadOnly bool
 	// Groups are the built-in kinds, as [core.Groups] returns them.
@@ -56,8 +62,10 @@ type Chain struct {
 
 	informers informers.SharedInformerFactory
 	followers *tracer.Followers
+	workers   *timeout.Workers
 	readOnly  bool
 	prepared  <-chan struct{} // closed when Prepare is done
+	complete  chan struct{}   // closed when all paths are served, so that others are 404 and not 503
 }
 
 // links returns the constructors of the servers, in the order in which a request passes through
@@ -129,9 +137,12 @@ func Assemble(config Config) (c *Chain, err error) {
 }
 
 func assemble(config Config) (*Chain, error) {
+	alive := cmp.Or(config.StorageAlive, context.Background())
 	c := &Chain{
 		informers: config.Informers, readOnly: config.ReadOnly,
 		followers: tracer.NewFollowers(config.Generic.Serializer),
+		workers:   timeout.NewWorkers(alive, config.Generic.Serializer),
+		complete:  make(chan struct{}),
 	}
 	generic := *config.Generic
 	generic.BuildHandlerChainFunc = c.filters
@@ -173,6 +184,32 @@ func assemble(config Config) (*Chain, error) {
 	return c, aggregator.AutoRegister(c.Aggregator, c.LocalGroupVersions(), crds)
 }
 
+// Stop waits for the goroutines that handle requests, when there can be no more requests.
+func (c *Chain) Stop() { c.workers.Stop() }
+
+// running runs prepared servers.
+type running struct {
+	chain   *Chain
+	servers interface{ Run(context.Context) error }
+}
+
+// Run runs the servers until ctx ends.
+func (r running) Run(ctx context.Context) error {
+	var completing sync.WaitGroup
+	defer completing.Wait()
+	completing.Go(func() {
+		for _, signal := range r.chain.Aggregator.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
+			select {
+			case <-signal:
+			case <-ctx.Done():
+				return
+			}
+		}
+		close(r.chain.complete)
+	})
+	return r.servers.Run(ctx)
+}
+
 // Prepare begins to finish the servers before they run, which may go on during StartInformers. The
 // function that it returns waits until they are finished, and returns what runs them.
 func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error }, error)) {
@@ -191,7 +228,7 @@ func (c *Chain) Prepare() (wait func() (interface{ Run(context.Context) error },
 		if <-done; err != nil {
 			return nil, fmt.Errorf("prepare the chain: %w", err)
 		}
-		return prepared, nil
+		return running{c, prepared}, nil
 	}
 }
 

@@ -142,6 +142,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Generic:             generic,
 		Informers:           shared,
 		Storage:             p.storage,
+		StorageAlive:        p.etcd.alive,
 		ReadOnly:            p.options.ReadOnly,
 		Groups:              groups,
 		WebServices:         keys,

@@ -24,6 +24,8 @@ import (
 type etcd struct {
 	client   *clientv3.Client
 	embedded *embed.Etcd // nil with an external etcd
+	// alive ends when the embedded etcd fails, with the reason as its cause.
+	alive context.Context
 }
 
 // externalTimeout is how long the start waits for an external etcd to answer.
@@ -40,11 +42,12 @@ func startEtcd(
 	if len(options.EtcdServers) > 0 {
 		return dialEtcd(ctx, options, u)
 	}
+	alive, end := context.WithCancelCause(context.Background())
 	o := embed.Options{
 		Dir:       filepath.Join(dir, etcdDir),
 		Ephemeral: options.DataDir == "",
 		Logger:    etcdLogger(options.Log),
-		OnFailure: fail,
+		OnFailure: func(err error) { end(err); fail(err) },
 	}
 	if o.Ephemeral {
 		o.Dir = dir
@@ -60,7 +63,7 @@ func startEtcd(
 		return nil, err
 	}
 	u.push("etcd", func() error { return e.Stop(context.Background()) })
-	return &etcd{e.Client(), e}, nil
+	return &etcd{e.Client(), e, alive}, nil
 }
 
 func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
@@ -96,7 +99,7 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 		return nil, errors.Join(err, client.Close())
 	}
 	u.push("the client of etcd", client.Close)
-	return &etcd{client: client}, nil
+	return &etcd{client: client, alive: context.Background()}, nil
 }
 
 // probeEtcd waits until etcd answers. If etcd does not, the client reports only a timeout, so

@@ -110,6 +110,12 @@ func (g *gate) classify(r *http.Request) traffic {
 	return writing
 }
 
+// streams reports whether the response to a request may be large, or last.
+func (g *gate) streams(r *http.Request) bool {
+	info, err := g.infos.NewRequestInfo(r)
+	return err != nil || info.Verb == "list" || g.longRuns(r, info)
+}
+
 // mayRunLong is a cheap test that most requests fail.
 func mayRunLong(r *http.Request) bool {
 	path := r.URL.Path

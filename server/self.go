@@ -25,7 +25,8 @@ type requests struct {
 }
 
 func newRequests(o *Options, u *undo) *requests {
-	r := &requests{options: o, transport: &loopback.Transport{}, gate: newGate()}
+	gate := newGate()
+	r := &requests{options: o, transport: loopback.New(gate.streams), gate: gate}
 	u.push("requests", func() error {
 		r.transport.Stop()
 		r.running.Wait()

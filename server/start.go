@@ -195,6 +195,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 // HTTP/2 server refers to the server of a connection that was closed while it had streams.
 func (p *plane) forgetHandlers() error {
 	if p.chain != nil {
+		p.chain.Stop()
 		*p.chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{
 			FullHandlerChain: http.NotFoundHandler(),
 		}

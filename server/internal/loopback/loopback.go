@@ -2,8 +2,9 @@
 // framing.
 //
 // The API server is a client of itself: informers, admission and controllers call it.
-// kube-apiserver does that over TLS on localhost. Here a request is a goroutine, and a response
-// body is a buffer between two goroutines. Watches stream.
+// kube-apiserver does that over TLS on localhost. Here a request is a function call. Lists and
+// long-running requests such as watches stream: each is a goroutine, and the response body is a
+// buffer between that one and the client's.
 package loopback
 
 import (
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -25,14 +27,22 @@ import (
 const bufferLimit = 1 << 20
 
 // Transport is an http.RoundTripper that calls a handler. Requests fail until [Transport.Serve] has
-// set the handler.
+// set the handler. Create one with [New].
 type Transport struct {
 	handler atomic.Pointer[http.Handler]
+	streams func(*http.Request) bool
 
 	mu      sync.Mutex
 	stopped bool
-	cancels map[*exchange]context.CancelFunc
+	cancels map[*call]struct{}
 	running sync.WaitGroup
+}
+
+// New returns a transport. It calls the handler in the goroutine of the client, unless streams
+// reports that the response may be large, or last. The handler must return when the context of a
+// request ends.
+func New(streams func(*http.Request) bool) *Transport {
+	return &Transport{streams: streams, cancels: map[*call]struct{}{}}
 }
 
 // Serve sets the handler for subsequent requests.
@@ -42,28 +52,11 @@ func (t *Transport) Serve(handler http.Handler) { t.handler.Store(&handler) }
 func (t *Transport) Stop() {
 	t.mu.Lock()
 	t.stopped = true
-	for _, cancel := range t.cancels {
-		cancel()
+	for c := range t.cancels {
+		c.cancel()
 	}
 	t.mu.Unlock()
 	t.running.Wait()
-}
-
-// exchange is one request and its response. It is the http.ResponseWriter of the handler and the
-// source of the body that the client reads.
-type exchange struct {
-	header      http.Header
-	ctx         context.Context
-	cancel      context.CancelFunc
-	wroteHeader chan struct{}
-
-	mu     sync.Mutex
-	change sync.Cond // signalled when anything below changes
-	code   int
-	sent   http.Header // the header at the time of WriteHeader
-	buffer bytes.Buffer
-	err    error // why the handler's side ended; io.EOF if the response is complete
-	closed bool  // the client has closed the body
 }
 
 type ownKey struct{}
@@ -101,6 +94,24 @@ func (t *Transport) roundTrip(
 	if handler == nil {
 		return nil, errors.New("loopback: the server is not serving yet")
 	}
+	c, err := t.begin(req, state)
+	if err != nil {
+		return nil, err
+	}
+	if t.streams(c.request) {
+		return t.stream(*handler, req, c)
+	}
+	return t.answer(*handler, req, c)
+}
+
+// call is a running request.
+type call struct {
+	request *http.Request // as the handler gets it
+	cancel  context.CancelFunc
+}
+
+// begin returns the request for the handler, whose context [Transport.Stop] ends too.
+func (t *Transport) begin(req *http.Request, state *tls.ConnectionState) (*call, error) {
 	// The server calls itself with its own identity. The context of a request that it is answering
 	// must not pass on the user or the audiences, only the cancellation.
 	ctx, end := context.WithCancel(context.Background())
@@ -108,13 +119,7 @@ func (t *Transport) roundTrip(
 		ctx = epoch.Passed(context.WithValue(ctx, ownKey{}, true), epoch.Of(req.Context()))
 	}
 	forget := context.AfterFunc(req.Context(), end)
-	cancel := func() { forget(); end() }
-	x := &exchange{header: http.Header{}, ctx: ctx, cancel: cancel, wroteHeader: make(chan struct{})}
-	x.change.L = &x.mu
-	if !t.begin(x, cancel) {
-		cancel()
-		return nil, errors.New("loopback: the server has stopped")
-	}
+	c := &call{cancel: func() { forget(); end() }}
 	r := req.Clone(ctx)
 	r.RequestURI = req.URL.RequestURI()
 	r.RemoteAddr = "127.0.0.1:0"
@@ -126,62 +131,165 @@ func (t *Transport) roundTrip(
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
-	go func() {
-		defer t.end(x)
-		defer r.Body.Close()
-		defer func() {
-			if p := recover(); p != nil { // as in net/http, a panic ends the response, not the process
-				x.finish(fmt.Errorf("loopback: the handler aborted: %v", p))
-			}
-		}()
-		(*handler).ServeHTTP(x, r)
-		x.finish(io.EOF)
-	}()
+	c.request = r
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		c.cancel()
+		return nil, errors.New("loopback: the server has stopped")
+	}
+	t.cancels[c] = struct{}{}
+	t.running.Add(1)
+	return c, nil
+}
 
+func (t *Transport) end(c *call) {
+	t.mu.Lock()
+	delete(t.cancels, c)
+	t.mu.Unlock()
+	t.running.Done()
+}
+
+// serve calls the handler. As in net/http, a panic ends the response, not the process.
+func (c *call) serve(handler http.Handler, w http.ResponseWriter) (err error) {
+	defer c.request.Body.Close()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("loopback: the handler aborted: %v", p)
+		}
+	}()
+	handler.ServeHTTP(w, c.request)
+	return nil
+}
+
+// answer returns the response when it is complete.
+func (t *Transport) answer(
+	handler http.Handler, req *http.Request, c *call,
+) (*http.Response, error) {
+	defer t.end(c)
+	defer c.cancel()
+	w := &recorder{header: http.Header{}, ctx: c.request.Context()}
+	if err := c.serve(handler, w); err != nil {
+		return nil, err
+	}
+	if err := c.request.Context().Err(); err != nil {
+		return nil, err
+	}
+	w.WriteHeader(http.StatusOK) // unless the handler has
+	trailer := http.Header{}
+	for _, name := range w.sent["Trailer"] {
+		trailer[name] = w.header[name]
+	}
+	return response(req, w.code, w.sent, &w.body, trailer), nil
+}
+
+func response(
+	req *http.Request, code int, header http.Header, body io.ReadCloser, trailer http.Header,
+) *http.Response {
+	return &http.Response{
+		Status:        strconv.Itoa(code) + " " + http.StatusText(code),
+		StatusCode:    code,
+		Proto:         "HTTP/2.0",
+		ProtoMajor:    2,
+		Header:        header,
+		Body:          body,
+		Trailer:       trailer,
+		ContentLength: -1,
+		Request:       req,
+	}
+}
+
+// recorder is the http.ResponseWriter of a handler that runs in the goroutine of its client.
+type recorder struct {
+	ctx    context.Context
+	header http.Header
+	code   int
+	sent   http.Header // the header at the time of WriteHeader
+	body   content
+}
+
+// content is the body of a complete response.
+type content struct{ bytes.Buffer }
+
+// Close implements io.Closer.
+func (*content) Close() error { return nil }
+
+// Header implements http.ResponseWriter.
+func (w *recorder) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *recorder) WriteHeader(code int) {
+	if w.code == 0 && code >= http.StatusOK {
+		w.code, w.sent = code, w.header.Clone()
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (w *recorder) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.body.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (w *recorder) Flush() { w.WriteHeader(http.StatusOK) }
+
+// CloseNotify implements http.CloseNotifier, which the response writers of k8s.io/apiserver
+// require.
+func (w *recorder) CloseNotify() <-chan bool { return closeNotify(w.ctx) }
+
+func closeNotify(ctx context.Context) <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(ctx, func() { gone <- true })
+	return gone
+}
+
+// stream returns the response when its header is known.
+func (t *Transport) stream(
+	handler http.Handler, req *http.Request, c *call,
+) (*http.Response, error) {
+	ctx := c.request.Context()
+	x := &exchange{
+		header: http.Header{}, ctx: ctx, cancel: c.cancel, wroteHeader: make(chan struct{}),
+	}
+	x.change.L = &x.mu
+	go func() {
+		defer t.end(c)
+		err := io.EOF
+		if failed := c.serve(handler, x); failed != nil {
+			err = failed
+		}
+		x.finish(err)
+	}()
 	// The cancellation of a context also ends reads of the body.
 	stop := context.AfterFunc(ctx, func() { x.finish(ctx.Err()) })
 	select {
 	case <-x.wroteHeader:
 	case <-ctx.Done():
 		stop()
-		cancel()
+		c.cancel()
 		return nil, ctx.Err()
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	trailer := http.Header{}
-	return &http.Response{
-		Status:        fmt.Sprintf("%d %s", x.code, http.StatusText(x.code)),
-		StatusCode:    x.code,
-		Proto:         r.Proto,
-		ProtoMajor:    2,
-		Header:        x.sent,
-		Body:          &body{x: x, stop: stop, trailer: trailer},
-		Trailer:       trailer,
-		ContentLength: -1,
-		Request:       req,
-	}, nil
+	return response(req, x.code, x.sent, &body{x: x, stop: stop, trailer: trailer}, trailer), nil
 }
 
-func (t *Transport) begin(x *exchange, cancel context.CancelFunc) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stopped {
-		return false
-	}
-	if t.cancels == nil {
-		t.cancels = map[*exchange]context.CancelFunc{}
-	}
-	t.cancels[x] = cancel
-	t.running.Add(1)
-	return true
-}
+// exchange is one request and its response. It is the http.ResponseWriter of the handler and the
+// source of the body that the client reads.
+type exchange struct {
+	header      http.Header
+	ctx         context.Context
+	cancel      context.CancelFunc
+	wroteHeader chan struct{}
 
-func (t *Transport) end(x *exchange) {
-	t.mu.Lock()
-	delete(t.cancels, x)
-	t.mu.Unlock()
-	t.running.Done()
+	mu     sync.Mutex
+	change sync.Cond // signalled when anything below changes
+	code   int
+	sent   http.Header // the header at the time of WriteHeader
+	buffer bytes.Buffer
+	err    error // why the handler's side ended; io.EOF if the response is complete
+	closed bool  // the client has closed the body
 }
 
 // Header implements http.ResponseWriter.
@@ -233,9 +341,7 @@ func (x *exchange) Flush() {
 // CloseNotify implements http.CloseNotifier, which the response writers of k8s.io/apiserver
 // require.
 func (x *exchange) CloseNotify() <-chan bool {
-	gone := make(chan bool, 1)
-	context.AfterFunc(x.ctx, func() { gone <- true })
-	return gone
+	return closeNotify(x.ctx)
 }
 
 // finish ends the handler's side, unless it has already ended.
