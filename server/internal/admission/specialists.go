@@ -23,7 +23,8 @@ func scopeOf(plugin string) []schema.GroupResource {
 	case "LimitRanger":
 		return only(pods, persistentVolumeClaims)
 	case "Priority":
-		return only(pods, schedulingv1.Resource("priorityclasses"))
+		return only(pods, schedulingv1.Resource("priorityclasses"),
+			schedulingv1.Resource("podgroups"), schedulingv1.Resource("compositepodgroups"))
 	case "PodSecurity":
 		return slices.Collect(maps.Keys(judged))
 	case "TaintNodesByCondition":
@@ -31,7 +32,7 @@ func scopeOf(plugin string) []schema.GroupResource {
 	case "DefaultStorageClass", "PersistentVolumeClaimResize":
 		return only(persistentVolumeClaims)
 	case "StorageObjectInUseProtection":
-		return only(persistentVolumeClaims, corev1.Resource("persistentvolumes"))
+		return slices.Collect(maps.Keys(protected))
 	case "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction":
 		return only(signingRequests)
 	case "ClusterTrustBundleAttest":

@@ -17,6 +17,13 @@ import (
 // and volume attributes classes while they are in use. Controllers remove the finalizers.
 type storageProtection struct{ *admission.Handler }
 
+// protected are the finalizers of the protected resources.
+var protected = map[schema.GroupResource]string{
+	corev1.Resource("persistentvolumes"):          "kubernetes.io/pv-protection",
+	persistentVolumeClaims:                        "kubernetes.io/pvc-protection",
+	storagev1.Resource("volumeattributesclasses"): "kubernetes.io/vac-protection",
+}
+
 func newStorageProtection() admission.Interface {
 	return storageProtection{admission.NewHandler(admission.Create)}
 }
@@ -24,11 +31,7 @@ func newStorageProtection() admission.Interface {
 func (storageProtection) Admit(
 	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
 ) error {
-	finalizer, ok := map[schema.GroupResource]string{
-		corev1.Resource("persistentvolumes"):          "kubernetes.io/pv-protection",
-		persistentVolumeClaims:                        "kubernetes.io/pvc-protection",
-		storagev1.Resource("volumeattributesclasses"): "kubernetes.io/vac-protection",
-	}[a.GetResource().GroupResource()]
+	finalizer, ok := protected[a.GetResource().GroupResource()]
 	if !ok || a.GetSubresource() != "" {
 		return nil
 	}
