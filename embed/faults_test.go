@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"go.uber.org/zap"
 )
 
 // A call that hangs is abandoned once its context has ended. A call that returns in time is waited
@@ -21,5 +23,49 @@ func TestCallIsBoundedByItsContext(t *testing.T) {
 	}
 	if err := newFaults().call(ctx, func() error { return nil }, func() {}); err != nil {
 		t.Errorf("a call that does not hang returned %v", err)
+	}
+}
+
+// Whether a call has a goroutine of its own or that of its caller, it returns the fault by which
+// etcd would end the process, and calls after it return that fault too.
+func TestCallReturnsItsFault(t *testing.T) {
+	t.Parallel()
+	for name, ctx := range map[string]context.Context{
+		"own goroutine":      t.Context(),
+		"caller's goroutine": Abandonable(t.Context()),
+	} {
+		for kind, fail := range map[string]func(*zap.Logger){
+			"fatal": func(lg *zap.Logger) { lg.Fatal("the disk is full") },
+			"panic": func(*zap.Logger) { panic("the disk is full") },
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				f := newFaults()
+				for range 2 {
+					_, err := untilFault(ctx, f, func() (int, error) {
+						fail(f.logger(nil))
+						return 1, nil
+					})
+					if err == nil || err.Error() != "etcd: the disk is full" {
+						t.Errorf("got %v", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A call on its own goroutine does not wait for one that hangs after a fault.
+func TestCallOutlivesAFault(t *testing.T) {
+	t.Parallel()
+	f, release := newFaults(), make(chan struct{})
+	defer close(release)
+	_, err := untilFault(t.Context(), f, func() (int, error) {
+		f.report(errors.New("elsewhere"))
+		<-release
+		return 1, nil
+	})
+	if err == nil || err.Error() != "elsewhere" {
+		t.Errorf("got %v", err)
 	}
 }

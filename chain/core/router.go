@@ -19,13 +19,40 @@ type router struct {
 	shapes atomic.Int32
 }
 
-// shape is all of a request that decides about its route. Two paths that are equal in this respect
-// differ only where the paths of routes have parameters.
+// shape is all of a request for a resource that decides about its route.
 type shape struct {
 	method, verb, subresource string
 	namespaced, named         bool
-	slashes                   int
 	accept, contentType       string
+}
+
+// shapeOf returns the shape of a request. It is false for other paths than
+// [/namespaces/NAMESPACE]/RESOURCE[/NAME[/SUBRESOURCE]] below that of the group version. Two such
+// paths with the same shape differ only in the names.
+func shapeOf(r *http.Request) (s shape, ok bool) {
+	info, ok := request.RequestInfoFrom(r.Context())
+	if !ok || len(r.Header["Accept"]) > 1 || len(r.Header["Content-Type"]) > 1 {
+		return s, false
+	}
+	s = shape{
+		method: r.Method, verb: info.Verb, subresource: info.Subresource,
+		namespaced: info.Namespace != "" && info.Resource != "namespaces", named: info.Name != "",
+		accept: r.Header.Get("Accept"), contentType: r.Header.Get("Content-Type"),
+	}
+	segments := 3 // api, the version and the resource
+	if info.APIGroup != "" {
+		segments++
+	}
+	if s.namespaced {
+		segments += 2
+	}
+	if s.named {
+		segments++
+	}
+	if s.subresource != "" {
+		segments++
+	}
+	return s, strings.Count(r.URL.Path, "/") == segments && !strings.HasSuffix(r.URL.Path, "/")
 }
 
 type selection struct {
@@ -40,15 +67,9 @@ const maxShapes = 100
 func (c *router) SelectRoute(
 	services []*restful.WebService, r *http.Request,
 ) (*restful.WebService, *restful.Route, error) {
-	info, ok := request.RequestInfoFrom(r.Context())
-	if !ok || len(r.Header["Accept"]) > 1 || len(r.Header["Content-Type"]) > 1 {
+	key, ok := shapeOf(r)
+	if !ok {
 		return c.CurlyRouter.SelectRoute(services, r)
-	}
-	key := shape{
-		method: r.Method, verb: info.Verb, subresource: info.Subresource,
-		namespaced: info.Namespace != "", named: info.Name != "",
-		slashes: strings.Count(r.URL.Path, "/"),
-		accept:  r.Header.Get("Accept"), contentType: r.Header.Get("Content-Type"),
 	}
 	if s, ok := c.known.Load(key); ok {
 		return s.(selection).service, s.(selection).route, nil

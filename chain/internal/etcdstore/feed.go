@@ -91,8 +91,8 @@ func feedStream(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", "informers"))
 }
 
-// onFeedStream returns a client whose watches are on the stream of the feed. A stream of its own
-// would cost six goroutines.
+// onFeedStream returns a client whose watches are on the stream of the feed. With an external etcd,
+// a stream of its own would cost six goroutines.
 func onFeedStream(client *clientv3.Client) *clientv3.Client {
 	shared := clientv3.NewCtxClient(client.Ctx())
 	shared.KV, shared.Watcher = client.KV, feedWatcher{client.Watcher}
