@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -220,7 +221,7 @@ func (w *recorder) Header() http.Header { return w.header }
 // WriteHeader implements http.ResponseWriter.
 func (w *recorder) WriteHeader(code int) {
 	if w.code == 0 && code >= http.StatusOK {
-		w.code, w.sent = code, w.header.Clone()
+		w.code, w.sent = code, maps.Clone(w.header)
 	}
 }
 
