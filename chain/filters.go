@@ -44,13 +44,14 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 //   - The filters' own latency metric (apiserver_request_filter_duration_seconds) is missing.
 //   - Requests are traced (KEP-647) only if the client sends a trace, to pass it on.
 //   - The filter for timeouts shares its goroutine with the calls to etcd.
+//   - ShutdownSendRetryAfter, ShutdownWatchTerminationGracePeriod and GoawayChance have no effect.
 func (c *Chain) filterOrder(config *genericapiserver.Config) []func(http.Handler) http.Handler {
 	authn, authz := config.Authentication, tracedAuthorizer{config.Authorization.Authorizer}
 	longRunning, codecs := config.LongRunningFunc, config.Serializer
 	rules := config.AuditPolicyRuleEvaluator
 	return []func(http.Handler) http.Handler{
-		c.followers.WithTrace,
 		refuseUnread,
+		c.followers.WithTrace,
 		genericapifilters.WithAuditInit,
 		func(h http.Handler) http.Handler {
 			return genericfilters.WithPanicRecovery(h, config.RequestInfoResolver)
