@@ -46,16 +46,18 @@ func (s *cachedOnWatch) count(ctx context.Context, key string) (int64, error) {
 	return found.Count, nil
 }
 
-// startCache starts the watch cache in the background.
+// startCache starts the watch cache in the background. Of ctx, it takes only the logger: the request
+// may be given up, but stop waits for the cache.
 func (s *cachedOnWatch) startCache(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || s.cacher != nil {
 		return
 	}
+	log := klog.FromContext(ctx)
 	s.starting.Go(func() {
-		if _, err := s.cache(context.WithoutCancel(ctx)); err != nil {
-			klog.FromContext(ctx).V(2).Info("Large lists are read from etcd, because the watch cache "+
+		if _, err := s.cache(klog.NewContext(context.Background(), log)); err != nil {
+			log.V(2).Info("Large lists are read from etcd, because the watch cache "+
 				"failed to start", "resource", s.config.GroupResource, "reason", err)
 		}
 	})
