@@ -39,8 +39,8 @@ func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) h
 	return handler
 }
 
-// filterOrder returns the filters in the order in which a request passes through them. It is that of
-// [genericapiserver.DefaultBuildHandlerChain] but for what costs time and serves nobody here:
+// filterOrder returns the filters in the order in which a request passes through them. It is that
+// of [genericapiserver.DefaultBuildHandlerChain] but for what costs time and serves nobody here:
 //   - The filters' own latency metric (apiserver_request_filter_duration_seconds) is missing.
 //   - Requests are traced (KEP-647) only if the client sends a trace, to pass it on.
 //   - The filter for timeouts shares its goroutine with the calls to etcd.

@@ -185,8 +185,9 @@ func untilPanic[A any](f *faults, call func() (A, error)) (answer A, err error) 
 	return call()
 }
 
-// growStack makes the stack of a call's goroutine as large as most calls need. It is cheaper to grow
-// the stack while there is little to copy on it. The frame needs room whether it is touched or not.
+// growStack makes the stack of a call's goroutine as large as most calls need. It is cheaper to
+// grow the stack while there is little to copy on it. The frame needs room whether it is touched or
+// not.
 //
 //go:noinline
 func growStack(touch bool) {

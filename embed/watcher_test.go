@@ -61,7 +61,8 @@ func TestWatchesAsRemoteClients(t *testing.T) {
 	for name, opts := range watches {
 		open[name] = pair{direct.Watch(ctx, "/a/1", opts...), remote.Watch(ctx, "/a/1", opts...)}
 	}
-	_, err = direct.Txn(ctx).Then(clientv3.OpPut("/a/1", "new"), clientv3.OpPut("/a/2", "new")).Commit()
+	both := []clientv3.Op{clientv3.OpPut("/a/1", "new"), clientv3.OpPut("/a/2", "new")}
+	_, err = direct.Txn(ctx).Then(both...).Commit()
 	must(t, err)
 	_, err = direct.Delete(ctx, "/a/1")
 	must(t, err)

@@ -46,8 +46,8 @@ func (s *cachedOnWatch) count(ctx context.Context, key string) (int64, error) {
 	return found.Count, nil
 }
 
-// startCache starts the watch cache in the background. Of ctx, it takes only the logger: the request
-// may be given up, but stop waits for the cache.
+// startCache starts the watch cache in the background. Of ctx, it takes only the logger: the
+// request may be given up, but stop waits for the cache.
 func (s *cachedOnWatch) startCache(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
