@@ -40,6 +40,9 @@ type Config struct {
 	// StorageAlive ends when the storage cannot answer any more, with the reason as its cause. The
 	// requests that are waiting are answered then. If nil, the storage does not fail.
 	StorageAlive context.Context
+	// Abandonable, if set, marks the context of a request that nobody waits for once StorageAlive has
+	// ended, so that the storage may let it hang.
+	Abandonable func(context.Context) context.Context
 	// ReadOnly is true if the servers must not write on their own.
 	ReadOnly bool
 	// Groups are the built-in kinds, as [core.Groups] returns them.
@@ -137,11 +140,14 @@ func Assemble(config Config) (c *Chain, err error) {
 }
 
 func assemble(config Config) (*Chain, error) {
-	alive := cmp.Or(config.StorageAlive, context.Background())
+	alive, mark := cmp.Or(config.StorageAlive, context.Background()), config.Abandonable
+	if mark == nil {
+		mark = func(ctx context.Context) context.Context { return ctx }
+	}
 	c := &Chain{
 		informers: config.Informers, readOnly: config.ReadOnly,
 		followers: tracer.NewFollowers(config.Generic.Serializer),
-		workers:   timeout.NewWorkers(alive, config.Generic.Serializer),
+		workers:   timeout.NewWorkers(alive, mark, config.Generic.Serializer),
 		complete:  make(chan struct{}),
 	}
 	generic := *config.Generic

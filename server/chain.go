@@ -26,6 +26,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
@@ -143,6 +144,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Informers:           shared,
 		Storage:             p.storage,
 		StorageAlive:        p.etcd.alive,
+		Abandonable:         embed.Abandonable,
 		ReadOnly:            p.options.ReadOnly,
 		Groups:              groups,
 		WebServices:         keys,

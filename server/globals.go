@@ -7,13 +7,15 @@ import (
 
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	flowcontrolmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
 	"k8s.io/component-base/featuregate"
 )
 
 // This file holds the only writes to process-wide variables of the Kubernetes libraries.
 
-// setFeatureGates sets feature gates of the Kubernetes libraries and registers their metrics. The
-// feature gates are shared by the whole process.
+// setFeatureGates sets feature gates of the Kubernetes libraries, and registers their metrics and
+// those of flow control, which would race with the first servers of a process otherwise. The feature
+// gates are shared by the whole process.
 func setFeatureGates(gates map[string]bool) error {
 	if len(gates) > 0 {
 		gates = maps.Clone(gates)
@@ -23,6 +25,7 @@ func setFeatureGates(gates map[string]bool) error {
 		}
 	}
 	utilfeature.DefaultMutableFeatureGate.AddMetrics()
+	flowcontrolmetrics.Register()
 	return nil
 }
 

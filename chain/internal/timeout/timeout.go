@@ -3,6 +3,7 @@ package timeout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
 	"github.com/kinproc/kinproc/chain/internal/stack"
-	"github.com/kinproc/kinproc/embed"
 )
 
 // idleTime is how long a worker waits for another request.
@@ -29,6 +29,7 @@ const idleTime = time.Second
 // time. Create them with [NewWorkers].
 type Workers struct {
 	alive      context.Context
+	mark       func(context.Context) context.Context
 	serializer runtime.NegotiatedSerializer
 
 	work    chan *call // to an idle worker
@@ -38,10 +39,15 @@ type Workers struct {
 }
 
 // NewWorkers returns no workers yet. When alive ends, because the storage cannot answer any more,
-// requests are answered with its cause. The serializer is for errors.
-func NewWorkers(alive context.Context, serializer runtime.NegotiatedSerializer) *Workers {
+// requests are answered with its cause. Mark returns the context for a handler that nobody waits
+// for then. The serializer is for errors.
+func NewWorkers(
+	alive context.Context, mark func(context.Context) context.Context,
+	serializer runtime.NegotiatedSerializer,
+) *Workers {
 	return &Workers{
-		alive: alive, serializer: serializer, work: make(chan *call), stopped: make(chan struct{}),
+		alive: alive, mark: mark, serializer: serializer,
+		work: make(chan *call), stopped: make(chan struct{}),
 	}
 }
 
@@ -69,7 +75,7 @@ func (w *Workers) Filter(
 	return http.HandlerFunc(func(response http.ResponseWriter, r *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(r.Context())
 		if !ok {
-			responsewriters.InternalError(response, r, fmt.Errorf("the request has no request info"))
+			responsewriters.InternalError(response, r, errors.New("the request has no request info"))
 			return
 		}
 		if longRunning(r, info) {
@@ -80,7 +86,7 @@ func (w *Workers) Filter(
 		c := &call{
 			handler: handler, writer: responsewriter.WrapForHTTP1Or2(guarded),
 			// The handler may change the header of its request even after the deadline.
-			request: r.Clone(embed.Abandonable(r.Context())),
+			request: r.Clone(w.mark(r.Context())),
 			done:    make(chan any, 1),
 		}
 		w.start(c)

@@ -16,12 +16,14 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/timeout"
 )
 
+func unmarked(ctx context.Context) context.Context { return ctx }
+
 // serve serves a handler behind the filter. Requests for /watch are long-running.
 func serve(
 	t *testing.T, alive context.Context, limit time.Duration, handler http.HandlerFunc,
 ) *httptest.Server {
 	t.Helper()
-	workers := timeout.NewWorkers(alive, clientscheme.Codecs)
+	workers := timeout.NewWorkers(alive, unmarked, clientscheme.Codecs)
 	filter := workers.Filter(handler, func(r *http.Request, _ *genericapirequest.RequestInfo) bool {
 		return r.URL.Path == "/watch"
 	})
@@ -125,7 +127,7 @@ func TestStorageFails(t *testing.T) {
 
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	workers := timeout.NewWorkers(t.Context(), clientscheme.Codecs)
+	workers := timeout.NewWorkers(t.Context(), unmarked, clientscheme.Codecs)
 	defer workers.Stop()
 	for _, reason := range []any{http.ErrAbortHandler, "broken"} {
 		filter := workers.Filter(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
