@@ -150,11 +150,15 @@ func (s *watch) run(ctx context.Context) {
 	}
 }
 
-// end closes the stream, which must not be asked for its progress afterwards.
+// end closes the stream, which must not be asked for its progress afterwards. The store counts the
+// events that nobody has received yet, so it receives the rest.
 func (s *watch) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stream.Close()
+	for r := range s.stream.Chan() {
+		mvcc.ReportEventReceived(len(r.Events))
+	}
 	s.stream = nil
 }
 

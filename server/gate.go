@@ -112,6 +112,9 @@ func (g *gate) classify(r *http.Request) traffic {
 
 // streams reports whether the response to a request may be large, or last.
 func (g *gate) streams(r *http.Request) bool {
+	if r.Method != http.MethodGet && !mayRunLong(r) && !isSnapshotPath(r.URL.Path) {
+		return false
+	}
 	info, err := g.infos.NewRequestInfo(r)
 	return err != nil || info.Verb == "list" || g.longRuns(r, info)
 }

@@ -75,7 +75,8 @@ func (c *router) SelectRoute(
 		return s.(selection).service, s.(selection).route, nil
 	}
 	service, route, err := c.CurlyRouter.SelectRoute(services, r)
-	if err == nil && c.shapes.Add(1) <= maxShapes {
+	if err == nil && c.shapes.Load() < maxShapes {
+		c.shapes.Add(1)
 		c.known.Store(key, selection{service, route})
 	}
 	return service, route, err

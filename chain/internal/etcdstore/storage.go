@@ -442,11 +442,11 @@ func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 }
 
 // ownStream is the store as a watch cache uses it, with an etcd watch stream that no other cache
-// shares. Etcd reports the progress of a stream only once it has reached the start of each watch of
-// the stream. A cache's watch starts after the last change. On a shared stream, a cache that has
-// just started would therefore keep the others from learning that they have seen all changes until
-// the next change, and watches would wait for seconds. kube-apiserver has an etcd client for each
-// resource.
+// shares. An external etcd reports the progress of a stream only once it has reached the start of
+// each watch of the stream. A cache's watch starts after the last change. On a shared stream, a
+// cache that has just started would therefore keep the others from learning that they have seen all
+// changes until the next change, and watches would wait for seconds. kube-apiserver has an etcd
+// client for each resource.
 type ownStream struct {
 	apistorage.Interface
 	name string
