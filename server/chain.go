@@ -141,7 +141,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	<-hooked
 	p.chain, err = chain.Assemble(chain.Config{
 		Generic:             generic,
-		Informers:           shared,
+		Informers:           servingInformers{shared, p.ready},
 		Storage:             p.storage,
 		StorageAlive:        p.etcd.alive,
 		Abandonable:         embed.Abandonable,

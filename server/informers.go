@@ -144,6 +144,23 @@ func (f *informerFactory) WaitForCacheSyncWithContext(ctx context.Context) cache
 	return result
 }
 
+// servingInformers are the informers by which /readyz judges the server. When the server is ready,
+// control loops begin to start informers of theirs, and the server stays ready meanwhile.
+type servingInformers struct {
+	*informerFactory
+	ready <-chan struct{}
+}
+
+// WaitForCacheSync implements informers.SharedInformerFactory.
+func (f servingInformers) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+	select {
+	case <-f.ready:
+		return nil
+	default:
+		return f.informerFactory.WaitForCacheSync(stop)
+	}
+}
+
 // The groups below are those of which the server has informers. Their factories use InformerFor.
 
 func (f *informerFactory) Admissionregistration() admissionregistration.Interface {

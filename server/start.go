@@ -45,6 +45,8 @@ type plane struct {
 	plugins     *admission.Deferred
 	// fresh is true if the storage was empty, so that the first objects are as they have to be.
 	fresh bool
+	// ready is closed when /readyz has reported for the first time that the server is ready.
+	ready chan struct{}
 	// resetting is held by a reset.
 	resetting sync.Mutex
 }
@@ -89,7 +91,7 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 // start creates the parts of the control plane in order. Each constructor returns a complete part,
 // and pushes the steps that end it onto p.undo.
 func (s *Server) start(ctx context.Context) (_ *plane, err error) {
-	p := &plane{options: &s.options, undo: &s.undo}
+	p := &plane{options: &s.options, undo: &s.undo, ready: make(chan struct{})}
 	if s.options.DataDir != "" {
 		// If another control plane runs here, the port is busy too, but the directory is the better
 		// explanation.
@@ -188,6 +190,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	if err := p.waitReady(ctx); err != nil {
 		return err
 	}
+	close(p.ready)
 	return p.startControllers()
 }
 

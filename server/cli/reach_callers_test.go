@@ -215,7 +215,7 @@ func (r *reaching) check(t *testing.T, name string, who caller, has reach) {
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != want {
-			t.Errorf("%s: %s %s: got %d, want %d: %.300s",
+			t.Errorf("%s: %s %s: got %d, want %d: %s",
 				name, route.method, route.path, response.StatusCode, want, body)
 		}
 	}

@@ -1,0 +1,31 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Control loops start informers when the server has long been ready. This one never syncs.
+func TestReadyWhileInformersSync(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{})
+	ctx, kind := s.plane.tasks.ctx, &metav1.PartialObjectMetadata{}
+	hang := func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	s.plane.informers.SharedInformerFactory.InformerFor(kind,
+		func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+			return cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: hang}, kind, 0, nil)
+		})
+	s.plane.informers.StartWithContext(ctx)
+	if ready, says := s.plane.self.askReady(t.Context()); !ready {
+		t.Errorf("the server is not ready any more: %s", says)
+	}
+}
