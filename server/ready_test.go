@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -16,13 +17,19 @@ func TestReadyWhileInformersSync(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
 	ctx, kind := s.plane.tasks.ctx, &metav1.PartialObjectMetadata{}
-	hang := func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	list := func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	watch := func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	s.plane.informers.SharedInformerFactory.InformerFor(kind,
 		func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
-			return cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: hang}, kind, 0, nil)
+			return cache.NewSharedIndexInformer(&cache.ListWatch{
+				ListWithContextFunc: list, WatchFuncWithContext: watch,
+			}, kind, 0, nil)
 		})
 	s.plane.informers.StartWithContext(ctx)
 	if ready, says := s.plane.self.askReady(t.Context()); !ready {
