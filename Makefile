@@ -28,15 +28,15 @@ build: ## Compile all packages, and build the program into bin/.
 test: ## Run all tests.
 	@$(call each,go test ./...)
 
-# The tests of these packages run the program in hundreds of processes. Under the race detector each
-# of them takes four times as long. What the program runs, tests of other packages run in process.
-OTHER_PROCESSES := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cli
+# The tests of these packages run the program in hundreds of processes. With the race detector, each
+# process takes four times as long. Tests of other packages run the servers in process, with it.
+PROGRAM_TESTS := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cli
 
 .PHONY: race
-race: ## Run all tests, with the race detector but for those that run the program.
+race: ## Run all tests, with the race detector unless they start the program.
 	@$(call each,go test -race -timeout 30m \
-		$$(go list ./... | grep -vxF $(OTHER_PROCESSES:%=-e %)))
-	go test -timeout 30m $(OTHER_PROCESSES)
+		$$(go list ./... | grep -vxF $(PROGRAM_TESTS:%=-e %)))
+	go test -timeout 30m $(PROGRAM_TESTS)
 
 .PHONY: vet
 vet: ## Run go vet, and fail on files that gofmt would change.

@@ -144,8 +144,8 @@ func (f *informerFactory) WaitForCacheSyncWithContext(ctx context.Context) cache
 	return result
 }
 
-// servingInformers are the informers by which /readyz judges the server. When the server is ready,
-// control loops begin to start informers of theirs, and the server stays ready meanwhile.
+// servingInformers are the informers for which /readyz waits. Control loops start informers of
+// their own once the server is ready. Those must not make it unready, so they do not count.
 type servingInformers struct {
 	*informerFactory
 	ready <-chan struct{}

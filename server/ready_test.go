@@ -12,23 +12,23 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Control loops start informers when the server has long been ready. This one never syncs.
+// Control loops start informers when the server has long been ready. The informer of this test
+// never syncs.
 func TestReadyWhileInformersSync(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
 	ctx, kind := s.plane.tasks.ctx, &metav1.PartialObjectMetadata{}
-	list := func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	watch := func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
 	s.plane.informers.SharedInformerFactory.InformerFor(kind,
 		func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return cache.NewSharedIndexInformer(&cache.ListWatch{
-				ListWithContextFunc: list, WatchFuncWithContext: watch,
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				},
 			}, kind, 0, nil)
 		})
 	s.plane.informers.StartWithContext(ctx)
