@@ -108,29 +108,30 @@ func (q *queue) remove(uid types.UID) {
 // has reports whether p is still in the queue.
 func (q *queue) has(p *queued) bool { return q.pods[p.UID] == p }
 
-// activate lets a pod be tried. This ends the pauses of more important pods: otherwise, the pod
-// could take the room that they are about to get.
+// activate lets a pod be tried.
 func (q *queue) activate(p *queued) {
 	p.state = active
 	delete(q.idle, p)
 	delete(q.paused, p)
 	heap.Push(&q.active, p)
-	for other := range q.paused {
-		if other.priority > p.priority {
-			other.timer.Stop()
-			q.activate(other)
-		}
-	}
 	select {
 	case q.wake <- struct{}{}:
 	default:
 	}
 }
 
-// pop returns the next pod to try, or nil.
+// pop returns the next pod to try, or nil. It ends the pauses of pods that are more important than
+// that one, because it could take the room that they are about to get.
 func (q *queue) pop() *queued {
 	if len(q.active) == 0 {
 		return nil
+	}
+	priority := q.active[0].priority
+	for other := range q.paused {
+		if other.priority > priority {
+			other.timer.Stop()
+			q.activate(other)
+		}
 	}
 	p := heap.Pop(&q.active).(*queued)
 	p.state, p.seen, p.tried = trying, 0, time.Now()
