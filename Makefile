@@ -26,7 +26,7 @@ build: ## Compile all packages, and build the program into bin/.
 
 .PHONY: test
 test: ## Run all tests.
-	@$(call each,go test ./...)
+	@$(call each,go test -timeout 30m ./...)
 
 # The tests of these packages run the program in hundreds of processes. With the race detector, each
 # process takes four times as long. Tests of other packages run the servers in process, with it.
