@@ -86,7 +86,7 @@ func (f *feed) run(ctx context.Context) {
 }
 
 // feedStream lets the watches with ctx share a stream, on which no other watches of the server can
-// delay them; see ownStream.
+// delay them; see cacheStorage.
 func feedStream(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", "informers"))
 }

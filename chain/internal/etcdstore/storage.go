@@ -16,7 +16,6 @@ import (
 	"go.etcd.io/etcd/api/v3/version"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkubernetes "go.etcd.io/etcd/client/v3/kubernetes"
-	"google.golang.org/grpc/metadata"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,8 +43,9 @@ const historyKept = 5 * time.Minute
 
 // Backend is the etcd that the stores share. Create one with [New] and stop it with [Backend.Stop].
 type Backend struct {
-	client *etcdkubernetes.Client
-	prefix string
+	client   *etcdkubernetes.Client
+	embedded bool // the etcd is in this process
+	prefix   string
 	// compactor removes old revisions, so that etcd does not grow with every change. If several
 	// servers share an etcd, they take turns.
 	compactor interface {
@@ -83,14 +83,15 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	kc.Kubernetes = kc
 	// If this is not checked, watch caches refuse to send the initial events of a watch, which is
 	// how informers list.
-	checker := feature.DefaultFeatureSupportChecker
-	if len(client.Endpoints()) > 0 {
-		checker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
-	} else {
+	checker, embedded := feature.DefaultFeatureSupportChecker, len(client.Endpoints()) == 0
+	if embedded {
 		checker.CheckClient(client.Ctx(), inProcess{}, apistorage.RequestWatchProgress)
+	} else {
+		checker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
 	}
 	return &Backend{
 		client:      kc,
+		embedded:    embedded,
 		prefix:      prefix,
 		feed:        newFeed(client, prefix),
 		compactor:   etcd3.NewCompactor(onFeedStream(client), historyKept, clock.RealClock{}, nil),
@@ -220,7 +221,6 @@ func (r *Resources) newStore(
 	if err != nil {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
-	cached := ownStream{Interface: store, name: config.GroupResource.String()}
 	s := &cachedOnWatch{
 		Interface: store,
 		backend:   b,
@@ -229,7 +229,6 @@ func (r *Resources) newStore(
 		// Events are numerous, and read once at most.
 		neverCached: config.GroupResource == schema.GroupResource{Resource: "events"},
 		config: cacher.Config{
-			Storage:             cached,
 			Versioner:           versioner,
 			GroupResource:       config.GroupResource,
 			EventsHistoryWindow: config.EventsHistoryWindow,
@@ -243,6 +242,7 @@ func (r *Resources) newStore(
 			Codec:               config.Codec,
 		},
 	}
+	s.config.Storage = cacheStorage{store, b, config.GroupResource, read, &s.watches}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopped {
@@ -285,6 +285,7 @@ type cachedOnWatch struct {
 	stopped bool
 
 	starting sync.WaitGroup // the cache, in the background
+	watches  sync.WaitGroup // those of the cache
 }
 
 // startTimeout limits the wait for a watch cache, which first reads all objects of its resource.
@@ -349,6 +350,7 @@ func (s *cachedOnWatch) stop() {
 		c.Stop()
 	}
 	s.starting.Wait()
+	s.watches.Wait()
 	s.close()
 }
 
@@ -439,31 +441,6 @@ func (s *cachedOnWatch) hurry(ctx context.Context) (stop func()) {
 		}
 	})
 	return func() { cancel(); asking.Wait() }
-}
-
-// ownStream is the store as a watch cache uses it, with an etcd watch stream that no other cache
-// shares. An external etcd reports the progress of a stream only once it has reached the start of
-// each watch of the stream. A cache's watch starts after the last change. On a shared stream, a
-// cache that has just started would therefore keep the others from learning that they have seen all
-// changes until the next change, and watches would wait for seconds. kube-apiserver has an etcd
-// client for each resource.
-type ownStream struct {
-	apistorage.Interface
-	name string
-}
-
-func (s ownStream) on(ctx context.Context) context.Context {
-	return metadata.NewOutgoingContext(ctx, metadata.Pairs("cache", s.name))
-}
-
-func (s ownStream) Watch(
-	ctx context.Context, key string, opts apistorage.ListOptions,
-) (watch.Interface, error) {
-	return s.Interface.Watch(s.on(ctx), key, opts)
-}
-
-func (s ownStream) RequestWatchProgress(ctx context.Context) error {
-	return s.Interface.RequestWatchProgress(s.on(ctx))
 }
 
 // Get and GetList behave like a watch cache where clients can tell the difference: an invalid
