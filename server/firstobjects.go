@@ -143,7 +143,7 @@ func apiService(gv schema.GroupVersion) (*apiregistrationv1.APIService, error) {
 	return service, nil
 }
 
-// firstObjects returns the objects of the first start, prepared.
+// firstObjects returns the objects of the first start, prepared, but for the APIServices.
 func (p *plane) firstObjects(ctx context.Context) ([]kind.Object, error) {
 	common, err := commonObjects()
 	if err != nil {
@@ -161,13 +161,6 @@ func (p *plane) firstObjects(ctx context.Context) ([]kind.Object, error) {
 			flowcontrolbootstrap.SetStatus(schema)
 		}
 		all = append(all, o)
-	}
-	for _, gv := range p.chain.LocalGroupVersions() {
-		service, err := apiService(gv)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, service)
 	}
 	trusted, err := p.trust().ConfigMap()
 	if err != nil {

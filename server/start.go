@@ -158,15 +158,17 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return context.Cause(ctx)
 	}
 	t.phase("chain")
+	finish := p.beginFirstObjects(ctx) // meanwhile
 	late, err := p.newChain()
 	if err != nil {
-		return err
+		_, failed := finish()
+		return errors.Join(err, failed)
 	}
 	p.plugins, p.requests.gate.elsewhere = late, p.isProxied
 	p.serveSnapshots()
 	prepare := p.chain.Prepare() // meanwhile
 	t.phase("first-objects")
-	if p.fresh, err = p.ensureFirstObjects(ctx); err == nil {
+	if p.fresh, err = finish(); err == nil {
 		t.phase("informers")
 		generic := p.chain.Aggregator.GenericAPIServer
 		generic.ShutdownTimeout = shutdownTimeout
