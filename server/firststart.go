@@ -13,6 +13,46 @@ import (
 // maxOps is etcd's default limit of operations in a transaction.
 const maxOps = 128
 
+// beginFirstObjects begins to ensure the objects that every cluster has, but for the APIServices,
+// which may go on while the chain is being made. The function that it returns waits, and returns
+// what [plane.ensureFirstObjects] does.
+func (p *plane) beginFirstObjects(ctx context.Context) (wait func() (all bool, err error)) {
+	var all bool
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all, err = p.ensureFirstObjects(ctx)
+	}()
+	return func() (bool, error) {
+		<-done
+		return all, err
+	}
+}
+
+// ensureFirstObjects ensures the first objects but for the APIServices. It reports whether the
+// storage holds all of them as they have to be, so that hooks need not look.
+func (p *plane) ensureFirstObjects(ctx context.Context) (all bool, err error) {
+	if err := p.storage.RecallResets(ctx); err != nil || p.options.ReadOnly {
+		return false, err
+	}
+	if p.begunFrom() {
+		return p.adoptObjects(ctx)
+	}
+	return p.writeFirstObjects(ctx)
+}
+
+// finishFirstObjects waits for the first objects, and adds the APIServices of the chain to those
+// that it has written. It reports whether the storage holds all of them as they have to be.
+func (p *plane) finishFirstObjects(
+	ctx context.Context, wait func() (all bool, err error),
+) (all bool, err error) {
+	if all, err = wait(); err != nil || !all || p.begunFrom() {
+		return all, err
+	}
+	return p.writeAPIServices(ctx)
+}
+
 // writeFirstObjects writes the first objects but for the APIServices, as writeNew does.
 func (p *plane) writeFirstObjects(ctx context.Context) (all bool, err error) {
 	objects, err := p.firstObjects(ctx)

@@ -55,38 +55,6 @@ func (p *plane) snapshot(ctx context.Context) (*Snapshot, error) {
 	return ReadSnapshot(stream)
 }
 
-// beginFirstObjects begins to write the objects that every cluster has, which may go on while the
-// chain is being made. The function finish, which must be called when the chain has been made, adds
-// the APIServices. It reports whether the storage holds all of these objects as they have to be, so
-// that hooks need not look. Without a chain, it must still be called, to wait.
-func (p *plane) beginFirstObjects(ctx context.Context) (finish func() (all bool, err error)) {
-	var all bool
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		all, err = p.ensureFirstObjects(ctx)
-	}()
-	return func() (bool, error) {
-		if <-done; err != nil || !all || p.begunFrom() || p.chain == nil {
-			return all, err
-		}
-		return p.writeAPIServices(ctx)
-	}
-}
-
-// ensureFirstObjects writes the objects of [plane.beginFirstObjects] but for the APIServices. It
-// reports whether the storage holds them as they have to be.
-func (p *plane) ensureFirstObjects(ctx context.Context) (all bool, err error) {
-	if err := p.storage.RecallResets(ctx); err != nil || p.options.ReadOnly {
-		return false, err
-	}
-	if p.begunFrom() {
-		return p.adoptObjects(ctx)
-	}
-	return p.writeFirstObjects(ctx)
-}
-
 // begunFrom reports whether the storage has been restored from a snapshot of a ready control plane,
 // which holds what a start would ensure.
 func (p *plane) begunFrom() bool {

@@ -158,17 +158,17 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return context.Cause(ctx)
 	}
 	t.phase("chain")
-	finish := p.beginFirstObjects(ctx) // meanwhile
+	written := p.beginFirstObjects(ctx) // meanwhile
 	late, err := p.newChain()
 	if err != nil {
-		_, failed := finish()
-		return errors.Join(err, failed)
+		_, _ = written() // the chain's error is the reason
+		return err
 	}
 	p.plugins, p.requests.gate.elsewhere = late, p.isProxied
 	p.serveSnapshots()
 	prepare := p.chain.Prepare() // meanwhile
 	t.phase("first-objects")
-	if p.fresh, err = finish(); err == nil {
+	if p.fresh, err = p.finishFirstObjects(ctx, written); err == nil {
 		t.phase("informers")
 		generic := p.chain.Aggregator.GenericAPIServer
 		generic.ShutdownTimeout = shutdownTimeout

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3/metrics"
-	"k8s.io/apiserver/pkg/storage/value"
 )
 
 // cacheStorage is the store of a resource as its watch cache uses it.
@@ -170,24 +168,8 @@ func (w *cacheWatch) event(ctx context.Context, e *clientv3.Event) (watch.Event,
 	case e.IsCreate():
 		kind = watch.Added
 	}
-	object, err := w.decode(ctx, kv)
-	if err != nil {
-		return watch.Event{}, err
-	}
-	if err := versioner.UpdateObject(object, uint64(e.Kv.ModRevision)); err != nil {
-		return watch.Event{}, err
-	}
-	return watch.Event{Type: kind, Object: object}, nil
-}
-
-func (w *cacheWatch) decode(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error) {
-	reader := w.storage.reader
-	data, _, err := reader.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
-	if err != nil {
-		return nil, err
-	}
-	object, _, err := reader.Decode(data, nil, reader.newFunc())
-	return object, err
+	object, err := w.storage.reader.object(ctx, kv, e.Kv.ModRevision)
+	return watch.Event{Type: kind, Object: object}, err
 }
 
 // statusOf returns the status that tells a reflector why its watch ends.

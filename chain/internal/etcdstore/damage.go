@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
@@ -52,6 +54,23 @@ func (r *reader) TransformFromStorage(
 	return out, stale, err
 }
 
+var versioner = apistorage.APIObjectVersioner{}
+
+// object returns a stored object with the resource version of a revision.
+func (r *reader) object(
+	ctx context.Context, kv *mvccpb.KeyValue, revision int64,
+) (runtime.Object, error) {
+	data, _, err := r.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := r.Decode(data, nil, r.newFunc())
+	if err != nil {
+		return nil, err
+	}
+	return object, versioner.UpdateObject(object, uint64(revision))
+}
+
 // note records a reader that failed to decode an object. The reader does not know which object it
 // was.
 func (b *Backend) note(r *reader) {
@@ -88,7 +107,7 @@ func (b *Backend) Damaged(ctx context.Context) ([]Damage, error) {
 			}
 			for _, kv := range page.Kvs {
 				key = string(kv.Key)
-				if err := r.check(ctx, key, kv.Value); err != nil {
+				if _, err := r.object(ctx, kv, kv.ModRevision); err != nil {
 					found = append(found, Damage{key, err})
 				}
 			}
@@ -100,15 +119,6 @@ func (b *Backend) Damaged(ctx context.Context) ([]Damage, error) {
 	}
 	slices.SortFunc(found, func(a, b Damage) int { return strings.Compare(a.Key, b.Key) })
 	return found, nil
-}
-
-func (r *reader) check(ctx context.Context, key string, data []byte) error {
-	data, _, err := r.Transformer.TransformFromStorage(ctx, data, value.DefaultContext(key))
-	if err != nil {
-		return err
-	}
-	_, _, err = r.Codec.Decode(data, nil, r.newFunc())
-	return err
 }
 
 // below returns the prefix of the keys of a resource.

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	apistorage "k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -198,22 +196,13 @@ func (i *Informer) wants(kv *mvccpb.KeyValue) bool {
 	return i.name == "" || strings.HasSuffix(string(kv.Key), "/"+i.name)
 }
 
-var versioner = apistorage.APIObjectVersioner{}
-
 func (i *Informer) decode(ctx context.Context, kv *mvccpb.KeyValue) (runtime.Object, error) {
-	data, _, err := i.reader.TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
-	if err != nil {
-		return nil, err
-	}
-	object, _, err := i.reader.Decode(data, nil, i.reader.newFunc())
+	object, err := i.reader.object(ctx, kv, kv.ModRevision)
 	if err != nil {
 		return nil, err
 	}
 	// Objects of typed clients have no GroupVersionKind either.
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	if err := versioner.UpdateObject(object, uint64(kv.ModRevision)); err != nil {
-		return nil, err
-	}
 	if i.transform == nil {
 		return object, nil
 	}
