@@ -116,9 +116,10 @@ func behind(generic *genericapiserver.Config) genericapiserver.Config {
 	}
 	// The aggregator takes over the hooks of its delegates, so here they would be registered twice.
 	c.PostStartHooks = nil
-	// The aggregator has these checks too, and nobody reaches the health endpoints of its
+	// The aggregator has these checks and serves these paths too, so nobody reaches those of its
 	// delegates.
 	c.HealthzChecks, c.LivezChecks, c.ReadyzChecks = nil, nil, nil
+	c.EnableIndex, c.EnableMetrics, c.EnableProfiling = false, false, false
 	return c
 }
 

@@ -45,7 +45,8 @@ func (n notFound) Ended(*genericapirequest.RequestInfo) (decision, reason string
 }
 
 // tracedTarget is a delegation target that records in the trace when a request reaches its link.
-type tracedTarget struct {
+// Prepared is the type of a prepared server, which the library does not export.
+type tracedTarget[Prepared any] struct {
 	genericapiserver.DelegationTarget
 	handler http.Handler
 }
@@ -54,12 +55,22 @@ type tracedTarget struct {
 // link.
 func traced(link, next Link) genericapiserver.DelegationTarget {
 	target := link.Target()
-	return tracedTarget{target, traceLink(func() Link {
+	return newTracedTarget(target, target.PrepareRun, traceLink(func() Link {
 		return link
-	}, next, target.UnprotectedHandler())}
+	}, next, target.UnprotectedHandler()))
 }
 
-func (t tracedTarget) UnprotectedHandler() http.Handler { return t.handler }
+func newTracedTarget[Prepared any](
+	target genericapiserver.DelegationTarget, _ func() Prepared, handler http.Handler,
+) tracedTarget[Prepared] {
+	return tracedTarget[Prepared]{target, handler}
+}
+
+func (t tracedTarget[Prepared]) UnprotectedHandler() http.Handler { return t.handler }
+
+// PrepareRun leaves out the preparation, which would install a path for each health check of the
+// server. The aggregator has the same checks, and serves their paths first.
+func (t tracedTarget[Prepared]) PrepareRun() (none Prepared) { return none }
 
 // traceLink records when a request reaches a link and whether it went on to the next link.
 func traceLink(linkOf func() Link, next Link, handler http.Handler) http.Handler {

@@ -97,13 +97,12 @@ func LocalAPIService(gv schema.GroupVersion) *apiregistrationv1.APIService {
 // read their APIServices, which is later in the start. ServeLocal must be called after PrepareRun
 // and before the server's hooks run.
 func (s *Server) ServeLocal(local []schema.GroupVersion) error {
-	for _, gv := range local {
+	services := make([]*apiregistrationv1.APIService, len(local))
+	for i, gv := range local {
 		group, version := priorities(gv)
-		if err := s.serveAtStart(newAPIService(gv, group, version)); err != nil {
-			return err
-		}
+		services[i] = newAPIService(gv, group, version)
 	}
-	return nil
+	return s.serveAtStart(services)
 }
 
 // ServeRegistered installs the paths of the APIServices that the informer has, which must have
@@ -115,22 +114,27 @@ func (s *Server) ServeRegistered() error {
 	if err != nil {
 		return fmt.Errorf("aggregator: %w", err)
 	}
-	for _, service := range services {
-		if err := s.serveAtStart(service); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.serveAtStart(services)
 }
 
-func (s *Server) serveAtStart(service *apiregistrationv1.APIService) error {
-	handler := s.APIAggregator.GenericAPIServer.Handler
-	handler.NonGoRestfulMux = s.paths.table(service.Spec.Group)
-	defer func() { handler.NonGoRestfulMux = s.paths.later }()
-	if err := s.AddAPIService(service); err != nil {
-		return fmt.Errorf("aggregator: %s: %w", service.Name, err)
-	}
-	return nil
+// serveAtStart installs the paths of APIServices. A stack trace is taken for each path, so that is
+// done in a goroutine whose stack is short.
+func (s *Server) serveAtStart(services []*apiregistrationv1.APIService) (err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		handler := s.APIAggregator.GenericAPIServer.Handler
+		defer func() { handler.NonGoRestfulMux = s.paths.later }()
+		for _, service := range services {
+			handler.NonGoRestfulMux = s.paths.table(service.Spec.Group)
+			if err = s.AddAPIService(service); err != nil {
+				err = fmt.Errorf("aggregator: %s: %w", service.Name, err)
+				return
+			}
+		}
+	}()
+	<-done
+	return err
 }
 
 // watchDefinitions tells the registry which versions the custom resource definitions serve. The
