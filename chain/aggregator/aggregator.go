@@ -38,7 +38,8 @@ func RESTOptions(backend *etcdstore.Backend) *etcdstore.Resources {
 	return &etcdstore.Resources{
 		Backend: backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
-			codec := aggregatorscheme.Codecs.LegacyCodec(apiregistrationv1.SchemeGroupVersion)
+			codec := etcdstore.JSONCodec(aggregatorscheme.Scheme, aggregatorscheme.Codecs,
+				apiregistrationv1.SchemeGroupVersion)
 			return etcdstore.Codec{Codec: codec, Versioner: apiregistrationv1.SchemeGroupVersion}, nil
 		},
 		PathOf: func(r schema.GroupResource) string { return r.Group + "/" + r.Resource },

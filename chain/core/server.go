@@ -122,7 +122,7 @@ func Begin(generic genericapiserver.Config, config Config) *Begun {
 			return
 		}
 		b.groups, b.err = kind.APIGroups(b.scheme,
-			restOptions(config.Backend, b.scheme, serializer.NewCodecFactory(b.scheme)),
+			restOptions(config.Backend, b.scheme),
 			generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
 	})
 	return b
@@ -143,12 +143,15 @@ func newServer(
 	scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo, generic genericapiserver.Config,
 	config Config, next genericapiserver.DelegationTarget,
 ) (*Server, error) {
-	codecs := serializer.NewCodecFactory(scheme)
+	codecs, err := Codecs()
+	if err != nil {
+		return nil, err
+	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme,
 		definitions.GetOpenAPIDefinitions, sharedDefinitions)
 	generic.SkipOpenAPIInstallation = true // InstallOpenAPI installs the documents
 	generic.Serializer = codecs
-	generic.RESTOptionsGetter = restOptions(config.Backend, scheme, codecs)
+	generic.RESTOptionsGetter = restOptions(config.Backend, scheme)
 
 	s, err := generic.Complete(config.Informers).New("core", next)
 	if err != nil {
@@ -176,6 +179,17 @@ var scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 	return kind.NewScheme(Groups(Dependencies{})...)
 })
 
+// Codecs returns the codecs of all built-in kinds, which the process shares, too.
+func Codecs() (serializer.CodecFactory, error) { return codecs() }
+
+var codecs = sync.OnceValues(func() (serializer.CodecFactory, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return serializer.CodecFactory{}, err
+	}
+	return serializer.NewCodecFactory(scheme), nil
+})
+
 // IsHub reports whether an object has the type in which the objects of its kind are stored and read
 // back, that of the kind's hub version.
 func IsHub(example runtime.Object) bool {
@@ -196,12 +210,10 @@ func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {
 	if err != nil {
 		return nil, err
 	}
-	return restOptions(backend, scheme, serializer.NewCodecFactory(scheme)), nil
+	return restOptions(backend, scheme), nil
 }
 
-func restOptions(
-	backend *etcdstore.Backend, scheme *runtime.Scheme, codecs serializer.CodecFactory,
-) *etcdstore.Resources {
+func restOptions(backend *etcdstore.Backend, scheme *runtime.Scheme) *etcdstore.Resources {
 	return &etcdstore.Resources{
 		Backend: backend,
 		CodecOf: func(resource schema.GroupResource, example runtime.Object) (etcdstore.Codec, error) {
@@ -219,18 +231,39 @@ func restOptions(
 					hub = k.GroupVersion()
 				}
 			}
-			codec, versioner, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
-				StorageMediaType:  runtime.ContentTypeProtobuf,
-				StorageSerializer: codecs,
-				StorageVersion:    hub,
-				MemoryVersion:     schema.GroupVersion{Group: hub.Group, Version: runtime.APIVersionInternal},
-				Config:            storagebackend.Config{},
-			})
-			return etcdstore.Codec{Codec: withoutKind{codec}, Versioner: versioner}, err
+			codecs, err := storageCodecs()
+			return codecs[hub], err
 		},
 		PathOf: func(r schema.GroupResource) string { return r.Resource },
 	}
 }
+
+// storageCodecs holds the storage codec of each version.
+var storageCodecs = sync.OnceValues(func() (map[schema.GroupVersion]etcdstore.Codec, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	factory, err := Codecs()
+	if err != nil {
+		return nil, err
+	}
+	codecs := map[schema.GroupVersion]etcdstore.Codec{}
+	for _, hub := range scheme.PrioritizedVersionsAllGroups() {
+		codec, versioner, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+			StorageMediaType:  runtime.ContentTypeProtobuf,
+			StorageSerializer: factory,
+			StorageVersion:    hub,
+			MemoryVersion:     schema.GroupVersion{Group: hub.Group, Version: runtime.APIVersionInternal},
+			Config:            storagebackend.Config{},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("storage codec of %s: %w", hub, err)
+		}
+		codecs[hub] = etcdstore.Codec{Codec: withoutKind{codec}, Versioner: versioner}
+	}
+	return codecs, nil
+})
 
 // withoutKind clears the kind of decoded objects, as conversion to an internal version does. If the
 // stored type is the in-memory type too, nothing is converted, and the items of a list would keep

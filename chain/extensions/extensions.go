@@ -55,8 +55,8 @@ func New(
 		Backend: config.Backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
 			// As in kube-apiserver: large definitions are shorter in v1beta1.
-			codec := apiextensionsapiserver.Codecs.LegacyCodec(apiextensionsv1beta1.SchemeGroupVersion,
-				apiextensionsv1.SchemeGroupVersion)
+			codec := etcdstore.JSONCodec(apiextensionsapiserver.Scheme, apiextensionsapiserver.Codecs,
+				apiextensionsv1beta1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion)
 			return etcdstore.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
 		},
 		PathOf: pathOf,
