@@ -24,7 +24,7 @@ func (s *Server) InstallOpenAPI(other openapi.Server) error {
 	build := func(service *restful.WebService) http.Handler {
 		models.building.Lock()
 		defer models.building.Unlock()
-		return openapi.Build(service, s.openAPIV3)
+		return openapi.Build(service, withDefinitions(s.openAPIV3))
 	}
 	sources := openapi.OfServices(container.RegisteredWebServices(), build)
 	others := openapi.OfServices(other.Container.RegisteredWebServices(),

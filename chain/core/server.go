@@ -148,7 +148,7 @@ func newServer(
 		return nil, err
 	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme,
-		definitions.GetOpenAPIDefinitions, sharedDefinitions)
+		definitions.GetOpenAPIDefinitions, nil)
 	generic.SkipOpenAPIInstallation = true // InstallOpenAPI installs the documents
 	generic.Serializer = codecs
 	generic.RESTOptionsGetter = restOptions(config.Backend, scheme)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/kinproc/kinproc/chain/core/internal/definitions"
+	"github.com/kinproc/kinproc/chain/internal/openapi"
 	"github.com/kinproc/kinproc/chain/internal/stack"
 )
 
@@ -27,12 +28,16 @@ var models struct {
 	converters sync.Map // by OpenAPI name, func() (managedfields.TypeConverter, error)
 }
 
-// sharedDefinitions returns the definitions for OpenAPI v3 documents.
-func sharedDefinitions(
-	ref openapicommon.ReferenceCallback,
-) map[string]openapicommon.OpenAPIDefinition {
-	models.once.Do(func() { models.definitions = definitions.GetOpenAPIDefinitions(ref) })
-	return models.definitions
+// withDefinitions returns the configuration with the definitions of all built-in kinds. Making the
+// definitions takes about 20 ms of CPU, so they are made when a document or a type converter is
+// built from them.
+func withDefinitions(config *openapicommon.OpenAPIV3Config) *openapicommon.OpenAPIV3Config {
+	models.once.Do(func() {
+		models.definitions = definitions.GetOpenAPIDefinitions(openapi.References(config))
+	})
+	whole := *config
+	whole.Definitions = models.definitions
+	return &whole
 }
 
 // lazyTypes converts objects for managed fields. It builds the OpenAPI definitions of a kind when
@@ -86,7 +91,8 @@ func (l *lazyTypes) converter(gvk schema.GroupVersionKind) (managedfields.TypeCo
 			sync.OnceValues(func() (managedfields.TypeConverter, error) {
 				models.building.Lock()
 				defer models.building.Unlock()
-				definitions, err := builder3.BuildOpenAPIDefinitionsForResources(l.config, name)
+				definitions, err := builder3.BuildOpenAPIDefinitionsForResources(withDefinitions(l.config),
+					name)
 				if err != nil {
 					return nil, err
 				}

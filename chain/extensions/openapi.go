@@ -23,19 +23,31 @@ var (
 	definitionsV3 = openapi.Shared(apiextensionsopenapi.GetOpenAPIDefinitions)
 )
 
-// ownDocument is the OpenAPI v2 document of the server without custom resources. It is the same in
-// all control planes of a process, and nothing changes it.
+// ownDocument is the OpenAPI v2 document of the server without custom resources. It is empty until
+// somebody asks a server for its document. Then it is the same in all control planes of a process,
+// and nothing changes it.
 var ownDocument struct {
 	once     sync.Once
-	document *spec.Swagger
+	document spec.Swagger
 }
 
-func buildOwnDocument(container *restful.Container, config *common.Config) *spec.Swagger {
-	ownDocument.once.Do(func() {
-		m := mux.NewPathRecorderMux("openapi-v2")
-		_, ownDocument.document = routes.OpenAPI{Config: config}.InstallV2(container, m)
-	})
-	return ownDocument.document
+// onDemand installs a handler that serves what is built from ownDocument.
+type onDemand struct {
+	paths     common.PathHandler
+	container *restful.Container
+	config    *common.Config
+}
+
+// Handle implements common.PathHandler.
+func (d onDemand) Handle(path string, handler http.Handler) {
+	d.paths.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ownDocument.once.Do(func() {
+			_, built := routes.OpenAPI{Config: d.config}.InstallV2(d.container,
+				mux.NewPathRecorderMux("openapi-v2"))
+			ownDocument.document = *built
+		})
+		handler.ServeHTTP(w, r)
+	}))
 }
 
 // installOpenAPI serves the OpenAPI documents of the server's own kinds. To the document of v2, the
@@ -43,10 +55,10 @@ func buildOwnDocument(container *restful.Container, config *common.Config) *spec
 // OpenAPIV3VersionedService is nil.
 func installOpenAPI(s *genericapiserver.GenericAPIServer, config *genericapiserver.Config) error {
 	container := s.Handler.GoRestfulContainer
-	s.StaticOpenAPISpec = buildOwnDocument(container, config.OpenAPIConfig)
+	s.StaticOpenAPISpec = &ownDocument.document
 	s.OpenAPIVersionedService = handler.NewOpenAPIService(s.StaticOpenAPISpec)
 	s.OpenAPIVersionedService.RegisterOpenAPIVersionedService("/openapi/v2",
-		s.Handler.NonGoRestfulMux)
+		onDemand{s.Handler.NonGoRestfulMux, container, config.OpenAPIConfig})
 	own, err := openapi.NewDocuments(openapi.OfServices(container.RegisteredWebServices(),
 		func(service *restful.WebService) http.Handler {
 			return openapi.Build(service, config.OpenAPIV3Config)
