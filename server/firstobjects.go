@@ -92,6 +92,17 @@ var (
 	})
 )
 
+// shareObjects makes what the first start in a process makes for all of them and what needs no etcd.
+// If that fails, so does the start, when it needs the objects.
+func (p *plane) shareObjects() {
+	_, err := core.Scheme()
+	if o := p.options; err != nil || o.DataDir != "" || o.From != nil || len(o.EtcdServers) > 0 {
+		return // the objects probably exist
+	}
+	_, _ = commonObjects()
+	_, _ = p.preparedPolicy()
+}
+
 func preparePolicy(policy *rbacauthorizer.Policy) ([]kind.Object, error) {
 	var objects []kind.Object
 	for _, o := range policy.ClusterRoles {

@@ -107,6 +107,9 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	if p.dir, err = openDir(p.options, p.undo); err != nil {
 		return nil, err
 	}
+	var sharing sync.WaitGroup
+	defer sharing.Wait()
+	sharing.Go(p.shareObjects) // meanwhile
 	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.failure.set, p.undo); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ var models struct {
 }
 
 // withDefinitions returns the configuration with the definitions of all built-in kinds. Making the
-// definitions takes about 20 ms of CPU, so they are made when a document or a type converter is
+// definitions takes 15 to 20 ms of CPU, so they are made when a document or a type converter is
 // built from them.
 func withDefinitions(config *openapicommon.OpenAPIV3Config) *openapicommon.OpenAPIV3Config {
 	models.once.Do(func() {
