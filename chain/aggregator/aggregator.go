@@ -6,10 +6,12 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
 	"k8s.io/client-go/informers"
@@ -45,6 +47,11 @@ func RESTOptions(backend *etcdstore.Backend) *etcdstore.Resources {
 		PathOf: func(r schema.GroupResource) string { return r.Group + "/" + r.Resource },
 	}
 }
+
+// names returns the names of the definitions, which the control planes of a process share.
+var names = sync.OnceValue(func() *openapinamer.DefinitionNamer {
+	return openapinamer.NewDefinitionNamer(aggregatorscheme.Scheme)
+})
 
 // The documents of OpenAPI v2 and v3 refer to definitions in different ways.
 var (
@@ -97,7 +104,7 @@ func New(
 	generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget,
 ) (*Server, error) {
 	generic.RESTOptionsGetter = RESTOptions(config.Backend)
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(aggregatorscheme.Scheme,
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(names(),
 		definitionsV2, definitionsV3)
 	// The aggregator serves the merged specs of all servers instead.
 	generic.SkipOpenAPIInstallation = true

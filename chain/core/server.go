@@ -147,7 +147,7 @@ func newServer(
 	if err != nil {
 		return nil, err
 	}
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(scheme,
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(definitionNames(scheme),
 		definitions.GetOpenAPIDefinitions, nil)
 	generic.SkipOpenAPIInstallation = true // InstallOpenAPI installs the documents
 	generic.Serializer = codecs

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/kube-openapi/pkg/builder3"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
@@ -18,7 +19,10 @@ import (
 // models are the OpenAPI definitions of the built-in kinds, and what is made from them. They depend
 // on Go types only, so the process shares them.
 var models struct {
-	once        sync.Once
+	naming sync.Once
+	names  *openapinamer.DefinitionNamer
+
+	defining    sync.Once
 	definitions map[string]openapicommon.OpenAPIDefinition
 
 	// building is held while type converters or documents are built from the definitions, because
@@ -28,11 +32,17 @@ var models struct {
 	converters sync.Map // by OpenAPI name, func() (managedfields.TypeConverter, error)
 }
 
+// definitionNames returns the names of the definitions of all built-in kinds.
+func definitionNames(scheme *runtime.Scheme) *openapinamer.DefinitionNamer {
+	models.naming.Do(func() { models.names = openapinamer.NewDefinitionNamer(scheme) })
+	return models.names
+}
+
 // withDefinitions returns the configuration with the definitions of all built-in kinds. Making the
 // definitions takes 15 to 20 ms of CPU, so they are made when a document or a type converter is
 // built from them.
 func withDefinitions(config *openapicommon.OpenAPIV3Config) *openapicommon.OpenAPIV3Config {
-	models.once.Do(func() {
+	models.defining.Do(func() {
 		models.definitions = definitions.GetOpenAPIDefinitions(openapi.References(config))
 	})
 	whole := *config

@@ -61,7 +61,7 @@ func New(
 		},
 		PathOf: pathOf,
 	}
-	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(apiextensionsapiserver.Scheme,
+	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(names(),
 		definitionsV2, definitionsV3)
 	generic.SkipOpenAPIInstallation = true // installOpenAPI installs the documents
 	generic.Serializer = apiextensionsapiserver.Codecs

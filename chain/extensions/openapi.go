@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
+	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	apiextensionsopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
@@ -16,6 +18,11 @@ import (
 
 	"github.com/kinproc/kinproc/chain/internal/openapi"
 )
+
+// names returns the names of the definitions, which the control planes of a process share.
+var names = sync.OnceValue(func() *openapinamer.DefinitionNamer {
+	return openapinamer.NewDefinitionNamer(apiextensionsapiserver.Scheme)
+})
 
 // The documents of OpenAPI v2 and v3 refer to definitions in different ways.
 var (

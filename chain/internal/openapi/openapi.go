@@ -26,20 +26,19 @@ type Server struct {
 	V3        *common.OpenAPIV3Config
 }
 
-// Configs returns the OpenAPI v2 and v3 configurations of a server whose kinds are in scheme.
-// The definitions for each of the two describe the Go types of the kinds. If definitionsV3 is nil,
-// the configuration of v3 has no definitions yet; see [References].
+// Configs returns the OpenAPI v2 and v3 configurations of a server. The definitions for each of the
+// two describe the Go types of its kinds. If definitionsV3 is nil, the configuration of v3 has no
+// definitions yet; see [References].
 func Configs(
-	scheme *runtime.Scheme, definitionsV2, definitionsV3 common.GetOpenAPIDefinitions,
+	names *openapinamer.DefinitionNamer, definitionsV2, definitionsV3 common.GetOpenAPIDefinitions,
 ) (*common.Config, *common.OpenAPIV3Config) {
-	namer := openapinamer.NewDefinitionNamer(scheme)
 	bearer := &spec.SecurityScheme{SecuritySchemeProps: spec.SecuritySchemeProps{
 		Description: "A token in the form 'Bearer TOKEN'",
 		Type:        "apiKey",
 		Name:        "authorization",
 		In:          "header",
 	}}
-	v2 := genericapiserver.DefaultOpenAPIConfig(definitionsV2, namer)
+	v2 := genericapiserver.DefaultOpenAPIConfig(definitionsV2, names)
 	v2.Info.Title = "Kubernetes"
 	v2.SecurityDefinitions = &spec.SecurityDefinitions{"BearerToken": bearer}
 	v2.GetDefinitionName = external(v2.GetDefinitionName)
@@ -47,7 +46,7 @@ func Configs(
 	if definitionsV3 == nil {
 		definitionsV3 = func(common.ReferenceCallback) map[string]common.OpenAPIDefinition { return nil }
 	}
-	v3 := genericapiserver.DefaultOpenAPIV3Config(definitionsV3, namer)
+	v3 := genericapiserver.DefaultOpenAPIV3Config(definitionsV3, names)
 	v3.Info.Title = "Kubernetes"
 	v3.SecuritySchemes = spec3.SecuritySchemes{
 		"BearerToken": {SecuritySchemeProps: spec3.SecuritySchemeProps{
