@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -52,14 +53,14 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Services:        p.services.allocator,
 		AllowLocalProxy: p.options.ProxyAllowLocalAddresses,
 	})
-	codecs, err := core.Codecs()
+	scheme, err := core.Scheme()
 	if err != nil {
 		return nil, err
 	}
 	shared := newInformerFactory(p.tasks.ctx, client, p.storage)
 	p.informers = shared
 
-	generic := genericapiserver.NewConfig(codecs)
+	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
 	generic.EffectiveVersion = newEffectiveVersion()
 	if err := p.access.applyTo(generic, p.options, p.listener); err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func newServer(
 	scheme *runtime.Scheme, groups []*genericapiserver.APIGroupInfo, generic genericapiserver.Config,
 	config Config, next genericapiserver.DelegationTarget,
 ) (*Server, error) {
-	codecs, err := Codecs()
+	codecs, err := codecFactory()
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +179,8 @@ var scheme = sync.OnceValues(func() (*runtime.Scheme, error) {
 	return kind.NewScheme(Groups(Dependencies{})...)
 })
 
-// Codecs returns the codecs of all built-in kinds, which the process shares, too.
-func Codecs() (serializer.CodecFactory, error) { return codecs() }
-
-var codecs = sync.OnceValues(func() (serializer.CodecFactory, error) {
+// codecFactory returns the codecs of all built-in kinds, which the process shares, too.
+var codecFactory = sync.OnceValues(func() (serializer.CodecFactory, error) {
 	scheme, err := Scheme()
 	if err != nil {
 		return serializer.CodecFactory{}, err
@@ -244,7 +242,7 @@ var storageCodecs = sync.OnceValues(func() (map[schema.GroupVersion]etcdstore.Co
 	if err != nil {
 		return nil, err
 	}
-	factory, err := Codecs()
+	factory, err := codecFactory()
 	if err != nil {
 		return nil, err
 	}
