@@ -92,8 +92,8 @@ var (
 	})
 )
 
-// shareObjects makes what the first start in a process makes for all of them and what needs no etcd.
-// If that fails, so does the start, when it needs the objects.
+// shareObjects makes what all starts of a process share and what needs no etcd. If that fails, the
+// start fails too, as soon as it needs the objects.
 func (p *plane) shareObjects() {
 	_, err := core.Scheme()
 	if o := p.options; err != nil || o.DataDir != "" || o.From != nil || len(o.EtcdServers) > 0 {
