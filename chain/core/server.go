@@ -121,8 +121,11 @@ func Begin(generic genericapiserver.Config, config Config) *Begun {
 		if b.scheme, b.err = Scheme(); b.err != nil {
 			return
 		}
-		b.groups, b.err = kind.APIGroups(b.scheme,
-			restOptions(config.Backend, b.scheme),
+		var options *etcdstore.Resources
+		if options, b.err = RESTOptions(config.Backend); b.err != nil {
+			return
+		}
+		b.groups, b.err = kind.APIGroups(b.scheme, options,
 			generic.MergedResourceConfig.ResourceEnabled, config.Groups...)
 	})
 	return b
@@ -147,11 +150,15 @@ func newServer(
 	if err != nil {
 		return nil, err
 	}
+	options, err := RESTOptions(config.Backend)
+	if err != nil {
+		return nil, err
+	}
 	generic.OpenAPIConfig, generic.OpenAPIV3Config = openapi.Configs(definitionNames(scheme),
-		definitions.GetOpenAPIDefinitions, nil)
+		definitions.GetOpenAPIDefinitions, definitionsLater)
 	generic.SkipOpenAPIInstallation = true // InstallOpenAPI installs the documents
 	generic.Serializer = codecs
-	generic.RESTOptionsGetter = restOptions(config.Backend, scheme)
+	generic.RESTOptionsGetter = options
 
 	s, err := generic.Complete(config.Informers).New("core", next)
 	if err != nil {
@@ -208,10 +215,10 @@ func RESTOptions(backend *etcdstore.Backend) (*etcdstore.Resources, error) {
 	if err != nil {
 		return nil, err
 	}
-	return restOptions(backend, scheme), nil
-}
-
-func restOptions(backend *etcdstore.Backend, scheme *runtime.Scheme) *etcdstore.Resources {
+	codecs, err := storageCodecs()
+	if err != nil {
+		return nil, err
+	}
 	return &etcdstore.Resources{
 		Backend: backend,
 		CodecOf: func(resource schema.GroupResource, example runtime.Object) (etcdstore.Codec, error) {
@@ -229,11 +236,10 @@ func restOptions(backend *etcdstore.Backend, scheme *runtime.Scheme) *etcdstore.
 					hub = k.GroupVersion()
 				}
 			}
-			codecs, err := storageCodecs()
-			return codecs[hub], err
+			return codecs[hub], nil
 		},
 		PathOf: func(r schema.GroupResource) string { return r.Resource },
-	}
+	}, nil
 }
 
 // storageCodecs holds the storage codec of each version.

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/kinproc/kinproc/chain/core/internal/definitions"
-	"github.com/kinproc/kinproc/chain/internal/openapi"
 	"github.com/kinproc/kinproc/chain/internal/stack"
 )
 
@@ -22,8 +21,8 @@ var models struct {
 	naming sync.Once
 	names  *openapinamer.DefinitionNamer
 
-	defining    sync.Once
-	definitions map[string]openapicommon.OpenAPIDefinition
+	referring   sync.Once
+	definitions func() map[string]openapicommon.OpenAPIDefinition
 
 	// building is held while type converters or documents are built from the definitions, because
 	// the builder of type converters changes the extensions of definitions.
@@ -38,15 +37,25 @@ func definitionNames(scheme *runtime.Scheme) *openapinamer.DefinitionNamer {
 	return models.names
 }
 
+// definitionsLater returns no definitions, but remembers how they refer to each other, so that
+// withDefinitions can make them. It must be called before.
+func definitionsLater(
+	ref openapicommon.ReferenceCallback,
+) map[string]openapicommon.OpenAPIDefinition {
+	models.referring.Do(func() {
+		models.definitions = sync.OnceValue(func() map[string]openapicommon.OpenAPIDefinition {
+			return definitions.GetOpenAPIDefinitions(ref)
+		})
+	})
+	return nil
+}
+
 // withDefinitions returns the configuration with the definitions of all built-in kinds. Making the
 // definitions takes 15 to 20 ms of CPU, so they are made when a document or a type converter is
 // built from them.
 func withDefinitions(config *openapicommon.OpenAPIV3Config) *openapicommon.OpenAPIV3Config {
-	models.defining.Do(func() {
-		models.definitions = definitions.GetOpenAPIDefinitions(openapi.References(config))
-	})
 	whole := *config
-	whole.Definitions = models.definitions
+	whole.Definitions = models.definitions()
 	return &whole
 }
 

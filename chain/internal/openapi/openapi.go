@@ -27,8 +27,7 @@ type Server struct {
 }
 
 // Configs returns the OpenAPI v2 and v3 configurations of a server. The definitions for each of the
-// two describe the Go types of its kinds. If definitionsV3 is nil, the configuration of v3 has no
-// definitions yet; see [References].
+// two describe the Go types of its kinds.
 func Configs(
 	names *openapinamer.DefinitionNamer, definitionsV2, definitionsV3 common.GetOpenAPIDefinitions,
 ) (*common.Config, *common.OpenAPIV3Config) {
@@ -43,9 +42,6 @@ func Configs(
 	v2.SecurityDefinitions = &spec.SecurityDefinitions{"BearerToken": bearer}
 	v2.GetDefinitionName = external(v2.GetDefinitionName)
 
-	if definitionsV3 == nil {
-		definitionsV3 = func(common.ReferenceCallback) map[string]common.OpenAPIDefinition { return nil }
-	}
 	v3 := genericapiserver.DefaultOpenAPIV3Config(definitionsV3, names)
 	v3.Info.Title = "Kubernetes"
 	v3.SecuritySchemes = spec3.SecuritySchemes{
@@ -55,14 +51,6 @@ func Configs(
 	}
 	v3.GetDefinitionName = external(v3.GetDefinitionName)
 	return v2, v3
-}
-
-// References returns how the definitions of an OpenAPI v3 configuration refer to each other.
-func References(config *common.OpenAPIV3Config) common.ReferenceCallback {
-	return func(typeName string) spec.Ref {
-		name, _ := config.GetDefinitionName(typeName)
-		return spec.MustCreateRef("#/components/schemas/" + common.EscapeJsonPointer(name))
-	}
 }
 
 // Shared returns a function that calls get once and remembers the definitions, so that the control
