@@ -5,10 +5,14 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 // member is one whose reads begin to include what watches have received when they wait for the log.
@@ -58,5 +62,59 @@ func TestReadsThatWait(t *testing.T) {
 				t.Errorf("got %v, %v, and reads that waited: %v, want %v", got, err, m.waited, test.waited)
 			}
 		})
+	}
+}
+
+// A read of one key gets from the store what the member would answer.
+func TestReadsOfTheStore(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e, err := Start(ctx, Options{Dir: t.TempDir(), Ephemeral: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	var written []int64
+	for _, key := range []string{"/a", "/a", "/a/b", "/c", "/a"} {
+		put, err := e.Client().Put(ctx, key, "value of "+key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written = append(written, put.Header.Revision)
+	}
+	if _, err := e.Client().Compact(ctx, written[1]); err != nil {
+		t.Fatal(err)
+	}
+	member := adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(e.server))
+	for name, r := range map[string]*pb.RangeRequest{
+		"a key":                        {Key: []byte("/a")},
+		"a key of many":                {Key: []byte("/a"), Limit: 1},
+		"a missing key":                {Key: []byte("/b")},
+		"no key":                       {},
+		"an earlier revision":          {Key: []byte("/a"), Revision: written[2]},
+		"a revision before the key":    {Key: []byte("/c"), Revision: written[2]},
+		"a compacted revision":         {Key: []byte("/a"), Revision: written[0]},
+		"a revision to come":           {Key: []byte("/a"), Revision: written[4] + 1},
+		"a range":                      {Key: []byte("/a"), RangeEnd: []byte("/b")},
+		"all that follows":             {Key: []byte("/a"), RangeEnd: []byte{0}},
+		"a key without its value":      {Key: []byte("/a"), KeysOnly: true},
+		"whether there is a key":       {Key: []byte("/a"), CountOnly: true},
+		"a key unless it is older":     {Key: []byte("/c"), MinModRevision: written[4]},
+		"a key unless it is newer":     {Key: []byte("/c"), MaxModRevision: written[0]},
+		"a key unless made before":     {Key: []byte("/c"), MinCreateRevision: written[4]},
+		"a key unless made later":      {Key: []byte("/c"), MaxCreateRevision: written[0]},
+		"an order that does not exist": {Key: []byte("/a"), SortOrder: 7},
+	} {
+		r.Serializable = true
+		want, wantErr := member.Range(ctx, r)
+		got, err := keyReader{member, e.server}.Range(ctx, r)
+		if !proto.Equal(got, want) || err != wantErr {
+			t.Errorf("%s: got %v, %v, want %v, %v", name, got, err, want, wantErr)
+		}
 	}
 }
