@@ -147,7 +147,7 @@ func (c *kindConverter) ObjectToTyped(
 	parsed := c.parsed.Load()
 	if parsed == nil || untyped || !slices.Contains(options, typed.AllowDuplicates) {
 		object, err := c.TypeConverter.ObjectToTyped(obj, options...)
-		if err == nil {
+		if err == nil && parsed == nil {
 			c.parsed.Store(&typed.ParseableType{Schema: object.Schema(), TypeRef: object.TypeRef()})
 		}
 		return object, err
