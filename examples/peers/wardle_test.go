@@ -219,7 +219,16 @@ func TestSampleAPIServer(t *testing.T) {
 		t.Errorf("after the server came back: %v", err)
 	}
 	k.Run("delete", "apiservice", wardleService)
-	if _, err := flunders.Get(t.Context(), "first", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	// The aggregator may learn of the deletion after this client.
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := flunders.Get(ctx, "first", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return true, nil
+			}
+			return false, err
+		})
+	if err != nil {
 		t.Errorf("without an APIService: %v, want 404", err)
 	}
 }
