@@ -16,7 +16,6 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/etcdserver/txn"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
-	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 )
@@ -28,7 +27,7 @@ import (
 func newClient(server *etcdserver.EtcdServer, f *faults) *clientv3.Client {
 	c := v3client.New(server)
 	watched := &atomic.Int64{}
-	kv := keyReader{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), server}
+	kv := storeReader{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), server}
 	c.KV = clientv3.NewKVFromKVClient(kvClient{kv, f, watched}, c)
 	c.Watcher = newWatcher(server, f, watched)
 	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{
@@ -120,40 +119,29 @@ func (c kvClient) Compact(
 	})
 }
 
-// keyReader reads single keys from the member's store. Around such a read, the member checks the
-// permissions of etcd's users, of which there are none, and takes notes for a trace of the steps:
-// that takes as long as the read.
-type keyReader struct {
+// storeReader reads from the member's store. Around a read, the member checks the permissions of
+// etcd's users, of which there are none, and makes spans and metrics. For a single key, that takes
+// about as long as the read.
+type storeReader struct {
 	pb.KVClient
 	member *etcdserver.EtcdServer
 }
 
-func (c keyReader) Range(
+// Range leaves to the member what waits for the log, what sorts, and errors, for their codes.
+func (c storeReader) Range(
 	ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption,
 ) (*pb.RangeResponse, error) {
-	if !r.Serializable || !isGet(r) {
-		return c.KVClient.Range(ctx, r, opts...)
+	if r.Serializable && len(r.Key) > 0 && r.SortOrder == pb.RangeRequest_NONE &&
+		r.SortTarget == pb.RangeRequest_KEY {
+		answer, _, err := txn.Range(ctx, c.member.Logger(), c.member.KV(), r, true)
+		if err == nil {
+			answer.Header.ClusterId = uint64(c.member.Cluster().ID())
+			answer.Header.MemberId = uint64(c.member.MemberID())
+			answer.Header.RaftTerm = c.member.Term()
+			return answer, nil
+		}
 	}
-	found, err := c.member.KV().Range(ctx, r.Key, nil, mvcc.RangeOptions{Rev: r.Revision})
-	if err != nil {
-		// The member gives errors their codes.
-		return c.KVClient.Range(ctx, r, opts...)
-	}
-	return &pb.RangeResponse{
-		Header: &pb.ResponseHeader{
-			ClusterId: uint64(c.member.Cluster().ID()), MemberId: uint64(c.member.MemberID()),
-			Revision: found.Rev, RaftTerm: c.member.Term(),
-		},
-		Kvs: found.KVs, Count: int64(found.Count),
-	}, nil
-}
-
-// isGet reports whether r asks for one key and its value, on no condition. Its limit does not matter
-// then.
-func isGet(r *pb.RangeRequest) bool {
-	return len(r.Key) > 0 && len(r.RangeEnd) == 0 && !r.KeysOnly && !r.CountOnly &&
-		r.SortOrder == pb.RangeRequest_NONE && r.SortTarget == pb.RangeRequest_KEY &&
-		!txn.HasRevisionFilters(r)
+	return c.KVClient.Range(ctx, r, opts...)
 }
 
 type leaseClient struct {

@@ -65,7 +65,7 @@ func TestReadsThatWait(t *testing.T) {
 	}
 }
 
-// A read of one key gets from the store what the member would answer.
+// The store answers reads as the member would.
 func TestReadsOfTheStore(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -101,7 +101,10 @@ func TestReadsOfTheStore(t *testing.T) {
 		"a compacted revision":         {Key: []byte("/a"), Revision: written[0]},
 		"a revision to come":           {Key: []byte("/a"), Revision: written[4] + 1},
 		"a range":                      {Key: []byte("/a"), RangeEnd: []byte("/b")},
+		"a part of a range":            {Key: []byte("/a"), RangeEnd: []byte("/b"), Limit: 1},
 		"all that follows":             {Key: []byte("/a"), RangeEnd: []byte{0}},
+		"a range backwards":            {Key: []byte("/"), RangeEnd: []byte("0"), SortOrder: 2},
+		"a range by an unknown field":  {Key: []byte("/"), RangeEnd: []byte("0"), SortTarget: 9},
 		"a key without its value":      {Key: []byte("/a"), KeysOnly: true},
 		"whether there is a key":       {Key: []byte("/a"), CountOnly: true},
 		"a key unless it is older":     {Key: []byte("/c"), MinModRevision: written[4]},
@@ -112,7 +115,7 @@ func TestReadsOfTheStore(t *testing.T) {
 	} {
 		r.Serializable = true
 		want, wantErr := member.Range(ctx, r)
-		got, err := keyReader{member, e.server}.Range(ctx, r)
+		got, err := storeReader{member, e.server}.Range(ctx, r)
 		if !proto.Equal(got, want) || err != wantErr {
 			t.Errorf("%s: got %v, %v, want %v, %v", name, got, err, want, wantErr)
 		}

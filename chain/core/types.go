@@ -87,7 +87,7 @@ func newLazyTypes(
 func (l *lazyTypes) ObjectToTyped(
 	obj runtime.Object, options ...typed.ValidationOptions,
 ) (*typed.TypedValue, error) {
-	stack.GrowMore() // writes run on a goroutine of their own, which begins with this
+	stack.GrowMore() // a request's create has a goroutine of its own, which begins with this
 	c, err := l.converter(obj.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return nil, err

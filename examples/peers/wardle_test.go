@@ -206,31 +206,22 @@ func TestSampleAPIServer(t *testing.T) {
 	k.Run("create", "configmap", "unharmed")
 	w.start()
 	awaitAvailable(t, s, wardleService, apiregistrationv1.ConditionTrue)
-	// The aggregator may learn of the condition after this client.
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) {
-			_, err := flunders.Get(ctx, "first", metav1.GetOptions{})
-			if apierrors.IsServiceUnavailable(err) {
-				return false, nil
-			}
-			return true, err
-		})
-	if err != nil {
-		t.Errorf("after the server came back: %v", err)
+	// The aggregator may learn of a change after this client.
+	eventually := func(when, want string, is func(error) bool) {
+		t.Helper()
+		var got error
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, timeout, true,
+			func(ctx context.Context) (bool, error) {
+				_, got = flunders.Get(ctx, "first", metav1.GetOptions{})
+				return is(got), nil
+			})
+		if err != nil {
+			t.Errorf("%s: %v, want %s", when, got, want)
+		}
 	}
+	eventually("after the server came back", "the object", func(err error) bool { return err == nil })
 	k.Run("delete", "apiservice", wardleService)
-	// The aggregator may learn of the deletion after this client.
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, timeout, true,
-		func(ctx context.Context) (bool, error) {
-			_, err := flunders.Get(ctx, "first", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return true, nil
-			}
-			return false, err
-		})
-	if err != nil {
-		t.Errorf("without an APIService: %v, want 404", err)
-	}
+	eventually("without an APIService", "404", apierrors.IsNotFound)
 }
 
 const wardleService = "v1alpha1.wardle.example.com"
