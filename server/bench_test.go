@@ -176,25 +176,23 @@ func (t transport) clients(b *testing.B, s *server.Server, n int) []kubernetes.I
 // second.
 func inParallel(
 	b *testing.B, t transport, s *server.Server,
-	do func(ctx context.Context, client kubernetes.Interface, n string) error,
+	do func(ctx context.Context, client kubernetes.Interface) error,
 ) {
 	for _, count := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", count), func(b *testing.B) {
 			var running sync.WaitGroup
-			work := make(chan int)
+			work := make(chan struct{})
 			for _, client := range t.clients(b, s, count) {
 				running.Go(func() {
-					for n := range work {
-						if err := do(b.Context(), client, fmt.Sprintf("%s-%d-%d", t.name, count, n)); err != nil {
+					for range work {
+						if err := do(b.Context(), client); err != nil {
 							b.Error(err)
 						}
 					}
 				})
 			}
-			n := 0
 			for b.Loop() {
-				work <- n
-				n++
+				work <- struct{}{}
 			}
 			close(work)
 			running.Wait()
@@ -213,8 +211,10 @@ func named(name string) *corev1.ConfigMap {
 // BenchmarkCreate creates small objects in an ephemeral control plane and in one that waits for the
 // disk.
 func BenchmarkCreate(b *testing.B) {
-	create := func(ctx context.Context, client kubernetes.Interface, n string) error {
-		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, named(n),
+	create := func(ctx context.Context, client kubernetes.Interface) error {
+		object := named("")
+		object.GenerateName = "created-"
+		_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, object,
 			metav1.CreateOptions{})
 		return err
 	}
@@ -238,9 +238,9 @@ func BenchmarkCreatePod(b *testing.B) {
 		o.Admission.DisablePlugins = []string{"ServiceAccount"}
 	})
 	inParallel(b, transports[0], s,
-		func(ctx context.Context, client kubernetes.Interface, n string) error {
+		func(ctx context.Context, client kubernetes.Interface) error {
 			pod := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: n},
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "created-"},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}},
 			}
 			_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{})
@@ -257,7 +257,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 	for _, t := range transports {
 		b.Run(t.name, func(b *testing.B) {
-			inParallel(b, t, s, func(ctx context.Context, client kubernetes.Interface, _ string) error {
+			inParallel(b, t, s, func(ctx context.Context, client kubernetes.Interface) error {
 				_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "shown",
 					metav1.GetOptions{})
 				return err
@@ -277,8 +277,8 @@ func BenchmarkUpdateToWatch(b *testing.B) {
 
 func updateToWatch(b *testing.B, pair []kubernetes.Interface) {
 	maps := pair[0].CoreV1().ConfigMaps(metav1.NamespaceDefault)
-	object := named("changing-")
-	object.GenerateName, object.Name = object.Name, ""
+	object := named("")
+	object.GenerateName = "changing-"
 	object, err := maps.Create(b.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		b.Fatal(err)
