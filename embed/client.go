@@ -24,15 +24,21 @@ import (
 // a fault keeps its locks, and a call that needs one of them blocks forever, regardless of its
 // context. Every call therefore runs on a separate goroutine, unless its caller has one to spare
 // (see [Abandonable]): after a fault, the call returns the fault, and the goroutine is abandoned.
-func newClient(server *etcdserver.EtcdServer, f *faults) *clientv3.Client {
+//
+// The client changes the store by the writer, unless that is nil.
+func newClient(
+	server *etcdserver.EtcdServer, reader storeReader, writer *storeWriter, f *faults,
+) *clientv3.Client {
 	c := v3client.New(server)
 	watched := &atomic.Int64{}
-	kv := storeReader{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server)), server}
+	var kv pb.KVClient = reader
+	leases := adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
+	if writer != nil {
+		kv, leases = writer, leasesInTurn{leases, writer}
+	}
 	c.KV = clientv3.NewKVFromKVClient(kvClient{kv, f, watched}, c)
 	c.Watcher = newWatcher(server, f, watched)
-	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{
-		adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server)), f,
-	}, c, time.Second)
+	c.Lease = clientv3.NewLeaseFromLeaseClient(leaseClient{leases, f}, c, time.Second)
 	return c
 }
 
@@ -127,21 +133,35 @@ type storeReader struct {
 	member *etcdserver.EtcdServer
 }
 
+func newStoreReader(member *etcdserver.EtcdServer) storeReader {
+	return storeReader{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(member)), member}
+}
+
 // Range leaves to the member what waits for the log, what sorts, and errors, for their codes.
 func (c storeReader) Range(
 	ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption,
 ) (*pb.RangeResponse, error) {
-	if r.Serializable && len(r.Key) > 0 && r.SortOrder == pb.RangeRequest_NONE &&
-		r.SortTarget == pb.RangeRequest_KEY {
+	if r.Serializable && isPlain(r) {
 		answer, _, err := txn.Range(ctx, c.member.Logger(), c.member.KV(), r, true)
 		if err == nil {
-			answer.Header.ClusterId = uint64(c.member.Cluster().ID())
-			answer.Header.MemberId = uint64(c.member.MemberID())
-			answer.Header.RaftTerm = c.member.Term()
+			c.complete(answer.Header)
 			return answer, nil
 		}
 	}
 	return c.KVClient.Range(ctx, r, opts...)
+}
+
+// isPlain reports whether r is a valid request for keys in their order.
+func isPlain(r *pb.RangeRequest) bool {
+	return len(r.GetKey()) > 0 && r.GetSortOrder() == pb.RangeRequest_NONE &&
+		r.GetSortTarget() == pb.RangeRequest_KEY
+}
+
+// complete sets what the store does not know of the header of an answer.
+func (c storeReader) complete(header *pb.ResponseHeader) {
+	header.ClusterId = uint64(c.member.Cluster().ID())
+	header.MemberId = uint64(c.member.MemberID())
+	header.RaftTerm = c.member.Term()
 }
 
 type leaseClient struct {

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/verify"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/raft/v3/raftpb"
 )
@@ -33,6 +35,7 @@ const electionRetry = 500 * time.Microsecond
 type Etcd struct {
 	dir      string
 	server   *etcdserver.EtcdServer
+	writer   *storeWriter // nil if all changes go through the log
 	client   *clientv3.Client
 	listener *listener
 	faults   *faults
@@ -96,7 +99,14 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	if err := e.elect(ctx, committed); err != nil {
 		return explain("start etcd in "+e.dir, err)
 	}
-	e.client = newClient(e.server, e.faults)
+	reader := newStoreReader(e.server)
+	// Other processes cannot wait for their turn, and etcd's own verification rejects changes that
+	// are not in the log.
+	if opts.Ephemeral && !opts.ListenClient &&
+		!verify.IsVerificationEnabled(backend.EnvVerifyValueLock) {
+		e.writer = newStoreWriter(reader)
+	}
+	e.client = newClient(e.server, reader, e.writer, e.faults)
 	e.undo = append(e.undo, e.closeClient)
 	if opts.ListenClient {
 		var err error
@@ -198,6 +208,9 @@ func (e *Etcd) stopServer() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		if e.writer != nil {
+			e.writer.end(e.faults)
+		}
 		e.server.Stop()
 	}()
 	select {

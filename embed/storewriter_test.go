@@ -1,0 +1,317 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+func ephemeral(t *testing.T, opts Options) *Etcd {
+	t.Helper()
+	opts.Dir, opts.Ephemeral = t.TempDir(), true
+	e, err := Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func ifRevision(key string, revision int64) []*pb.Compare {
+	return []*pb.Compare{{
+		Key: []byte(key), Target: pb.Compare_MOD, Result: pb.Compare_EQUAL,
+		TargetUnion: &pb.Compare_ModRevision{ModRevision: revision},
+	}}
+}
+
+func put(key, value string) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
+		RequestPut: &pb.PutRequest{Key: []byte(key), Value: []byte(value)},
+	}}
+}
+
+func remove(key string) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{
+		RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)},
+	}}
+}
+
+func get(r *pb.RangeRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
+}
+
+// The store does with a transaction what the log of another member does.
+func TestTransactionsInTheStore(t *testing.T) {
+	t.Parallel()
+	e, other := ephemeral(t, Options{}), ephemeral(t, Options{})
+	log := newStoreReader(other.server)
+	a := &pb.RangeRequest{Key: []byte("/a")}
+	// Both members begin with revision 1.
+	for _, test := range []struct {
+		name    string
+		inStore bool
+		r       *pb.TxnRequest
+	}{
+		{"create", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "1")},
+		}},
+		{"create what exists", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "2")},
+		}},
+		{"update", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 2), Success: []*pb.RequestOp{put("/a", "3")},
+			Failure: []*pb.RequestOp{get(a)},
+		}},
+		{"update what has changed", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 2), Success: []*pb.RequestOp{put("/a", "4")},
+			Failure: []*pb.RequestOp{get(a)},
+		}},
+		{"delete what has changed", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 2), Success: []*pb.RequestOp{remove("/a")},
+			Failure: []*pb.RequestOp{get(a)},
+		}},
+		{"get the value that is replaced", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 3), Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{
+				RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: []byte("5"), PrevKv: true},
+			}}},
+		}},
+		{"delete", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 4), Success: []*pb.RequestOp{remove("/a")},
+		}},
+		{"delete what does not exist", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{remove("/a")},
+		}},
+		{"read a revision to come", true, &pb.TxnRequest{
+			Compare: ifRevision("/a", 9), Success: []*pb.RequestOp{remove("/a")},
+			Failure: []*pb.RequestOp{get(&pb.RangeRequest{Key: []byte("/a"), Revision: 1000})},
+		}},
+		{"two changes", false, &pb.TxnRequest{
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "6"), put("/b", "7")},
+		}},
+		{"a change without a condition", false, &pb.TxnRequest{
+			Success: []*pb.RequestOp{put("/c", "8")},
+		}},
+		{"only a read", false, &pb.TxnRequest{
+			Compare: ifRevision("/a", 0), Failure: []*pb.RequestOp{get(a)},
+		}},
+		{"no key", false, &pb.TxnRequest{
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("", "9")},
+		}},
+		{"no key to compare", false, &pb.TxnRequest{
+			Compare: ifRevision("", 0), Success: []*pb.RequestOp{put("/a", "10")},
+		}},
+		{"an order that does not exist", false, &pb.TxnRequest{
+			Compare: ifRevision("/a", 9), Success: []*pb.RequestOp{put("/a", "11")},
+			Failure: []*pb.RequestOp{get(&pb.RangeRequest{Key: []byte("/a"), SortOrder: 7})},
+		}},
+		{"a lease that does not exist", false, &pb.TxnRequest{
+			Compare: ifRevision("/d", 0), Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{
+				RequestPut: &pb.PutRequest{Key: []byte("/d"), Lease: 12},
+			}}},
+		}},
+	} {
+		want, wantErr := log.Txn(t.Context(), test.r)
+		got, err := e.writer.Txn(t.Context(), test.r)
+		for _, answer := range []*pb.TxnResponse{got, want} {
+			if answer != nil {
+				if answer.Header.MemberId == 0 || answer.Header.ClusterId == 0 || answer.Header.RaftTerm == 0 {
+					t.Errorf("%s: the header is not complete: %v", test.name, answer.Header)
+				}
+				answer.Header = &pb.ResponseHeader{Revision: answer.Header.Revision}
+			}
+		}
+		if !proto.Equal(got, want) || !errors.Is(err, wantErr) {
+			t.Errorf("%s: got %v, %v, want %v, %v", test.name, got, err, want, wantErr)
+		}
+		if got := e.writer.takes(test.r); got != test.inStore {
+			t.Errorf("%s: done in the store: %v", test.name, got)
+		}
+	}
+}
+
+// A full store refuses changes as the member does.
+func TestTransactionsInAFullStore(t *testing.T) {
+	t.Parallel()
+	e := ephemeral(t, Options{})
+	r := &pb.TxnRequest{Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "1")}}
+	if _, err := e.server.Alarm(t.Context(), &pb.AlarmRequest{
+		Action: pb.AlarmRequest_ACTIVATE, MemberID: uint64(e.server.MemberID()),
+		Alarm: pb.AlarmType_NOSPACE,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.writer.Txn(t.Context(), r); !errors.Is(err, rpctypes.ErrGRPCNoSpace) {
+		t.Errorf("got %v, want %v", err, rpctypes.ErrGRPCNoSpace)
+	}
+}
+
+// Transactions in the store and in the log exclude each other, so no update is lost. Leases are
+// granted and end at the same time.
+func TestConcurrentTransactions(t *testing.T) {
+	t.Parallel()
+	const clients, updates = 8, 200
+	e := ephemeral(t, Options{})
+	var running, granting sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	granting.Go(func() {
+		for ctx.Err() == nil {
+			lease, err := e.Client().Grant(t.Context(), 1000)
+			if err == nil {
+				_, err = e.Client().Put(t.Context(), "/leased", "", clientv3.WithLease(lease.ID))
+			}
+			if err == nil {
+				_, err = e.Client().Revoke(t.Context(), lease.ID)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	lease, err := e.Client().Grant(t.Context(), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range clients {
+		running.Go(func() {
+			var opts []clientv3.OpOption
+			if i%2 == 0 {
+				opts = append(opts, clientv3.WithLease(lease.ID)) // in the log
+			}
+			for done := 0; done < updates; {
+				read, err := e.Client().Get(t.Context(), "/count")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var count int
+				var revision int64
+				if len(read.Kvs) > 0 {
+					count, _ = strconv.Atoi(string(read.Kvs[0].Value))
+					revision = read.Kvs[0].ModRevision
+				}
+				answer, err := e.Client().Txn(t.Context()).
+					If(clientv3.Compare(clientv3.ModRevision("/count"), "=", revision)).
+					Then(clientv3.OpPut("/count", strconv.Itoa(count+1), opts...)).Commit()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if answer.Succeeded {
+					done++
+				}
+			}
+		})
+	}
+	running.Wait()
+	cancel()
+	granting.Wait()
+	read, err := e.Client().Get(t.Context(), "/count")
+	if err != nil || string(read.Kvs[0].Value) != strconv.Itoa(clients*updates) {
+		t.Errorf("got %v, %v, want %d", read, err, clients*updates)
+	}
+}
+
+// A read that must include what watches have received waits for the transaction under way.
+func TestReadsInTurn(t *testing.T) {
+	t.Parallel()
+	e := ephemeral(t, Options{})
+	m := &member{answers: []answer{{revision: 1}}}
+	w := newStoreWriter(storeReader{m, e.server})
+	w.turn <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &pb.RangeRequest{Key: []byte("/a")}
+	if got, err := w.Range(ctx, r); !errors.Is(err, context.Canceled) || len(m.waited) != 0 {
+		t.Errorf("got %v, %v out of turn", got, err)
+	}
+	<-w.turn
+	if got, err := w.Range(t.Context(), r); err != nil {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// The store is open until the transaction under way has ended.
+func TestStopInTurn(t *testing.T) {
+	t.Parallel()
+	e, err := Start(t.Context(), Options{Dir: t.TempDir(), Ephemeral: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.writer.turn <- struct{}{}
+	stopped := make(chan error, 1)
+	go func() { stopped <- e.Stop(context.Background()) }()
+	<-e.Client().Ctx().Done() // the step before that of the server
+	for i := range 1000 {
+		e.server.KV().Put([]byte("/a"), []byte(strconv.Itoa(i)), 0)
+		select {
+		case <-e.server.StoppingNotify():
+			t.Fatal("the member stops during a transaction")
+		default:
+		}
+	}
+	<-e.writer.turn
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// Transactions that meet a stop are refused, and the member does not fail.
+func TestTransactionsDuringStop(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		var failure atomic.Pointer[error]
+		e, err := Start(t.Context(), Options{
+			Dir: t.TempDir(), Ephemeral: true, OnFailure: func(err error) { failure.Store(&err) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		begun := make(chan struct{}, 4)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		for i := range cap(begun) {
+			running.Go(func() {
+				key := "/" + strconv.Itoa(i)
+				for n := 0; ; n++ {
+					_, err := e.writer.Txn(ctx, &pb.TxnRequest{
+						Compare: ifRevision(key, 0), Success: []*pb.RequestOp{put(key, "1")},
+					})
+					if err != nil {
+						if !errors.Is(err, rpctypes.ErrGRPCStopped) {
+							t.Errorf("got %v, want %v", err, rpctypes.ErrGRPCStopped)
+						}
+						return
+					}
+					if n == 0 {
+						begun <- struct{}{}
+					}
+				}
+			})
+		}
+		for range cap(begun) {
+			<-begun
+		}
+		if err := e.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		running.Wait()
+		cancel()
+		if err := failure.Load(); err != nil {
+			t.Error(*err)
+		}
+	}
+}
