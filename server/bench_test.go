@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,21 +181,19 @@ func inParallel(
 ) {
 	for _, count := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", count), func(b *testing.B) {
+			clients := t.clients(b, s, count)
 			var running sync.WaitGroup
-			work := make(chan struct{})
-			for _, client := range t.clients(b, s, count) {
+			var begun atomic.Int64
+			b.ResetTimer()
+			for _, client := range clients {
 				running.Go(func() {
-					for range work {
+					for begun.Add(1) <= int64(b.N) {
 						if err := do(b.Context(), client); err != nil {
 							b.Error(err)
 						}
 					}
 				})
 			}
-			for b.Loop() {
-				work <- struct{}{}
-			}
-			close(work)
 			running.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 		})
