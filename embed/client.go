@@ -34,7 +34,7 @@ func newClient(
 	var kv pb.KVClient = reader
 	leases := adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
 	if writer != nil {
-		kv, leases = writer, leasesInTurn{leases, writer}
+		kv, leases = writer, leaseGranter{leases, writer}
 	}
 	c.KV = clientv3.NewKVFromKVClient(kvClient{kv, f, watched}, c)
 	c.Watcher = newWatcher(server, f, watched)

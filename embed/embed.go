@@ -100,8 +100,8 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 		return explain("start etcd in "+e.dir, err)
 	}
 	reader := newStoreReader(e.server)
-	// Other processes cannot wait for their turn, and etcd's own verification rejects changes that
-	// are not in the log.
+	// The changes of other processes do not exclude those in the store, and etcd's own verification
+	// rejects changes that are not in the log.
 	if opts.Ephemeral && !opts.ListenClient &&
 		!verify.IsVerificationEnabled(backend.EnvVerifyValueLock) {
 		e.writer = newStoreWriter(reader)

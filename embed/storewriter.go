@@ -2,11 +2,15 @@ package embed
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/pkg/v3/traceutil"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/txn"
+	"go.etcd.io/etcd/server/v3/lease"
 	"go.etcd.io/etcd/server/v3/storage"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"google.golang.org/grpc"
@@ -15,15 +19,16 @@ import (
 // storeWriter makes an ephemeral member's transactions without the raft log. The log is for other
 // members and for a restart, and an ephemeral member has neither. Through the log, a transaction
 // passes four goroutines, which takes longer than the transaction itself.
-//
-// The log also puts changes in order. Two of them depend on that: a transaction in the log compares
-// before it locks the store, and the grant of a lease takes its locks in another order than a put.
-// So transactions and grants wait for their turn, whether they go through the log or not. All other
-// changes lock the store first, and need no turn.
 type storeWriter struct {
 	storeReader
 	quota storage.Quota
-	turn  chan struct{} // holds an element while it is somebody's turn
+
+	// order is held for reading by a transaction in the store. It is held for writing by what the
+	// log must not change the store during, or the other way around: a transaction in the log
+	// compares before it locks the store, and the grant of a lease takes its locks in another order
+	// than a put. All other changes in the log lock the store first.
+	order sync.RWMutex
+	ended bool // guarded by order
 }
 
 func newStoreWriter(reader storeReader) *storeWriter {
@@ -32,71 +37,77 @@ func newStoreWriter(reader storeReader) *storeWriter {
 		storeReader: reader,
 		quota: storage.NewBackendQuota(m.Logger(), m.Cfg.QuotaBackendBytes, m.Backend(),
 			"kinproc"),
-		turn: make(chan struct{}, 1),
 	}
 }
 
-// inTurn returns the result of call, which it calls when it is its turn.
-func inTurn[A any](
-	ctx context.Context, w *storeWriter, call func() (A, error),
-) (answer A, err error) {
-	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
-		return call()
-	case <-ctx.Done():
-		return answer, ctx.Err()
-	case <-w.member.StoppingNotify():
-		return answer, rpctypes.ErrGRPCStopped
-	}
+// alone returns the result of call, during which no transaction is made in the store.
+func alone[A any](w *storeWriter, call func() (A, error)) (A, error) {
+	w.order.Lock()
+	defer w.order.Unlock()
+	return call()
 }
 
-// end waits for the transaction that is under way, unless a fault occurs, and lets none follow. The
-// member must not close its store before that.
+// end leaves all further transactions to the member, and waits for those under way unless a fault
+// occurs. The member must not close its store before that.
 func (w *storeWriter) end(f *faults) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.order.Lock()
+		defer w.order.Unlock()
+		w.ended = true
+	}()
 	select {
-	case w.turn <- struct{}{}:
+	case <-done:
 	case <-f.any:
 	}
 }
 
-// Range waits for its turn if it must include all that watches have received: a transaction notifies
-// them shortly before reads include what it has changed.
+// Range waits for the transactions under way if it must include all that watches have received. A
+// transaction notifies watches shortly before reads include its change.
 func (w *storeWriter) Range(
 	ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption,
 ) (*pb.RangeResponse, error) {
 	if r.Serializable {
 		return w.storeReader.Range(ctx, r, opts...)
 	}
-	return inTurn(ctx, w, func() (*pb.RangeResponse, error) {
-		return w.storeReader.Range(ctx, r, opts...)
-	})
+	return alone(w, func() (*pb.RangeResponse, error) { return w.storeReader.Range(ctx, r, opts...) })
 }
 
-// Txn leaves to the member what [storeWriter.takes] does not take, and errors, for their codes. A
-// transaction that fails has changed nothing.
+// Txn leaves to the member what [storeWriter.takes] does not take, and errors, for their codes.
 func (w *storeWriter) Txn(
 	ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption,
 ) (*pb.TxnResponse, error) {
-	return inTurn(ctx, w, func() (*pb.TxnResponse, error) {
-		if w.takes(r) && ctx.Err() == nil {
-			kv := w.member.KV()
-			write := kv.Write(traceutil.TODO())
-			// The context must not end a transaction after its first change.
-			answer, _, err := txn.Txn(context.WithoutCancel(ctx), w.member.Logger(), r, true,
-				lockedKV{kv, write}, nil, false)
-			write.End()
-			if err == nil {
-				w.complete(answer.Header)
-				return answer, nil
-			}
+	if w.takes(r) && ctx.Err() == nil {
+		if answer, err := w.inStore(ctx, r); err == nil {
+			return answer, nil
 		}
-		return w.KVClient.Txn(ctx, r, opts...)
-	})
+	}
+	return alone(w, func() (*pb.TxnResponse, error) { return w.KVClient.Txn(ctx, r, opts...) })
 }
 
-// takes reports whether r is one conditional put or delete, as those of an API server are. Only the
-// member knows leases, and what to do when the store is full.
+// inStore makes a transaction in the store. If it returns an error, nothing has changed.
+func (w *storeWriter) inStore(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	w.order.RLock()
+	defer w.order.RUnlock()
+	if w.ended {
+		return nil, rpctypes.ErrGRPCStopped
+	}
+	kv := w.member.KV()
+	write := kv.Write(traceutil.TODO())
+	// The context must not end a transaction after its first change.
+	answer, _, err := txn.Txn(context.WithoutCancel(ctx), w.member.Logger(), r, true,
+		lockedKV{kv, write}, leases{member: w.member}, false)
+	write.End()
+	if err != nil {
+		return nil, err
+	}
+	w.complete(answer.Header)
+	return answer, nil
+}
+
+// takes reports whether r is one conditional put or delete, like those of an API server. When the
+// store is full, the member knows what to do.
 func (w *storeWriter) takes(r *pb.TxnRequest) bool {
 	if len(r.Compare) != 1 || len(r.Compare[0].Key) == 0 ||
 		len(r.Success) != 1 || len(r.Failure) > 1 {
@@ -106,7 +117,7 @@ func (w *storeWriter) takes(r *pb.TxnRequest) bool {
 		return false
 	}
 	if put := r.Success[0].GetRequestPut(); put != nil {
-		if len(put.Key) == 0 || put.Lease != 0 || put.IgnoreLease || put.IgnoreValue {
+		if len(put.Key) == 0 || put.IgnoreLease || put.IgnoreValue {
 			return false
 		}
 	} else if len(r.Success[0].GetRequestDeleteRange().GetKey()) == 0 {
@@ -131,16 +142,32 @@ type unended struct{ mvcc.TxnWrite }
 
 func (unended) End() {}
 
-// leasesInTurn grants leases when it is their turn.
-type leasesInTurn struct {
+// leases looks up leases for a transaction. While the store is locked, none of them ends.
+type leases struct {
+	lease.Lessor // nil: a transaction only looks leases up
+	member       *etcdserver.EtcdServer
+}
+
+func (l leases) Lookup(id lease.LeaseID) *lease.Lease {
+	all, err := l.member.LeaseLeases(context.Background(), &pb.LeaseLeasesRequest{})
+	if err == nil && slices.ContainsFunc(all.Leases, func(s *pb.LeaseStatus) bool {
+		return s.ID == int64(id)
+	}) {
+		return &lease.Lease{ID: id}
+	}
+	return nil
+}
+
+// leaseGranter grants leases while no transaction is made in the store.
+type leaseGranter struct {
 	pb.LeaseClient
 	writer *storeWriter
 }
 
-func (c leasesInTurn) LeaseGrant(
+func (g leaseGranter) LeaseGrant(
 	ctx context.Context, r *pb.LeaseGrantRequest, opts ...grpc.CallOption,
 ) (*pb.LeaseGrantResponse, error) {
-	return inTurn(ctx, c.writer, func() (*pb.LeaseGrantResponse, error) {
-		return c.LeaseClient.LeaseGrant(ctx, r, opts...)
+	return alone(g.writer, func() (*pb.LeaseGrantResponse, error) {
+		return g.LeaseClient.LeaseGrant(ctx, r, opts...)
 	})
 }
