@@ -23,10 +23,10 @@ type storeWriter struct {
 	storeReader
 	quota storage.Quota
 
-	// order is held for reading by a transaction in the store. It is held for writing by what the
-	// log must not change the store during, or the other way around: a transaction in the log
-	// compares before it locks the store, and the grant of a lease takes its locks in another order
-	// than a put. All other changes in the log lock the store first.
+	// A transaction in the store holds order for reading. Two kinds of change in the log hold it for
+	// writing, because they must not meet such a transaction: a transaction in the log compares
+	// before it locks the store, and the grant of a lease takes its locks in another order than a
+	// put. All other changes in the log lock the store first.
 	order sync.RWMutex
 	ended bool // guarded by order
 }
@@ -74,11 +74,12 @@ func (w *storeWriter) Range(
 	return alone(w, func() (*pb.RangeResponse, error) { return w.storeReader.Range(ctx, r, opts...) })
 }
 
-// Txn leaves to the member what [storeWriter.takes] does not take, and errors, for their codes.
+// Txn makes the transactions that [storeWriter.accepts] in the store. It leaves the others to the
+// member, and those that fail, for their error codes.
 func (w *storeWriter) Txn(
 	ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption,
 ) (*pb.TxnResponse, error) {
-	if w.takes(r) && ctx.Err() == nil {
+	if w.accepts(r) && ctx.Err() == nil {
 		if answer, err := w.inStore(ctx, r); err == nil {
 			return answer, nil
 		}
@@ -106,9 +107,9 @@ func (w *storeWriter) inStore(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRes
 	return answer, nil
 }
 
-// takes reports whether r is one conditional put or delete, like those of an API server. When the
+// accepts reports whether r is one conditional put or delete, like those of an API server. When the
 // store is full, the member knows what to do.
-func (w *storeWriter) takes(r *pb.TxnRequest) bool {
+func (w *storeWriter) accepts(r *pb.TxnRequest) bool {
 	if len(r.Compare) != 1 || len(r.Compare[0].Key) == 0 ||
 		len(r.Success) != 1 || len(r.Failure) > 1 {
 		return false
@@ -126,7 +127,7 @@ func (w *storeWriter) takes(r *pb.TxnRequest) bool {
 	return w.quota.Available(r) && len(w.member.Alarms()) == 0
 }
 
-// lockedKV is a store in which all happens in one write transaction. The library reads in one
+// lockedKV is a store in which everything happens in one write transaction. The library reads in one
 // transaction and writes in another, because the member applies one entry of its log at a time.
 type lockedKV struct {
 	mvcc.KV

@@ -150,7 +150,7 @@ func TestTransactionsInTheStore(t *testing.T) {
 		if !proto.Equal(got, want) || !errors.Is(err, wantErr) {
 			t.Errorf("%s: got %v, %v, want %v, %v", test.name, got, err, want, wantErr)
 		}
-		if got := e.writer.takes(test.r); got != test.inStore {
+		if got := e.writer.accepts(test.r); got != test.inStore {
 			t.Errorf("%s: done in the store: %v", test.name, got)
 		}
 	}
