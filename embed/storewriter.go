@@ -127,8 +127,8 @@ func (w *storeWriter) accepts(r *pb.TxnRequest) bool {
 	return w.quota.Available(r) && len(w.member.Alarms()) == 0
 }
 
-// lockedKV is a store in which everything happens in one write transaction. The library reads in one
-// transaction and writes in another, because the member applies one entry of its log at a time.
+// lockedKV is a store in which everything happens in one write transaction. The library reads in
+// one transaction and writes in another, because the member applies one entry of its log at a time.
 type lockedKV struct {
 	mvcc.KV
 	write mvcc.TxnWrite
