@@ -33,6 +33,7 @@ func (e *Etcd) Change(ctx context.Context, changes []Change) (revision int64, er
 		}
 		txn.Success = append(txn.Success, op)
 	}
+	// It compares nothing, so it may meet transactions in the store (see storeWriter).
 	response, err := untilFault(ctx, e.faults, func() (*pb.TxnResponse, error) {
 		return e.server.Txn(ctx, txn)
 	})
