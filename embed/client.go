@@ -26,15 +26,15 @@ import (
 // (see [Abandonable]): after a fault, the call returns the fault, and the goroutine is abandoned.
 //
 // The client changes the store by the writer, unless that is nil.
-func newClient(
-	server *etcdserver.EtcdServer, reader storeReader, writer *storeWriter, f *faults,
-) *clientv3.Client {
+func newClient(server *etcdserver.EtcdServer, writer *storeWriter, f *faults) *clientv3.Client {
 	c := v3client.New(server)
 	watched := &atomic.Int64{}
-	var kv pb.KVClient = reader
 	leases := adapter.LeaseServerToLeaseClient(v3rpc.NewQuotaLeaseServer(server))
+	var kv pb.KVClient
 	if writer != nil {
 		kv, leases = writer, leaseGranter{leases, writer}
+	} else {
+		kv = newStoreReader(server)
 	}
 	c.KV = clientv3.NewKVFromKVClient(kvClient{kv, f, watched}, c)
 	c.Watcher = newWatcher(server, f, watched)

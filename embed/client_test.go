@@ -70,15 +70,7 @@ func TestReadsOfTheStore(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	e, err := Start(ctx, Options{Dir: t.TempDir(), Ephemeral: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := e.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	e := startEphemeral(t)
 	var written []int64
 	for _, key := range []string{"/a", "/a", "/a/b", "/c", "/a"} {
 		put, err := e.Client().Put(ctx, key, "value of "+key)

@@ -99,14 +99,13 @@ func (e *Etcd) start(ctx context.Context, opts Options) error {
 	if err := e.elect(ctx, committed); err != nil {
 		return explain("start etcd in "+e.dir, err)
 	}
-	reader := newStoreReader(e.server)
 	// The changes of other processes do not exclude those in the store, and etcd's own verification
 	// rejects changes that are not in the log.
 	if opts.Ephemeral && !opts.ListenClient &&
 		!verify.IsVerificationEnabled(backend.EnvVerifyValueLock) {
-		e.writer = newStoreWriter(reader)
+		e.writer = newStoreWriter(e.server)
 	}
-	e.client = newClient(e.server, reader, e.writer, e.faults)
+	e.client = newClient(e.server, e.writer, e.faults)
 	e.undo = append(e.undo, e.closeClient)
 	if opts.ListenClient {
 		var err error

@@ -31,12 +31,11 @@ type storeWriter struct {
 	ended bool // guarded by order
 }
 
-func newStoreWriter(reader storeReader) *storeWriter {
-	m := reader.member
+func newStoreWriter(member *etcdserver.EtcdServer) *storeWriter {
 	return &storeWriter{
-		storeReader: reader,
-		quota: storage.NewBackendQuota(m.Logger(), m.Cfg.QuotaBackendBytes, m.Backend(),
-			"kinproc"),
+		storeReader: newStoreReader(member),
+		quota: storage.NewBackendQuota(member.Logger(), member.Cfg.QuotaBackendBytes,
+			member.Backend(), "kinproc"),
 	}
 }
 
@@ -95,7 +94,7 @@ func (w *storeWriter) inStore(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRes
 		return nil, rpctypes.ErrGRPCStopped
 	}
 	kv := w.member.KV()
-	write := kv.Write(traceutil.TODO())
+	write := kv.Write(traceutil.Get(ctx))
 	// The context must not end a transaction after its first change.
 	answer, _, err := txn.Txn(context.WithoutCancel(ctx), w.member.Logger(), r, true,
 		lockedKV{kv, write}, leases{member: w.member}, false)

@@ -17,10 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func ephemeral(t *testing.T, opts Options) *Etcd {
+func startEphemeral(t *testing.T) *Etcd {
 	t.Helper()
-	opts.Dir, opts.Ephemeral = t.TempDir(), true
-	e, err := Start(t.Context(), opts)
+	e, err := Start(t.Context(), Options{Dir: t.TempDir(), Ephemeral: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +38,12 @@ func ifRevision(key string, revision int64) []*pb.Compare {
 	}}
 }
 
-func put(key, value string) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{
-		RequestPut: &pb.PutRequest{Key: []byte(key), Value: []byte(value)},
-	}}
+func put(r *pb.PutRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: r}}
+}
+
+func putValue(key, value string) *pb.RequestOp {
+	return put(&pb.PutRequest{Key: []byte(key), Value: []byte(value)})
 }
 
 func remove(key string) *pb.RequestOp {
@@ -58,7 +59,7 @@ func get(r *pb.RangeRequest) *pb.RequestOp {
 // The store does with a transaction what the log of another member does.
 func TestTransactionsInTheStore(t *testing.T) {
 	t.Parallel()
-	e, other := ephemeral(t, Options{}), ephemeral(t, Options{})
+	e, other := startEphemeral(t), startEphemeral(t)
 	log := newStoreReader(other.server)
 	a := &pb.RangeRequest{Key: []byte("/a")}
 	const lease = 7
@@ -75,17 +76,17 @@ func TestTransactionsInTheStore(t *testing.T) {
 		r       *pb.TxnRequest
 	}{
 		{"create", true, &pb.TxnRequest{
-			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "1")},
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{putValue("/a", "1")},
 		}},
 		{"create what exists", true, &pb.TxnRequest{
-			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "2")},
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{putValue("/a", "2")},
 		}},
 		{"update", true, &pb.TxnRequest{
-			Compare: ifRevision("/a", 2), Success: []*pb.RequestOp{put("/a", "3")},
+			Compare: ifRevision("/a", 2), Success: []*pb.RequestOp{putValue("/a", "3")},
 			Failure: []*pb.RequestOp{get(a)},
 		}},
 		{"update what has changed", true, &pb.TxnRequest{
-			Compare: ifRevision("/a", 2), Success: []*pb.RequestOp{put("/a", "4")},
+			Compare: ifRevision("/a", 2), Success: []*pb.RequestOp{putValue("/a", "4")},
 			Failure: []*pb.RequestOp{get(a)},
 		}},
 		{"delete what has changed", true, &pb.TxnRequest{
@@ -93,9 +94,10 @@ func TestTransactionsInTheStore(t *testing.T) {
 			Failure: []*pb.RequestOp{get(a)},
 		}},
 		{"get the value that is replaced", true, &pb.TxnRequest{
-			Compare: ifRevision("/a", 3), Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{
-				RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: []byte("5"), PrevKv: true},
-			}}},
+			Compare: ifRevision("/a", 3),
+			Success: []*pb.RequestOp{put(&pb.PutRequest{
+				Key: []byte("/a"), Value: []byte("5"), PrevKv: true,
+			})},
 		}},
 		{"delete", true, &pb.TxnRequest{
 			Compare: ifRevision("/a", 4), Success: []*pb.RequestOp{remove("/a")},
@@ -108,33 +110,31 @@ func TestTransactionsInTheStore(t *testing.T) {
 			Failure: []*pb.RequestOp{get(&pb.RangeRequest{Key: []byte("/a"), Revision: 1000})},
 		}},
 		{"two changes", false, &pb.TxnRequest{
-			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "6"), put("/b", "7")},
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{putValue("/a", "6"), putValue("/b", "7")},
 		}},
 		{"a change without a condition", false, &pb.TxnRequest{
-			Success: []*pb.RequestOp{put("/c", "8")},
+			Success: []*pb.RequestOp{putValue("/c", "8")},
 		}},
 		{"only a read", false, &pb.TxnRequest{
 			Compare: ifRevision("/a", 0), Failure: []*pb.RequestOp{get(a)},
 		}},
 		{"no key", false, &pb.TxnRequest{
-			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("", "9")},
+			Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{putValue("", "9")},
 		}},
 		{"no key to compare", false, &pb.TxnRequest{
-			Compare: ifRevision("", 0), Success: []*pb.RequestOp{put("/a", "10")},
+			Compare: ifRevision("", 0), Success: []*pb.RequestOp{putValue("/a", "10")},
 		}},
 		{"an order that does not exist", false, &pb.TxnRequest{
-			Compare: ifRevision("/a", 9), Success: []*pb.RequestOp{put("/a", "11")},
+			Compare: ifRevision("/a", 9), Success: []*pb.RequestOp{putValue("/a", "11")},
 			Failure: []*pb.RequestOp{get(&pb.RangeRequest{Key: []byte("/a"), SortOrder: 7})},
 		}},
 		{"a lease", true, &pb.TxnRequest{
-			Compare: ifRevision("/d", 0), Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{
-				RequestPut: &pb.PutRequest{Key: []byte("/d"), Lease: lease},
-			}}},
+			Compare: ifRevision("/d", 0),
+			Success: []*pb.RequestOp{put(&pb.PutRequest{Key: []byte("/d"), Lease: lease})},
 		}},
 		{"a lease that does not exist", true, &pb.TxnRequest{
-			Compare: ifRevision("/e", 0), Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{
-				RequestPut: &pb.PutRequest{Key: []byte("/e"), Lease: lease + 1},
-			}}},
+			Compare: ifRevision("/e", 0),
+			Success: []*pb.RequestOp{put(&pb.PutRequest{Key: []byte("/e"), Lease: lease + 1})},
 		}},
 	} {
 		want, wantErr := log.Txn(t.Context(), test.r)
@@ -171,8 +171,8 @@ func TestTransactionsInTheStore(t *testing.T) {
 // A full store refuses changes as the member does.
 func TestTransactionsInAFullStore(t *testing.T) {
 	t.Parallel()
-	e := ephemeral(t, Options{})
-	r := &pb.TxnRequest{Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{put("/a", "1")}}
+	e := startEphemeral(t)
+	r := &pb.TxnRequest{Compare: ifRevision("/a", 0), Success: []*pb.RequestOp{putValue("/a", "1")}}
 	if _, err := e.server.Alarm(t.Context(), &pb.AlarmRequest{
 		Action: pb.AlarmRequest_ACTIVATE, MemberID: uint64(e.server.MemberID()),
 		Alarm: pb.AlarmType_NOSPACE,
@@ -189,7 +189,7 @@ func TestTransactionsInAFullStore(t *testing.T) {
 func TestConcurrentTransactions(t *testing.T) {
 	t.Parallel()
 	const clients, updates = 9, 200
-	e := ephemeral(t, Options{})
+	e := startEphemeral(t)
 	var running, granting sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	granting.Go(func() {
@@ -267,8 +267,9 @@ func TestConcurrentTransactions(t *testing.T) {
 // A read that must include what watches have received waits for the transactions under way.
 func TestReadsWaitForTransactions(t *testing.T) {
 	t.Parallel()
-	e := ephemeral(t, Options{})
-	w := newStoreWriter(storeReader{&member{answers: []answer{{revision: 1}}}, e.server})
+	e := startEphemeral(t)
+	w := newStoreWriter(e.server)
+	w.KVClient = &member{answers: []answer{{revision: 1}}}
 	r, read := &pb.RangeRequest{Key: []byte("/a")}, make(chan error, 1)
 	w.order.RLock()
 	go func() {
@@ -334,7 +335,7 @@ func TestTransactionsDuringStop(t *testing.T) {
 				key := "/" + strconv.Itoa(i)
 				for n := 0; ; n++ {
 					_, err := e.writer.Txn(ctx, &pb.TxnRequest{
-						Compare: ifRevision(key, 0), Success: []*pb.RequestOp{put(key, "1")},
+						Compare: ifRevision(key, 0), Success: []*pb.RequestOp{putValue(key, "1")},
 					})
 					if err != nil {
 						return
