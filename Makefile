@@ -32,8 +32,8 @@ test: ## Run all tests.
 # process takes four times as long. Tests of other packages run the servers in process, with it.
 PROGRAM_TESTS := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cli
 
-# make vet vets the same files. For a build with the race detector, go test would also vet all
-# dependencies again, which takes minutes. The same holds for a build that is fuzzed.
+# make vet does the vetting. With the race detector, go test would analyze all dependencies once more
+# for it, which takes minutes. So would go test -fuzz.
 .PHONY: race
 race: ## Run all tests, with the race detector unless they start the program.
 	@$(call each,go test -race -vet=off -timeout 30m \
