@@ -202,6 +202,17 @@ func (c *cluster) exist(k kind, names ...string) {
 	}
 }
 
+// seen waits until the collector has seen all objects of a kind that exist. It sees those of one
+// kind in the order of their changes, so it waits until the collector has deleted one more. Between
+// objects of different servers there is no order.
+func (c *cluster) seen(k kind) {
+	c.Helper()
+	owner := c.create(configMaps, "owner-of-last")
+	c.delete(configMaps, owner.GetName(), background)
+	c.create(k, "last", owned(owner, true))
+	c.gone(k, "last")
+}
+
 // owners returns the names of an object's owners.
 func (c *cluster) owners(k kind, name string) []string {
 	c.Helper()

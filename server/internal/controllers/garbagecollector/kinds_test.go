@@ -174,6 +174,7 @@ func TestAggregated(t *testing.T) {
 
 	owner = c.create(configMaps, "owner")
 	c.create(widgets, "blocking", owned(owner, true), held)
+	c.seen(widgets)
 	c.delete(configMaps, "owner", foreground)
 	c.deleting(widgets, "blocking")
 	c.exist(configMaps)
@@ -191,6 +192,7 @@ func TestAggregated(t *testing.T) {
 	absent.SetName("absent")
 	blocked := c.create(configMaps, "blocked")
 	c.create(widgets, "blocking", owned(blocked, true), held)
+	c.seen(widgets)
 	c.delete(configMaps, "blocked", foreground)
 	c.deleting(widgets, "blocking")
 	down.Store(true)
