@@ -41,7 +41,9 @@ race: ## Run all tests, with the race detector unless they start the program.
 	go test -timeout 30m $(PROGRAM_TESTS)
 
 .PHONY: vet
-vet: ## Run go vet, and fail on files that gofmt would change.
+vet: ## Run go vet, and fail on files that gofmt or go mod tidy would change.
+	@$(call each,go mod tidy -diff)
+	@cd tools && go mod tidy -diff
 	@$(call each,go vet ./...)
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
 	[ -z "$$files" ] || { printf 'gofmt would change:\n%s\n' "$$files" >&2; exit 1; }
