@@ -1,0 +1,32 @@
+package looptest
+
+import (
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// TestMain starts the control plane that the tests share. It has no nodes, and pods are not
+// scheduled: a test is the kubelet of its pods.
+func TestMain(m *testing.M) {
+	servertest.MainWith(m, func(t servertest.TB) servertest.API {
+		return servertest.Run(t, func(o *server.Options) {
+			o.Controllers = []string{"*", "-" + scheduler.Name}
+		})
+	})
+}
+
+// shared returns a client of the control plane that the tests share, and a namespace of the test's
+// own in it.
+func shared(t *testing.T) (client kubernetes.Interface, namespace string) {
+	t.Helper()
+	s, namespace := servertest.Shared(t)
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	workloadtest.OK(t, err)
+	return client, namespace
+}
