@@ -24,21 +24,39 @@ build: ## Compile all packages, and build the program into bin/.
 	@$(call each,go build ./...)
 	go build -trimpath -o bin/kinproc .
 
-.PHONY: test
-test: ## Run all tests.
-	@$(call each,go test -timeout 30m ./...)
-
 # The tests of these packages run the program in hundreds of processes. With the race detector, each
 # process takes four times as long. Tests of other packages run the servers in process, with it.
 PROGRAM_TESTS := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cli
 
-# make vet does the vetting. With the race detector, go test would analyze all dependencies once more
-# for it, which takes minutes. So would go test -fuzz.
+# RACE is empty or -race. make vet does the vetting: go test would analyze all dependencies once more
+# for it, which takes minutes.
+RACE ?=
+
+.PHONY: test
+test: ## Run all tests. RACE=-race detects races, except in tests that start the program.
+	@$(call each,go test $(RACE) -vet=off -timeout 30m $$(go list ./... | grep -vxF $(PROGRAM_TESTS:%=-e %)))
+	@go test -vet=off -timeout 30m $(PROGRAM_TESTS)
+
 .PHONY: race
-race: ## Run all tests, with the race detector unless they start the program.
-	@$(call each,go test -race -vet=off -timeout 30m \
-		$$(go list ./... | grep -vxF $(PROGRAM_TESTS:%=-e %)))
-	go test -timeout 30m $(PROGRAM_TESTS)
+race: ## Run all tests with RACE=-race.
+	@$(MAKE) --no-print-directory test RACE=-race
+
+# A package is tested by its own tests and by those that import it. make test runs the documents too.
+BASE ?= main
+
+.PHONY: check
+check: ## Vet, lint and test what differs from branch BASE (main), in this module.
+	@base=$$(git merge-base HEAD $(BASE)); \
+	files=$$({ git diff --name-only --diff-filter=d "$$base"; git ls-files -o --exclude-standard; } | \
+		grep '\.go$$' | grep -v '^examples/') || { echo 'no Go file has changed'; exit 0; }; \
+	unformatted=$$(gofmt -l $$files); \
+	[ -z "$$unformatted" ] || { printf 'gofmt would change:\n%s\n' "$$unformatted" >&2; exit 1; }; \
+	changed=$$(dirname $$files | sort -u | xargs printf './%s\n' | xargs go list); \
+	go vet $$changed; \
+	go tool -modfile=tools/go.mod staticcheck $$changed; \
+	go test -vet=off $$(go list -f '{{.ImportPath}} {{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}' ./... | \
+		grep -F "$$(sed 's/$$/ /' <<<"$$changed")" | cut -d' ' -f1 | grep -vxF $(PROGRAM_TESTS:%=-e %)); \
+	go test -vet=off -skip 'TestDocuments|TestTour' .
 
 .PHONY: vet
 vet: ## Run go vet, and fail on files that gofmt or go mod tidy would change.

@@ -9,12 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	modmodule "golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 )
 
 // block matches a code block of a document, of shell commands or of Go.
 var block = regexp.MustCompile("(?ms)^```(sh|go)\n(.*?)^```$")
+
+// TestMain makes the test binary act as the program, so that the shells of documents find it in their
+// PATH: under its own name, and under those of the programs that it replaces for envtest.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"kinproc": main, "kube-apiserver": main, "etcd": main})
+}
 
 // TestDocumentsCanBePasted runs the blocks of shell commands in the documents, each in a shell of
 // its own that ends at the first error. The shells start in a copy of the repository, those of a
@@ -27,6 +34,7 @@ func TestDocumentsCanBePasted(t *testing.T) {
 		"HOME="+home, // kubectl keeps caches there
 		"KUBECONFIG=",
 		"GOWORK=off",
+		"GOFLAGS=-vet=off", // make vet would find what go test vets
 		"GOBIN="+filepath.Join(home, "go", "bin"),
 		"GOPATH="+filepath.Join(home, "go"),
 		"GOCACHE="+goCommand(t, ".", "env", "GOCACHE"),
@@ -68,6 +76,8 @@ func TestDocumentsCanBePasted(t *testing.T) {
 				run(t, own, "go test ./...")
 			case strings.Contains(content, "go test ./..."):
 				// Running all tests of the examples here would run them twice.
+			case strings.HasPrefix(content, "go build -o bin/kinproc ."):
+				// A script of server/cli builds the program.
 			case strings.HasPrefix(content, "go mod init"):
 				run(t, own, content)
 			default:

@@ -23,7 +23,6 @@ func TestTour(t *testing.T) {
 		t.Fatalf("the walks are %q (%v)", documents, err)
 	}
 	clone := copyOfRepository(t)
-	goCommand(t, ".", "build", "-o", filepath.Join(clone, "bin", "kinproc"), ".")
 	for _, document := range documents { // one after the other, in the same directory
 		t.Run(filepath.Base(document), func(t *testing.T) { testWalk(t, clone, document) })
 	}
@@ -87,9 +86,14 @@ const tries = `tries() {
 var hasty = regexp.MustCompile(
 	`(?m)^.*\bkubectl (wait --for=condition=Established|explain portrules\.spec)`)
 
-// runnable returns a document's script as a test runs it: on any port, because the default one may be
-// in use, and with a second try for hasty commands.
+// built matches the commands that build the program and run it.
+var built = regexp.MustCompile(`\bgo (run \.|tool kinproc)`)
+
+// runnable returns a document's script as a test runs it: with the program that [TestMain] puts into
+// the PATH, on any port, because the default one may be in use, and with a second try for hasty
+// commands. A script of server/cli runs go run.
 func runnable(script string) string {
+	script = built.ReplaceAllString(script, "kinproc")
 	script = strings.ReplaceAll(script, "start --detach", "start --detach --secure-port 0")
 	return tries + hasty.ReplaceAllString(script, "tries $0")
 }
@@ -100,7 +104,6 @@ func runWalk(t *testing.T, clone, script string) string {
 	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", runnable(script))
 	shell.Dir = clone
 	shell.Env = append(os.Environ(),
-		"PATH="+filepath.Join(clone, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"),
 		"HOME="+t.TempDir(), "KUBECONFIG=", "GOWORK=off",
 		"GOCACHE="+goCommand(t, ".", "env", "GOCACHE"),
 		"GOMODCACHE="+goCommand(t, ".", "env", "GOMODCACHE"),
@@ -109,7 +112,7 @@ func runWalk(t *testing.T, clone, script string) string {
 	out, err := shell.CombinedOutput()
 	if err != nil {
 		stop := exec.Command("kinproc", "stop")
-		stop.Path, stop.Dir = filepath.Join(clone, "bin", "kinproc"), clone
+		stop.Dir = clone
 		_ = stop.Run() // it may not have started
 		t.Fatalf("%v\n%s", err, out)
 	}
