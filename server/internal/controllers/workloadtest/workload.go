@@ -36,8 +36,9 @@ type API[T any] interface {
 // Workload is an object that makes pods from a [Template], in a control plane under test.
 type Workload[T metav1.Object] struct {
 	testing.TB
-	Client kubernetes.Interface
-	API    API[T]
+	Client    kubernetes.Interface
+	Namespace string
+	API       API[T] // of the kind in the namespace
 	// App is the name of the object, and the label app of its pods.
 	App string
 }
@@ -73,7 +74,7 @@ func (w Workload[T]) Await(what string, wanted func(T) bool) T {
 func (w Workload[T]) Pods(place func(*corev1.Pod) string) []string {
 	w.Helper()
 	var found []string
-	for _, pod := range Pods(w, w.Client, "app="+w.App) {
+	for _, pod := range Pods(w, w.Client, w.Namespace, "app="+w.App) {
 		found = append(found, place(&pod)+"="+pod.Spec.Containers[0].Image)
 	}
 	slices.Sort(found)

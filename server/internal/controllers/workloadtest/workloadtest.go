@@ -28,7 +28,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// Namespace is where the tests have their objects.
+// Namespace is where a test that has a control plane of its own has its objects.
 const Namespace = "default"
 
 // patience is far longer than anything takes.
@@ -203,20 +203,20 @@ func Until(t testing.TB, look func(context.Context) (complaint string)) {
 	}
 }
 
-// AwaitEvent waits for an event with a reason about an object.
-func AwaitEvent(t testing.TB, client kubernetes.Interface, name, reason string) {
+// AwaitEvent waits for an event with a reason about an object in a namespace.
+func AwaitEvent(t testing.TB, client kubernetes.Interface, namespace, name, reason string) {
 	t.Helper()
 	Await(t, "the event "+reason+" of "+name, func(ctx context.Context) (*corev1.EventList, error) {
-		return client.CoreV1().Events(Namespace).List(ctx, metav1.ListOptions{
+		return client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: "reason=" + reason + ",involvedObject.name=" + name,
 		})
 	}, func(list *corev1.EventList) bool { return len(list.Items) > 0 })
 }
 
-// Pods returns the pods with a label selector, without those that are being deleted.
-func Pods(t testing.TB, client kubernetes.Interface, selector string) []corev1.Pod {
+// Pods returns the pods of a namespace with a label selector, without those that are being deleted.
+func Pods(t testing.TB, client kubernetes.Interface, namespace, selector string) []corev1.Pod {
 	t.Helper()
-	list := Must(client.CoreV1().Pods(Namespace).List(t.Context(),
+	list := Must(client.CoreV1().Pods(namespace).List(t.Context(),
 		metav1.ListOptions{LabelSelector: selector}))(t)
 	var pods []corev1.Pod
 	for _, pod := range list.Items {
@@ -252,11 +252,15 @@ func Ready(
 	return err
 }
 
-// Kubelet makes every pod ready that it is for, until the test ends. None means all pods.
-func Kubelet(t testing.TB, client kubernetes.Interface, is ...func(*corev1.Pod) bool) {
+// Kubelet makes every pod of a namespace ready that it is for, until the test ends. None means all
+// pods.
+func Kubelet(
+	t testing.TB, client kubernetes.Interface, namespace string, is ...func(*corev1.Pod) bool,
+) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithNamespace(namespace))
 	// More than one, so that many pods are limited by the server and not by this.
 	pods, workers := make(chan *corev1.Pod), sync.WaitGroup{}
 	t.Cleanup(func() {
