@@ -32,7 +32,7 @@ import (
 const Namespace = "default"
 
 // patience is far longer than anything takes.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Run starts a control plane with some controllers, and those that nearly every test needs: of
 // namespaces, of service accounts and of garbage.

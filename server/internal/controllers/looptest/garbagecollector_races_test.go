@@ -1,4 +1,4 @@
-package garbagecollector_test
+package looptest
 
 import (
 	"context"
@@ -14,18 +14,19 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// audited counts the requests of the collector.
-type audited struct {
+// garbageAudit counts the requests of the collector.
+type garbageAudit struct {
 	audit.Backend
 	mu       sync.Mutex
 	requests map[string]int // by verb
 	agents   map[string]struct{}
 }
 
-func (a *audited) ProcessEvents(events ...*auditinternal.Event) bool {
+func (a *garbageAudit) ProcessEvents(events ...*auditinternal.Event) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range events {
@@ -37,39 +38,39 @@ func (a *audited) ProcessEvents(events ...*auditinternal.Event) bool {
 	return true
 }
 
-func (*audited) Run(<-chan struct{}) error { return nil }
-func (*audited) Shutdown()                 {}
-func (*audited) String() string            { return "test" }
+func (*garbageAudit) Run(<-chan struct{}) error { return nil }
+func (*garbageAudit) Shutdown()                 {}
+func (*garbageAudit) String() string            { return "test" }
 
 // fill creates an owner with dependents.
-func (c *cluster) fill(owner string, dependents int) []string {
+func (c *garbage) fill(owner string, dependents int) []string {
 	c.Helper()
-	o := c.create(configMaps, owner)
+	o := c.create(c.configMaps, owner)
 	var names []string
 	for i := range dependents {
 		names = append(names, fmt.Sprint(owner, "-", i))
-		c.create(configMaps, names[i], owned(o, true))
+		c.create(c.configMaps, names[i], c.owned(o, true))
 	}
 	return names
 }
 
 // A dependent costs one request, however it is deleted or orphaned.
-func TestRequests(t *testing.T) {
+func TestGarbageCollectorRequests(t *testing.T) {
 	t.Parallel()
 	const dependents = 100
 	for _, policy := range []metav1.DeletionPropagation{background, foreground, orphan} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
-			a := &audited{requests: map[string]int{}, agents: map[string]struct{}{}}
-			c := start(t, func(o *server.Options) { o.AuditBackend = a })
+			a := &garbageAudit{requests: map[string]int{}, agents: map[string]struct{}{}}
+			c := startGarbageCollector(t, func(o *server.Options) { o.AuditBackend = a })
 			names := c.fill("owner", dependents)
-			c.delete(configMaps, "owner", policy)
-			c.gone(configMaps, "owner")
+			c.delete(c.configMaps, "owner", policy)
+			c.gone(c.configMaps, "owner")
 			for _, name := range names {
 				if policy == orphan {
-					c.ownedBy(configMaps, name)
+					c.ownedBy(c.configMaps, name)
 				} else {
-					c.gone(configMaps, name)
+					c.gone(c.configMaps, name)
 				}
 			}
 			a.mu.Lock()
@@ -91,9 +92,9 @@ func TestRequests(t *testing.T) {
 }
 
 // Dependents are deleted although somebody changes them all the time.
-func TestWrittenMeanwhile(t *testing.T) {
+func TestGarbageCollectorWrittenMeanwhile(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := garbageCollectorShared(t)
 	names := c.fill("owner", 10)
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
@@ -103,7 +104,7 @@ func TestWrittenMeanwhile(t *testing.T) {
 	for _, name := range names {
 		writing.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				_, err := c.objects(configMaps).Patch(ctx, name, types.MergePatchType,
+				_, err := c.objects(c.configMaps).Patch(ctx, name, types.MergePatchType,
 					fmt.Appendf(nil, `{"data":{"i":"%d"}}`, i), metav1.PatchOptions{})
 				if err != nil {
 					return // it is gone
@@ -113,34 +114,34 @@ func TestWrittenMeanwhile(t *testing.T) {
 		})
 	}
 	c.eventually("there are writes", func() bool { return written.Load() > 50 })
-	c.delete(configMaps, "owner", foreground)
-	c.gone(configMaps, "owner")
-	c.gone(configMaps, names...)
+	c.delete(c.configMaps, "owner", foreground)
+	c.gone(c.configMaps, "owner")
+	c.gone(c.configMaps, names...)
 }
 
 // Owners come and go while dependents are created. In the end, there are no dependents without an
 // owner.
-func TestOwnersComeAndGo(t *testing.T) {
+func TestGarbageCollectorOwnersComeAndGo(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := garbageCollectorShared(t)
 	var writing sync.WaitGroup
 	for i := range 8 {
 		writing.Go(func() {
 			name := fmt.Sprint("owner-", i)
 			for round := range 20 {
-				owner := c.create(configMaps, name)
-				c.create(configMaps, fmt.Sprint(name, "-before-", round), owned(owner, true))
+				owner := c.create(c.configMaps, name)
+				c.create(c.configMaps, fmt.Sprint(name, "-before-", round), c.owned(owner, true))
 				policy := []metav1.DeletionPropagation{background, foreground}[round%2]
-				c.delete(configMaps, name, policy)
-				c.create(configMaps, fmt.Sprint(name, "-after-", round), owned(owner, true))
-				c.gone(configMaps, name)
+				c.delete(c.configMaps, name, policy)
+				c.create(c.configMaps, fmt.Sprint(name, "-after-", round), c.owned(owner, true))
+				c.gone(c.configMaps, name)
 			}
 		})
 	}
 	writing.Wait()
 	c.eventually("all dependents are gone", func() bool {
-		list, err := c.objects(configMaps).List(t.Context(), metav1.ListOptions{})
-		ok(t, err)
+		list, err := c.objects(c.configMaps).List(t.Context(), metav1.ListOptions{})
+		workloadtest.OK(t, err)
 		for _, o := range list.Items {
 			if len(o.GetOwnerReferences()) > 0 {
 				return false
@@ -151,33 +152,33 @@ func TestOwnersComeAndGo(t *testing.T) {
 }
 
 // What the collector was about to delete stays if a reset brings its owner back.
-func TestReset(t *testing.T) {
+func TestGarbageCollectorReset(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := startGarbageCollector(t)
 	const dependents = 300
 	c.fill("owner", dependents)
-	waiting := c.create(configMaps, "waiting")
-	c.create(configMaps, "blocking", owned(waiting, true), held)
-	c.delete(configMaps, "waiting", foreground)
-	c.deleting(configMaps, "waiting", "blocking")
+	waiting := c.create(c.configMaps, "waiting")
+	c.create(c.configMaps, "blocking", c.owned(waiting, true), c.held)
+	c.delete(c.configMaps, "waiting", foreground)
+	c.deleting(c.configMaps, "waiting", "blocking")
 	snapshot, err := c.server.Snapshot(t.Context())
-	ok(t, err)
+	workloadtest.OK(t, err)
 	for _, policy := range []metav1.DeletionPropagation{background, foreground, orphan, background} {
-		c.delete(configMaps, "owner", policy)
-		c.let(configMaps, "blocking")
+		c.delete(c.configMaps, "owner", policy)
+		c.let(c.configMaps, "blocking")
 		c.eventually("the collector works", func() bool {
-			list, err := c.objects(configMaps).List(t.Context(), metav1.ListOptions{})
-			ok(t, err)
+			list, err := c.objects(c.configMaps).List(t.Context(), metav1.ListOptions{})
+			workloadtest.OK(t, err)
 			owned := 0
 			for _, o := range list.Items {
 				owned += len(o.GetOwnerReferences())
 			}
 			return owned < dependents-10
 		})
-		ok(t, c.server.Reset(t.Context(), snapshot))
-		c.exist(configMaps, "owner")
-		list, err := c.objects(configMaps).List(t.Context(), metav1.ListOptions{})
-		ok(t, err)
+		workloadtest.OK(t, c.server.Reset(t.Context(), snapshot))
+		c.exist(c.configMaps, "owner")
+		list, err := c.objects(c.configMaps).List(t.Context(), metav1.ListOptions{})
+		workloadtest.OK(t, err)
 		found := 0
 		for _, o := range list.Items {
 			if strings.HasPrefix(o.GetName(), "owner-") && len(o.GetOwnerReferences()) == 1 &&
@@ -188,73 +189,73 @@ func TestReset(t *testing.T) {
 		if found != dependents {
 			t.Fatalf("%s: %d dependents of %d", policy, found, dependents)
 		}
-		if c.get(configMaps, "waiting") == nil || c.get(configMaps, "blocking") == nil {
+		if c.get(c.configMaps, "waiting") == nil || c.get(c.configMaps, "blocking") == nil {
 			t.Fatalf("%s: an object does not wait any more", policy)
 		}
 	}
-	c.let(configMaps, "blocking")
-	c.gone(configMaps, "waiting", "blocking")
+	c.let(c.configMaps, "blocking")
+	c.gone(c.configMaps, "waiting", "blocking")
 }
 
 // A control plane that stops in the middle goes on when it starts again.
-func TestRestart(t *testing.T) {
+func TestGarbageCollectorRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	kept := func(o *server.Options) { o.DataDir = dir }
-	run := func(name string, f func(c *cluster)) {
-		t.Run(name, func(t *testing.T) { f(start(t, kept)) })
+	run := func(name string, f func(c *garbage)) {
+		t.Run(name, func(t *testing.T) { f(startGarbageCollector(t, kept)) })
 	}
 	var names []string
-	run("before", func(c *cluster) {
+	run("before", func(c *garbage) {
 		names = c.fill("fore", 100)
 		names = append(names, c.fill("back", 100)...)
 		c.fill("orphan", 100)
-		owner := c.create(configMaps, "held")
-		c.create(configMaps, "blocking", owned(owner, true), held)
-		c.delete(configMaps, "held", foreground)
-		c.delete(configMaps, "fore", foreground)
-		c.delete(configMaps, "back", background)
-		c.delete(configMaps, "orphan", orphan)
+		owner := c.create(c.configMaps, "held")
+		c.create(c.configMaps, "blocking", c.owned(owner, true), c.held)
+		c.delete(c.configMaps, "held", foreground)
+		c.delete(c.configMaps, "fore", foreground)
+		c.delete(c.configMaps, "back", background)
+		c.delete(c.configMaps, "orphan", orphan)
 	})
 	t.Run("without the collector", func(t *testing.T) {
-		c := start(t, kept, servertest.WithoutControllers)
-		if c.get(configMaps, "orphan-99") == nil {
+		c := startGarbageCollector(t, kept, servertest.WithoutControllers)
+		if c.get(c.configMaps, "orphan-99") == nil {
 			t.Error("an orphan is gone")
 		}
-		owner := c.create(configMaps, "gone")
-		c.create(configMaps, "late", owned(owner, true))
-		c.delete(configMaps, "gone", background)
+		owner := c.create(c.configMaps, "gone")
+		c.create(c.configMaps, "late", c.owned(owner, true))
+		c.delete(c.configMaps, "gone", background)
 		names = append(names, "late")
 	})
-	run("after", func(c *cluster) {
-		c.gone(configMaps, names...)
-		c.gone(configMaps, "fore", "orphan")
+	run("after", func(c *garbage) {
+		c.gone(c.configMaps, names...)
+		c.gone(c.configMaps, "fore", "orphan")
 		for i := range 100 {
-			c.ownedBy(configMaps, fmt.Sprint("orphan-", i))
+			c.ownedBy(c.configMaps, fmt.Sprint("orphan-", i))
 		}
-		c.exist(configMaps)
-		if c.get(configMaps, "held") == nil {
+		c.exist(c.configMaps)
+		if c.get(c.configMaps, "held") == nil {
 			c.Error("the owner did not wait")
 		}
-		c.let(configMaps, "blocking")
-		c.gone(configMaps, "held")
+		c.let(c.configMaps, "blocking")
+		c.gone(c.configMaps, "held")
 	})
 }
 
 // BenchmarkCollect measures how long 5,000 dependents take to go after their owner.
-func BenchmarkCollect(b *testing.B) {
+func BenchmarkGarbageCollectorCollect(b *testing.B) {
 	const dependents = 5000
 	for _, policy := range []metav1.DeletionPropagation{background, foreground} {
 		b.Run(string(policy), func(b *testing.B) {
-			c := start(b)
+			c := startGarbageCollector(b)
 			for b.Loop() {
 				b.StopTimer()
 				c.fill("owner", dependents)
 				b.StartTimer()
-				c.delete(configMaps, "owner", policy)
+				c.delete(c.configMaps, "owner", policy)
 				c.eventually("the dependents are gone", func() bool {
-					list, err := c.objects(configMaps).List(b.Context(), metav1.ListOptions{Limit: 10})
-					ok(b, err)
+					list, err := c.objects(c.configMaps).List(b.Context(), metav1.ListOptions{Limit: 10})
+					workloadtest.OK(b, err)
 					return len(list.Items) == 1 // the root certificates
 				})
 			}

@@ -1,18 +1,16 @@
-package endpoints_test
+package looptest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
@@ -21,51 +19,44 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far longer than anything here takes.
-const patience = 30 * time.Second
+// endpointsAddresses are the endpoints of a service by port: the IPs that are ready, and those that
+// are not.
+type endpointsAddresses map[int32][2][]string
 
-// addresses are the endpoints of a service by port: the IPs that are ready, and those that are not.
-type addresses map[int32][2][]string
-
-func eventually(
-	t *testing.T, client kubernetes.Interface, name string, want addresses,
+// awaitEndpoints waits for the Endpoints of a service. None are wanted if want is nil.
+func awaitEndpoints(
+	t *testing.T, client kubernetes.Interface, name string, want endpointsAddresses,
 ) *corev1.Endpoints {
 	t.Helper()
-	var last *corev1.Endpoints
-	wanted, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			e, err := client.CoreV1().Endpoints("default").Get(ctx, name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return want == nil, nil
+	var found *corev1.Endpoints
+	workloadtest.Until(t, func(ctx context.Context) string {
+		e, err := client.CoreV1().Endpoints(workloadtest.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if want == nil && apierrors.IsNotFound(err) {
+			return ""
+		}
+		if err != nil {
+			return err.Error()
+		}
+		found = e
+		got := endpointsAddresses{}
+		for _, s := range e.Subsets {
+			var ips [2][]string
+			for _, a := range s.Addresses {
+				ips[0] = append(ips[0], a.IP)
 			}
-			if err != nil || want == nil {
-				return false, err
+			for _, a := range s.NotReadyAddresses {
+				ips[1] = append(ips[1], a.IP)
 			}
-			last = e
-			got := addresses{}
-			for _, s := range e.Subsets {
-				var ips [2][]string
-				for _, a := range s.Addresses {
-					ips[0] = append(ips[0], a.IP)
-				}
-				for _, a := range s.NotReadyAddresses {
-					ips[1] = append(ips[1], a.IP)
-				}
-				for _, p := range s.Ports {
-					got[p.Port] = ips
-				}
+			for _, p := range s.Ports {
+				got[p.Port] = ips
 			}
-			have, err := json.Marshal(got)
-			return string(have) == string(wanted), err
-		})
-	if err != nil {
-		t.Fatalf("%s: %v: want %s, have %+v", name, err, wanted, last)
-	}
-	return last
+		}
+		if want == nil || !reflect.DeepEqual(got, want) {
+			return fmt.Sprintf("%s: want %v, have %+v", name, want, e.Subsets)
+		}
+		return ""
+	})
+	return found
 }
 
 func TestEndpoints(t *testing.T) {
@@ -82,16 +73,17 @@ func TestEndpoints(t *testing.T) {
 	ctx := t.Context()
 	status := func(name, ip string, ready corev1.ConditionStatus) {
 		t.Helper()
-		_, err := client.CoreV1().Pods("default").Patch(ctx, name, types.StrategicMergePatchType,
-			fmt.Appendf(nil, `{"status":{"phase":"Running","podIP":%q,"podIPs":[{"ip":%[1]q}],
-			"conditions":[{"type":"Ready","status":%q}]}}`, ip, ready), metav1.PatchOptions{}, "status")
+		_, err := client.CoreV1().Pods(workloadtest.Namespace).Patch(ctx, name,
+			types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"phase":"Running","podIP":%q,
+			"podIPs":[{"ip":%[1]q}],"conditions":[{"type":"Ready","status":%q}]}}`, ip, ready),
+			metav1.PatchOptions{}, "status")
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	pod := func(name string, port int32, ip string, ready corev1.ConditionStatus) {
 		t.Helper()
-		_, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+		_, err := client.CoreV1().Pods(workloadtest.Namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
 			Spec: corev1.PodSpec{
 				NodeName: "n", AutomountServiceAccountToken: new(false),
@@ -116,13 +108,13 @@ func TestEndpoints(t *testing.T) {
 			},
 		}
 		change(&s.Spec)
-		if _, err := client.CoreV1().Services("default").Create(ctx, s,
+		if _, err := client.CoreV1().Services(workloadtest.Namespace).Create(ctx, s,
 			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// Endpoints can be older than their Service.
-	if _, err := client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{
+	if _, err := client.CoreV1().Endpoints(workloadtest.Namespace).Create(ctx, &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Name: "early"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -131,32 +123,32 @@ func TestEndpoints(t *testing.T) {
 	service("all", func(s *corev1.ServiceSpec) {
 		s.PublishNotReadyAddresses, s.ClusterIP = true, corev1.ClusterIPNone
 	})
-	eventually(t, client, "web", addresses{})
+	awaitEndpoints(t, client, "web", endpointsAddresses{})
 	pod("a", 8080, "10.0.0.2", corev1.ConditionTrue)
 	pod("b", 8080, "10.0.0.1", corev1.ConditionTrue)
 	pod("c", 8081, "10.0.0.3", corev1.ConditionFalse)
-	web := eventually(t, client, "web", addresses{
+	web := awaitEndpoints(t, client, "web", endpointsAddresses{
 		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}},
 	})
 	if web.Labels["team"] != "a" ||
 		web.Labels["endpoints.kubernetes.io/managed-by"] != "endpoint-controller" {
 		t.Errorf("unexpected metadata: %+v", web.ObjectMeta)
 	}
-	all := eventually(t, client, "all", addresses{
+	all := awaitEndpoints(t, client, "all", endpointsAddresses{
 		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {{"10.0.0.3"}, nil},
 	})
-	eventually(t, client, "early", addresses{})
+	awaitEndpoints(t, client, "early", endpointsAddresses{})
 	if _, ok := all.Labels[corev1.IsHeadlessService]; !ok {
 		t.Errorf("not marked as headless: %v", all.Labels)
 	}
 
 	// Someone else overwrites the endpoints.
 	web.Subsets = nil
-	if _, err := client.CoreV1().Endpoints("default").Update(ctx, web,
+	if _, err := client.CoreV1().Endpoints(workloadtest.Namespace).Update(ctx, web,
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, client, "web", addresses{
+	awaitEndpoints(t, client, "web", endpointsAddresses{
 		8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}},
 	})
 
@@ -164,9 +156,9 @@ func TestEndpoints(t *testing.T) {
 	service("gone", func(*corev1.ServiceSpec) {})
 	service("recreated", func(*corev1.ServiceSpec) {})
 	service("unselected", func(*corev1.ServiceSpec) {})
-	ready := addresses{8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}}}
+	ready := endpointsAddresses{8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {nil, {"10.0.0.3"}}}
 	for _, name := range []string{"gone", "recreated", "unselected"} {
-		eventually(t, client, name, ready)
+		awaitEndpoints(t, client, name, ready)
 	}
 	if err := s.Stop(ctx); err != nil {
 		t.Fatal(err)
@@ -177,15 +169,15 @@ func TestEndpoints(t *testing.T) {
 	client = kubernetes.NewForConfigOrDie(off.RESTConfig())
 	remove := func(name string) {
 		t.Helper()
-		if err := client.CoreV1().Services("default").Delete(ctx, name,
+		if err := client.CoreV1().Services(workloadtest.Namespace).Delete(ctx, name,
 			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	patch := func(name, patch string) {
 		t.Helper()
-		if _, err := client.CoreV1().Services("default").Patch(ctx, name, types.MergePatchType,
-			[]byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := client.CoreV1().Services(workloadtest.Namespace).Patch(ctx, name,
+			types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,7 +187,7 @@ func TestEndpoints(t *testing.T) {
 	remove("gone")
 	remove("recreated")
 	service("recreated", func(s *corev1.ServiceSpec) { s.Selector["app"] = "none" })
-	if _, err := client.CoreV1().Endpoints("default").Create(ctx, &corev1.Endpoints{
+	if _, err := client.CoreV1().Endpoints(workloadtest.Namespace).Create(ctx, &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Name: "by-hand"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -204,23 +196,23 @@ func TestEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, client = start()
-	all3 := addresses{8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {{"10.0.0.3"}, nil}}
-	eventually(t, client, "web", all3)
-	eventually(t, client, "gone", nil)
-	eventually(t, client, "recreated", addresses{})
+	all3 := endpointsAddresses{8080: {{"10.0.0.1", "10.0.0.2"}, nil}, 8081: {{"10.0.0.3"}, nil}}
+	awaitEndpoints(t, client, "web", all3)
+	awaitEndpoints(t, client, "gone", nil)
+	awaitEndpoints(t, client, "recreated", endpointsAddresses{})
 	workloadtest.Await(t, "the labels of the Service", func(
 		ctx context.Context,
 	) (*corev1.Endpoints, error) {
-		return client.CoreV1().Endpoints("default").Get(ctx, "all", metav1.GetOptions{})
+		return client.CoreV1().Endpoints(workloadtest.Namespace).Get(ctx, "all", metav1.GetOptions{})
 	}, func(e *corev1.Endpoints) bool { return e.Labels["team"] == "b" })
 
 	// A Service is replaced at once.
 	remove("web")
 	service("web", func(s *corev1.ServiceSpec) { s.Selector["app"] = "none" })
-	eventually(t, client, "web", addresses{})
+	awaitEndpoints(t, client, "web", endpointsAddresses{})
 	remove("web")
-	eventually(t, client, "web", nil)
+	awaitEndpoints(t, client, "web", nil)
 	// Nobody has touched what is not the loop's.
-	eventually(t, client, "unselected", ready)
-	eventually(t, client, "by-hand", addresses{})
+	awaitEndpoints(t, client, "unselected", ready)
+	awaitEndpoints(t, client, "by-hand", endpointsAddresses{})
 }

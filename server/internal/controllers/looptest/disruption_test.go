@@ -1,4 +1,4 @@
-package disruption_test
+package looptest
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -29,50 +28,43 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far longer than anything here takes.
-const patience = 30 * time.Second
-
-type cluster struct {
+// disruptions is a namespace with budgets, and pods that the test runs.
+type disruptions struct {
 	kubernetes.Interface
 	*testing.T
-	server *server.Server
+	server    *server.Server // nil if it is the shared one
+	namespace string
 }
 
-func connect(t *testing.T, configure ...func(*server.Options)) cluster {
+func disruptionsShared(t *testing.T) disruptions {
+	t.Helper()
+	client, namespace := shared(t)
+	return disruptions{client, t, nil, namespace}
+}
+
+func startDisruptions(t *testing.T, configure ...func(*server.Options)) disruptions {
 	t.Helper()
 	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
 		o.Controllers = []string{"serviceaccount-controller", disruption.Name}
 	}}, configure...)...)
-	client, err := kubernetes.NewForConfig(s.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := cluster{client, t, s}
-	c.poll("no service account", func(ctx context.Context) (bool, error) {
-		_, err := c.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
+	c := disruptions{workloadtest.Client(t, s), t, s, workloadtest.Namespace}
+	workloadtest.Until(t, func(ctx context.Context) string {
+		if _, err := c.CoreV1().ServiceAccounts(c.namespace).Get(ctx, "default",
+			metav1.GetOptions{}); err != nil {
+			return err.Error()
 		}
-		return true, err
+		return ""
 	})
 	return c
 }
 
-func (c cluster) stop() {
+func (c disruptions) stop() {
 	c.Helper()
 	workloadtest.OK(c.T, c.server.Stop(c.Context()))
 }
 
-func (c cluster) poll(what string, done wait.ConditionWithContextFunc) {
-	c.Helper()
-	if err := wait.PollUntilContextTimeout(c.Context(), 2*time.Millisecond, patience, true,
-		done); err != nil {
-		c.Fatalf("%s: %v", what, err)
-	}
-}
-
 // pod creates a pod that runs and is ready.
-func (c cluster) pod(name, app string, owner *metav1.OwnerReference) {
+func (c disruptions) pod(name, app string, owner *metav1.OwnerReference) {
 	c.Helper()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
@@ -81,25 +73,25 @@ func (c cluster) pod(name, app string, owner *metav1.OwnerReference) {
 	if owner != nil {
 		p.OwnerReferences = []metav1.OwnerReference{*owner}
 	}
-	if _, err := c.CoreV1().Pods("default").Create(c.Context(), p,
+	if _, err := c.CoreV1().Pods(c.namespace).Create(c.Context(), p,
 		metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	c.patch(name, `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
 }
 
-func (c cluster) patch(pod, status string) {
+func (c disruptions) patch(pod, status string) {
 	c.Helper()
-	if _, err := c.CoreV1().Pods("default").Patch(c.Context(), pod, types.StrategicMergePatchType,
+	if _, err := c.CoreV1().Pods(c.namespace).Patch(c.Context(), pod, types.StrategicMergePatchType,
 		[]byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		c.Fatal(err)
 	}
 }
 
-func (c cluster) budget(app string, spec policyv1.PodDisruptionBudgetSpec) {
+func (c disruptions) budget(app string, spec policyv1.PodDisruptionBudgetSpec) {
 	c.Helper()
 	spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
-	if _, err := c.PolicyV1().PodDisruptionBudgets("default").Create(c.Context(),
+	if _, err := c.PolicyV1().PodDisruptionBudgets(c.namespace).Create(c.Context(),
 		&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: app}, Spec: spec},
 		metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
@@ -107,28 +99,24 @@ func (c cluster) budget(app string, spec policyv1.PodDisruptionBudgetSpec) {
 }
 
 // status waits until the status of a budget is as wanted.
-func (c cluster) status(name string, wanted func(*policyv1.PodDisruptionBudgetStatus) bool) {
+func (c disruptions) status(name string, wanted func(*policyv1.PodDisruptionBudgetStatus) bool) {
 	c.Helper()
-	var last *policyv1.PodDisruptionBudget
-	err := wait.PollUntilContextTimeout(c.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			var err error
-			last, err = c.PolicyV1().PodDisruptionBudgets("default").Get(ctx, name, metav1.GetOptions{})
-			return err == nil && last.Status.ObservedGeneration == last.Generation &&
-				wanted(&last.Status), err
+	workloadtest.Await(c.T, "budget "+name,
+		func(ctx context.Context) (*policyv1.PodDisruptionBudget, error) {
+			return c.PolicyV1().PodDisruptionBudgets(c.namespace).Get(ctx, name, metav1.GetOptions{})
+		}, func(b *policyv1.PodDisruptionBudget) bool {
+			return b.Status.ObservedGeneration == b.Generation && wanted(&b.Status)
 		})
-	if err != nil {
-		c.Fatalf("budget %s: %v; the status is %+v", name, err, last.Status)
-	}
 }
 
-func (c cluster) evict(pod string) error {
-	return c.PolicyV1().Evictions("default").Evict(c.Context(), &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod},
+func (c disruptions) evict(pod string) error {
+	return c.PolicyV1().Evictions(c.namespace).Evict(c.Context(), &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: pod},
 	})
 }
 
-func counts(
+// disruptionCounts returns a check of the status of a budget.
+func disruptionCounts(
 	expected, desired, healthy, allowed int32,
 ) func(*policyv1.PodDisruptionBudgetStatus) bool {
 	return func(s *policyv1.PodDisruptionBudgetStatus) bool {
@@ -141,18 +129,18 @@ func counts(
 	}
 }
 
-// TestEvictions evicts more pods at once than a budget allows.
-func TestEvictions(t *testing.T) {
+// TestDisruptionEvictions evicts more pods at once than a budget allows.
+func TestDisruptionEvictions(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := disruptionsShared(t)
 	const pods, least = 10, 6
 	c.budget("a", policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(least))})
-	c.status("a", counts(0, least, 0, 0))
+	c.status("a", disruptionCounts(0, least, 0, 0))
 	for i := range pods {
 		c.pod(fmt.Sprint("a-", i), "a", nil)
 	}
 	c.pod("other", "b", nil)
-	c.status("a", counts(pods, least, pods, pods-least))
+	c.status("a", disruptionCounts(pods, least, pods, pods-least))
 
 	var evicted atomic.Int32
 	var running sync.WaitGroup
@@ -170,19 +158,19 @@ func TestEvictions(t *testing.T) {
 	if got := evicted.Load(); got != pods-least {
 		t.Errorf("evicted %d pods, want %d", got, pods-least)
 	}
-	c.status("a", counts(least, least, least, 0))
+	c.status("a", disruptionCounts(least, least, least, 0))
 
 	// Pods that take their place must be ready before others can be evicted.
 	c.pod("new", "a", nil)
-	c.status("a", counts(least+1, least, least+1, 1))
+	c.status("a", disruptionCounts(least+1, least, least+1, 1))
 	c.patch("new", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
-	c.status("a", counts(least+1, least, least, 0))
+	c.status("a", disruptionCounts(least+1, least, least, 0))
 }
 
-// TestExpected counts pods whose owners want more of them than there are.
-func TestExpected(t *testing.T) {
+// TestDisruptionExpected counts pods whose owners want more of them than there are.
+func TestDisruptionExpected(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := startDisruptions(t)
 	ctx := t.Context()
 	template := func(app string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{
@@ -199,7 +187,7 @@ func TestExpected(t *testing.T) {
 			Controller: new(true),
 		}
 	}
-	deployment, err := c.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
+	deployment, err := c.AppsV1().Deployments(c.namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "d"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(5)), Selector: selector("d"), Template: template("d"),
@@ -209,9 +197,9 @@ func TestExpected(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.budget("d", policyv1.PodDisruptionBudgetSpec{MaxUnavailable: new(intstr.FromString("30%"))})
-	c.status("d", counts(0, 0, 0, 0))
+	c.status("d", disruptionCounts(0, 0, 0, 0))
 	for i := range 2 { // in the middle of a rollout
-		set, err := c.AppsV1().ReplicaSets("default").Create(ctx, &appsv1.ReplicaSet{
+		set, err := c.AppsV1().ReplicaSets(c.namespace).Create(ctx, &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{
 				Name:            fmt.Sprint("d-", i),
 				OwnerReferences: []metav1.OwnerReference{*owner("apps/v1", "Deployment", deployment)},
@@ -228,17 +216,17 @@ func TestExpected(t *testing.T) {
 		}
 	}
 	// 30 % of 5 are 2.
-	c.status("d", counts(5, 3, 4, 1))
+	c.status("d", disruptionCounts(5, 3, 4, 1))
 
 	// an owner of a custom kind
-	servertest.CRDs(t, c.server, servertest.Objects(definition()))
+	servertest.CRDs(t, c.server, servertest.Objects(disruptionRooms()))
 	client, err := dynamic.NewForConfig(c.server.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	room, err := client.Resource(schema.GroupVersionResource{
 		Group: "example.com", Version: "v1", Resource: "rooms",
-	}).Namespace("default").Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+	}).Namespace(c.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Room", "metadata": map[string]any{"name": "r"},
 		"spec": map[string]any{"replicas": int64(4)},
 	}}, metav1.CreateOptions{})
@@ -249,7 +237,7 @@ func TestExpected(t *testing.T) {
 	for i := range 3 {
 		c.pod(fmt.Sprint("r-", i), "r", owner("example.com/v1", "Room", room))
 	}
-	c.status("r", counts(4, 2, 3, 1))
+	c.status("r", disruptionCounts(4, 2, 3, 1))
 
 	// A pod whose owner is unknown makes the budget allow nothing.
 	c.pod("r-stray", "r", &metav1.OwnerReference{
@@ -265,16 +253,16 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// TestRestart changes budgets, pods and their owners while the loop does not run.
-func TestRestart(t *testing.T) {
+// TestDisruptionRestart changes budgets, pods and their owners while the loop does not run.
+func TestDisruptionRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	configure := func(o *server.Options) { o.DataDir = dir }
-	c := connect(t, configure)
+	c := startDisruptions(t, configure)
 	set := func(replicas int32) *metav1.OwnerReference {
 		t.Helper()
 		labels := map[string]string{"app": "set"}
-		s := workloadtest.Must(c.AppsV1().StatefulSets("default").Create(t.Context(),
+		s := workloadtest.Must(c.AppsV1().StatefulSets(c.namespace).Create(t.Context(),
 			&appsv1.StatefulSet{
 				ObjectMeta: metav1.ObjectMeta{Name: "set"},
 				Spec: appsv1.StatefulSetSpec{
@@ -287,7 +275,7 @@ func TestRestart(t *testing.T) {
 	remove := func(pods ...string) {
 		t.Helper()
 		for _, name := range pods {
-			workloadtest.OK(t, c.CoreV1().Pods("default").Delete(t.Context(), name,
+			workloadtest.OK(t, c.CoreV1().Pods(c.namespace).Delete(t.Context(), name,
 				metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 		}
 	}
@@ -296,25 +284,25 @@ func TestRestart(t *testing.T) {
 	c.budget("set", one)
 	c.pod("set-0", "set", first)
 	c.pod("set-1", "set", first)
-	c.status("set", counts(2, 1, 2, 1))
+	c.status("set", disruptionCounts(2, 1, 2, 1))
 	two := policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(2))}
 	c.budget("plain", two)
 	for i := range 3 {
 		c.pod(fmt.Sprint("plain-", i), "plain", nil)
 	}
-	c.status("plain", counts(3, 2, 3, 1))
+	c.status("plain", disruptionCounts(3, 2, 3, 1))
 	c.stop()
 
-	c = connect(t, configure, servertest.WithoutControllers)
+	c = startDisruptions(t, configure, servertest.WithoutControllers)
 	// The set is another one with pods of the same names, of which the first was evicted before.
 	remove("set-0", "set-1")
-	budgets := c.PolicyV1().PodDisruptionBudgets("default")
+	budgets := c.PolicyV1().PodDisruptionBudgets(c.namespace)
 	b := workloadtest.Must(budgets.Get(t.Context(), "set", metav1.GetOptions{}))(t)
 	b.Status.DisruptedPods = map[string]metav1.Time{
 		"set-0": metav1.NewTime(time.Now().Add(-time.Minute)),
 	}
 	workloadtest.Must(budgets.UpdateStatus(t.Context(), b, metav1.UpdateOptions{}))(t)
-	workloadtest.OK(t, c.AppsV1().StatefulSets("default").Delete(t.Context(), "set",
+	workloadtest.OK(t, c.AppsV1().StatefulSets(c.namespace).Delete(t.Context(), "set",
 		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
 	second := set(3)
 	for i := range 3 {
@@ -327,20 +315,21 @@ func TestRestart(t *testing.T) {
 	c.patch("plain-1", `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`)
 	c.stop()
 
-	c = connect(t, configure)
-	c.status("set", counts(3, 2, 3, 1))
-	c.status("plain", counts(2, 2, 1, 0))
+	c = startDisruptions(t, configure)
+	c.status("set", disruptionCounts(3, 2, 3, 1))
+	c.status("plain", disruptionCounts(2, 2, 1, 0))
 
 	// The same while the loop runs.
 	c.pod("plain-0", "plain", nil)
-	c.status("plain", counts(3, 2, 2, 0))
-	workloadtest.OK(t, c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "plain",
+	c.status("plain", disruptionCounts(3, 2, 2, 0))
+	workloadtest.OK(t, c.PolicyV1().PodDisruptionBudgets(c.namespace).Delete(t.Context(), "plain",
 		metav1.DeleteOptions{}))
 	c.budget("plain", policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1))})
-	c.status("plain", counts(3, 1, 2, 1))
+	c.status("plain", disruptionCounts(3, 1, 2, 1))
 }
 
-func definition() *apiextensionsv1.CustomResourceDefinition {
+// disruptionRooms is the definition of a kind with a scale.
+func disruptionRooms() *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "rooms.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{

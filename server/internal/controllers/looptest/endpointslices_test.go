@@ -1,11 +1,10 @@
-package endpointslices_test
+package looptest
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
@@ -25,23 +23,21 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far longer than anything here takes.
-const patience = 30 * time.Second
-
-// cluster is a control plane with a node, whose pods a test runs by hand.
-type cluster struct {
+// endpointSlices is a namespace whose pods a test runs by hand.
+type endpointSlices struct {
 	*testing.T
-	*server.Server
-	client kubernetes.Interface
+	*server.Server // nil if it is the shared one
+	client         kubernetes.Interface
+	namespace      string
 }
 
-func start(t *testing.T, configure ...func(*server.Options)) *cluster {
+func startEndpointSlices(t *testing.T, configure ...func(*server.Options)) *endpointSlices {
 	t.Helper()
 	s, client := workloadtest.Run(t, []string{endpointslices.Name, endpoints.Name}, configure...)
-	return &cluster{t, s, client}
+	return &endpointSlices{t, s, client, workloadtest.Namespace}
 }
 
-func (c *cluster) node(name, zone string) {
+func (c *endpointSlices) node(name, zone string) {
 	c.Helper()
 	workloadtest.Must(c.client.CoreV1().Nodes().Create(c.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -50,7 +46,7 @@ func (c *cluster) node(name, zone string) {
 	}, metav1.CreateOptions{}))(c.T)
 }
 
-func (c *cluster) service(name string, change func(*corev1.ServiceSpec)) *corev1.Service {
+func (c *endpointSlices) service(name string, change func(*corev1.ServiceSpec)) *corev1.Service {
 	c.Helper()
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": "a"}},
@@ -65,14 +61,14 @@ func (c *cluster) service(name string, change func(*corev1.ServiceSpec)) *corev1
 	if change != nil {
 		change(&s.Spec)
 	}
-	return workloadtest.Must(c.client.CoreV1().Services("default").Create(c.Context(), s,
+	return workloadtest.Must(c.client.CoreV1().Services(c.namespace).Create(c.Context(), s,
 		metav1.CreateOptions{}))(c.T)
 }
 
 // pod creates a pod of the application on a node, with an address once it runs.
-func (c *cluster) pod(name, node, ip string, ready bool) {
+func (c *endpointSlices) pod(name, node, ip string, ready bool) {
 	c.Helper()
-	pods := c.client.CoreV1().Pods("default")
+	pods := c.client.CoreV1().Pods(c.namespace)
 	workloadtest.Must(pods.Create(c.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
 		Spec: corev1.PodSpec{
@@ -86,42 +82,39 @@ func (c *cluster) pod(name, node, ip string, ready bool) {
 	c.status(name, ip, ready)
 }
 
-func (c *cluster) status(name, ip string, ready bool) {
+func (c *endpointSlices) status(name, ip string, ready bool) {
 	c.Helper()
 	status := map[bool]string{true: "True", false: "False"}[ready]
-	workloadtest.Must(c.client.CoreV1().Pods("default").Patch(c.Context(), name,
+	workloadtest.Must(c.client.CoreV1().Pods(c.namespace).Patch(c.Context(), name,
 		types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"phase":"Running","podIP":%q,
 		"podIPs":[{"ip":%[1]q}],"conditions":[{"type":"Ready","status":%q}]}}`, ip, status),
 		metav1.PatchOptions{}, "status"))(c.T)
 }
 
 // slices returns the slices of a service once check accepts them.
-func (c *cluster) slices(
+func (c *endpointSlices) slices(
 	service string, check func([]discoveryv1.EndpointSlice) error,
 ) []discoveryv1.EndpointSlice {
 	c.Helper()
-	var last error
-	var list *discoveryv1.EndpointSliceList
-	err := wait.PollUntilContextTimeout(c.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			var err error
-			list, err = c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
-				LabelSelector: discoveryv1.LabelServiceName + "=" + service,
-			})
-			if err != nil {
-				return false, err
-			}
-			last = check(list.Items)
-			return last == nil, nil
+	var found []discoveryv1.EndpointSlice
+	workloadtest.Until(c.T, func(ctx context.Context) string {
+		list, err := c.client.DiscoveryV1().EndpointSlices(c.namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: discoveryv1.LabelServiceName + "=" + service,
 		})
-	if err != nil {
-		c.Fatalf("%s: %v: %v; %+v", service, err, last, list)
-	}
-	return list.Items
+		if err != nil {
+			return err.Error()
+		}
+		found = list.Items
+		if err := check(found); err != nil {
+			return fmt.Sprintf("%s: %v; %+v", service, err, found)
+		}
+		return ""
+	})
+	return found
 }
 
-// total returns a check of the number of endpoints, and of those that are ready.
-func total(all, ready int) func([]discoveryv1.EndpointSlice) error {
+// endpointSlicesWith returns a check of the number of endpoints, and of those that are ready.
+func endpointSlicesWith(all, ready int) func([]discoveryv1.EndpointSlice) error {
 	return func(list []discoveryv1.EndpointSlice) error {
 		var n, r int
 		for _, s := range list {
@@ -140,15 +133,15 @@ func total(all, ready int) func([]discoveryv1.EndpointSlice) error {
 	}
 }
 
-func TestService(t *testing.T) {
+func TestEndpointSlicesService(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := startEndpointSlices(t)
 	c.node("n1", "zone-1")
 	s := c.service("web", nil)
-	empty := c.slices("web", total(0, 0))
+	empty := c.slices("web", endpointSlicesWith(0, 0))
 	c.pod("a", "n1", "10.0.0.1", true)
 	c.pod("b", "n1", "10.0.0.2", false)
-	list := c.slices("web", total(2, 1))
+	list := c.slices("web", endpointSlicesWith(2, 1))
 	if len(list) != 1 || list[0].Name != empty[0].Name {
 		t.Errorf("the empty slice %s was not used: %+v", empty[0].Name, list)
 	}
@@ -172,8 +165,8 @@ func TestService(t *testing.T) {
 		}
 	}
 	c.status("b", "10.0.0.2", true)
-	c.slices("web", total(2, 2))
-	if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "a",
+	c.slices("web", endpointSlicesWith(2, 2))
+	if err := c.client.CoreV1().Pods(c.namespace).Delete(t.Context(), "a",
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(30))}); err != nil {
 		t.Fatal(err)
 	}
@@ -190,53 +183,53 @@ func TestService(t *testing.T) {
 	})
 }
 
-// TestManyPods checks that slices are filled up to a hundred endpoints, that a slice that someone
-// deletes comes back, and that nothing is lost when the server starts again.
-func TestManyPods(t *testing.T) {
+// TestEndpointSlicesManyPods checks that slices are filled up to a hundred endpoints, that a slice
+// that someone deletes comes back, and that nothing is lost when the server starts again.
+func TestEndpointSlicesManyPods(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, func(o *server.Options) { o.DataDir = dir })
+	c := startEndpointSlices(t, func(o *server.Options) { o.DataDir = dir })
 	c.node("n1", "")
 	c.service("web", func(s *corev1.ServiceSpec) { s.ClusterIP = corev1.ClusterIPNone })
 	const n = 120
 	for i := range n {
 		c.pod(fmt.Sprintf("p%d", i), "n1", fmt.Sprintf("10.0.1.%d", i), true)
 	}
-	list := c.slices("web", total(n, n))
+	list := c.slices("web", endpointSlicesWith(n, n))
 	if len(list) != 2 {
 		t.Errorf("%d slices for %d pods", len(list), n)
 	}
 	if _, ok := list[0].Labels[corev1.IsHeadlessService]; !ok {
 		t.Errorf("not marked as headless: %v", list[0].Labels)
 	}
-	if err := c.client.DiscoveryV1().EndpointSlices("default").Delete(t.Context(), list[0].Name,
+	if err := c.client.DiscoveryV1().EndpointSlices(c.namespace).Delete(t.Context(), list[0].Name,
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	c.slices("web", total(n, n))
+	c.slices("web", endpointSlicesWith(n, n))
 	if err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c = start(t, func(o *server.Options) { o.DataDir = dir })
+	c = startEndpointSlices(t, func(o *server.Options) { o.DataDir = dir })
 	c.status("p7", "10.0.1.7", false)
-	c.slices("web", total(n, n-1))
+	c.slices("web", endpointSlicesWith(n, n-1))
 }
 
-// none is a check that there are no slices.
-func none(list []discoveryv1.EndpointSlice) error {
+// noEndpointSlices is a check that there are no slices.
+func noEndpointSlices(list []discoveryv1.EndpointSlice) error {
 	if len(list) > 0 {
 		return fmt.Errorf("has %d slices", len(list))
 	}
 	return nil
 }
 
-// TestRestart changes Services, pods and slices while the loop does not run.
-func TestRestart(t *testing.T) {
+// TestEndpointSlicesRestart changes Services, pods and slices while the loop does not run.
+func TestEndpointSlicesRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	configure := func(o *server.Options) { o.DataDir = dir }
-	c := start(t, configure)
-	services := func() typedcorev1.ServiceInterface { return c.client.CoreV1().Services("default") }
+	c := startEndpointSlices(t, configure)
+	services := func() typedcorev1.ServiceInterface { return c.client.CoreV1().Services(c.namespace) }
 	c.node("n1", "")
 	for _, name := range []string{"web", "gone", "recreated", "overwritten"} {
 		c.service(name, nil)
@@ -245,13 +238,13 @@ func TestRestart(t *testing.T) {
 	c.pod("a", "n1", "10.0.0.1", true)
 	c.pod("b", "n1", "10.0.0.2", true)
 	for _, name := range []string{"web", "gone", "recreated", "overwritten"} {
-		c.slices(name, total(2, 2))
+		c.slices(name, endpointSlicesWith(2, 2))
 	}
-	quiet := c.slices("quiet", total(0, 0))[0]
+	quiet := c.slices("quiet", endpointSlicesWith(0, 0))[0]
 	workloadtest.OK(t, c.Stop(t.Context()))
 
 	off := servertest.Run(t, configure, servertest.WithoutControllers)
-	c = &cluster{t, off, workloadtest.Client(t, off)}
+	c = &endpointSlices{t, off, workloadtest.Client(t, off), workloadtest.Namespace}
 	c.status("a", "10.0.0.1", false)
 	c.pod("c", "n1", "10.0.0.3", true)
 	workloadtest.OK(t, services().Delete(t.Context(), "gone", metav1.DeleteOptions{}))
@@ -259,48 +252,48 @@ func TestRestart(t *testing.T) {
 	recreated := c.service("recreated", func(s *corev1.ServiceSpec) {
 		s.PublishNotReadyAddresses = true
 	})
-	workloadtest.Must(c.client.DiscoveryV1().EndpointSlices("default").Patch(t.Context(),
-		c.slices("overwritten", total(2, 2))[0].Name, types.MergePatchType,
+	workloadtest.Must(c.client.DiscoveryV1().EndpointSlices(c.namespace).Patch(t.Context(),
+		c.slices("overwritten", endpointSlicesWith(2, 2))[0].Name, types.MergePatchType,
 		[]byte(`{"endpoints":[{"addresses":["10.9.9.9"]}]}`), metav1.PatchOptions{}))(t)
 	workloadtest.OK(t, off.Stop(t.Context()))
 
-	c = start(t, configure)
-	c.slices("web", total(3, 2))
-	c.slices("overwritten", total(3, 2))
-	c.slices("gone", none)
+	c = startEndpointSlices(t, configure)
+	c.slices("web", endpointSlicesWith(3, 2))
+	c.slices("overwritten", endpointSlicesWith(3, 2))
+	c.slices("gone", noEndpointSlices)
 	c.slices("recreated", func(list []discoveryv1.EndpointSlice) error {
 		for _, s := range list {
 			if !metav1.IsControlledBy(&s, recreated) {
 				return fmt.Errorf("the owners of %s are %v", s.Name, s.OwnerReferences)
 			}
 		}
-		return total(3, 3)(list)
+		return endpointSlicesWith(3, 3)(list)
 	})
 	// A slice that the loop has not written since its start comes back as well.
-	workloadtest.OK(t, c.client.DiscoveryV1().EndpointSlices("default").Delete(t.Context(),
+	workloadtest.OK(t, c.client.DiscoveryV1().EndpointSlices(c.namespace).Delete(t.Context(),
 		quiet.Name, metav1.DeleteOptions{}))
-	if again := c.slices("quiet", total(0, 0))[0]; again.UID == quiet.UID {
+	if again := c.slices("quiet", endpointSlicesWith(0, 0))[0]; again.UID == quiet.UID {
 		t.Error("the deleted slice is there")
 	}
 }
 
-// TestRecreated replaces a Service by one with the same name at once, and deletes the namespace of
-// a Service that has a finalizer.
-func TestRecreated(t *testing.T) {
+// TestEndpointSlicesRecreated replaces a Service by one with the same name at once, and deletes the
+// namespace of a Service that has a finalizer.
+func TestEndpointSlicesRecreated(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := startEndpointSlices(t)
 	c.node("n1", "")
 	c.service("web", nil)
 	c.pod("a", "n1", "10.0.0.1", true)
-	c.slices("web", total(1, 1))
-	workloadtest.OK(t, c.client.CoreV1().Services("default").Delete(t.Context(), "web",
+	c.slices("web", endpointSlicesWith(1, 1))
+	workloadtest.OK(t, c.client.CoreV1().Services(c.namespace).Delete(t.Context(), "web",
 		metav1.DeleteOptions{}))
 	second := c.service("web", nil)
 	c.slices("web", func(list []discoveryv1.EndpointSlice) error {
 		if len(list) != 1 || !metav1.IsControlledBy(&list[0], second) {
 			return errors.New("there are other slices than one of the second Service")
 		}
-		return total(1, 1)(list)
+		return endpointSlicesWith(1, 1)(list)
 	})
 
 	const dying = "dying"
@@ -339,32 +332,34 @@ func TestRecreated(t *testing.T) {
 	})
 }
 
-// TestLateNode checks that a pod is not published before its node exists, and then is.
-func TestLateNode(t *testing.T) {
+// TestEndpointSlicesLateNode checks that a pod is not published before its node exists, and then
+// is.
+func TestEndpointSlicesLateNode(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := startEndpointSlices(t)
 	c.node("n1", "")
 	c.service("web", nil)
 	c.service("all", func(s *corev1.ServiceSpec) { s.PublishNotReadyAddresses = true })
 	c.pod("a", "n1", "10.0.0.1", true)
 	c.pod("b", "late", "10.0.0.2", false)
-	c.slices("all", total(2, 2))
-	c.slices("web", total(1, 1))
+	c.slices("all", endpointSlicesWith(2, 2))
+	c.slices("web", endpointSlicesWith(1, 1))
 	c.node("late", "zone-2")
-	c.slices("web", total(2, 1))
+	c.slices("web", endpointSlicesWith(2, 1))
 }
 
-// TestLeftAlone checks that services that have no pods get no slices.
-func TestLeftAlone(t *testing.T) {
+// TestEndpointSlicesLeftAlone checks that services that have no pods get no slices.
+func TestEndpointSlicesLeftAlone(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	client, namespace := shared(t)
+	c := &endpointSlices{t, nil, client, namespace}
 	c.service("manual", func(s *corev1.ServiceSpec) { s.Selector = nil })
 	c.service("elsewhere", func(s *corev1.ServiceSpec) {
 		s.Type, s.ExternalName = corev1.ServiceTypeExternalName, "example.com"
 	})
 	c.service("last", nil)
-	c.slices("last", total(0, 0))
+	c.slices("last", endpointSlicesWith(0, 0))
 	for _, name := range []string{"manual", "elsewhere"} {
-		c.slices(name, none)
+		c.slices(name, noEndpointSlices)
 	}
 }

@@ -1,4 +1,4 @@
-package endpointslicemirroring_test
+package looptest
 
 import (
 	"context"
@@ -17,22 +17,24 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// cluster is a control plane whose loops are those that a test starts, with the Service "db".
-type cluster struct {
+// endpointSliceMirroring is a control plane whose loops are those that a test starts, with the
+// Service "db".
+type endpointSliceMirroring struct {
 	*testing.T
 	client kubernetes.Interface
 }
 
-func connect(t *testing.T) cluster {
+func startEndpointSliceMirroring(t *testing.T) endpointSliceMirroring {
 	t.Helper()
-	c := cluster{t, workloadtest.Client(t, servertest.Run(t, servertest.WithoutControllers))}
+	s := servertest.Run(t, servertest.WithoutControllers)
+	c := endpointSliceMirroring{t, workloadtest.Client(t, s)}
 	c.service()
 	return c
 }
 
 // loop returns a function that starts the loop, and one that stops it. The informers run all the
 // time.
-func (c cluster) loop() (start, stop func()) {
+func (c endpointSliceMirroring) loop() (start, stop func()) {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	d, _ := workloadtest.Dependencies(c.client)
@@ -58,7 +60,7 @@ func (c cluster) loop() (start, stop func()) {
 	return start, func() { stop() }
 }
 
-func (c cluster) service() {
+func (c endpointSliceMirroring) service() {
 	c.Helper()
 	workloadtest.Must(c.client.CoreV1().Services("default").Create(c.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
@@ -67,7 +69,7 @@ func (c cluster) service() {
 }
 
 // endpoints creates or replaces the Endpoints of the Service.
-func (c cluster) endpoints(ips ...string) *corev1.Endpoints {
+func (c endpointSliceMirroring) endpoints(ips ...string) *corev1.Endpoints {
 	c.Helper()
 	e := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Name: "db", Labels: map[string]string{"team": "a"}},
@@ -84,13 +86,13 @@ func (c cluster) endpoints(ips ...string) *corev1.Endpoints {
 		metav1.UpdateOptions{}))(c)
 }
 
-func (c cluster) deleteEndpoints() {
+func (c endpointSliceMirroring) deleteEndpoints() {
 	c.Helper()
 	workloadtest.OK(c, c.client.CoreV1().Endpoints("default").Delete(c.Context(), "db",
 		metav1.DeleteOptions{}))
 }
 
-func (c cluster) deleteSlice(name string) {
+func (c endpointSliceMirroring) deleteSlice(name string) {
 	c.Helper()
 	workloadtest.OK(c, c.client.DiscoveryV1().EndpointSlices("default").Delete(c.Context(), name,
 		metav1.DeleteOptions{}))
@@ -98,7 +100,7 @@ func (c cluster) deleteSlice(name string) {
 
 // eventually waits until there are n slices with a number of endpoints in all. If there are owners,
 // one of them controls each slice.
-func (c cluster) eventually(
+func (c endpointSliceMirroring) eventually(
 	what string, n, endpoints int, owners ...*corev1.Endpoints,
 ) []discoveryv1.EndpointSlice {
 	c.Helper()
@@ -125,9 +127,9 @@ func (c cluster) eventually(
 		})
 }
 
-func TestMirroring(t *testing.T) {
+func TestEndpointSliceMirroring(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := startEndpointSliceMirroring(t)
 	start, _ := c.loop()
 	start()
 	c.endpoints("192.0.2.1", "192.0.2.2", "2001:db8::1")
@@ -162,10 +164,11 @@ func TestMirroring(t *testing.T) {
 	c.eventually("selected", 0, 0)
 }
 
-// TestRestart changes Endpoints, slices and the Service while the loop does not run.
-func TestRestart(t *testing.T) {
+// TestEndpointSliceMirroringRestart changes Endpoints, slices and the Service while the loop does
+// not run.
+func TestEndpointSliceMirroringRestart(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := startEndpointSliceMirroring(t)
 	start, stop := c.loop()
 	start()
 	first := c.endpoints("192.0.2.1", "192.0.2.2", "2001:db8::1")

@@ -1,4 +1,4 @@
-package daemonset_test
+package looptest
 
 import (
 	"context"
@@ -20,9 +20,10 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-var controllers = []string{daemonset.Name}
+var daemonsetControllers = []string{daemonset.Name}
 
-func agent() *appsv1.DaemonSet {
+// daemonsetAgent returns the DaemonSet "agent".
+func daemonsetAgent() *appsv1.DaemonSet {
 	labels := map[string]string{"app": "agent"}
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
@@ -33,18 +34,19 @@ func agent() *appsv1.DaemonSet {
 	}
 }
 
-// cluster is a control plane with nodes and a DaemonSet.
-type cluster struct {
+// daemonsetCluster is a control plane with nodes and a DaemonSet.
+type daemonsetCluster struct {
 	workloadtest.Workload[*appsv1.DaemonSet]
 }
 
-func connect(t testing.TB, client kubernetes.Interface) cluster {
-	return cluster{workloadtest.Workload[*appsv1.DaemonSet]{
-		TB: t, Client: client, App: "agent", API: client.AppsV1().DaemonSets(workloadtest.Namespace),
+func daemonsetConnect(t testing.TB, client kubernetes.Interface) daemonsetCluster {
+	return daemonsetCluster{workloadtest.Workload[*appsv1.DaemonSet]{
+		TB: t, Client: client, Namespace: workloadtest.Namespace, App: "agent",
+		API: client.AppsV1().DaemonSets(workloadtest.Namespace),
 	}}
 }
 
-func (c cluster) node(name string, labels map[string]string, taints ...corev1.Taint) {
+func (c daemonsetCluster) node(name string, labels map[string]string, taints ...corev1.Taint) {
 	c.Helper()
 	nodes := c.Client.CoreV1().Nodes()
 	node := workloadtest.Must(nodes.Create(c.Context(), &corev1.Node{
@@ -56,22 +58,24 @@ func (c cluster) node(name string, labels map[string]string, taints ...corev1.Ta
 }
 
 // await gets the set until its controller has seen it and it is as wanted.
-func (c cluster) await(what string, wanted func(*appsv1.DaemonSet) bool) *appsv1.DaemonSet {
+func (c daemonsetCluster) await(
+	what string, wanted func(*appsv1.DaemonSet) bool,
+) *appsv1.DaemonSet {
 	c.Helper()
 	return c.Await(what, func(s *appsv1.DaemonSet) bool {
 		return s.Status.ObservedGeneration == s.Generation && wanted(s)
 	})
 }
 
-// threeNodes starts a control plane with the nodes a, b and c. Pods with the second image become
-// ready only when the test says so.
-func threeNodes(t *testing.T) cluster {
+// daemonsetOnThreeNodes starts a control plane with the nodes a, b and c. Pods with the second
+// image become ready only when the test says so.
+func daemonsetOnThreeNodes(t *testing.T) daemonsetCluster {
 	t.Helper()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client, func(p *corev1.Pod) bool {
+	_, client := workloadtest.Run(t, daemonsetControllers)
+	workloadtest.Kubelet(t, client, workloadtest.Namespace, func(p *corev1.Pod) bool {
 		return p.Spec.Containers[0].Image != "i:2"
 	})
-	c := connect(t, client)
+	c := daemonsetConnect(t, client)
 	for _, name := range []string{"a", "b", "c"} {
 		c.node(name, nil)
 	}
@@ -79,7 +83,7 @@ func threeNodes(t *testing.T) cluster {
 }
 
 // updated awaits the end of a rollout.
-func (c cluster) updated(n int32) *appsv1.DaemonSet {
+func (c daemonsetCluster) updated(n int32) *appsv1.DaemonSet {
 	c.Helper()
 	return c.await("an update", func(s *appsv1.DaemonSet) bool {
 		return s.Status.DesiredNumberScheduled == n && s.Status.UpdatedNumberScheduled == n &&
@@ -87,27 +91,27 @@ func (c cluster) updated(n int32) *appsv1.DaemonSet {
 	})
 }
 
-func nodeOf(pod *corev1.Pod) string {
+func daemonsetNode(pod *corev1.Pod) string {
 	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.
 		NodeSelectorTerms[0].MatchFields[0].Values[0]
 }
 
 // pods returns the pods as node=image.
-func (c cluster) pods() []string {
+func (c daemonsetCluster) pods() []string {
 	c.Helper()
-	return c.Pods(nodeOf)
+	return c.Pods(daemonsetNode)
 }
 
-func (c cluster) awaitPods(want ...string) {
+func (c daemonsetCluster) awaitPods(want ...string) {
 	c.Helper()
-	c.AwaitPods(nodeOf, want...)
+	c.AwaitPods(daemonsetNode, want...)
 }
 
-func TestPlacement(t *testing.T) {
+func TestDaemonSetPlacement(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client)
-	c := connect(t, client)
+	_, client := workloadtest.Run(t, daemonsetControllers)
+	workloadtest.Kubelet(t, client, workloadtest.Namespace)
+	c := daemonsetConnect(t, client)
 	linux := map[string]string{"os": "linux"}
 	c.node("a", linux)
 	c.node("other", map[string]string{"os": "plan9"})
@@ -115,12 +119,12 @@ func TestPlacement(t *testing.T) {
 		Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule,
 	})
 	c.node("tainted", linux, corev1.Taint{Key: "mine", Effect: corev1.TaintEffectNoSchedule})
-	s := agent()
+	s := daemonsetAgent()
 	s.Spec.Template.Spec.NodeSelector = linux
 	c.Create(s)
 	c.awaitPods("a=i:1", "cordoned=i:1")
 	c.updated(2)
-	pod := workloadtest.Pods(t, client, "app=agent")[0]
+	pod := workloadtest.Pods(t, client, c.Namespace, "app=agent")[0]
 	var tolerated []string
 	for _, toleration := range pod.Spec.Tolerations {
 		if toleration.Operator == corev1.TolerationOpExists && toleration.TolerationSeconds == nil {
@@ -162,19 +166,19 @@ func TestPlacement(t *testing.T) {
 	}
 	c.awaitPods("b=i:1")
 	// A failed pod is made again.
-	pod = workloadtest.Pods(t, client, "app=agent")[0]
+	pod = workloadtest.Pods(t, client, c.Namespace, "app=agent")[0]
 	workloadtest.Must(client.CoreV1().Pods("default").Patch(t.Context(), pod.Name,
 		types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{},
 		"status"))(t)
 	workloadtest.Await(t, "another pod", func(ctx context.Context) ([]corev1.Pod, error) {
-		return workloadtest.Pods(t, client, "app=agent"), nil
+		return workloadtest.Pods(t, client, c.Namespace, "app=agent"), nil
 	}, func(pods []corev1.Pod) bool { return len(pods) == 1 && pods[0].UID != pod.UID })
 }
 
-func TestRollingUpdate(t *testing.T) {
+func TestDaemonSetRollingUpdate(t *testing.T) {
 	t.Parallel()
-	c := threeNodes(t)
-	s := agent()
+	c := daemonsetOnThreeNodes(t)
+	s := daemonsetAgent()
 	s.Spec.RevisionHistoryLimit = new(int32(1))
 	c.Create(s)
 	c.updated(3)
@@ -183,7 +187,7 @@ func TestRollingUpdate(t *testing.T) {
 		var pod corev1.Pod
 		workloadtest.Await(t, "a new pod", func(context.Context) (int, error) {
 			var n int
-			list := workloadtest.Pods(t, c.Client, "app=agent")
+			list := workloadtest.Pods(t, c.Client, c.Namespace, "app=agent")
 			for _, p := range list {
 				if p.Spec.Containers[0].Image == "i:2" {
 					if n++; len(p.Status.Conditions) == 0 {
@@ -235,10 +239,10 @@ func TestRollingUpdate(t *testing.T) {
 }
 
 // Surges are limited: old pods stay until new ones are available.
-func TestSurge(t *testing.T) {
+func TestDaemonSetSurge(t *testing.T) {
 	t.Parallel()
-	c := threeNodes(t)
-	s := agent()
+	c := daemonsetOnThreeNodes(t)
+	s := daemonsetAgent()
 	s.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{
 		MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
 	}
@@ -246,7 +250,7 @@ func TestSurge(t *testing.T) {
 	c.updated(3)
 	c.Image("i:2")
 	c.awaitPods("a=i:1", "a=i:2", "b=i:1", "c=i:1")
-	for _, pod := range workloadtest.Pods(t, c.Client, "app=agent") {
+	for _, pod := range workloadtest.Pods(t, c.Client, c.Namespace, "app=agent") {
 		if pod.Spec.Containers[0].Image == "i:2" {
 			if err := workloadtest.Ready(t.Context(), c.Client, &pod, true); err != nil {
 				t.Fatal(err)
@@ -258,24 +262,24 @@ func TestSurge(t *testing.T) {
 
 // A DaemonSet that is deleted and created again has pods and revisions of its own. A status that
 // somebody else writes is put right.
-func TestRecreated(t *testing.T) {
+func TestDaemonSetRecreated(t *testing.T) {
 	t.Parallel()
-	c := threeNodes(t)
+	c := daemonsetOnThreeNodes(t)
 	sets := c.Client.AppsV1().DaemonSets("default")
-	c.Create(agent())
+	c.Create(daemonsetAgent())
 	first := c.updated(3)
 	workloadtest.OK(t, sets.Delete(t.Context(), "agent", metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
 	}))
-	c.Create(agent())
+	c.Create(daemonsetAgent())
 	second := c.updated(3)
 	workloadtest.Until(t, func(ctx context.Context) string {
-		pods := workloadtest.Pods(t, c.Client, "app=agent")
+		pods := workloadtest.Pods(t, c.Client, c.Namespace, "app=agent")
 		var mine []string
 		for _, pod := range pods {
 			switch metav1.GetControllerOf(&pod).UID {
 			case second.UID:
-				mine = append(mine, nodeOf(&pod))
+				mine = append(mine, daemonsetNode(&pod))
 			case first.UID:
 			default:
 				t.Errorf("%s has the owners %v", pod.Name, pod.OwnerReferences)
@@ -298,9 +302,9 @@ func TestRecreated(t *testing.T) {
 	})
 }
 
-// run runs a controller alone, on informers of its own, until stop is called or the test ends.
-// Events get the events that it records.
-func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
+// daemonsetRun runs a controller alone, on informers of its own, until stop is called or the test
+// ends. Events get the events that it records.
+func daemonsetRun(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
 	t.Helper()
 	d, events := workloadtest.Dependencies(client)
 	return events, workloadtest.Start(t, d.Informers, workloadtest.Must(daemonset.New(d))(t))
@@ -308,17 +312,17 @@ func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop 
 
 // A revision of somebody else that has the name of a new one is deleted just when the controller
 // looks whose it is.
-func TestNameFreed(t *testing.T) {
+func TestDaemonSetNameFreed(t *testing.T) {
 	t.Parallel()
 	s, client := workloadtest.Alone(t)
-	c := connect(t, client)
+	c := daemonsetConnect(t, client)
 	revisions := c.Client.AppsV1().ControllerRevisions("default")
 	list := func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
 		return revisions.List(ctx, metav1.ListOptions{})
 	}
 	one := func(list *appsv1.ControllerRevisionList) bool { return len(list.Items) == 1 }
-	_, stop := run(t, c.Client)
-	c.Create(agent())
+	_, stop := daemonsetRun(t, c.Client)
+	c.Create(daemonsetAgent())
 	taken := workloadtest.Await(t, "a revision", list, one).Items[0].Name
 	stop()
 	workloadtest.OK(t, c.Client.AppsV1().DaemonSets("default").Delete(t.Context(), "agent",
@@ -327,14 +331,14 @@ func TestNameFreed(t *testing.T) {
 		[]byte(`{"metadata":{"labels":null,"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
 	client, done := workloadtest.Meanwhile(t, s, "GET", "/controllerrevisions/"+taken,
 		func(ctx context.Context) error { return revisions.Delete(ctx, taken, metav1.DeleteOptions{}) })
-	run(t, client)
-	c.Create(agent())
+	daemonsetRun(t, client)
+	c.Create(daemonsetAgent())
 	<-done
 	workloadtest.Await(t, "a revision", list, one)
 }
 
 // A DaemonSet in a namespace that is being deleted gets no pods, and this is no failure.
-func TestDyingNamespace(t *testing.T) {
+func TestDaemonSetDyingNamespace(t *testing.T) {
 	t.Parallel()
 	// Nothing deletes what is in the namespace.
 	s, client := workloadtest.Alone(t)
@@ -342,20 +346,20 @@ func TestDyingNamespace(t *testing.T) {
 	workloadtest.Must(namespaces.Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)
 	workloadtest.ServiceAccount(t, client, "dying")
-	workloadtest.Must(client.AppsV1().DaemonSets("dying").Create(t.Context(), agent(),
+	workloadtest.Must(client.AppsV1().DaemonSets("dying").Create(t.Context(), daemonsetAgent(),
 		metav1.CreateOptions{}))(t)
 	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/pods",
 		func(context.Context) error { return nil })
-	events, stop := run(t, counted)
+	events, stop := daemonsetRun(t, counted)
 	workloadtest.Await(t, "a revision",
 		func(ctx context.Context) (*appsv1.ControllerRevisionList, error) {
 			return client.AppsV1().ControllerRevisions("dying").List(ctx, metav1.ListOptions{})
 		}, func(list *appsv1.ControllerRevisionList) bool { return len(list.Items) == 1 })
 	workloadtest.OK(t, namespaces.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
-	c := connect(t, client)
+	c := daemonsetConnect(t, client)
 	c.node("a", nil)
 	<-done
-	c.Create(agent())
+	c.Create(daemonsetAgent())
 	c.awaitPods("a=i:1")
 	stop()
 	for len(events) > 0 {
@@ -365,25 +369,25 @@ func TestDyingNamespace(t *testing.T) {
 	}
 }
 
-func TestRestart(t *testing.T) {
+func TestDaemonSetRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	configure := func(o *server.Options) { o.DataDir = dir }
-	s, client := workloadtest.Run(t, controllers, configure)
-	c := connect(t, client)
+	s, client := workloadtest.Run(t, daemonsetControllers, configure)
+	c := daemonsetConnect(t, client)
 	for i := range 50 {
 		c.node(fmt.Sprintf("n%02d", i), nil)
 	}
-	c.Create(agent())
+	c.Create(daemonsetAgent())
 	workloadtest.Await(t, "some pods", func(context.Context) (int, error) {
 		return len(c.pods()), nil
 	}, func(n int) bool { return n > 5 })
 	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	_, client = workloadtest.Run(t, controllers, configure)
-	c = connect(t, client)
-	workloadtest.Kubelet(t, client)
+	_, client = workloadtest.Run(t, daemonsetControllers, configure)
+	c = daemonsetConnect(t, client)
+	workloadtest.Kubelet(t, client, workloadtest.Namespace)
 	c.updated(50)
 	if pods := c.pods(); len(pods) != 50 || len(slices.Compact(pods)) != 50 {
 		t.Errorf("the pods are on %v", pods)
@@ -391,12 +395,12 @@ func TestRestart(t *testing.T) {
 }
 
 // A pod that has to go goes even while a quota refuses the pod that has to come.
-func TestQuota(t *testing.T) {
+func TestDaemonSetQuota(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	c := connect(t, client)
+	_, client := workloadtest.Run(t, daemonsetControllers)
+	c := daemonsetConnect(t, client)
 	c.node("a", nil)
-	c.Create(agent())
+	c.Create(daemonsetAgent())
 	c.awaitPods("a=i:1")
 	quotas := client.CoreV1().ResourceQuotas("default")
 	hard := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
@@ -407,7 +411,7 @@ func TestQuota(t *testing.T) {
 	workloadtest.Must(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
 	workloadtest.Until(t, func(ctx context.Context) string {
 		if _, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: agent().Spec.Template.Spec,
+			ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: daemonsetAgent().Spec.Template.Spec,
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
 			return "the quota is not enforced yet"
 		}

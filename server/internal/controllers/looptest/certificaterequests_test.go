@@ -1,4 +1,4 @@
-package certificaterequests_test
+package looptest
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	typedcertificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/keyutil"
 
@@ -32,25 +32,32 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// asked is a request with the key for its certificate.
-type asked struct {
+// certificateRequests are the requests of a control plane.
+type certificateRequests struct {
+	*testing.T
+	typedcertificatesv1.CertificateSigningRequestInterface
+}
+
+func certificateRequestsOf(t *testing.T, client kubernetes.Interface) certificateRequests {
+	return certificateRequests{t, client.CertificatesV1().CertificateSigningRequests()}
+}
+
+// certificateRequest is a request with the key for its certificate.
+type certificateRequest struct {
 	*certificatesv1.CertificateSigningRequest
 	key []byte
 }
 
 // ask creates a request.
-func ask(
-	t *testing.T, client kubernetes.Interface, name, signer string, template x509.CertificateRequest,
-	validity *int32, usages ...certificatesv1.KeyUsage,
-) asked {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ok(t, err)
-	der, err := x509.CreateCertificateRequest(rand.Reader, &template, key)
-	ok(t, err)
-	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
-	ok(t, err)
-	r, err := client.CertificatesV1().CertificateSigningRequests().Create(t.Context(),
+func (c certificateRequests) ask(
+	name, signer string, template x509.CertificateRequest, validity *int32,
+	usages ...certificatesv1.KeyUsage,
+) certificateRequest {
+	c.Helper()
+	key := workloadtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(c)
+	der := workloadtest.Must(x509.CreateCertificateRequest(rand.Reader, &template, key))(c)
+	encoded := workloadtest.Must(keyutil.MarshalPrivateKeyToPEM(key))(c)
+	r := workloadtest.Must(c.Create(c.Context(),
 		&certificatesv1.CertificateSigningRequest{
 			// Without a field that its creator owns, a request has no managed fields.
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"test": name}},
@@ -60,84 +67,59 @@ func ask(
 				Usages:            usages,
 				ExpirationSeconds: validity,
 			},
-		}, metav1.CreateOptions{})
-	ok(t, err)
-	return asked{r, encoded}
-}
-
-func ok(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+		}, metav1.CreateOptions{}))(c)
+	return certificateRequest{r, encoded}
 }
 
 // decide adds a condition, as kubectl certificate approve and deny do.
-func decide(
-	t *testing.T, client kubernetes.Interface, a asked, c certificatesv1.RequestConditionType,
+func (c certificateRequests) decide(
+	asked certificateRequest, decision certificatesv1.RequestConditionType,
 ) {
-	t.Helper()
-	requests := client.CertificatesV1().CertificateSigningRequests()
-	r, err := requests.Get(t.Context(), a.Name, metav1.GetOptions{})
-	ok(t, err)
+	c.Helper()
+	r := workloadtest.Must(c.Get(c.Context(), asked.Name, metav1.GetOptions{}))(c)
 	r.Status.Conditions = append(r.Status.Conditions,
 		certificatesv1.CertificateSigningRequestCondition{
-			Type: c, Status: corev1.ConditionTrue, Reason: "Test", LastUpdateTime: metav1.Now(),
+			Type: decision, Status: corev1.ConditionTrue, Reason: "Test",
+			LastUpdateTime: metav1.Now(),
 		})
-	_, err = requests.UpdateApproval(t.Context(), r.Name, r, metav1.UpdateOptions{})
-	ok(t, err)
+	workloadtest.Must(c.UpdateApproval(c.Context(), r.Name, r, metav1.UpdateOptions{}))(c)
 }
 
 // await waits until a request is as wanted.
-func await(
-	t *testing.T, client kubernetes.Interface, name string,
-	wanted func(*certificatesv1.CertificateSigningRequest) bool,
+func (c certificateRequests) await(
+	name string, wanted func(*certificatesv1.CertificateSigningRequest) bool,
 ) *certificatesv1.CertificateSigningRequest {
-	t.Helper()
-	var r *certificatesv1.CertificateSigningRequest
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
-		func(ctx context.Context) (_ bool, err error) {
-			r, err = client.CertificatesV1().CertificateSigningRequests().Get(ctx, name,
-				metav1.GetOptions{})
-			return err == nil && wanted(r), err
-		})
-	if err != nil {
-		t.Fatalf("%v; the request is %+v", err, r)
-	}
-	return r
+	c.Helper()
+	return workloadtest.Await(c, "the request "+name,
+		func(ctx context.Context) (*certificatesv1.CertificateSigningRequest, error) {
+			return c.Get(ctx, name, metav1.GetOptions{})
+		}, wanted)
 }
 
-func issued(r *certificatesv1.CertificateSigningRequest) bool {
+func certificateIssued(r *certificatesv1.CertificateSigningRequest) bool {
 	return len(r.Status.Certificate) > 0
 }
 
-func parse(t *testing.T, encoded []byte) *x509.Certificate {
-	t.Helper()
-	block, _ := pem.Decode(encoded)
-	cert, err := x509.ParseCertificate(block.Bytes)
-	ok(t, err)
-	return cert
-}
-
-func TestApprovedRequestIsSigned(t *testing.T) {
+func TestCertificateRequestsApproved(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	c := certificateRequestsOf(t, workloadtest.Client(t, s))
 	subject := x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: "jane", Organization: []string{"dev"}},
 	}
-	a := ask(t, client, "jane", certificatesv1.KubeAPIServerClientSignerName, subject,
+	a := c.ask("jane", certificatesv1.KubeAPIServerClientSignerName, subject,
 		new(int32(3600)), certificatesv1.UsageClientAuth)
-	denied := ask(t, client, "denied", certificatesv1.KubeAPIServerClientSignerName, subject, nil,
+	denied := c.ask("denied", certificatesv1.KubeAPIServerClientSignerName, subject, nil,
 		certificatesv1.UsageClientAuth)
-	decide(t, client, denied, certificatesv1.CertificateDenied)
-	foreign := ask(t, client, "foreign", "example.com/signer", subject, nil,
+	c.decide(denied, certificatesv1.CertificateDenied)
+	foreign := c.ask("foreign", "example.com/signer", subject, nil,
 		certificatesv1.UsageClientAuth)
-	decide(t, client, foreign, certificatesv1.CertificateApproved)
-	decide(t, client, a, certificatesv1.CertificateApproved)
-	r := await(t, client, "jane", issued)
+	c.decide(foreign, certificatesv1.CertificateApproved)
+	c.decide(a, certificatesv1.CertificateApproved)
+	r := c.await("jane", certificateIssued)
 
-	cert := parse(t, r.Status.Certificate)
+	block, _ := pem.Decode(r.Status.Certificate)
+	cert := workloadtest.Must(x509.ParseCertificate(block.Bytes))(t)
 	if left := time.Until(cert.NotAfter); left > time.Hour || left < 55*time.Minute {
 		t.Errorf("the certificate is valid for %v, want an hour", left)
 	}
@@ -157,26 +139,26 @@ func TestApprovedRequestIsSigned(t *testing.T) {
 	config.CertData, config.KeyData = r.Status.Certificate, a.key
 	self, err := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().Create(
 		t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	ok(t, err)
+	workloadtest.OK(t, err)
 	if user := self.Status.UserInfo; user.Username != "jane" || !slices.Contains(user.Groups, "dev") {
 		t.Errorf("the certificate is that of %v", user)
 	}
 	for _, name := range []string{"denied", "foreign"} {
-		r := await(t, client, name, func(r *certificatesv1.CertificateSigningRequest) bool {
+		r := c.await(name, func(r *certificatesv1.CertificateSigningRequest) bool {
 			return len(r.Status.Conditions) > 0
 		})
-		if issued(r) {
+		if certificateIssued(r) {
 			t.Errorf("the request %s got a certificate", name)
 		}
 	}
 }
 
-func TestSignersCheckRequests(t *testing.T) {
+func TestCertificateRequestsChecked(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) {
 		o.Controllers = []string{"*", "-" + certificaterequests.ApprovalName}
 	})
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	c := certificateRequestsOf(t, workloadtest.Client(t, s))
 	node := pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}}
 	const (
 		clientAuth = certificatesv1.UsageClientAuth
@@ -224,33 +206,34 @@ func TestSignersCheckRequests(t *testing.T) {
 			[]certificatesv1.KeyUsage{serverAuth, signature}, "DNS or IP subjectAltName is required",
 		},
 	} {
-		a := ask(t, client, test.name, test.signer, test.request, nil, test.usages...)
-		decide(t, client, a, certificatesv1.CertificateApproved)
-		r := await(t, client, test.name, func(r *certificatesv1.CertificateSigningRequest) bool {
-			return issued(r) || len(r.Status.Conditions) > 1
+		a := c.ask(test.name, test.signer, test.request, nil, test.usages...)
+		c.decide(a, certificatesv1.CertificateApproved)
+		r := c.await(test.name, func(r *certificatesv1.CertificateSigningRequest) bool {
+			return certificateIssued(r) || len(r.Status.Conditions) > 1
 		})
 		if test.failure == "" {
-			if !issued(r) {
+			if !certificateIssued(r) {
 				t.Errorf("%s: not issued: %v", test.name, r.Status.Conditions)
 			}
 			continue
 		}
 		last := r.Status.Conditions[len(r.Status.Conditions)-1]
-		if issued(r) || last.Type != certificatesv1.CertificateFailed ||
+		if certificateIssued(r) || last.Type != certificatesv1.CertificateFailed ||
 			last.Reason != "SignerValidationFailure" || !strings.Contains(last.Message, test.failure) {
 			t.Errorf("%s: got %v, want the failure %q", test.name, last, test.failure)
 		}
 	}
 }
 
-func TestKubeletsAreApproved(t *testing.T) {
+func TestCertificateRequestsOfKubelets(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
-	admin := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	as := func(user string, groups ...string) kubernetes.Interface {
+	admin := workloadtest.Client(t, s)
+	c := certificateRequestsOf(t, admin)
+	as := func(user string, groups ...string) certificateRequests {
 		config := s.RESTConfig()
 		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
-		return kubernetes.NewForConfigOrDie(config)
+		return certificateRequestsOf(t, kubernetes.NewForConfigOrDie(config))
 	}
 	bind := func(group, role string) {
 		t.Helper()
@@ -259,7 +242,7 @@ func TestKubeletsAreApproved(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: group}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		}, metav1.CreateOptions{})
-		ok(t, err)
+		workloadtest.OK(t, err)
 	}
 	const prefix = "system:certificates.k8s.io:certificatesigningrequests:"
 	bind("joining", prefix+"nodeclient")
@@ -274,64 +257,61 @@ func TestKubeletsAreApproved(t *testing.T) {
 		certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature,
 	}
 	const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
-	ask(t, as("someone", "others"), "unauthorized", signer, request, nil, usages...)
-	ask(t, as("token", "joining"), "bootstrap", signer, request, nil, usages...)
-	ask(t, as("system:node:a", "system:nodes"), "self", signer, request, nil, usages...)
+	as("someone", "others").ask("unauthorized", signer, request, nil, usages...)
+	as("token", "joining").ask("bootstrap", signer, request, nil, usages...)
+	as("system:node:a", "system:nodes").ask("self", signer, request, nil, usages...)
 	for name, message := range map[string]string{
 		"bootstrap": "Auto approving kubelet client",
 		"self":      "Auto approving self kubelet client",
 	} {
-		r := await(t, admin, name, issued)
-		c := r.Status.Conditions[0]
-		if c.Reason != "AutoApproved" || !strings.HasPrefix(c.Message, message) {
-			t.Errorf("%s: the condition is %v", name, c)
+		condition := c.await(name, certificateIssued).Status.Conditions[0]
+		if condition.Reason != "AutoApproved" || !strings.HasPrefix(condition.Message, message) {
+			t.Errorf("%s: the condition is %v", name, condition)
 		}
 	}
-	if r := await(t, admin, "unauthorized", func(*certificatesv1.CertificateSigningRequest) bool {
+	if r := c.await("unauthorized", func(*certificatesv1.CertificateSigningRequest) bool {
 		return true
 	}); len(r.Status.Conditions) > 0 {
 		t.Errorf("the request of somebody else has %v", r.Status.Conditions)
 	}
 	// The permission may come later.
 	bind("others", prefix+"nodeclient")
-	await(t, admin, "unauthorized", issued)
+	c.await("unauthorized", certificateIssued)
 }
 
-// TestRestartWithApprovedRequest starts the signing controller only after a request was approved.
-func TestRestartWithApprovedRequest(t *testing.T) {
+// TestCertificateRequestsRestart starts the signing controller only after a request was approved.
+func TestCertificateRequestsRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := server.New(server.Options{
-		DataDir: dir, Controllers: []string{"*", "-" + certificaterequests.SigningName},
+	first := servertest.Run(t, func(o *server.Options) {
+		o.DataDir, o.Controllers = dir, []string{"*", "-" + certificaterequests.SigningName}
 	})
-	ok(t, err)
-	ok(t, first.Start(t.Context()))
-	client := kubernetes.NewForConfigOrDie(first.RESTConfig())
-	a := ask(t, client, "a", certificatesv1.KubeAPIServerClientSignerName,
+	c := certificateRequestsOf(t, workloadtest.Client(t, first))
+	a := c.ask("a", certificatesv1.KubeAPIServerClientSignerName,
 		x509.CertificateRequest{Subject: pkix.Name{CommonName: "a"}}, nil, certificatesv1.UsageClientAuth)
-	decide(t, client, a, certificatesv1.CertificateApproved)
-	ok(t, first.Stop(t.Context()))
+	c.decide(a, certificatesv1.CertificateApproved)
+	workloadtest.OK(t, first.Stop(t.Context()))
 	second := servertest.Run(t, func(o *server.Options) { o.DataDir = dir })
-	await(t, kubernetes.NewForConfigOrDie(second.RESTConfig()), "a", issued)
+	certificateRequestsOf(t, workloadtest.Client(t, second)).await("a", certificateIssued)
 }
 
-// TestRecreated replaces an approved request by one of the same name that nobody has approved, just
-// before the certificate is written.
-func TestRecreated(t *testing.T) {
+// TestCertificateRequestsRecreated replaces an approved request by one of the same name that nobody
+// has approved, just before the certificate is written.
+func TestCertificateRequestsRecreated(t *testing.T) {
 	t.Parallel()
 	s, client := workloadtest.Alone(t)
 	authority, err := pki.New(pki.Options{})
-	ok(t, err)
-	requests := client.CertificatesV1().CertificateSigningRequests()
-	request := func(name string) asked {
-		return ask(t, client, name, certificatesv1.KubeAPIServerClientSignerName,
+	workloadtest.OK(t, err)
+	c := certificateRequestsOf(t, client)
+	request := func(name string) certificateRequest {
+		return c.ask(name, certificatesv1.KubeAPIServerClientSignerName,
 			x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}, nil,
 			certificatesv1.UsageClientAuth)
 	}
-	decide(t, client, request("a"), certificatesv1.CertificateApproved)
+	c.decide(request("a"), certificatesv1.CertificateApproved)
 	racing, replaced := workloadtest.Meanwhile(t, s, http.MethodPut, "/a/status",
 		func(ctx context.Context) error {
-			if err := requests.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+			if err := c.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 				return err
 			}
 			request("a")
@@ -342,11 +322,11 @@ func TestRecreated(t *testing.T) {
 		Client: racing, Informers: factory, CA: authority.CA,
 	}))
 	<-replaced
-	decide(t, client, request("b"), certificatesv1.CertificateApproved)
-	await(t, client, "b", issued) // so that the controller has looked at a again
-	r, err := requests.Get(t.Context(), "a", metav1.GetOptions{})
-	ok(t, err)
-	if issued(r) || len(r.Status.Conditions) > 0 {
+	c.decide(request("b"), certificatesv1.CertificateApproved)
+	c.await("b", certificateIssued) // so that the controller has looked at a again
+	r, err := c.Get(t.Context(), "a", metav1.GetOptions{})
+	workloadtest.OK(t, err)
+	if certificateIssued(r) || len(r.Status.Conditions) > 0 {
 		t.Errorf("the status of the request is %+v", r.Status)
 	}
 }

@@ -1,4 +1,4 @@
-package ephemeralvolumes_test
+package looptest
 
 import (
 	"context"
@@ -17,25 +17,32 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// cluster is a control plane with the controller.
-type cluster struct {
+// ephemeralVolumes is a namespace with pods and their claims.
+type ephemeralVolumes struct {
 	*testing.T
-	server *server.Server
-	client kubernetes.Interface
+	client    kubernetes.Interface
+	namespace string
 }
 
-func start(t *testing.T, configure ...func(*server.Options)) cluster {
+func ephemeralVolumesShared(t *testing.T) ephemeralVolumes {
+	t.Helper()
+	client, namespace := shared(t)
+	return ephemeralVolumes{t, client, namespace}
+}
+
+// startEphemeralVolumes starts a control plane with the controller.
+func startEphemeralVolumes(
+	t *testing.T, configure ...func(*server.Options),
+) (c ephemeralVolumes, stop func()) {
 	t.Helper()
 	s, client := workloadtest.Run(t, []string{ephemeralvolumes.Name, "pvc-protection"}, configure...)
-	return cluster{t, s, client}
+	return ephemeralVolumes{t, client, workloadtest.Namespace}, func() {
+		t.Helper()
+		workloadtest.OK(t, s.Stop(context.WithoutCancel(t.Context())))
+	}
 }
 
-func (c cluster) stop() {
-	c.Helper()
-	workloadtest.OK(c, c.server.Stop(context.WithoutCancel(c.Context())))
-}
-
-var claimSpec = corev1.PersistentVolumeClaimSpec{
+var ephemeralVolumesClaim = corev1.PersistentVolumeClaimSpec{
 	AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 	Resources: corev1.VolumeResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
@@ -43,7 +50,7 @@ var claimSpec = corev1.PersistentVolumeClaimSpec{
 }
 
 // pod creates a pod with ephemeral volumes.
-func (c cluster) pod(name string, volumes ...string) *corev1.Pod {
+func (c ephemeralVolumes) pod(name string, volumes ...string) *corev1.Pod {
 	c.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -60,7 +67,7 @@ func (c cluster) pod(name string, volumes ...string) *corev1.Pod {
 					ObjectMeta: metav1.ObjectMeta{
 						Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 					},
-					Spec: claimSpec,
+					Spec: ephemeralVolumesClaim,
 				},
 			}},
 		})
@@ -68,50 +75,46 @@ func (c cluster) pod(name string, volumes ...string) *corev1.Pod {
 	var made *corev1.Pod
 	workloadtest.Until(c, func(ctx context.Context) string { // the service account exists
 		var err error
-		made, err = c.client.CoreV1().Pods(workloadtest.Namespace).Create(ctx, pod,
+		made, err = c.client.CoreV1().Pods(c.namespace).Create(ctx, pod,
 			metav1.CreateOptions{})
-		return complaint(err)
+		if err != nil {
+			return err.Error()
+		}
+		return ""
 	})
 	return made
 }
 
-func complaint(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
-func (c cluster) deletePod(name string) {
+func (c ephemeralVolumes) deletePod(name string) {
 	c.Helper()
-	workloadtest.OK(c, c.client.CoreV1().Pods(workloadtest.Namespace).Delete(c.Context(), name,
+	workloadtest.OK(c, c.client.CoreV1().Pods(c.namespace).Delete(c.Context(), name,
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 
-func (c cluster) deleteClaim(name string) {
+func (c ephemeralVolumes) deleteClaim(name string) {
 	c.Helper()
-	workloadtest.OK(c, c.client.CoreV1().PersistentVolumeClaims(workloadtest.Namespace).Delete(
+	workloadtest.OK(c, c.client.CoreV1().PersistentVolumeClaims(c.namespace).Delete(
 		c.Context(), name, metav1.DeleteOptions{}))
 }
 
 // foreign makes a claim that is not for a pod.
-func (c cluster) foreign(name string) *corev1.PersistentVolumeClaim {
+func (c ephemeralVolumes) foreign(name string) *corev1.PersistentVolumeClaim {
 	c.Helper()
-	return workloadtest.Must(c.client.CoreV1().PersistentVolumeClaims(workloadtest.Namespace).Create(
+	return workloadtest.Must(c.client.CoreV1().PersistentVolumeClaims(c.namespace).Create(
 		c.Context(), &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: claimSpec,
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: ephemeralVolumesClaim,
 		}, metav1.CreateOptions{}))(c)
 }
 
 // awaitClaim waits until there is a claim that is for a pod, and not the one before.
-func (c cluster) awaitClaim(
+func (c ephemeralVolumes) awaitClaim(
 	name string, pod *corev1.Pod, before ...*corev1.PersistentVolumeClaim,
 ) *corev1.PersistentVolumeClaim {
 	c.Helper()
 	var claim *corev1.PersistentVolumeClaim
 	workloadtest.Until(c, func(ctx context.Context) string {
 		var err error
-		claim, err = c.client.CoreV1().PersistentVolumeClaims(workloadtest.Namespace).Get(ctx, name,
+		claim, err = c.client.CoreV1().PersistentVolumeClaims(c.namespace).Get(ctx, name,
 			metav1.GetOptions{})
 		if err != nil || !metav1.IsControlledBy(claim, pod) || claim.DeletionTimestamp != nil ||
 			len(before) > 0 && claim.UID == before[0].UID {
@@ -122,10 +125,10 @@ func (c cluster) awaitClaim(
 	return claim
 }
 
-func (c cluster) awaitGone(name string) {
+func (c ephemeralVolumes) awaitGone(name string) {
 	c.Helper()
 	workloadtest.Until(c, func(ctx context.Context) string {
-		claim, err := c.client.CoreV1().PersistentVolumeClaims(workloadtest.Namespace).Get(ctx, name,
+		claim, err := c.client.CoreV1().PersistentVolumeClaims(c.namespace).Get(ctx, name,
 			metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return ""
@@ -134,11 +137,11 @@ func (c cluster) awaitGone(name string) {
 	})
 }
 
-// TestClaims has a pod with two volumes. Their claims are made from the template, again while the
-// pod needs them, and are gone with the pod.
-func TestClaims(t *testing.T) {
+// TestEphemeralVolumesClaims has a pod with two volumes. Their claims are made from the template,
+// again while the pod needs them, and are gone with the pod.
+func TestEphemeralVolumesClaims(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := ephemeralVolumesShared(t)
 	pod := c.pod("my-app", "data", "more-data")
 	c.awaitClaim("my-app-data", pod)
 	claim := c.awaitClaim("my-app-more-data", pod)
@@ -154,16 +157,16 @@ func TestClaims(t *testing.T) {
 	c.awaitGone("my-app-more-data")
 }
 
-// TestForeignClaim has a claim of somebody else in the place of a pod's. The pod gets its own when
-// that one is gone.
-func TestForeignClaim(t *testing.T) {
+// TestEphemeralVolumesForeignClaim has a claim of somebody else in the place of a pod's. The pod
+// gets its own when that one is gone.
+func TestEphemeralVolumesForeignClaim(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := ephemeralVolumesShared(t)
 	foreign := c.foreign("app-data")
 	pod := c.pod("app", "data", "other")
-	workloadtest.AwaitEvent(t, c.client, "app", "FailedBinding")
+	workloadtest.AwaitEvent(t, c.client, c.namespace, "app", "FailedBinding")
 	c.awaitClaim("app-other", pod) // despite the other volume
-	claim := workloadtest.Must(c.client.CoreV1().PersistentVolumeClaims(workloadtest.Namespace).Get(
+	claim := workloadtest.Must(c.client.CoreV1().PersistentVolumeClaims(c.namespace).Get(
 		t.Context(), "app-data", metav1.GetOptions{}))(t)
 	if claim.UID != foreign.UID || len(claim.OwnerReferences) > 0 {
 		t.Errorf("the claim of somebody else is %+v", claim)
@@ -172,10 +175,11 @@ func TestForeignClaim(t *testing.T) {
 	c.awaitClaim("app-data", pod)
 }
 
-// TestRecreated deletes a pod and creates another one with its name at once. It has its own claim.
-func TestRecreated(t *testing.T) {
+// TestEphemeralVolumesRecreated deletes a pod and creates another one with its name at once. It has
+// its own claim.
+func TestEphemeralVolumesRecreated(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := ephemeralVolumesShared(t)
 	before := c.awaitClaim("app-data", c.pod("app", "data"))
 	for range 10 {
 		c.deletePod("app")
@@ -183,11 +187,12 @@ func TestRecreated(t *testing.T) {
 	}
 }
 
-// TestDyingNamespace has a pod in a namespace that is being deleted. Its claim cannot be made.
-func TestDyingNamespace(t *testing.T) {
+// TestEphemeralVolumesDyingNamespace has a pod in a namespace that is being deleted. Its claim
+// cannot be made.
+func TestEphemeralVolumesDyingNamespace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, func(o *server.Options) {
+	c, stop := startEphemeralVolumes(t, func(o *server.Options) {
 		o.DataDir, o.Controllers = dir, []string{"-*", "serviceaccount-controller"}
 	})
 	ctx := t.Context()
@@ -201,14 +206,17 @@ func TestDyingNamespace(t *testing.T) {
 	}
 	workloadtest.Until(t, func(ctx context.Context) string {
 		_, err := c.client.CoreV1().Pods("dying").Create(ctx, pod, metav1.CreateOptions{})
-		return complaint(err)
+		if err != nil {
+			return err.Error()
+		}
+		return ""
 	})
 	workloadtest.OK(t, c.client.CoreV1().Namespaces().Delete(ctx, "dying", metav1.DeleteOptions{}))
-	c.stop()
+	stop()
 
 	// The controller sees the pod before the namespace controller deletes it, or after that.
-	c = start(t, func(o *server.Options) { o.DataDir = dir })
-	c.awaitClaim("app-data", workloadtest.Must(c.client.CoreV1().Pods(workloadtest.Namespace).Get(
+	c, _ = startEphemeralVolumes(t, func(o *server.Options) { o.DataDir = dir })
+	c.awaitClaim("app-data", workloadtest.Must(c.client.CoreV1().Pods(c.namespace).Get(
 		ctx, "app", metav1.GetOptions{}))(t))
 	workloadtest.Until(t, func(ctx context.Context) string {
 		pod, err := c.client.CoreV1().Pods("dying").Get(ctx, "app", metav1.GetOptions{})
@@ -229,33 +237,31 @@ func TestDyingNamespace(t *testing.T) {
 	})
 }
 
-// TestRestart changes pods and claims while the controller does not run.
-func TestRestart(t *testing.T) {
+// TestEphemeralVolumesRestart changes pods and claims while the controller does not run.
+func TestEphemeralVolumesRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, func(o *server.Options) { o.DataDir = dir })
+	c, stop := startEphemeralVolumes(t, func(o *server.Options) { o.DataDir = dir })
 	recreated := c.awaitClaim("recreated-data", c.pod("recreated", "data"))
 	kept := c.pod("kept", "data")
 	lost := c.awaitClaim("kept-data", kept)
 	c.awaitClaim("gone-data", c.pod("gone", "data"))
 	c.foreign("blocked-data")
 	blocked := c.pod("blocked", "data")
-	workloadtest.AwaitEvent(t, c.client, "blocked", "FailedBinding")
-	c.stop()
+	workloadtest.AwaitEvent(t, c.client, c.namespace, "blocked", "FailedBinding")
+	stop()
 
-	s := servertest.Run(t, func(o *server.Options) {
-		o.DataDir, o.Controllers = dir, []string{"-*"}
-	})
-	off := cluster{t, s, workloadtest.Client(t, s)}
+	off, stop := startEphemeralVolumes(t, func(o *server.Options) { o.DataDir = dir },
+		servertest.WithoutControllers)
 	off.deletePod("recreated")
 	again := off.pod("recreated", "data")
 	off.deletePod("gone")
 	fresh := off.pod("new", "data")
 	off.deleteClaim("kept-data") // the finalizer holds it
 	off.deleteClaim("blocked-data")
-	off.stop()
+	stop()
 
-	c = start(t, func(o *server.Options) { o.DataDir = dir })
+	c, _ = startEphemeralVolumes(t, func(o *server.Options) { o.DataDir = dir })
 	c.awaitClaim("recreated-data", again, recreated)
 	c.awaitClaim("new-data", fresh)
 	c.awaitClaim("kept-data", kept, lost)

@@ -1,4 +1,4 @@
-package clusterroleaggregation_test
+package looptest
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// cluster is a control plane whose loops are those that a test starts.
-type cluster struct {
+// clusterRoleAggregation is a control plane whose loops are those that a test starts.
+type clusterRoleAggregation struct {
 	*testing.T
 	server *server.Server
 	client kubernetes.Interface
@@ -31,20 +31,30 @@ type cluster struct {
 	applied *sync.Map
 }
 
-// roundTrip is a function that is an http.RoundTripper.
-type roundTrip func(*http.Request) (*http.Response, error)
+// clusterRoleTransport stores the names of the roles that are applied, after each answer.
+type clusterRoleTransport struct {
+	next    http.RoundTripper
+	applied *sync.Map
+}
 
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+// RoundTrip implements http.RoundTripper.
+func (t clusterRoleTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	if r.Method == http.MethodPatch {
+		t.applied.Store(path.Base(r.URL.Path), true)
+	}
+	return response, err
+}
 
-func connect(t *testing.T) cluster {
+func startClusterRoleAggregation(t *testing.T) clusterRoleAggregation {
 	t.Helper()
 	s := servertest.Run(t, servertest.WithoutControllers)
-	return cluster{t, s, workloadtest.Client(t, s), &sync.Map{}}
+	return clusterRoleAggregation{t, s, workloadtest.Client(t, s), &sync.Map{}}
 }
 
 // start starts the loop. The loop does not learn of what happens in meanwhile before release is
 // called. Stop may be called twice.
-func (c cluster) start(meanwhile func()) (release, stop func()) {
+func (c clusterRoleAggregation) start(meanwhile func()) (release, stop func()) {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := informers.NewSharedInformerFactory(c.client, 0)
@@ -52,13 +62,7 @@ func (c cluster) start(meanwhile func()) (release, stop func()) {
 	valve := workloadtest.Valve(c.T, roles.Informer())
 	config := c.server.RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			response, err := rt.RoundTrip(r)
-			if r.Method == http.MethodPatch {
-				c.applied.Store(path.Base(r.URL.Path), true)
-			}
-			return response, err
-		})
+		return clusterRoleTransport{rt, c.applied}
 	})
 	client, err := kubernetes.NewForConfig(config)
 	workloadtest.OK(c.T, err)
@@ -85,7 +89,7 @@ func (c cluster) start(meanwhile func()) (release, stop func()) {
 }
 
 // run starts the loop and returns what stops it.
-func (c cluster) run() (stop func()) {
+func (c clusterRoleAggregation) run() (stop func()) {
 	c.Helper()
 	release, stop := c.start(func() {})
 	release()
@@ -93,7 +97,7 @@ func (c cluster) run() (stop func()) {
 }
 
 // role creates a cluster role that allows to get some resources.
-func (c cluster) role(name, label string, resources ...string) {
+func (c clusterRoleAggregation) role(name, label string, resources ...string) {
 	c.Helper()
 	r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Labels: map[string]string{label: ""},
@@ -108,7 +112,7 @@ func (c cluster) role(name, label string, resources ...string) {
 }
 
 // sum creates a cluster role that aggregates those with a label.
-func (c cluster) sum(name, label, of string) {
+func (c clusterRoleAggregation) sum(name, label, of string) {
 	c.Helper()
 	workloadtest.Must(c.client.RbacV1().ClusterRoles().Create(c.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: ""}},
@@ -118,7 +122,7 @@ func (c cluster) sum(name, label, of string) {
 	}, metav1.CreateOptions{}))(c.T)
 }
 
-func (c cluster) delete(names ...string) {
+func (c clusterRoleAggregation) delete(names ...string) {
 	c.Helper()
 	for _, name := range names {
 		workloadtest.OK(c.T, c.client.RbacV1().ClusterRoles().Delete(c.Context(), name,
@@ -127,7 +131,7 @@ func (c cluster) delete(names ...string) {
 }
 
 // expect waits until a cluster role allows to get some resources, in this order.
-func (c cluster) expect(name string, want ...string) {
+func (c clusterRoleAggregation) expect(name string, want ...string) {
 	c.Helper()
 	workloadtest.Await(c.T, name, func(ctx context.Context) (*rbacv1.ClusterRole, error) {
 		return c.client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
@@ -140,9 +144,9 @@ func (c cluster) expect(name string, want ...string) {
 	})
 }
 
-func TestAggregates(t *testing.T) {
+func TestClusterRoleAggregation(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := startClusterRoleAggregation(t)
 	c.role("b", "low", "pods", "services")
 	c.role("a", "low", "secrets", "pods")
 	c.role("other", "none", "nodes")
@@ -162,10 +166,10 @@ func TestAggregates(t *testing.T) {
 	c.expect("upper")
 }
 
-// TestRestart changes the roles while the loop does not run.
-func TestRestart(t *testing.T) {
+// TestClusterRoleAggregationRestart changes the roles while the loop does not run.
+func TestClusterRoleAggregationRestart(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := startClusterRoleAggregation(t)
 	c.role("a", "low", "pods")
 	c.role("b", "low", "secrets")
 	c.sum("kept", "none", "low")
@@ -183,10 +187,11 @@ func TestRestart(t *testing.T) {
 	c.expect("recreated", "services")
 }
 
-// TestDeleted deletes a role, and recreates another one, before the loop learns of it.
-func TestDeleted(t *testing.T) {
+// TestClusterRoleAggregationDeleted deletes a role, and recreates another one, before the loop
+// learns of it.
+func TestClusterRoleAggregationDeleted(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := startClusterRoleAggregation(t)
 	c.role("a", "low", "pods")
 	c.role("b", "lower", "secrets")
 	c.sum("deleted", "none", "low")

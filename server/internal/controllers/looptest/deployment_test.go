@@ -1,4 +1,4 @@
-package deployment_test
+package looptest
 
 import (
 	"context"
@@ -21,9 +21,10 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-var controllers = []string{deployment.Name, replicaset.Name}
+var deploymentControllers = []string{deployment.Name, replicaset.Name}
 
-func web(replicas int32) *appsv1.Deployment {
+// deploymentOf returns the Deployment "web".
+func deploymentOf(replicas int32) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -34,18 +35,30 @@ func web(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// cluster is a control plane with a Deployment.
-type cluster struct {
+// deploymentCluster is a namespace with a Deployment.
+type deploymentCluster struct {
 	workloadtest.Workload[*appsv1.Deployment]
 }
 
-func connect(t testing.TB, client kubernetes.Interface) cluster {
-	return cluster{workloadtest.Workload[*appsv1.Deployment]{
-		TB: t, Client: client, App: "web", API: client.AppsV1().Deployments(workloadtest.Namespace),
+func deploymentIn(
+	t testing.TB, client kubernetes.Interface, namespace string,
+) deploymentCluster {
+	return deploymentCluster{workloadtest.Workload[*appsv1.Deployment]{
+		TB: t, Client: client, Namespace: namespace, App: "web",
+		API: client.AppsV1().Deployments(namespace),
 	}}
 }
 
-func condition(d *appsv1.Deployment, which appsv1.DeploymentConditionType) string {
+// deploymentShared returns a namespace of the shared control plane in which the wanted pods become
+// ready.
+func deploymentShared(t *testing.T, wanted ...func(*corev1.Pod) bool) deploymentCluster {
+	t.Helper()
+	client, namespace := shared(t)
+	workloadtest.Kubelet(t, client, namespace, wanted...)
+	return deploymentIn(t, client, namespace)
+}
+
+func deploymentCondition(d *appsv1.Deployment, which appsv1.DeploymentConditionType) string {
 	for _, c := range d.Status.Conditions {
 		if c.Type == which {
 			return string(c.Status) + " " + c.Reason
@@ -55,20 +68,20 @@ func condition(d *appsv1.Deployment, which appsv1.DeploymentConditionType) strin
 }
 
 // complete awaits the end of a rollout.
-func (c cluster) complete(replicas int32) *appsv1.Deployment {
+func (c deploymentCluster) complete(replicas int32) *appsv1.Deployment {
 	c.Helper()
 	return c.Await("a complete rollout", func(d *appsv1.Deployment) bool {
 		s := d.Status
 		return s.ObservedGeneration == d.Generation && s.UpdatedReplicas == replicas &&
 			s.Replicas == replicas && s.AvailableReplicas == replicas && s.UnavailableReplicas == 0 &&
-			condition(d, appsv1.DeploymentProgressing) == "True NewReplicaSetAvailable"
+			deploymentCondition(d, appsv1.DeploymentProgressing) == "True NewReplicaSetAvailable"
 	})
 }
 
 // remove deletes the Deployment and waits until it is gone. Orphans have no owner then.
-func (c cluster) remove(policy metav1.DeletionPropagation) {
+func (c deploymentCluster) remove(policy metav1.DeletionPropagation) {
 	c.Helper()
-	deployments := c.Client.AppsV1().Deployments("default")
+	deployments := c.Client.AppsV1().Deployments(c.Namespace)
 	workloadtest.OK(c, deployments.Delete(c.Context(), "web",
 		metav1.DeleteOptions{PropagationPolicy: &policy}))
 	workloadtest.Await(c, "the end of the Deployment",
@@ -78,9 +91,9 @@ func (c cluster) remove(policy metav1.DeletionPropagation) {
 }
 
 // sets returns the ReplicaSets by their images.
-func (c cluster) sets() map[string]appsv1.ReplicaSet {
+func (c deploymentCluster) sets() map[string]appsv1.ReplicaSet {
 	c.Helper()
-	list := workloadtest.Must(c.Client.AppsV1().ReplicaSets("default").List(c.Context(),
+	list := workloadtest.Must(c.Client.AppsV1().ReplicaSets(c.Namespace).List(c.Context(),
 		metav1.ListOptions{}))(c)
 	sets := map[string]appsv1.ReplicaSet{}
 	for _, rs := range list.Items {
@@ -89,11 +102,10 @@ func (c cluster) sets() map[string]appsv1.ReplicaSet {
 	return sets
 }
 
-func (c cluster) events() []string {
+func (c deploymentCluster) events() []string {
 	c.Helper()
-	list := workloadtest.Must(c.Client.CoreV1().Events("default").List(c.Context(), metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Deployment",
-	}))(c)
+	list := workloadtest.Must(c.Client.CoreV1().Events(c.Namespace).List(c.Context(),
+		metav1.ListOptions{FieldSelector: "involvedObject.kind=Deployment"}))(c)
 	var found []string
 	for _, e := range list.Items {
 		found = append(found, e.Source.Component+" "+e.Reason+" "+e.Message)
@@ -101,12 +113,10 @@ func (c cluster) events() []string {
 	return found
 }
 
-func TestRollingUpdate(t *testing.T) {
+func TestDeploymentRollingUpdate(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client)
-	c := connect(t, client)
-	d := web(4)
+	c := deploymentShared(t)
+	d := deploymentOf(4)
 	d.Annotations = map[string]string{"kubernetes.io/change-cause": "first"}
 	d.Spec.RevisionHistoryLimit = new(int32(1))
 	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
@@ -114,7 +124,8 @@ func TestRollingUpdate(t *testing.T) {
 	}
 	c.Create(d)
 	d = c.complete(4)
-	if got := condition(d, appsv1.DeploymentAvailable); got != "True MinimumReplicasAvailable" {
+	got := deploymentCondition(d, appsv1.DeploymentAvailable)
+	if got != "True MinimumReplicasAvailable" {
 		t.Errorf("the condition Available is %s", got)
 	}
 	first := c.sets()["i:1"]
@@ -131,7 +142,7 @@ func TestRollingUpdate(t *testing.T) {
 	}
 
 	// Never less than four available and never more than five at all.
-	watched, err := client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{
+	watched, err := c.Client.CoreV1().Pods(c.Namespace).Watch(t.Context(), metav1.ListOptions{
 		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		AllowWatchBookmarks: true,
 	})
@@ -194,12 +205,14 @@ func TestRollingUpdate(t *testing.T) {
 		func(events []string) bool { return slices.Contains(events, want) })
 }
 
-func TestRecreate(t *testing.T) {
+func TestDeploymentRecreate(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client)
-	c := connect(t, client)
-	d := web(2)
+	// The garbage collection of pods is off: it ends the pods that have no node, and then they are
+	// not terminating any more.
+	_, client := workloadtest.Run(t, deploymentControllers)
+	workloadtest.Kubelet(t, client, workloadtest.Namespace)
+	c := deploymentIn(t, client, workloadtest.Namespace)
+	d := deploymentOf(2)
 	d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
 	// A finalizer keeps the pods in Terminating.
 	d.Spec.Template.Finalizers = []string{"example.com/held"}
@@ -213,23 +226,21 @@ func TestRecreate(t *testing.T) {
 	if _, ok := c.sets()["i:2"]; ok {
 		t.Error("there are new pods before the old ones are gone")
 	}
-	for _, pod := range workloadtest.Must(client.CoreV1().Pods("default").List(t.Context(),
-		metav1.ListOptions{}))(t).Items {
-		workloadtest.Must(client.CoreV1().Pods("default").Patch(t.Context(), pod.Name,
-			types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
+	pods := c.Client.CoreV1().Pods(c.Namespace)
+	for _, pod := range workloadtest.Must(pods.List(t.Context(), metav1.ListOptions{}))(t).Items {
+		workloadtest.Must(pods.Patch(t.Context(), pod.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	}
 	c.complete(2)
 }
 
-func TestPauseAndScale(t *testing.T) {
+func TestDeploymentPauseAndScale(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
 	// Pods with the second image never become ready.
-	workloadtest.Kubelet(t, client, func(p *corev1.Pod) bool {
+	c := deploymentShared(t, func(p *corev1.Pod) bool {
 		return p.Spec.Containers[0].Image != "i:2"
 	})
-	c := connect(t, client)
-	d := web(10)
+	d := deploymentOf(10)
 	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
 		MaxSurge: new(intstr.FromInt32(3)), MaxUnavailable: new(intstr.FromInt32(2)),
 	}
@@ -249,7 +260,7 @@ func TestPauseAndScale(t *testing.T) {
 	}
 	c.Patch(`{"spec":{"paused":true}}`)
 	c.Await("pause", func(d *appsv1.Deployment) bool {
-		return condition(d, appsv1.DeploymentProgressing) == "Unknown DeploymentPaused"
+		return deploymentCondition(d, appsv1.DeploymentProgressing) == "Unknown DeploymentPaused"
 	})
 	c.Image("i:3")
 	c.Patch(`{"spec":{"replicas":10}}`)
@@ -264,38 +275,37 @@ func TestPauseAndScale(t *testing.T) {
 	c.complete(10)
 }
 
-func TestDeadline(t *testing.T) {
+func TestDeploymentDeadline(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	c := connect(t, client)
-	d := web(1)
+	client, namespace := shared(t)
+	c := deploymentIn(t, client, namespace)
+	d := deploymentOf(1)
 	d.Spec.ProgressDeadlineSeconds = new(int32(1))
 	c.Create(d)
 	d = c.Await("the deadline", func(d *appsv1.Deployment) bool {
-		return condition(d, appsv1.DeploymentProgressing) == "False ProgressDeadlineExceeded"
+		return deploymentCondition(d, appsv1.DeploymentProgressing) == "False ProgressDeadlineExceeded"
 	})
-	if got := condition(d, appsv1.DeploymentAvailable); got != "False MinimumReplicasUnavailable" {
+	got := deploymentCondition(d, appsv1.DeploymentAvailable)
+	if got != "False MinimumReplicasUnavailable" {
 		t.Errorf("the condition Available is %s", got)
 	}
-	workloadtest.Kubelet(t, client)
+	workloadtest.Kubelet(t, client, namespace)
 	c.complete(1)
 }
 
 // A ReplicaSet of somebody else that has the name of a new one is left alone.
-func TestCollision(t *testing.T) {
+func TestDeploymentCollision(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client)
-	c := connect(t, client)
-	sets := client.AppsV1().ReplicaSets("default")
-	c.Create(web(1))
+	c := deploymentShared(t)
+	sets := c.Client.AppsV1().ReplicaSets(c.Namespace)
+	c.Create(deploymentOf(1))
 	c.complete(1)
 	taken := c.sets()["i:1"]
 	c.remove(metav1.DeletePropagationOrphan)
 	// It is not adopted by a Deployment that selects other pods, but whose template is the same.
 	workloadtest.Must(sets.Patch(t.Context(), taken.Name, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"app":"mine"}}}`), metav1.PatchOptions{}))(t)
-	c.Create(web(2))
+	c.Create(deploymentOf(2))
 	d := c.complete(2)
 	if d.Status.CollisionCount == nil || *d.Status.CollisionCount != 1 {
 		t.Errorf("the collision count is %v", d.Status.CollisionCount)
@@ -309,17 +319,15 @@ func TestCollision(t *testing.T) {
 // A Deployment that is deleted and created again rolls out with ReplicaSets of its own, also if one
 // that nobody controls has the name and is being deleted. A status that somebody else writes is put
 // right.
-func TestRecreated(t *testing.T) {
+func TestDeploymentRecreated(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client)
-	c := connect(t, client)
-	apps := client.AppsV1()
-	deployments, sets := apps.Deployments("default"), apps.ReplicaSets("default")
-	c.Create(web(2))
+	c := deploymentShared(t)
+	apps := c.Client.AppsV1()
+	deployments, sets := apps.Deployments(c.Namespace), apps.ReplicaSets(c.Namespace)
+	c.Create(deploymentOf(2))
 	c.complete(2)
 	c.remove(metav1.DeletePropagationBackground)
-	c.Create(web(3))
+	c.Create(deploymentOf(3))
 	d := c.complete(3)
 	workloadtest.Await(t, "the end of the first set",
 		func(ctx context.Context) (*appsv1.ReplicaSetList, error) {
@@ -328,7 +336,7 @@ func TestRecreated(t *testing.T) {
 			return len(list.Items) == 1 && metav1.IsControlledBy(&list.Items[0], d)
 		})
 	workloadtest.Await(t, "the end of the first pods", func(context.Context) (int, error) {
-		return len(workloadtest.Pods(t, client, "app=web")), nil
+		return len(workloadtest.Pods(t, c.Client, c.Namespace, "app=web")), nil
 	}, func(n int) bool { return n == 3 })
 
 	taken := c.sets()["i:1"].Name
@@ -336,7 +344,7 @@ func TestRecreated(t *testing.T) {
 		[]byte(`{"metadata":{"finalizers":["example.com/held"]}}`), metav1.PatchOptions{}))(t)
 	c.remove(metav1.DeletePropagationOrphan)
 	workloadtest.OK(t, sets.Delete(t.Context(), taken, metav1.DeleteOptions{}))
-	c.Create(web(1))
+	c.Create(deploymentOf(1))
 	c.complete(1)
 
 	workloadtest.Must(deployments.Patch(t.Context(), "web", types.MergePatchType,
@@ -344,9 +352,9 @@ func TestRecreated(t *testing.T) {
 	c.complete(1)
 }
 
-// run runs a controller alone, on informers of its own, until stop is called or the test ends.
-// Events get the events that it records.
-func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
+// deploymentRun runs a controller alone, on informers of its own, until stop is called or the test
+// ends. Events get the events that it records.
+func deploymentRun(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
 	t.Helper()
 	d, events := workloadtest.Dependencies(client)
 	return events, workloadtest.Start(t, d.Informers, workloadtest.Must(deployment.New(d))(t))
@@ -354,50 +362,50 @@ func run(t *testing.T, client kubernetes.Interface) (events <-chan string, stop 
 
 // A ReplicaSet of somebody else that has the name of a new one is deleted just when the controller
 // looks whose it is.
-func TestNameFreed(t *testing.T) {
+func TestDeploymentNameFreed(t *testing.T) {
 	t.Parallel()
 	s, client := workloadtest.Alone(t)
-	c := connect(t, client)
-	sets := c.Client.AppsV1().ReplicaSets("default")
+	c := deploymentIn(t, client, workloadtest.Namespace)
+	sets := c.Client.AppsV1().ReplicaSets(c.Namespace)
 	awaitSet := func() {
 		t.Helper()
 		workloadtest.Await(t, "a set",
 			func(context.Context) (int, error) { return len(c.sets()), nil },
 			func(n int) bool { return n == 1 })
 	}
-	_, stop := run(t, c.Client)
-	c.Create(web(1))
+	_, stop := deploymentRun(t, c.Client)
+	c.Create(deploymentOf(1))
 	awaitSet()
 	stop()
-	workloadtest.OK(t, c.Client.AppsV1().Deployments("default").Delete(t.Context(), "web",
+	workloadtest.OK(t, c.Client.AppsV1().Deployments(c.Namespace).Delete(t.Context(), "web",
 		metav1.DeleteOptions{}))
 	taken := c.sets()["i:1"].Name
 	workloadtest.Must(sets.Patch(t.Context(), taken, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":null,"ownerReferences":null}}`), metav1.PatchOptions{}))(t)
 	client, done := workloadtest.Meanwhile(t, s, "GET", "/replicasets/"+taken,
 		func(ctx context.Context) error { return sets.Delete(ctx, taken, metav1.DeleteOptions{}) })
-	run(t, client)
-	c.Create(web(1))
+	deploymentRun(t, client)
+	c.Create(deploymentOf(1))
 	<-done
 	awaitSet()
 }
 
 // A Deployment in a namespace that is being deleted gets no ReplicaSet, and this is no failure.
-func TestDyingNamespace(t *testing.T) {
+func TestDeploymentDyingNamespace(t *testing.T) {
 	t.Parallel()
 	// Nothing deletes what is in the namespace.
 	s, client := workloadtest.Alone(t)
 	namespaces, deployments := client.CoreV1().Namespaces(), client.AppsV1().Deployments("dying")
 	workloadtest.Must(namespaces.Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "dying"}}, metav1.CreateOptions{}))(t)
-	workloadtest.Must(deployments.Create(t.Context(), web(1), metav1.CreateOptions{}))(t)
+	workloadtest.Must(deployments.Create(t.Context(), deploymentOf(1), metav1.CreateOptions{}))(t)
 	workloadtest.OK(t, namespaces.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
 	counted, done := workloadtest.Meanwhile(t, s, "POST", "/namespaces/dying/replicasets",
 		func(context.Context) error { return nil })
-	events, stop := run(t, counted)
+	events, stop := deploymentRun(t, counted)
 	<-done
-	c := connect(t, client)
-	c.Create(web(1))
+	c := deploymentIn(t, client, workloadtest.Namespace)
+	c.Create(deploymentOf(1))
 	workloadtest.Await(t, "a set elsewhere",
 		func(context.Context) (int, error) { return len(c.sets()), nil },
 		func(n int) bool { return n == 1 })
@@ -414,52 +422,52 @@ func TestDyingNamespace(t *testing.T) {
 }
 
 // A rollout that a stop interrupts ends after the next start.
-func TestRestart(t *testing.T) {
+func TestDeploymentRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	configure := func(o *server.Options) { o.DataDir = dir }
-	s, client := workloadtest.Run(t, controllers, configure)
-	c := connect(t, client)
-	c.Create(web(20))
+	s, client := workloadtest.Run(t, deploymentControllers, configure)
+	c := deploymentIn(t, client, workloadtest.Namespace)
+	c.Create(deploymentOf(20))
 	c.Await("some pods", func(d *appsv1.Deployment) bool { return len(c.sets()) == 1 })
 	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	_, client = workloadtest.Run(t, controllers, configure)
-	c = connect(t, client)
-	workloadtest.Kubelet(t, client)
+	_, client = workloadtest.Run(t, deploymentControllers, configure)
+	c = deploymentIn(t, client, workloadtest.Namespace)
+	workloadtest.Kubelet(t, client, c.Namespace)
 	c.Image("i:2")
 	c.complete(20)
-	if n := len(workloadtest.Pods(t, client, "")); n != 20 {
+	if n := len(workloadtest.Pods(t, client, c.Namespace, "")); n != 20 {
 		t.Errorf("there are %d pods, want 20", n)
 	}
 }
 
 // With the start of the control plane, and a status of each pod from outside.
-func BenchmarkThousand(b *testing.B) {
+func BenchmarkDeploymentThousand(b *testing.B) {
 	for b.Loop() {
-		_, client := workloadtest.Run(b, controllers)
-		workloadtest.Kubelet(b, client)
-		workloadtest.Must(client.AppsV1().Deployments("default").Create(b.Context(), web(1000),
-			metav1.CreateOptions{}))(b)
+		_, client := workloadtest.Run(b, deploymentControllers)
+		workloadtest.Kubelet(b, client, workloadtest.Namespace)
+		deployments := client.AppsV1().Deployments(workloadtest.Namespace)
+		workloadtest.Must(deployments.Create(b.Context(), deploymentOf(1000), metav1.CreateOptions{}))(b)
 		workloadtest.Await(b, "pods", func(ctx context.Context) (*appsv1.Deployment, error) {
-			return client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
+			return deployments.Get(ctx, "web", metav1.GetOptions{})
 		}, func(d *appsv1.Deployment) bool { return d.Status.AvailableReplicas == 1000 })
 	}
 }
 
-func BenchmarkThree(b *testing.B) {
-	_, client := workloadtest.Run(b, controllers)
-	workloadtest.Kubelet(b, client)
+func BenchmarkDeploymentThree(b *testing.B) {
+	_, client := workloadtest.Run(b, deploymentControllers)
+	workloadtest.Kubelet(b, client, workloadtest.Namespace)
+	deployments := client.AppsV1().Deployments(workloadtest.Namespace)
 	for i := 0; b.Loop(); i++ {
-		d := web(3)
+		d := deploymentOf(3)
 		d.Name = fmt.Sprint("web-", i)
 		d.Spec.Selector.MatchLabels["i"] = fmt.Sprint(i)
 		d.Spec.Template.Labels["i"] = fmt.Sprint(i)
-		workloadtest.Must(client.AppsV1().Deployments("default").Create(b.Context(), d,
-			metav1.CreateOptions{}))(b)
+		workloadtest.Must(deployments.Create(b.Context(), d, metav1.CreateOptions{}))(b)
 		workloadtest.Await(b, "pods", func(ctx context.Context) (*appsv1.Deployment, error) {
-			return client.AppsV1().Deployments("default").Get(ctx, d.Name, metav1.GetOptions{})
+			return deployments.Get(ctx, d.Name, metav1.GetOptions{})
 		}, func(d *appsv1.Deployment) bool { return d.Status.AvailableReplicas == 3 })
 	}
 }

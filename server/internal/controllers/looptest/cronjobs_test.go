@@ -1,4 +1,4 @@
-package cronjobs_test
+package looptest
 
 import (
 	"context"
@@ -19,22 +19,28 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// cluster is a control plane in which nothing runs Jobs but the test.
-type cluster struct {
+// cronJobs is a namespace whose Jobs end only if the test says so.
+type cronJobs struct {
 	*testing.T
-	*server.Server
-	client    kubernetes.Interface
-	namespace string
+	*server.Server // nil if it is the shared one
+	client         kubernetes.Interface
+	namespace      string
 }
 
-func start(t *testing.T, configure ...func(*server.Options)) *cluster {
+func startCronJobs(t *testing.T, configure ...func(*server.Options)) *cronJobs {
 	t.Helper()
 	s, client := workloadtest.Run(t, []string{cronjobs.Name}, configure...)
-	return &cluster{t, s, client, "default"}
+	return &cronJobs{t, s, client, workloadtest.Namespace}
+}
+
+func cronJobsShared(t *testing.T) *cronJobs {
+	t.Helper()
+	client, namespace := shared(t)
+	return &cronJobs{t, nil, client, namespace}
 }
 
 // create creates a CronJob that was last scheduled some time ago.
-func (c *cluster) create(name string, ago time.Duration, change func(*batchv1.CronJobSpec)) {
+func (c *cronJobs) create(name string, ago time.Duration, change func(*batchv1.CronJobSpec)) {
 	c.Helper()
 	cron := &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -59,7 +65,7 @@ func (c *cluster) create(name string, ago time.Duration, change func(*batchv1.Cr
 	c.patch(name, `{"spec":{"suspend":false}}`)
 }
 
-func (c *cluster) patch(name, patch string, subresources ...string) {
+func (c *cronJobs) patch(name, patch string, subresources ...string) {
 	c.Helper()
 	_, err := c.client.BatchV1().CronJobs(c.namespace).Patch(c.Context(), name, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, subresources...)
@@ -69,7 +75,7 @@ func (c *cluster) patch(name, patch string, subresources ...string) {
 }
 
 // jobs waits until check accepts the Jobs of a CronJob, oldest first.
-func (c *cluster) jobs(name, what string, check func([]batchv1.Job) bool) []batchv1.Job {
+func (c *cronJobs) jobs(name, what string, check func([]batchv1.Job) bool) []batchv1.Job {
 	c.Helper()
 	what = name + " " + what
 	list := workloadtest.Await(c.T, what, func(ctx context.Context) (*batchv1.JobList, error) {
@@ -79,13 +85,13 @@ func (c *cluster) jobs(name, what string, check func([]batchv1.Job) bool) []batc
 	return list.Items
 }
 
-func (c *cluster) event(name, reason string) {
+func (c *cronJobs) event(name, reason string) {
 	c.Helper()
-	workloadtest.AwaitEvent(c.T, c.client, name, reason)
+	workloadtest.AwaitEvent(c.T, c.client, c.namespace, name, reason)
 }
 
 // finish has a Job end as its controller would.
-func (c *cluster) finish(job *batchv1.Job) {
+func (c *cronJobs) finish(job *batchv1.Job) {
 	c.Helper()
 	now := metav1.Now()
 	job.Status.StartTime, job.Status.CompletionTime = &now, &now
@@ -97,22 +103,21 @@ func (c *cluster) finish(job *batchv1.Job) {
 			LastTransitionTime: now,
 		})
 	}
-	_, err := c.client.BatchV1().Jobs("default").UpdateStatus(c.Context(), job, metav1.UpdateOptions{})
-	if err != nil {
-		c.Fatal(err)
-	}
+	workloadtest.Must(c.client.BatchV1().Jobs(c.namespace).UpdateStatus(c.Context(), job,
+		metav1.UpdateOptions{}))(c.T)
 }
 
-func number(n int) func([]batchv1.Job) bool {
+// cronJobsNumber returns a check of the number of Jobs.
+func cronJobsNumber(n int) func([]batchv1.Job) bool {
 	return func(list []batchv1.Job) bool { return len(list) == n }
 }
 
-// TestSchedule creates one Job for the last of the minutes that were missed, follows it, and
-// creates no other one for that minute after a restart.
-func TestSchedule(t *testing.T) {
+// TestCronJobsSchedule creates one Job for the last of the minutes that were missed, follows it,
+// and creates no other one for that minute after a restart.
+func TestCronJobsSchedule(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, func(o *server.Options) { o.DataDir = dir })
+	c := startCronJobs(t, func(o *server.Options) { o.DataDir = dir })
 	// Once a year, so that the test never meets two times.
 	minute := time.Now().UTC().Add(-time.Hour).Truncate(time.Minute)
 	c.create("c", 24*time.Hour, func(s *batchv1.CronJobSpec) {
@@ -120,7 +125,7 @@ func TestSchedule(t *testing.T) {
 			minute.Month())
 		s.TimeZone = new("Etc/UTC")
 	})
-	job := c.jobs("c", "created", number(1))[0]
+	job := c.jobs("c", "created", cronJobsNumber(1))[0]
 	if job.Name != fmt.Sprintf("c-%d", minute.Unix()/60) ||
 		job.Annotations[batchv1.CronJobScheduledTimestampAnnotation] != minute.Format(time.RFC3339) ||
 		metav1.GetControllerOf(&job).Kind != "CronJob" {
@@ -129,7 +134,7 @@ func TestSchedule(t *testing.T) {
 	status := func(what string, check func(batchv1.CronJobStatus) bool) {
 		t.Helper()
 		workloadtest.Await(t, what, func(ctx context.Context) (*batchv1.CronJob, error) {
-			return c.client.BatchV1().CronJobs("default").Get(ctx, "c", metav1.GetOptions{})
+			return c.client.BatchV1().CronJobs(c.namespace).Get(ctx, "c", metav1.GetOptions{})
 		}, func(cron *batchv1.CronJob) bool { return check(cron.Status) })
 	}
 	status("active", func(s batchv1.CronJobStatus) bool {
@@ -151,22 +156,22 @@ func TestSchedule(t *testing.T) {
 	if err := off.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c = start(t, func(o *server.Options) { o.DataDir = dir })
+	c = startCronJobs(t, func(o *server.Options) { o.DataDir = dir })
 	status("active again", func(s batchv1.CronJobStatus) bool {
 		return len(s.Active) == 1 && s.Active[0].UID == job.UID && s.LastScheduleTime.Time.Equal(minute)
 	})
-	c.finish(&c.jobs("c", "kept", number(1))[0])
+	c.finish(&c.jobs("c", "kept", cronJobsNumber(1))[0])
 	status("done", func(s batchv1.CronJobStatus) bool {
 		return len(s.Active) == 0 && s.LastSuccessfulTime != nil
 	})
 	c.event("c", "SawCompletedJob")
 	c.patch("c", `{"spec":{"successfulJobsHistoryLimit":0}}`)
-	c.jobs("c", "history", number(0))
+	c.jobs("c", "history", cronJobsNumber(0))
 }
 
-func TestConcurrency(t *testing.T) {
+func TestCronJobsConcurrency(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := cronJobsShared(t)
 	hourly := func(policy batchv1.ConcurrencyPolicy) func(*batchv1.CronJobSpec) {
 		return func(s *batchv1.CronJobSpec) {
 			s.Schedule, s.ConcurrencyPolicy = "@every 1h", policy
@@ -176,7 +181,7 @@ func TestConcurrency(t *testing.T) {
 	again := func(name string) {
 		t.Helper()
 		workloadtest.Await(t, "active", func(ctx context.Context) (*batchv1.CronJob, error) {
-			return c.client.BatchV1().CronJobs("default").Get(ctx, name, metav1.GetOptions{})
+			return c.client.BatchV1().CronJobs(c.namespace).Get(ctx, name, metav1.GetOptions{})
 		}, func(cron *batchv1.CronJob) bool { return len(cron.Status.Active) == 1 })
 		c.patch(name, fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`,
 			time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339)), "status")
@@ -189,14 +194,14 @@ func TestConcurrency(t *testing.T) {
 			batchv1.ReplaceConcurrent: "replace",
 		}[policy]
 		c.create(name, 90*time.Minute, hourly(policy))
-		first := c.jobs(name, "first", number(1))[0]
+		first := c.jobs(name, "first", cronJobsNumber(1))[0]
 		again(name)
 		switch policy {
 		case batchv1.AllowConcurrent:
-			c.jobs(name, "second", number(2))
+			c.jobs(name, "second", cronJobsNumber(2))
 		case batchv1.ForbidConcurrent:
 			c.event(name, "JobAlreadyActive")
-			c.jobs(name, "no second", number(1))
+			c.jobs(name, "no second", cronJobsNumber(1))
 		case batchv1.ReplaceConcurrent:
 			c.jobs(name, "replaced", func(list []batchv1.Job) bool {
 				return len(list) == 1 && list[0].UID != first.UID
@@ -205,9 +210,9 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-func TestTooLate(t *testing.T) {
+func TestCronJobsTooLate(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := cronJobsShared(t)
 	due := time.Now().UTC().Add(-30 * time.Minute)
 	c.create("late", 90*time.Minute, func(s *batchv1.CronJobSpec) {
 		s.Schedule = fmt.Sprintf("%d %d %d %d *", due.Minute(), due.Hour(), due.Day(), due.Month())
@@ -223,39 +228,39 @@ func TestTooLate(t *testing.T) {
 		t.Errorf("created for %v: %v", at, err)
 	}
 	late := metav1.ListOptions{LabelSelector: "cron=late"}
-	if list, err := c.client.BatchV1().Jobs("default").List(t.Context(), late); err != nil ||
+	if list, err := c.client.BatchV1().Jobs(c.namespace).List(t.Context(), late); err != nil ||
 		len(list.Items) > 0 {
 		t.Errorf("late: %v, %+v", err, list)
 	}
 	c.patch("late", `{"spec":{"startingDeadlineSeconds":3600}}`)
-	c.jobs("late", "in time", number(1))
+	c.jobs("late", "in time", cronJobsNumber(1))
 }
 
-// alone starts a control plane in which the test runs the controller.
-func alone(t *testing.T) *cluster {
+// cronJobsAlone starts a control plane in which the test runs the controller.
+func cronJobsAlone(t *testing.T) *cronJobs {
 	t.Helper()
 	s := servertest.Run(t, func(o *server.Options) {
 		o.Controllers = []string{"garbage-collector-controller"}
 	})
-	return &cluster{t, s, workloadtest.Client(t, s), "default"}
+	return &cronJobs{t, s, workloadtest.Client(t, s), workloadtest.Namespace}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Events get the events
 // that it records.
-func (c *cluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
+func (c *cronJobs) run(client kubernetes.Interface) (events <-chan string, stop func()) {
 	c.Helper()
 	d, events := workloadtest.Dependencies(client)
 	return events, workloadtest.Start(c.T, d.Informers, workloadtest.Must(cronjobs.New(d))(c.T))
 }
 
 // hourly creates a CronJob with one Job due.
-func (c *cluster) hourly(name string) {
+func (c *cronJobs) hourly(name string) {
 	c.Helper()
 	c.create(name, 90*time.Minute, func(s *batchv1.CronJobSpec) { s.Schedule = "@every 1h" })
 }
 
 // await gets a CronJob until it is as wanted.
-func (c *cluster) await(name, what string, wanted func(*batchv1.CronJob) bool) *batchv1.CronJob {
+func (c *cronJobs) await(name, what string, wanted func(*batchv1.CronJob) bool) *batchv1.CronJob {
 	c.Helper()
 	what = name + " " + what
 	return workloadtest.Await(c.T, what, func(ctx context.Context) (*batchv1.CronJob, error) {
@@ -264,22 +269,22 @@ func (c *cluster) await(name, what string, wanted func(*batchv1.CronJob) bool) *
 }
 
 // active awaits the only active Job of a CronJob.
-func (c *cluster) active(name string) batchv1.Job {
+func (c *cronJobs) active(name string) batchv1.Job {
 	c.Helper()
 	cron := c.await(name, "active", func(cron *batchv1.CronJob) bool {
 		return len(cron.Status.Active) == 1
 	})
-	job := c.jobs(name, "only", number(1))[0]
+	job := c.jobs(name, "only", cronJobsNumber(1))[0]
 	if cron.Status.Active[0].UID != job.UID || !metav1.IsControlledBy(&job, cron) {
 		c.Errorf("the active job of %+v is %+v", cron, job.ObjectMeta)
 	}
 	return job
 }
 
-func inactive(cron *batchv1.CronJob) bool { return len(cron.Status.Active) == 0 }
+func cronJobInactive(cron *batchv1.CronJob) bool { return len(cron.Status.Active) == 0 }
 
 // remove deletes a CronJob or a Job in the background.
-func remove(
+func (c *cronJobs) remove(
 	ctx context.Context, name string,
 	remove func(context.Context, string, metav1.DeleteOptions) error,
 ) error {
@@ -289,7 +294,7 @@ func remove(
 }
 
 // imitate creates a Job of somebody else with the name and the labels of a Job.
-func (c *cluster) imitate(ctx context.Context, job *batchv1.Job) error {
+func (c *cronJobs) imitate(ctx context.Context, job *batchv1.Job) error {
 	jobs := c.client.BatchV1().Jobs(job.Namespace)
 	_, err := jobs.Create(ctx, &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: job.Name, Labels: job.Labels},
@@ -301,17 +306,17 @@ func (c *cluster) imitate(ctx context.Context, job *batchv1.Job) error {
 	return err
 }
 
-// TestRaces changes something when the controller is about to write.
-func TestRaces(t *testing.T) {
+// TestCronJobsRaces changes something when the controller is about to write.
+func TestCronJobsRaces(t *testing.T) {
 	t.Parallel()
 	t.Run("CronJob recreated", func(t *testing.T) {
 		t.Parallel()
-		c := alone(t)
+		c := cronJobsAlone(t)
 		c.hourly("c")
-		before := c.await("c", "created", inactive)
+		before := c.await("c", "created", cronJobInactive)
 		client, done := workloadtest.Meanwhile(t, c.Server, "POST", "/jobs",
 			func(ctx context.Context) error {
-				return remove(ctx, "c", c.client.BatchV1().CronJobs("default").Delete)
+				return c.remove(ctx, "c", c.client.BatchV1().CronJobs(c.namespace).Delete)
 			})
 		c.run(client)
 		<-done
@@ -325,11 +330,11 @@ func TestRaces(t *testing.T) {
 	})
 	t.Run("CronJob written", func(t *testing.T) {
 		t.Parallel()
-		c := alone(t)
+		c := cronJobsAlone(t)
 		c.hourly("c")
 		client, _ := workloadtest.Meanwhile(t, c.Server, "PUT", "/cronjobs/c/status",
 			func(ctx context.Context) error {
-				_, err := c.client.BatchV1().CronJobs("default").Patch(ctx, "c", types.MergePatchType,
+				_, err := c.client.BatchV1().CronJobs(c.namespace).Patch(ctx, "c", types.MergePatchType,
 					[]byte(`{"status":{"lastSuccessfulTime":"2020-01-01T00:00:00Z"}}`),
 					metav1.PatchOptions{}, "status")
 				return err
@@ -344,7 +349,7 @@ func TestRaces(t *testing.T) {
 	})
 	t.Run("Job recreated", func(t *testing.T) {
 		t.Parallel()
-		c := alone(t)
+		c := cronJobsAlone(t)
 		c.hourly("c")
 		_, stop := c.run(c.client)
 		job := c.active("c")
@@ -353,22 +358,22 @@ func TestRaces(t *testing.T) {
 		c.patch("c", `{"spec":{"successfulJobsHistoryLimit":0}}`)
 		client, done := workloadtest.Meanwhile(t, c.Server, "DELETE", "/jobs/"+job.Name,
 			func(ctx context.Context) error {
-				if err := remove(ctx, job.Name, c.client.BatchV1().Jobs("default").Delete); err != nil {
+				if err := c.remove(ctx, job.Name, c.client.BatchV1().Jobs(c.namespace).Delete); err != nil {
 					return err
 				}
 				return c.imitate(ctx, &job)
 			})
 		c.run(client)
 		<-done
-		c.await("c", "inactive", inactive)
-		if other := c.jobs("c", "kept", number(1))[0]; other.UID == job.UID ||
+		c.await("c", "inactive", cronJobInactive)
+		if other := c.jobs("c", "kept", cronJobsNumber(1))[0]; other.UID == job.UID ||
 			other.DeletionTimestamp != nil {
 			t.Errorf("the job is %+v", other)
 		}
 	})
 	t.Run("namespace deleted", func(t *testing.T) {
 		t.Parallel()
-		c := alone(t)
+		c := cronJobsAlone(t)
 		// Nothing deletes what is in the namespace.
 		namespaces, dying := c.client.CoreV1().Namespaces(), *c
 		dying.namespace = "dying"
@@ -391,10 +396,10 @@ func TestRaces(t *testing.T) {
 	})
 }
 
-// TestRestart changes what there is while no controller runs.
-func TestRestart(t *testing.T) {
+// TestCronJobsRestart changes what there is while no controller runs.
+func TestCronJobsRestart(t *testing.T) {
 	t.Parallel()
-	c := alone(t)
+	c := cronJobsAlone(t)
 	_, stop := c.run(c.client)
 	jobs := map[string]batchv1.Job{}
 	for _, name := range []string{"done", "lost", "imitated", "recreated"} {
@@ -405,15 +410,15 @@ func TestRestart(t *testing.T) {
 	client := c.client.BatchV1()
 	c.finish(new(jobs["done"]))
 	for _, name := range []string{"lost", "imitated"} {
-		workloadtest.OK(t, remove(t.Context(), jobs[name].Name, client.Jobs("default").Delete))
+		workloadtest.OK(t, c.remove(t.Context(), jobs[name].Name, client.Jobs(c.namespace).Delete))
 	}
 	workloadtest.OK(t, c.imitate(t.Context(), new(jobs["imitated"])))
-	workloadtest.OK(t, remove(t.Context(), "recreated", client.CronJobs("default").Delete))
+	workloadtest.OK(t, c.remove(t.Context(), "recreated", client.CronJobs(c.namespace).Delete))
 	c.hourly("recreated")
 	c.hourly("new")
 	c.run(c.client)
 	for _, name := range []string{"done", "lost", "imitated"} {
-		c.await(name, "inactive", inactive)
+		c.await(name, "inactive", cronJobInactive)
 	}
 	c.await("done", "successful", func(cron *batchv1.CronJob) bool {
 		return cron.Status.LastSuccessfulTime != nil
@@ -423,10 +428,10 @@ func TestRestart(t *testing.T) {
 		return len(cron.Status.Active) == 1 && cron.Status.Active[0].UID != jobs["recreated"].UID
 	})
 	// The minutes of the Jobs that are gone are not made up for.
-	c.jobs("done", "kept", number(1))
-	c.jobs("lost", "lost", number(0))
-	if job := c.jobs("imitated", "of somebody else", number(1))[0]; len(job.OwnerReferences) > 0 ||
-		job.DeletionTimestamp != nil {
+	c.jobs("done", "kept", cronJobsNumber(1))
+	c.jobs("lost", "lost", cronJobsNumber(0))
+	job := c.jobs("imitated", "of somebody else", cronJobsNumber(1))[0]
+	if len(job.OwnerReferences) > 0 || job.DeletionTimestamp != nil {
 		t.Errorf("the job of somebody else is %+v", job)
 	}
 }

@@ -1,4 +1,4 @@
-package clusterauthenticationtrust_test
+package looptest
 
 import (
 	"os"
@@ -18,21 +18,20 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-func newCA(t *testing.T) string {
-	t.Helper()
-	ca, _, err := cert.GenerateSelfSignedCertKey("ca.test", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(ca)
-}
-
-// TestKeepsConfigMap changes the config map and the certificate authority that it publishes, on a
-// control plane without other controllers.
-func TestKeepsConfigMap(t *testing.T) {
+// TestClusterAuthenticationTrust changes the config map and the certificate authority that it
+// publishes, on a control plane without other controllers.
+func TestClusterAuthenticationTrust(t *testing.T) {
 	t.Parallel()
+	newCA := func() string {
+		t.Helper()
+		ca, _, err := cert.GenerateSelfSignedCertKey("ca.test", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(ca)
+	}
 	caFile := filepath.Join(t.TempDir(), "ca.crt")
-	first := newCA(t)
+	first := newCA()
 	if err := os.WriteFile(caFile, []byte(first), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +108,7 @@ func TestKeepsConfigMap(t *testing.T) {
 	await("edited", func(_ watch.Event, c *corev1.ConfigMap) bool { return !same(c) })
 	await("restored", func(_ watch.Event, c *corev1.ConfigMap) bool { return same(c) })
 
-	second := newCA(t)
+	second := newCA()
 	if err := os.WriteFile(caFile, []byte(second), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package horizontalpodautoscaler_test
+package looptest
 
 import (
 	"context"
@@ -15,12 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	typedautoscalingv2 "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 
@@ -30,18 +28,16 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is longer than the period of the controller.
-const patience = 40 * time.Second
-
-// metricsServer serves metrics.k8s.io. Each of the pods uses the same amount of CPU.
-type metricsServer struct {
+// horizontalPodAutoscalerMetrics serves metrics.k8s.io. Each of the pods uses the same amount of
+// CPU.
+type horizontalPodAutoscalerMetrics struct {
 	pods     []string
 	milliCPU atomic.Int64
 	asked    atomic.Int64 // how often
 	hold     sync.RWMutex // no answers while it is locked
 }
 
-func (m *metricsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *horizontalPodAutoscalerMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	var answer any
 	switch r.URL.Path {
@@ -77,30 +73,32 @@ func (m *metricsServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// cluster is a control plane with the loop and the Deployment "d".
-type cluster struct {
+// horizontalPodAutoscaler is a control plane with the loop and the Deployment "d".
+type horizontalPodAutoscaler struct {
 	*testing.T
 	*server.Server
 	client kubernetes.Interface
 }
 
-func start(t *testing.T, configure ...func(*server.Options)) cluster {
+func startHorizontalPodAutoscaler(
+	t *testing.T, configure ...func(*server.Options),
+) horizontalPodAutoscaler {
 	t.Helper()
 	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
 		o.Controllers = []string{"serviceaccount-controller", horizontalpodautoscaler.Name}
 	}}, configure...)...)
-	return cluster{t, s, workloadtest.Client(t, s)}
+	return horizontalPodAutoscaler{t, s, workloadtest.Client(t, s)}
 }
 
 // serve adds the API of metrics to the control plane.
-func (c cluster) serve(metrics *metricsServer) {
+func (c horizontalPodAutoscaler) serve(metrics *horizontalPodAutoscalerMetrics) {
 	c.Helper()
 	e := servertest.NewEndpoint(c.T)
 	listener, err := tls.Listen("tcp", e.Addr(), e.TLS)
 	if err != nil {
 		c.Fatal(err)
 	}
-	serving := &http.Server{Handler: metrics, ReadHeaderTimeout: patience}
+	serving := &http.Server{Handler: metrics, ReadHeaderTimeout: time.Minute}
 	ended := make(chan error)
 	go func() { ended <- serving.Serve(listener) }()
 	c.Cleanup(func() {
@@ -111,12 +109,65 @@ func (c cluster) serve(metrics *metricsServer) {
 		schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"})
 }
 
-func (c cluster) autoscalers() typedautoscalingv2.HorizontalPodAutoscalerInterface {
-	return c.client.AutoscalingV2().HorizontalPodAutoscalers("default")
+func (c horizontalPodAutoscaler) autoscalers() typedautoscalingv2.HorizontalPodAutoscalerInterface {
+	return c.client.AutoscalingV2().HorizontalPodAutoscalers(workloadtest.Namespace)
+}
+
+// target creates the Deployment and pods of it that have run for a while.
+func (c horizontalPodAutoscaler) target(pods ...string) {
+	c.Helper()
+	labels := map[string]string{"app": "d"}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "c", Image: "i",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("100m"),
+		}},
+	}}}
+	deployments := c.client.AppsV1().Deployments(workloadtest.Namespace)
+	workloadtest.Must(deployments.Create(c.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "d"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}, metav1.CreateOptions{}))(c.T)
+	for _, name := range pods {
+		workloadtest.Until(c.T, func(ctx context.Context) string {
+			// The service account of the namespace may not be there yet.
+			if _, err := c.client.CoreV1().Pods(workloadtest.Namespace).Create(ctx, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec,
+			}, metav1.CreateOptions{}); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		status := workloadtest.Must(json.Marshal(map[string]any{"status": corev1.PodStatus{
+			Phase: corev1.PodRunning, StartTime: new(metav1.NewTime(time.Now().Add(-time.Hour))),
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		}}))(c.T)
+		workloadtest.Must(c.client.CoreV1().Pods(workloadtest.Namespace).Patch(c.Context(), name,
+			types.StrategicMergePatchType, status, metav1.PatchOptions{}, "status"))(c.T)
+	}
+}
+
+// event waits until there is an event with a message.
+func (c horizontalPodAutoscaler) event(message string) {
+	c.Helper()
+	workloadtest.Await(c.T, "the event "+message,
+		func(ctx context.Context) (*corev1.EventList, error) {
+			return c.client.CoreV1().Events(workloadtest.Namespace).List(ctx, metav1.ListOptions{})
+		}, func(list *corev1.EventList) bool {
+			return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+				return e.Reason == "SuccessfulRescale" && e.Message == message &&
+					e.Source.Component == horizontalpodautoscaler.Component
+			})
+		})
 }
 
 // create creates an autoscaler of the Deployment.
-func (c cluster) create(name string, behavior autoscalingv2.HorizontalPodAutoscalerBehavior) {
+func (c horizontalPodAutoscaler) create(
+	name string, behavior autoscalingv2.HorizontalPodAutoscalerBehavior,
+) {
 	c.Helper()
 	workloadtest.Must(c.autoscalers().Create(c.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -138,53 +189,49 @@ func (c cluster) create(name string, behavior autoscalingv2.HorizontalPodAutosca
 	}, metav1.CreateOptions{}))(c.T)
 }
 
-func (c cluster) delete(autoscaler string) {
+func (c horizontalPodAutoscaler) delete(autoscaler string) {
 	c.Helper()
 	workloadtest.OK(c.T, c.autoscalers().Delete(c.Context(), autoscaler, metav1.DeleteOptions{}))
 }
 
 // change changes an autoscaler, which makes the loop look at the metrics at once.
-func (c cluster) change(autoscaler, patch string) {
+func (c horizontalPodAutoscaler) change(autoscaler, patch string) {
 	c.Helper()
 	workloadtest.Must(c.autoscalers().Patch(c.Context(), autoscaler, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}))(c.T)
 }
 
 // await waits for a condition of an autoscaler and a number of replicas of the Deployment.
-func (c cluster) await(
+func (c horizontalPodAutoscaler) await(
 	autoscaler string, conditionType autoscalingv2.HorizontalPodAutoscalerConditionType,
 	reason string, replicas int32,
 ) {
 	c.Helper()
-	var last *autoscalingv2.HorizontalPodAutoscaler
-	var size int32
-	err := wait.PollUntilContextTimeout(c.Context(), 5*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			var err error
-			if last, err = c.autoscalers().Get(ctx, autoscaler, metav1.GetOptions{}); err != nil {
-				return false, err
-			}
-			d, err := c.client.AppsV1().Deployments("default").Get(ctx, "d", metav1.GetOptions{})
-			if err != nil {
-				return false, err
-			}
-			size = *d.Spec.Replicas
-			return size == replicas && slices.ContainsFunc(last.Status.Conditions,
-				func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
-					return c.Type == conditionType && c.Reason == reason
-				}), nil
-		})
-	if err != nil {
-		c.Fatalf("want %s %s and %d replicas: %v; %d replicas, %+v", conditionType, reason, replicas,
-			err, size, last.Status)
-	}
+	workloadtest.Until(c.T, func(ctx context.Context) string {
+		a, err := c.autoscalers().Get(ctx, autoscaler, metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		d, err := c.client.AppsV1().Deployments(workloadtest.Namespace).Get(ctx, "d", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if *d.Spec.Replicas != replicas || !slices.ContainsFunc(a.Status.Conditions,
+			func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+				return c.Type == conditionType && c.Reason == reason
+			}) {
+			return fmt.Sprintf("want %s %s and %d replicas; %d replicas, %+v", conditionType, reason,
+				replicas, *d.Spec.Replicas, a.Status)
+		}
+		return ""
+	})
 }
 
-func TestAutoscaler(t *testing.T) {
+func TestHorizontalPodAutoscaler(t *testing.T) {
 	t.Parallel()
-	c := start(t)
-	metrics := &metricsServer{pods: []string{"a", "b"}}
-	target(t, c.client, metrics.pods)
+	c := startHorizontalPodAutoscaler(t)
+	metrics := &horizontalPodAutoscalerMetrics{pods: []string{"a", "b"}}
+	c.target(metrics.pods...)
 	c.create("d", autoscalingv2.HorizontalPodAutoscalerBehavior{})
 	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 2)
 	c.change("d", `{"spec":{"maxReplicas":11}}`)
@@ -195,24 +242,24 @@ func TestAutoscaler(t *testing.T) {
 	// 200 % of the request are 2.5 times the target.
 	c.change("d", `{"spec":{"maxReplicas":12}}`)
 	c.await("d", autoscalingv2.ScalingActive, "ValidMetricFound", 5)
-	event(t, c.client, "New size: 5; reason: cpu resource utilization (percentage of request) above "+
+	c.event("New size: 5; reason: cpu resource utilization (percentage of request) above " +
 		"target")
 	metrics.milliCPU.Store(10)
 	c.change("d", `{"spec":{"maxReplicas":13}}`)
 	c.await("d", autoscalingv2.AbleToScale, "ScaleDownStabilized", 5)
 	c.change("d", `{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0}}}}`)
 	c.await("d", autoscalingv2.ScalingLimited, "TooFewReplicas", 2)
-	event(t, c.client, "New size: 2; reason: All metrics below target")
+	c.event("New size: 2; reason: All metrics below target")
 }
 
-// TestRecreated replaces an autoscaler while the loop looks at it, and adds another one for the
-// same pods.
-func TestRecreated(t *testing.T) {
+// TestHorizontalPodAutoscalerRecreated replaces an autoscaler while the loop looks at it, and adds
+// another one for the same pods.
+func TestHorizontalPodAutoscalerRecreated(t *testing.T) {
 	t.Parallel()
-	c := start(t)
-	metrics := &metricsServer{pods: []string{"a", "b"}}
+	c := startHorizontalPodAutoscaler(t)
+	metrics := &horizontalPodAutoscalerMetrics{pods: []string{"a", "b"}}
 	metrics.milliCPU.Store(120)
-	target(t, c.client, metrics.pods)
+	c.target(metrics.pods...)
 	c.serve(metrics)
 	slow := autoscalingv2.HorizontalPodAutoscalerBehavior{
 		ScaleUp: &autoscalingv2.HPAScalingRules{Policies: []autoscalingv2.HPAScalingPolicy{
@@ -247,96 +294,27 @@ func TestRecreated(t *testing.T) {
 	c.await("e", autoscalingv2.ScalingLimited, "TooManyReplicas", 7)
 }
 
-// TestRestart replaces the target and an autoscaler while the loop does not run.
-func TestRestart(t *testing.T) {
+// TestHorizontalPodAutoscalerRestart replaces the target and an autoscaler while the loop does not
+// run.
+func TestHorizontalPodAutoscalerRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	configure := func(o *server.Options) { o.DataDir = dir }
-	c := start(t, configure)
-	target(t, c.client, nil)
+	c := startHorizontalPodAutoscaler(t, configure)
+	c.target()
 	c.create("d", autoscalingv2.HorizontalPodAutoscalerBehavior{})
 	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 2)
 	workloadtest.OK(t, c.Stop(t.Context()))
 
-	c = start(t, configure, servertest.WithoutControllers)
-	workloadtest.OK(t, c.client.AppsV1().Deployments("default").Delete(t.Context(), "d",
+	c = startHorizontalPodAutoscaler(t, configure, servertest.WithoutControllers)
+	workloadtest.OK(t, c.client.AppsV1().Deployments(workloadtest.Namespace).Delete(t.Context(), "d",
 		metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
-	target(t, c.client, nil)
+	c.target()
 	c.delete("d")
 	c.create("d", autoscalingv2.HorizontalPodAutoscalerBehavior{})
 	c.change("d", `{"spec":{"minReplicas":4}}`)
 	workloadtest.OK(t, c.Stop(t.Context()))
 
-	c = start(t, configure)
+	c = startHorizontalPodAutoscaler(t, configure)
 	c.await("d", autoscalingv2.AbleToScale, "SucceededRescale", 4)
-}
-
-// target creates a Deployment and pods of it that have run for a while.
-func target(t *testing.T, client kubernetes.Interface, names []string) {
-	t.Helper()
-	ctx := t.Context()
-	labels := map[string]string{"app": "d"}
-	spec := corev1.PodSpec{Containers: []corev1.Container{{
-		Name: "c", Image: "i",
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("100m"),
-		}},
-	}}}
-	if _, err := client.AppsV1().Deployments("default").Create(ctx, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "d"},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
-		},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		if err := wait.PollUntilContextTimeout(ctx, time.Millisecond, patience, true,
-			func(ctx context.Context) (bool, error) {
-				_, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec,
-				}, metav1.CreateOptions{})
-				// The service account of the namespace may not be there yet.
-				if apierrors.IsForbidden(err) {
-					return false, nil
-				}
-				return true, err
-			}); err != nil {
-			t.Fatal(err)
-		}
-		status, err := json.Marshal(map[string]any{"status": corev1.PodStatus{
-			Phase: corev1.PodRunning, StartTime: new(metav1.NewTime(time.Now().Add(-time.Hour))),
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.CoreV1().Pods("default").Patch(ctx, name, types.StrategicMergePatchType,
-			status, metav1.PatchOptions{}, "status"); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// event waits until there is an event with a message.
-func event(t *testing.T, client kubernetes.Interface, message string) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			list, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return false, err
-			}
-			for _, e := range list.Items {
-				if e.Reason == "SuccessfulRescale" && e.Message == message &&
-					e.Source.Component == horizontalpodautoscaler.Component {
-					return true, nil
-				}
-			}
-			return false, nil
-		})
-	if err != nil {
-		t.Fatalf("no event %q: %v", message, err)
-	}
 }

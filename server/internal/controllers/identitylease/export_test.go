@@ -1,4 +1,0 @@
-package identitylease
-
-// CollectAt deletes the leases that have expired at a time.
-var CollectAt = collect
