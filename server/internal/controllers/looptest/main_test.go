@@ -1,9 +1,11 @@
 package looptest
 
 import (
+	"io"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
@@ -14,6 +16,9 @@ import (
 // TestMain starts the control plane that the tests share. It has no nodes, and pods are not
 // scheduled: a test is the kubelet of its pods.
 func TestMain(m *testing.M) {
+	// A test that fails prints the log of its control plane.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
 	servertest.MainWith(m, func(t servertest.TB) servertest.API {
 		return servertest.Run(t, func(o *server.Options) {
 			o.Controllers = []string{"*", "-" + scheduler.Name}
