@@ -1,4 +1,4 @@
-package resourcequotas_test
+package looptest
 
 import (
 	"context"
@@ -16,19 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far longer than anything here takes.
-const patience = 30 * time.Second
-
-func quantities(pairs ...string) corev1.ResourceList {
+func resourceQuantities(pairs ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for i := 0; i < len(pairs); i += 2 {
 		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
@@ -36,53 +33,56 @@ func quantities(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// namespace is a namespace with quotas.
-type namespace struct {
+// resourceQuotasNamespace is a namespace with quotas.
+type resourceQuotasNamespace struct {
 	*testing.T
 	client kubernetes.Interface
 	name   string
 }
 
-func newNamespace(t *testing.T, client kubernetes.Interface, name string) namespace {
+func resourceQuotasShared(t *testing.T) resourceQuotasNamespace {
+	t.Helper()
+	client, name := shared(t)
+	return resourceQuotasNamespace{t, client, name}
+}
+
+// resourceQuotasIn returns a namespace, which may have been created before.
+func resourceQuotasIn(
+	t *testing.T, client kubernetes.Interface, name string,
+) resourceQuotasNamespace {
 	t.Helper()
 	_, err := client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+	if !apierrors.IsAlreadyExists(err) {
+		workloadtest.OK(t, err)
 	}
-	return namespace{t, client, name}
+	return resourceQuotasNamespace{t, client, name}
 }
 
-func (n namespace) quota(name string, spec corev1.ResourceQuotaSpec) {
+func (n resourceQuotasNamespace) quota(name string, spec corev1.ResourceQuotaSpec) {
 	n.Helper()
-	_, err := n.client.CoreV1().ResourceQuotas(n.name).Create(n.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
-	}, metav1.CreateOptions{})
-	if err != nil {
-		n.Fatal(err)
-	}
+	workloadtest.Must(n.client.CoreV1().ResourceQuotas(n.name).Create(n.Context(),
+		&corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+		}, metav1.CreateOptions{}))(n)
 }
 
 // used waits until something is used of a quota.
-func (n namespace) used(name string, pairs ...string) {
+func (n resourceQuotasNamespace) used(name string, pairs ...string) {
 	n.Helper()
-	want := quantities(pairs...)
-	var last *corev1.ResourceQuota
+	want := resourceQuantities(pairs...)
 	began := time.Now()
-	err := wait.PollUntilContextTimeout(n.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			var err error
-			last, err = n.client.CoreV1().ResourceQuotas(n.name).Get(ctx, name, metav1.GetOptions{})
-			return err == nil && (last.Status.Used != nil || len(want) == 0) &&
-				quota.Equals(last.Status.Used, want) && quota.Equals(last.Status.Hard, last.Spec.Hard), err
+	workloadtest.Await(n, fmt.Sprint(name, " uses ", pairs),
+		func(ctx context.Context) (*corev1.ResourceQuota, error) {
+			return n.client.CoreV1().ResourceQuotas(n.name).Get(ctx, name, metav1.GetOptions{})
+		}, func(q *corev1.ResourceQuota) bool {
+			return (q.Status.Used != nil || len(want) == 0) && quota.Equals(q.Status.Used, want) &&
+				quota.Equals(q.Status.Hard, q.Spec.Hard)
 		})
-	if err != nil {
-		n.Fatalf("%s: %v: want %v, have %+v", name, err, want, last.Status)
-	}
 	n.Logf("%s: %v after %v", name, pairs, time.Since(began).Round(time.Millisecond))
 }
 
-func (n namespace) pod(name string, change func(*corev1.PodSpec)) error {
+func (n resourceQuotasNamespace) pod(name string, change func(*corev1.PodSpec)) error {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
@@ -97,23 +97,23 @@ func (n namespace) pod(name string, change func(*corev1.PodSpec)) error {
 	return err
 }
 
-func TestUsed(t *testing.T) {
+func TestResourceQuotaUsed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := servertest.Run(t, func(o *server.Options) { o.DataDir = dir })
-	client, ctx := kubernetes.NewForConfigOrDie(s.RESTConfig()), t.Context()
-	n := newNamespace(t, client, "n")
+	client, ctx := workloadtest.Client(t, s), t.Context()
+	n := resourceQuotasIn(t, client, "n")
 	for _, name := range []string{"before", "later"} {
 		if err := n.pod(name, func(s *corev1.PodSpec) {
-			s.Containers[0].Resources.Requests = quantities("cpu", "100m")
+			s.Containers[0].Resources.Requests = resourceQuantities("cpu", "100m")
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("pods", "5", "requests.cpu", "1",
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: resourceQuantities("pods", "5", "requests.cpu", "1",
 		"count/deployments.apps", "2", "services", "3", "secrets", "10")})
 	n.quota("best-effort", corev1.ResourceQuotaSpec{
-		Hard:   quantities("pods", "5"),
+		Hard:   resourceQuantities("pods", "5"),
 		Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort},
 	})
 	n.used("q", "pods", "2", "requests.cpu", "200m", "count/deployments.apps", "0", "services", "0",
@@ -147,33 +147,25 @@ func TestUsed(t *testing.T) {
 	n.used("q", "secrets", "1", "count/pods", "1")
 
 	// What is deleted while the server does not count is noticed when it does again.
-	if err := s.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
-	off := servertest.Run(t, func(o *server.Options) {
-		o.DataDir, o.Controllers = dir, []string{"-*"}
-	})
-	if err := kubernetes.NewForConfigOrDie(off.RESTConfig()).CoreV1().Secrets("n").Delete(ctx, "s",
-		metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := off.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
+	workloadtest.OK(t, s.Stop(ctx))
+	off := servertest.Run(t, servertest.WithoutControllers,
+		func(o *server.Options) { o.DataDir = dir })
+	workloadtest.OK(t, workloadtest.Client(t, off).CoreV1().Secrets("n").Delete(ctx, "s",
+		metav1.DeleteOptions{}))
+	workloadtest.OK(t, off.Stop(ctx))
 	s = servertest.Run(t, func(o *server.Options) { o.DataDir = dir })
-	namespace{t, kubernetes.NewForConfigOrDie(s.RESTConfig()), "n"}.used("q", "secrets", "0",
-		"count/pods", "1")
+	resourceQuotasIn(t, workloadtest.Client(t, s), "n").used("q", "secrets", "0", "count/pods", "1")
 }
 
-// TestNeverOver has more creators than a quota allows, while the quota is counted all the time.
-func TestNeverOver(t *testing.T) {
+// TestResourceQuotaIsNeverExceeded has more creators than a quota allows, while the quota is
+// counted all the time.
+func TestResourceQuotaIsNeverExceeded(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t)
-	config := s.RESTConfig()
-	config.QPS = -1
-	client, ctx := kubernetes.NewForConfigOrDie(config), t.Context()
-	n := newNamespace(t, client, "n")
-	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("pods", "10", "count/configmaps", "3")})
+	n := resourceQuotasShared(t)
+	configMaps, ctx := n.client.CoreV1().ConfigMaps(n.name), t.Context()
+	n.quota("q", corev1.ResourceQuotaSpec{
+		Hard: resourceQuantities("pods", "10", "count/configmaps", "3"),
+	})
 	n.used("q", "pods", "0", "count/configmaps", "1") // kube-root-ca.crt
 	var created atomic.Int32
 	var running sync.WaitGroup
@@ -191,7 +183,7 @@ func TestNeverOver(t *testing.T) {
 	}
 	// Deletions have the quota counted.
 	for range 20 {
-		m, err := client.CoreV1().ConfigMaps("n").Create(ctx,
+		m, err := configMaps.Create(ctx,
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) || apierrors.IsConflict(err) {
 			continue
@@ -199,10 +191,7 @@ func TestNeverOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.CoreV1().ConfigMaps("n").Delete(ctx, m.Name,
-			metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		workloadtest.OK(t, configMaps.Delete(ctx, m.Name, metav1.DeleteOptions{}))
 	}
 	running.Wait()
 	if n := created.Load(); n != 10 {
@@ -211,13 +200,12 @@ func TestNeverOver(t *testing.T) {
 	n.used("q", "pods", "10", "count/configmaps", "1")
 }
 
-func TestCustomResources(t *testing.T) {
+func TestResourceQuotaOfCustomResources(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
-	config := s.RESTConfig()
-	client, ctx := kubernetes.NewForConfigOrDie(config), t.Context()
-	n := newNamespace(t, client, "n")
-	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("count/widgets.example.com", "1")})
+	client, ctx := workloadtest.Client(t, s), t.Context()
+	n := resourceQuotasIn(t, client, "n")
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: resourceQuantities("count/widgets.example.com", "1")})
 	n.used("q")
 	servertest.CRDs(t, s, servertest.Objects(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -232,7 +220,7 @@ func TestCustomResources(t *testing.T) {
 		},
 	}}))
 	n.used("q", "count/widgets.example.com", "0")
-	widgets := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{
+	widgets := dynamic.NewForConfigOrDie(s.RESTConfig()).Resource(schema.GroupVersionResource{
 		Group: "example.com", Version: "v1", Resource: "widgets",
 	}).Namespace("n")
 	widget := func(name string) error {
@@ -256,14 +244,14 @@ func TestCustomResources(t *testing.T) {
 	}
 
 	// Objects are still followed after a reset.
-	n.quota("built-in", corev1.ResourceQuotaSpec{Hard: quantities("count/podtemplates", "1")})
+	n.quota("built-in", corev1.ResourceQuotaSpec{Hard: resourceQuantities("count/podtemplates", "1")})
 	n.used("built-in", "count/podtemplates", "0")
 	n.used("q", "count/widgets.example.com", "1")
 	snapshot, err := s.Snapshot(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	newNamespace(t, client, "undone") // a reset that changes nothing does nothing
+	resourceQuotasIn(t, client, "undone") // a reset that changes nothing does nothing
 	if err := s.Reset(ctx, snapshot); err != nil {
 		t.Fatal(err)
 	}
@@ -285,15 +273,14 @@ func TestCustomResources(t *testing.T) {
 	n.used("built-in", "count/podtemplates", "0")
 }
 
-// TestTwoWriters has somebody else write the status of a quota, and quotas that are deleted and
-// created again at once.
-func TestTwoWriters(t *testing.T) {
+// TestResourceQuotaTwoWriters has somebody else write the status of a quota, and quotas that are
+// deleted and created again at once.
+func TestResourceQuotaTwoWriters(t *testing.T) {
 	t.Parallel()
-	client, ctx := kubernetes.NewForConfigOrDie(servertest.Run(t).RESTConfig()), t.Context()
-	n := newNamespace(t, client, "n")
-	quotas := client.CoreV1().ResourceQuotas("n")
+	n, ctx := resourceQuotasShared(t), t.Context()
+	quotas := n.client.CoreV1().ResourceQuotas(n.name)
 	n.secret("before")
-	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "5")})
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: resourceQuantities("secrets", "5")})
 	n.used("q", "secrets", "1")
 	for _, status := range []string{
 		`{"hard":{"secrets":"9"}}`, `{"used":{"secrets":"4"}}`, `{"used":{"secrets":"0"}}`,
@@ -312,57 +299,49 @@ func TestTwoWriters(t *testing.T) {
 		}
 		n.secret(fmt.Sprint("s", i))
 		n.quota("q", corev1.ResourceQuotaSpec{
-			Hard: quantities("secrets", "9", "services", fmt.Sprint(i)),
+			Hard: resourceQuantities("secrets", "9", "services", fmt.Sprint(i)),
 		})
 		n.used("q", "secrets", fmt.Sprint(i+2), "services", "0")
 	}
 
 	// A namespace with a quota that refuses everything goes like any other.
-	full := newNamespace(t, client, "full")
+	full := resourceQuotasIn(t, n.client, n.name+"-full")
 	full.secret("s")
-	full.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "0", "count/pods", "0")})
+	full.quota("q", corev1.ResourceQuotaSpec{
+		Hard: resourceQuantities("secrets", "0", "count/pods", "0"),
+	})
 	full.used("q", "secrets", "1", "count/pods", "0")
-	if err := client.CoreV1().Namespaces().Delete(ctx, "full", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			_, err := client.CoreV1().Namespaces().Get(ctx, "full", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return true, nil
-			}
-			return false, err
-		}); err != nil {
-		t.Fatal(err)
-	}
+	namespaces := n.client.CoreV1().Namespaces()
+	workloadtest.OK(t, namespaces.Delete(ctx, full.name, metav1.DeleteOptions{}))
+	workloadtest.Until(t, func(ctx context.Context) string {
+		ns, err := namespaces.Get(ctx, full.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("%v; %+v", err, ns)
+	})
 }
 
-func (n namespace) secret(name string) {
+func (n resourceQuotasNamespace) secret(name string) {
 	n.Helper()
-	if _, err := n.client.CoreV1().Secrets(n.name).Create(n.Context(), &corev1.Secret{
+	workloadtest.Must(n.client.CoreV1().Secrets(n.name).Create(n.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}, metav1.CreateOptions{}); err != nil {
-		n.Fatal(err)
-	}
+	}, metav1.CreateOptions{}))(n)
 }
 
-// TestRestart changes quotas and objects while the controller does not run.
-func TestRestart(t *testing.T) {
+// TestResourceQuotasRestart changes quotas and objects while the controller does not run.
+func TestResourceQuotasRestart(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
-	run := func(controllers ...string) (*server.Server, namespace) {
+	run := func(controllers ...string) (*server.Server, resourceQuotasNamespace) {
 		t.Helper()
 		s := servertest.Run(t, func(o *server.Options) { o.DataDir, o.Controllers = dir, controllers })
-		return s, newNamespace(t, kubernetes.NewForConfigOrDie(s.RESTConfig()), "n")
-	}
-	stop := func(s *server.Server) {
-		t.Helper()
-		if err := s.Stop(ctx); err != nil {
-			t.Fatal(err)
-		}
+		return s, resourceQuotasIn(t, workloadtest.Client(t, s), "n")
 	}
 	cpu := func(cpu string) func(*corev1.PodSpec) {
-		return func(s *corev1.PodSpec) { s.Containers[0].Resources.Requests = quantities("cpu", cpu) }
+		return func(s *corev1.PodSpec) {
+			s.Containers[0].Resources.Requests = resourceQuantities("cpu", cpu)
+		}
 	}
 	pod := func(n namespace, name, request string) {
 		t.Helper()
@@ -373,13 +352,15 @@ func TestRestart(t *testing.T) {
 	s, n := run()
 	pod(n, "recreated", "1")
 	n.secret("gone")
-	n.quota("stays", corev1.ResourceQuotaSpec{Hard: quantities("pods", "3", "requests.cpu", "9")})
-	n.quota("recreated", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "3")})
-	n.quota("raised", corev1.ResourceQuotaSpec{Hard: quantities("count/secrets", "2")})
+	n.quota("stays", corev1.ResourceQuotaSpec{
+		Hard: resourceQuantities("pods", "3", "requests.cpu", "9"),
+	})
+	n.quota("recreated", corev1.ResourceQuotaSpec{Hard: resourceQuantities("secrets", "3")})
+	n.quota("raised", corev1.ResourceQuotaSpec{Hard: resourceQuantities("count/secrets", "2")})
 	n.used("stays", "pods", "1", "requests.cpu", "1")
 	n.used("recreated", "secrets", "1")
 	n.used("raised", "count/secrets", "1")
-	stop(s)
+	workloadtest.OK(t, s.Stop(ctx))
 
 	s, n = run("-*")
 	if err := errors.Join(
@@ -393,15 +374,17 @@ func TestRestart(t *testing.T) {
 	}
 	pod(n, "recreated", "3")
 	pod(n, "other", "2")
-	n.quota("recreated", corev1.ResourceQuotaSpec{Hard: quantities("secrets", "7", "pods", "8")})
-	n.quota("new", corev1.ResourceQuotaSpec{Hard: quantities("services", "1")})
+	n.quota("recreated", corev1.ResourceQuotaSpec{
+		Hard: resourceQuantities("secrets", "7", "pods", "8"),
+	})
+	n.quota("new", corev1.ResourceQuotaSpec{Hard: resourceQuantities("services", "1")})
 	if _, err := n.client.CoreV1().ResourceQuotas("n").Patch(ctx, "raised", types.MergePatchType,
 		[]byte(`{"spec":{"hard":{"count/secrets":"3","count/pods":"9"}}}`),
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.secret("new")
-	stop(s)
+	workloadtest.OK(t, s.Stop(ctx))
 
 	_, n = run()
 	n.used("stays", "pods", "2", "requests.cpu", "5")

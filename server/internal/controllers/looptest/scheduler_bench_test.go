@@ -1,4 +1,4 @@
-package scheduler_test
+package looptest
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func BenchmarkSchedule(b *testing.B) {
 			var total time.Duration
 			for b.Loop() {
 				b.StopTimer()
-				c := connect(b)
+				c := schedulerConnect(b)
 				for i := range nodes {
 					c.node(fmt.Sprint("node-", i), "32")
 				}
@@ -32,7 +32,7 @@ func BenchmarkSchedule(b *testing.B) {
 				}
 				b.StartTimer()
 				start := time.Now()
-				scheduleAll(b, c, pods)
+				schedulerRunUntilAll(b, c, pods)
 				total += time.Since(start)
 			}
 			b.ReportMetric(float64(total.Milliseconds())/float64(b.N), "schedule-ms/op")
@@ -40,8 +40,8 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// scheduleAll runs a scheduler until a number of pods have a node.
-func scheduleAll(b *testing.B, c cluster, pods int) {
+// schedulerRunUntilAll runs a scheduler until a number of pods have a node.
+func schedulerRunUntilAll(b *testing.B, c schedulerCluster, pods int) {
 	b.Helper()
 	watcher, err := c.CoreV1().Pods("default").Watch(b.Context(), metav1.ListOptions{
 		FieldSelector: "spec.nodeName!=",
@@ -50,7 +50,7 @@ func scheduleAll(b *testing.B, c cluster, pods int) {
 		b.Fatal(err)
 	}
 	defer watcher.Stop()
-	defer run(b, c)()
+	defer schedulerRun(b, c)()
 	for range pods {
 		if e := <-watcher.ResultChan(); e.Type != watch.Added {
 			b.Fatalf("unexpected event: %v", e)

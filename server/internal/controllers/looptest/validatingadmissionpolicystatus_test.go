@@ -1,43 +1,36 @@
-package validatingadmissionpolicystatus_test
+package looptest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-func TestWarnings(t *testing.T) {
+func TestValidatingAdmissionPolicyWarnings(t *testing.T) {
 	t.Parallel()
-	client, err := kubernetes.NewForConfig(servertest.Run(t).RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := workloadtest.Client(t, servertest.Run(t))
 	ctx, policies := t.Context(), client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	checked := func(name string, generation int64) []admissionv1.ExpressionWarning {
 		t.Helper()
-		var last *admissionv1.ValidatingAdmissionPolicy
-		err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, 30*time.Second, true,
-			func(ctx context.Context) (bool, error) {
-				last, err = policies.Get(ctx, name, metav1.GetOptions{})
-				return err == nil && last.Status.ObservedGeneration == generation, err
+		last := workloadtest.Await(t, fmt.Sprintf("generation %d is checked", generation),
+			func(ctx context.Context) (*admissionv1.ValidatingAdmissionPolicy, error) {
+				return policies.Get(ctx, name, metav1.GetOptions{})
+			}, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
+				return p.Status.ObservedGeneration == generation
 			})
-		if err != nil {
-			t.Fatalf("generation %d was not checked: %v; %+v", generation, err, last)
-		}
 		if last.Status.TypeChecking == nil {
 			return nil
 		}
 		return last.Status.TypeChecking.ExpressionWarnings
 	}
-	_, err = policies.Create(ctx, &admissionv1.ValidatingAdmissionPolicy{
+	_, err := policies.Create(ctx, &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{

@@ -1,21 +1,21 @@
-package scheduler_test
+package looptest
 
 import (
 	"context"
+	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/resourceclaims"
 	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
 // slice publishes the devices of a node. A device has an attribute with its name.
-func (c cluster) slice(node string, devices ...string) {
+func (c schedulerCluster) slice(node string, devices ...string) {
 	c.tb.Helper()
 	s := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: node},
@@ -39,7 +39,7 @@ func (c cluster) slice(node string, devices ...string) {
 }
 
 // deviceClass makes a class of which all devices are.
-func (c cluster) deviceClass(name string) {
+func (c schedulerCluster) deviceClass(name string) {
 	c.tb.Helper()
 	if _, err := c.ResourceV1().DeviceClasses().Create(c.tb.Context(), &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -48,8 +48,8 @@ func (c cluster) deviceClass(name string) {
 	}
 }
 
-// request is for one device of a class that suits the selectors.
-func request(class string, selectors ...string) resourcev1.ResourceClaimSpec {
+// schedulerRequest is for one device of a class that suits the selectors.
+func schedulerRequest(class string, selectors ...string) resourcev1.ResourceClaimSpec {
 	exactly := &resourcev1.ExactDeviceRequest{DeviceClassName: class}
 	for _, expression := range selectors {
 		exactly.Selectors = append(exactly.Selectors, resourcev1.DeviceSelector{
@@ -61,7 +61,7 @@ func request(class string, selectors ...string) resourcev1.ResourceClaimSpec {
 	}}
 }
 
-func (c cluster) deviceClaim(name string, spec resourcev1.ResourceClaimSpec) {
+func (c schedulerCluster) deviceClaim(name string, spec resourcev1.ResourceClaimSpec) {
 	c.tb.Helper()
 	if _, err := c.ResourceV1().ResourceClaims("default").Create(c.tb.Context(),
 		&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec},
@@ -71,44 +71,40 @@ func (c cluster) deviceClaim(name string, spec resourcev1.ResourceClaimSpec) {
 }
 
 // allocated waits until a claim is reserved for pods, and returns its device.
-func (c cluster) allocated(name string, pods int) string {
+func (c schedulerCluster) allocated(name string, pods int) string {
 	c.tb.Helper()
-	var last *resourcev1.ResourceClaim
-	if err := wait.PollUntilContextTimeout(c.tb.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (done bool, err error) {
-			last, err = c.ResourceV1().ResourceClaims("default").Get(ctx, name, metav1.GetOptions{})
-			return err == nil && len(last.Status.ReservedFor) == pods, err
-		}); err != nil {
-		c.tb.Fatalf("%v: %+v", err, last)
-	}
-	return last.Status.Allocation.Devices.Results[0].Device
+	claim := workloadtest.Await(c.tb, fmt.Sprintf("claim %s of %d pods", name, pods),
+		func(ctx context.Context) (*resourcev1.ResourceClaim, error) {
+			return c.ResourceV1().ResourceClaims("default").Get(ctx, name, metav1.GetOptions{})
+		}, func(claim *resourcev1.ResourceClaim) bool { return len(claim.Status.ReservedFor) == pods })
+	return claim.Status.Allocation.Devices.Results[0].Device
 }
 
-func needing(claim string) func(*corev1.Pod) {
+func schedulerNeeding(claim string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &claim}}
 	}
 }
 
-func TestDevices(t *testing.T) {
+func TestSchedulerDevices(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name, resourceclaims.Name)
+	c := schedulerConnect(t, scheduler.Name, resourceclaims.Name)
 	const unhelpful = " no new claims to deallocate, preemption: 0/2 nodes are available: " +
 		"2 Preemption is not helpful for scheduling."
 	c.node("one", "4")
 	c.node("two", "4")
 
 	// Several pods share a claim.
-	c.pod("absent", "1", needing("shared"))
+	c.pod("absent", "1", schedulerNeeding("shared"))
 	c.refused("absent", `0/2 nodes are available: resourceclaim "shared" not found.`+unhelpful)
-	c.deviceClaim("shared", request("gpus"))
+	c.deviceClaim("shared", schedulerRequest("gpus"))
 	c.refused("absent", "0/2 nodes are available: request gpu: device class gpus does not exist."+
 		unhelpful)
 	c.deviceClass("gpus")
 	c.refused("absent", "0/2 nodes are available: 2 cannot allocate all claims."+unhelpful)
 	c.slice("two", "a", "b")
 	for _, name := range []string{"first", "second", "third"} {
-		c.pod(name, "100m", needing("shared"))
+		c.pod(name, "100m", schedulerNeeding("shared"))
 	}
 	for _, name := range []string{"absent", "first", "second", "third"} {
 		if node := c.on(name); node != "two" {
@@ -118,14 +114,14 @@ func TestDevices(t *testing.T) {
 	taken := c.allocated("shared", 4)
 
 	// A selector that suits no free device, and one that suits the other device.
-	c.deviceClaim("taken", request("gpus",
+	c.deviceClaim("taken", schedulerRequest("gpus",
 		`device.attributes["gpu.example.com"].name == "`+taken+`"`))
-	c.pod("waits", "100m", needing("taken"))
+	c.pod("waits", "100m", schedulerNeeding("taken"))
 	c.refused("waits", "0/2 nodes are available: 2 cannot allocate all claims."+unhelpful)
 	other := map[string]string{"a": "b", "b": "a"}[taken]
-	c.deviceClaim("free", request("gpus",
+	c.deviceClaim("free", schedulerRequest("gpus",
 		`device.attributes["gpu.example.com"].name == "`+other+`"`))
-	c.pod("fits", "100m", needing("free"))
+	c.pod("fits", "100m", schedulerNeeding("free"))
 	c.on("fits")
 	if device := c.allocated("free", 1); device != other {
 		t.Errorf("the claim has the device %s", device)
@@ -140,10 +136,10 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestDevicesOfTemplates has more pods than devices, which must not be given to two pods.
-func TestDevicesOfTemplates(t *testing.T) {
+// TestSchedulerDevicesOfTemplates has more pods than devices, which must not be given to two pods.
+func TestSchedulerDevicesOfTemplates(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name, resourceclaims.Name)
+	c := schedulerConnect(t, scheduler.Name, resourceclaims.Name)
 	ctx := t.Context()
 	c.deviceClass("gpus")
 	for _, node := range []string{"one", "two"} {
@@ -153,7 +149,7 @@ func TestDevicesOfTemplates(t *testing.T) {
 	if _, err := c.ResourceV1().ResourceClaimTemplates("default").Create(ctx,
 		&resourcev1.ResourceClaimTemplate{
 			ObjectMeta: metav1.ObjectMeta{Name: "gpu"},
-			Spec:       resourcev1.ResourceClaimTemplateSpec{Spec: request("gpus")},
+			Spec:       resourcev1.ResourceClaimTemplateSpec{Spec: schedulerRequest("gpus")},
 		}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -166,24 +162,26 @@ func TestDevicesOfTemplates(t *testing.T) {
 		})
 	}
 	var bound, refused map[string]bool
-	look := func(ctx context.Context) (bool, error) {
-		list, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		bound, refused = map[string]bool{}, map[string]bool{}
-		for _, p := range list.Items {
-			if p.Spec.NodeName != "" {
-				bound[p.Name] = true
-			} else if conditionOf(&p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable {
-				refused[p.Name] = true
+	awaitPods := func(waiting int) {
+		t.Helper()
+		workloadtest.Until(t, func(ctx context.Context) string {
+			list, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+			workloadtest.OK(t, err)
+			bound, refused = map[string]bool{}, map[string]bool{}
+			for _, p := range list.Items {
+				if p.Spec.NodeName != "" {
+					bound[p.Name] = true
+				} else if podCondition(&p, corev1.PodScheduled).Reason == corev1.PodReasonUnschedulable {
+					refused[p.Name] = true
+				}
 			}
-		}
-		return len(bound) == 10 && len(refused) == len(list.Items)-10, nil
+			if len(list.Items) != 10+waiting || len(bound) != 10 || len(refused) != waiting {
+				return fmt.Sprintf("on nodes: %v, refused: %v", bound, refused)
+			}
+			return ""
+		})
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, patience, true, look); err != nil {
-		t.Fatalf("%v: on nodes: %v, refused: %v", err, bound, refused)
-	}
+	awaitPods(2)
 	claims, err := c.ResourceV1().ResourceClaims("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -204,12 +202,5 @@ func TestDevicesOfTemplates(t *testing.T) {
 		break
 	}
 	// A deleted pod makes room for one of the refused.
-	if err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, patience, true, func(
-		ctx context.Context,
-	) (bool, error) {
-		ok, err := look(ctx)
-		return ok && len(refused) == 1, err
-	}); err != nil {
-		t.Fatalf("%v: on nodes: %v, refused: %v", err, bound, refused)
-	}
+	awaitPods(1)
 }

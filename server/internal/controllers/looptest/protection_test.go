@@ -1,4 +1,4 @@
-package protection_test
+package looptest
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
@@ -22,29 +20,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far longer than anything here takes.
-const patience = 30 * time.Second
-
-func connect(t *testing.T) kubernetes.Interface {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(servertest.Run(t).RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-func must[T any](obj T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return obj
-	}
-}
-
-func claim(class *string) *corev1.PersistentVolumeClaim {
+func protectionClaim(class *string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "claim-"},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -57,50 +33,46 @@ func claim(class *string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// deleted deletes objects of a resource and reads them afterwards.
-type deleted struct {
+// protectionOf deletes objects of a kind and reads them afterwards.
+type protectionOf struct {
 	delete func(context.Context, string, metav1.DeleteOptions) error
 	get    func(context.Context, string) (metav1.Object, error)
 }
 
-func (d deleted) gone(t *testing.T, name string) {
+func (d protectionOf) gone(t *testing.T, name string) {
 	t.Helper()
-	var last metav1.Object
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			var err error
-			if last, err = d.get(ctx, name); apierrors.IsNotFound(err) {
-				return true, nil
-			}
-			return false, err
-		})
-	if err != nil {
-		t.Fatalf("%s still exists: %v; %+v", name, err, last)
-	}
+	workloadtest.Until(t, func(ctx context.Context) string {
+		last, err := d.get(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return ""
+		}
+		return fmt.Sprintf("%s still exists: %v; %+v", name, err, last)
+	})
 }
 
 // heldBy deletes an object in use and another one. Once the other one is gone, the controller must
 // have seen the first, too.
-func (d deleted) heldBy(t *testing.T, finalizer, used, other string) {
+func (d protectionOf) heldBy(t *testing.T, finalizer, used, other string) {
 	t.Helper()
 	for _, name := range []string{used, other} {
-		if err := d.delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		workloadtest.OK(t, d.delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 	d.gone(t, other)
-	if obj := must(d.get(t.Context(), used))(t); !slices.Contains(obj.GetFinalizers(), finalizer) {
+	obj := workloadtest.Must(d.get(t.Context(), used))(t)
+	if !slices.Contains(obj.GetFinalizers(), finalizer) {
 		t.Fatalf("%s is in use, but has the finalizers %v", used, obj.GetFinalizers())
 	}
 }
 
-func TestClaims(t *testing.T) {
+func TestClaimProtection(t *testing.T) {
 	t.Parallel()
-	client, ctx := connect(t), t.Context()
-	claims, pods := client.CoreV1().PersistentVolumeClaims("default"), client.CoreV1().Pods("default")
+	client, namespace := shared(t)
+	ctx := t.Context()
+	claims := client.CoreV1().PersistentVolumeClaims(namespace)
+	pods := client.CoreV1().Pods(namespace)
 	pod := func(name, node, claim string) {
 		t.Helper()
-		must(pods.Create(ctx, &corev1.Pod{
+		workloadtest.Must(pods.Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.PodSpec{
 				NodeName:   node,
@@ -111,28 +83,30 @@ func TestClaims(t *testing.T) {
 			},
 		}, metav1.CreateOptions{}))(t)
 	}
-	used, other := must(claims.Create(ctx, claim(nil), metav1.CreateOptions{}))(t).Name,
-		must(claims.Create(ctx, claim(nil), metav1.CreateOptions{}))(t).Name
+	claim := func() string {
+		t.Helper()
+		return workloadtest.Must(claims.Create(ctx, protectionClaim(nil),
+			metav1.CreateOptions{}))(t).Name
+	}
+	used, other := claim(), claim()
 	pod("bound", "somewhere", used)
 	pod("unbound", "", other)
-	d := deleted{claims.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
+	d := protectionOf{claims.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
 		return claims.Get(ctx, name, metav1.GetOptions{})
 	}}
 	d.heldBy(t, "kubernetes.io/pvc-protection", used, other)
-	if err := pods.Delete(ctx, "bound", metav1.DeleteOptions{
+	workloadtest.OK(t, pods.Delete(ctx, "bound", metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	d.gone(t, used)
 }
 
-func TestVolumes(t *testing.T) {
+func TestVolumeProtection(t *testing.T) {
 	t.Parallel()
-	client, ctx := connect(t), t.Context()
+	client, ctx := workloadtest.Client(t, servertest.Run(t)), t.Context()
 	volumes := client.CoreV1().PersistentVolumes()
 	for _, name := range []string{"bound", "free"} {
-		must(volumes.Create(ctx, &corev1.PersistentVolume{
+		workloadtest.Must(volumes.Create(ctx, &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.PersistentVolumeSpec{
 				Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
@@ -145,11 +119,11 @@ func TestVolumes(t *testing.T) {
 	}
 	phase := func(phase string) {
 		t.Helper()
-		must(volumes.Patch(ctx, "bound", types.MergePatchType, []byte(`{"status":{"phase":"`+phase+`"}}`),
-			metav1.PatchOptions{}, "status"))(t)
+		workloadtest.Must(volumes.Patch(ctx, "bound", types.MergePatchType,
+			[]byte(`{"status":{"phase":"`+phase+`"}}`), metav1.PatchOptions{}, "status"))(t)
 	}
 	phase("Bound")
-	d := deleted{volumes.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
+	d := protectionOf{volumes.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
 		return volumes.Get(ctx, name, metav1.GetOptions{})
 	}}
 	d.heldBy(t, "kubernetes.io/pv-protection", "bound", "free")
@@ -157,48 +131,41 @@ func TestVolumes(t *testing.T) {
 	d.gone(t, "bound")
 }
 
-func TestClasses(t *testing.T) {
+func TestVolumeAttributesClassProtection(t *testing.T) {
 	t.Parallel()
-	client, ctx := connect(t), t.Context()
+	client, ctx := workloadtest.Client(t, servertest.Run(t)), t.Context()
 	classes := client.StorageV1().VolumeAttributesClasses()
 	for _, name := range []string{"used", "other"} {
-		must(classes.Create(ctx, &storagev1.VolumeAttributesClass{
+		workloadtest.Must(classes.Create(ctx, &storagev1.VolumeAttributesClass{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			DriverName: "example.com",
 			Parameters: map[string]string{"a": "b"},
 		}, metav1.CreateOptions{}))(t)
 	}
 	claims := client.CoreV1().PersistentVolumeClaims("default")
-	user := must(claims.Create(ctx, claim(new("used")), metav1.CreateOptions{}))(t).Name
-	d := deleted{classes.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
+	user := workloadtest.Must(claims.Create(ctx, protectionClaim(new("used")),
+		metav1.CreateOptions{}))(t).Name
+	d := protectionOf{classes.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
 		return classes.Get(ctx, name, metav1.GetOptions{})
 	}}
 	d.heldBy(t, "kubernetes.io/vac-protection", "used", "other")
-	if err := claims.Delete(ctx, user, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	workloadtest.OK(t, claims.Delete(ctx, user, metav1.DeleteOptions{}))
 	d.gone(t, "used")
 }
 
-// TestRestart deletes claims, volumes and classes while the controllers do not run, and changes who
-// uses them.
-func TestRestart(t *testing.T) {
+// TestProtectionRestart deletes claims, volumes and classes while the controllers do not run, and
+// changes who uses them.
+func TestProtectionRestart(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
 	run := func(controllers ...string) (*server.Server, kubernetes.Interface) {
 		t.Helper()
 		s := servertest.Run(t, func(o *server.Options) { o.DataDir, o.Controllers = dir, controllers })
-		return s, kubernetes.NewForConfigOrDie(s.RESTConfig())
-	}
-	ok := func(errs ...error) {
-		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		return s, workloadtest.Client(t, s)
 	}
 	pod := func(client kubernetes.Interface, name, claim string) {
 		t.Helper()
-		must(client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+		workloadtest.Must(client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: corev1.PodSpec{
 				NodeName:                     "somewhere",
@@ -220,88 +187,90 @@ func TestRestart(t *testing.T) {
 		return ""
 	})
 	for _, name := range []string{"used", "unused", "left", "taken"} {
-		c := claim(nil)
+		c := protectionClaim(nil)
 		c.Name = name
-		must(client.CoreV1().PersistentVolumeClaims("default").Create(ctx, c, metav1.CreateOptions{}))(t)
+		workloadtest.Must(client.CoreV1().PersistentVolumeClaims("default").Create(ctx, c,
+			metav1.CreateOptions{}))(t)
 	}
 	pod(client, "user", "used")
 	pod(client, "leaves", "left")
 	for _, name := range []string{"class", "kept"} {
-		must(client.StorageV1().VolumeAttributesClasses().Create(ctx,
+		workloadtest.Must(client.StorageV1().VolumeAttributesClasses().Create(ctx,
 			&storagev1.VolumeAttributesClass{
 				ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: "example.com",
 				Parameters: map[string]string{"a": "b"},
 			}, metav1.CreateOptions{}))(t)
 	}
-	holder := must(client.CoreV1().PersistentVolumeClaims("default").Create(ctx, claim(new("kept")),
-		metav1.CreateOptions{}))(t).Name
+	holder := workloadtest.Must(client.CoreV1().PersistentVolumeClaims("default").Create(ctx,
+		protectionClaim(new("kept")), metav1.CreateOptions{}))(t).Name
 	// The controller waits for the end of the pod when it stops.
-	claims := func(client kubernetes.Interface) deleted {
+	claims := func(client kubernetes.Interface) protectionOf {
 		api := client.CoreV1().PersistentVolumeClaims("default")
-		return deleted{api.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
+		return protectionOf{api.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
 			return api.Get(ctx, name, metav1.GetOptions{})
 		}}
 	}
 	claims(client).heldBy(t, claimFinalizer, "left", "unused")
-	ok(s.Stop(ctx))
+	workloadtest.OK(t, s.Stop(ctx))
 
 	s, client = run("-*")
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 	pods, d := client.CoreV1().Pods("default"), claims(client)
 	classes := client.StorageV1().VolumeAttributesClasses()
-	ok(
+	workloadtest.OK(t, errors.Join(
 		pods.Delete(ctx, "leaves", now),
 		// Another pod of the same name uses another claim.
 		pods.Delete(ctx, "user", now),
 		d.delete(ctx, "used", metav1.DeleteOptions{}),
 		classes.Delete(ctx, "class", metav1.DeleteOptions{}),
 		classes.Delete(ctx, "kept", metav1.DeleteOptions{}),
-	)
+	))
 	pod(client, "user", "taken")
-	ok(d.delete(ctx, "taken", metav1.DeleteOptions{}))
-	ok(s.Stop(ctx))
+	workloadtest.OK(t, d.delete(ctx, "taken", metav1.DeleteOptions{}))
+	workloadtest.OK(t, s.Stop(ctx))
 
 	_, client = run()
 	d = claims(client)
 	d.gone(t, "left")
 	d.gone(t, "used")
 	classes = client.StorageV1().VolumeAttributesClasses()
-	c := deleted{classes.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
+	c := protectionOf{classes.Delete, func(ctx context.Context, name string) (metav1.Object, error) {
 		return classes.Get(ctx, name, metav1.GetOptions{})
 	}}
 	c.gone(t, "class")
-	if obj := must(d.get(ctx, "taken"))(t); !slices.Contains(obj.GetFinalizers(), claimFinalizer) {
+	obj := workloadtest.Must(d.get(ctx, "taken"))(t)
+	if !slices.Contains(obj.GetFinalizers(), claimFinalizer) {
 		t.Errorf("a claim in use has the finalizers %v", obj.GetFinalizers())
 	}
-	if obj := must(c.get(ctx, "kept"))(t); len(obj.GetFinalizers()) == 0 {
+	if obj := workloadtest.Must(c.get(ctx, "kept"))(t); len(obj.GetFinalizers()) == 0 {
 		t.Error("a class in use has no finalizer")
 	}
 	// The pod is replaced by one of the same name that does not use the claim.
-	ok(client.CoreV1().Pods("default").Delete(ctx, "user", now))
+	workloadtest.OK(t, client.CoreV1().Pods("default").Delete(ctx, "user", now))
 	pod(client, "user", "other")
 	d.gone(t, "taken")
-	ok(d.delete(ctx, holder, metav1.DeleteOptions{}))
+	workloadtest.OK(t, d.delete(ctx, holder, metav1.DeleteOptions{}))
 	c.gone(t, "kept")
 }
 
-// TestTwoWriters changes claims while the controller releases them, and creates others of the same
-// name.
-func TestTwoWriters(t *testing.T) {
+// TestClaimProtectionTwoWriters changes claims while the controller releases them, and creates
+// others of the same name.
+func TestClaimProtectionTwoWriters(t *testing.T) {
 	t.Parallel()
-	client, ctx := connect(t), t.Context()
-	claims := client.CoreV1().PersistentVolumeClaims("default")
+	client, namespace := shared(t)
+	ctx := t.Context()
+	claims := client.CoreV1().PersistentVolumeClaims(namespace)
 	for range 10 {
-		c := claim(nil)
+		c := protectionClaim(nil)
 		c.Name, c.Finalizers = "c", []string{"example.com/other"}
-		c = must(claims.Create(ctx, c, metav1.CreateOptions{}))(t)
-		if err := claims.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c = workloadtest.Must(claims.Create(ctx, c, metav1.CreateOptions{}))(t)
+		workloadtest.OK(t, claims.Delete(ctx, "c", metav1.DeleteOptions{}))
 		for _, patch := range []string{
 			`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`,
 			`[{"op":"replace","path":"/metadata/labels/a","value":"c"}]`,
 		} {
-			must(claims.Patch(ctx, "c", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}))(t)
+			workloadtest.Must(claims.Patch(ctx, "c", types.JSONPatchType, []byte(patch),
+				metav1.PatchOptions{}))(t)
 		}
 		// The controller removes its own finalizer only.
 		workloadtest.Until(t, func(ctx context.Context) string {
@@ -312,7 +281,7 @@ func TestTwoWriters(t *testing.T) {
 			}
 			return ""
 		})
-		must(claims.Patch(ctx, "c", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
-			metav1.PatchOptions{}))(t)
+		workloadtest.Must(claims.Patch(ctx, "c", types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
 	}
 }

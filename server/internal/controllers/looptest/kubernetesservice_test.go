@@ -1,4 +1,4 @@
-package kubernetesservice_test
+package looptest
 
 import (
 	"net/netip"
@@ -7,22 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestReconcile reconciles as a second server. The running server has done its own reconciliation
-// by the time it is ready.
-func TestReconcile(t *testing.T) {
+// TestKubernetesServiceReconcile reconciles as a second server. The running server has done its own
+// reconciliation by the time it is ready.
+func TestKubernetesServiceReconcile(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{"-*"} })
-	client, err := kubernetes.NewForConfig(s.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := servertest.Run(t, servertest.WithoutControllers)
+	client := workloadtest.Client(t, s)
 	ctx := t.Context()
 	services := client.CoreV1().Services(metav1.NamespaceDefault)
 	service, err := services.Get(ctx, kubernetesservice.Name, metav1.GetOptions{})
@@ -60,7 +56,7 @@ func TestReconcile(t *testing.T) {
 		if port := service.Spec.Ports[0].TargetPort.IntValue(); port != 6443 {
 			t.Errorf("got target port %d, want 6443", port)
 		}
-		check(t, endpoints, slice)
+		kubernetesServiceCheck(t, endpoints, slice)
 		versions[i] = [3]string{service.ResourceVersion, endpoints.ResourceVersion, slice.ResourceVersion}
 	}
 	if versions[0] != versions[1] {
@@ -69,7 +65,9 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, endpoints *corev1.Endpoints, slice *discoveryv1.EndpointSlice) {
+func kubernetesServiceCheck(
+	t *testing.T, endpoints *corev1.Endpoints, slice *discoveryv1.EndpointSlice,
+) {
 	t.Helper()
 	if s := endpoints.Subsets; len(s) != 1 || len(s[0].Addresses) != 1 ||
 		s[0].Addresses[0].IP != "192.0.2.9" || s[0].Ports[0].Port != 6443 {

@@ -1,4 +1,4 @@
-package scheduler_test
+package looptest
 
 import (
 	"context"
@@ -12,43 +12,33 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far longer than anything here takes.
-const patience = 30 * time.Second
-
-// cluster is a control plane with the given controllers.
-type cluster struct {
+// schedulerCluster is a control plane with the given controllers.
+type schedulerCluster struct {
 	kubernetes.Interface
 	tb     testing.TB
-	config *rest.Config
+	server *server.Server
 }
 
-// connect starts a control plane with the given controllers.
-func connect(tb testing.TB, controllers ...string) cluster {
+// schedulerConnect starts a control plane with the given controllers.
+func schedulerConnect(tb testing.TB, controllers ...string) schedulerCluster {
 	tb.Helper()
 	s := servertest.Run(tb, func(o *server.Options) {
 		o.Controllers = append([]string{"serviceaccount-controller"}, controllers...)
 	})
-	config := rest.CopyConfig(s.RESTConfig())
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return cluster{client, tb, config}
+	return schedulerCluster{workloadtest.Client(tb, s), tb, s}
 }
 
 // node creates a node that is ready. Set may change it.
-func (c cluster) node(name, cpu string, set ...func(*corev1.Node)) {
+func (c schedulerCluster) node(name, cpu string, set ...func(*corev1.Node)) {
 	c.tb.Helper()
 	ctx := c.tb.Context()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -57,10 +47,7 @@ func (c cluster) node(name, cpu string, set ...func(*corev1.Node)) {
 	for _, set := range set {
 		set(n)
 	}
-	created, err := c.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	created := workloadtest.Must(c.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{}))(c.tb)
 	created.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse(cpu),
 		corev1.ResourceMemory: resource.MustParse("16Gi"),
@@ -70,23 +57,19 @@ func (c cluster) node(name, cpu string, set ...func(*corev1.Node)) {
 	created.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
 	}}
-	ready, err := c.CoreV1().Nodes().UpdateStatus(ctx, created, metav1.UpdateOptions{})
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	ready := workloadtest.Must(c.CoreV1().Nodes().UpdateStatus(ctx, created,
+		metav1.UpdateOptions{}))(c.tb)
 	// Admission adds the taint of a node that is not ready.
 	ready.Spec.Taints = n.Spec.Taints
-	if _, err := c.CoreV1().Nodes().Update(ctx, ready, metav1.UpdateOptions{}); err != nil {
-		c.tb.Fatal(err)
-	}
+	workloadtest.Must(c.CoreV1().Nodes().Update(ctx, ready, metav1.UpdateOptions{}))(c.tb)
 }
 
-func in(zone string) func(*corev1.Node) {
+func schedulerInZone(zone string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone }
 }
 
 // pod creates a pod that requests an amount of CPU. Set may change it.
-func (c cluster) pod(name, cpu string, set ...func(*corev1.Pod)) *corev1.Pod {
+func (c schedulerCluster) pod(name, cpu string, set ...func(*corev1.Pod)) *corev1.Pod {
 	c.tb.Helper()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}},
@@ -105,31 +88,28 @@ func (c cluster) pod(name, cpu string, set ...func(*corev1.Pod)) *corev1.Pod {
 	}
 	var created *corev1.Pod
 	// The service account of the namespace may not be there yet.
-	err := wait.PollUntilContextTimeout(c.tb.Context(), time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			var err error
-			created, err = c.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
-			if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "service account") {
-				return false, nil
-			}
-			return true, err
-		})
-	if err != nil {
-		c.tb.Fatal(err)
-	}
+	workloadtest.Until(c.tb, func(ctx context.Context) string {
+		var err error
+		created, err = c.CoreV1().Pods("default").Create(ctx, p, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "service account") {
+			return err.Error()
+		}
+		workloadtest.OK(c.tb, err)
+		return ""
+	})
 	return created
 }
 
-func labelled(key, value string) func(*corev1.Pod) {
+func schedulerLabelled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels[key] = value }
 }
 
-func affinity(a corev1.Affinity) func(*corev1.Pod) {
+func schedulerAffinity(a corev1.Affinity) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Affinity = &a }
 }
 
 // terms returns the terms that select the pods with a label.
-func terms(key, value, topologyKey string) []corev1.PodAffinityTerm {
+func schedulerTerms(key, value, topologyKey string) []corev1.PodAffinityTerm {
 	return []corev1.PodAffinityTerm{{
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}},
 		TopologyKey:   topologyKey,
@@ -137,96 +117,67 @@ func terms(key, value, topologyKey string) []corev1.PodAffinityTerm {
 }
 
 // await waits until a pod is as wanted.
-func (c cluster) await(name, what string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+func (c schedulerCluster) await(name, what string, wanted func(*corev1.Pod) bool) *corev1.Pod {
 	c.tb.Helper()
-	var last *corev1.Pod
-	err := wait.PollUntilContextTimeout(c.tb.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			var err error
-			last, err = c.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-			return err == nil && wanted(last), err
-		})
-	if err != nil {
-		c.tb.Fatalf("pod %s is not %s: %v; on node %q, %+v", name, what, err, last.Spec.NodeName,
-			last.Status)
-	}
-	return last
+	return workloadtest.Await(c.tb, "pod "+name+" "+what,
+		func(ctx context.Context) (*corev1.Pod, error) {
+			return c.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		}, wanted)
 }
 
 // on waits until a pod is on a node, and returns the name of the node.
-func (c cluster) on(name string) string {
+func (c schedulerCluster) on(name string) string {
 	c.tb.Helper()
 	return c.await(name, "on a node", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }).
 		Spec.NodeName
 }
 
 // refused waits until a pod is said to be unschedulable with a message.
-func (c cluster) refused(name, message string) {
+func (c schedulerCluster) refused(name, message string) {
 	c.tb.Helper()
 	c.await(name, "refused with: "+message, func(p *corev1.Pod) bool {
-		condition := conditionOf(p, corev1.PodScheduled)
+		condition := podCondition(p, corev1.PodScheduled)
 		return condition.Status == corev1.ConditionFalse && condition.Message == message &&
 			condition.Reason == corev1.PodReasonUnschedulable && p.Spec.NodeName == ""
 	})
 }
 
-func conditionOf(p *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
-	for _, c := range p.Status.Conditions {
-		if c.Type == conditionType {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
-}
-
 // event waits until there is an event about a pod with a note.
-func (c cluster) event(name, reason, note string) {
+func (c schedulerCluster) event(name, reason, note string) {
 	c.tb.Helper()
-	var last []string
-	err := wait.PollUntilContextTimeout(c.tb.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			list, err := c.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return false, err
+	workloadtest.Until(c.tb, func(ctx context.Context) string {
+		list, err := c.EventsV1().Events("default").List(ctx, metav1.ListOptions{})
+		workloadtest.OK(c.tb, err)
+		var found []string
+		for _, e := range list.Items {
+			found = append(found, fmt.Sprint(e.Regarding.Name, e.Reason, e.Note))
+			if e.Regarding.Name == name && e.Reason == reason && e.Note == note &&
+				e.ReportingController == "default-scheduler" {
+				return ""
 			}
-			last = nil
-			for _, e := range list.Items {
-				last = append(last, fmt.Sprint(e.Regarding.Name, e.Reason, e.Note))
-				if e.Regarding.Name == name && e.Reason == reason && e.Note == note &&
-					e.ReportingController == "default-scheduler" {
-					return true, nil
-				}
-			}
-			return false, nil
-		})
-	if err != nil {
-		c.tb.Fatalf("no event %s %s %q: %v; %q", name, reason, note, err, last)
-	}
+		}
+		return fmt.Sprintf("no event %s %s %q: %q", name, reason, note, found)
+	})
 }
 
-func (c cluster) delete(name string) {
+func (c schedulerCluster) delete(name string) {
 	c.tb.Helper()
-	if err := c.CoreV1().Pods("default").Delete(c.tb.Context(), name, metav1.DeleteOptions{
-		GracePeriodSeconds: new(int64(0)),
-	}); err != nil {
-		c.tb.Fatal(err)
-	}
+	workloadtest.OK(c.tb, c.CoreV1().Pods("default").Delete(c.tb.Context(), name,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 
-func (c cluster) patchNode(name, patch string) {
+func (c schedulerCluster) patchNode(name, patch string) {
 	c.tb.Helper()
-	if _, err := c.CoreV1().Nodes().Patch(c.tb.Context(), name, types.MergePatchType,
-		[]byte(patch), metav1.PatchOptions{}); err != nil {
-		c.tb.Fatal(err)
-	}
+	workloadtest.Must(c.CoreV1().Nodes().Patch(c.tb.Context(), name, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}))(c.tb)
 }
 
-const unhelpful = " no new claims to deallocate, preemption: 0/%d nodes are available: " +
+const schedulerUnhelpful = " no new claims to deallocate, preemption: 0/%d nodes are available: " +
 	"%d Preemption is not helpful for scheduling."
 
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name)
+	c := schedulerConnect(t, scheduler.Name)
 	c.pod("first", "1")
 	c.refused("first", "no nodes available to schedule pods")
 	c.pod("other", "1", func(p *corev1.Pod) { p.Spec.SchedulerName = "other-scheduler" })
@@ -240,7 +191,7 @@ func TestSchedule(t *testing.T) {
 	c.event("first", "FailedScheduling", "no nodes available to schedule pods")
 	c.event("first", "Scheduled", "Successfully assigned default/first to small")
 	first := c.await("first", "scheduled", func(p *corev1.Pod) bool {
-		return conditionOf(p, corev1.PodScheduled).Status == corev1.ConditionTrue
+		return podCondition(p, corev1.PodScheduled).Status == corev1.ConditionTrue
 	})
 	for _, m := range first.ManagedFields {
 		if m.Manager != "kube-scheduler" && m.Subresource != "" {
@@ -279,7 +230,7 @@ func TestSchedule(t *testing.T) {
 	}
 
 	gated := c.await("gated", "gated", func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
-	if got := conditionOf(gated, corev1.PodScheduled); got.Reason != "SchedulingGated" {
+	if got := podCondition(gated, corev1.PodScheduled); got.Reason != "SchedulingGated" {
 		t.Errorf("the gated pod has the condition %+v", got)
 	}
 	if _, err := c.CoreV1().Pods("default").Patch(t.Context(), "gated", types.MergePatchType,
@@ -288,16 +239,16 @@ func TestSchedule(t *testing.T) {
 	}
 	c.on("gated")
 	c.await("other", "left alone", func(p *corev1.Pod) bool {
-		return p.Spec.NodeName == "" && conditionOf(p, corev1.PodScheduled).Status == ""
+		return p.Spec.NodeName == "" && podCondition(p, corev1.PodScheduled).Status == ""
 	})
 }
 
-func TestPlaces(t *testing.T) {
+func TestSchedulerPlaces(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name)
-	c.node("a1", "4", in("a"))
-	c.node("a2", "4", in("a"))
-	c.node("b1", "4", in("b"))
+	c := schedulerConnect(t, scheduler.Name)
+	c.node("a1", "4", schedulerInZone("a"))
+	c.node("a2", "4", schedulerInZone("a"))
+	c.node("b1", "4", schedulerInZone("b"))
 	zone, host := corev1.LabelTopologyZone, corev1.LabelHostname
 
 	// host ports
@@ -319,7 +270,7 @@ func TestPlaces(t *testing.T) {
 
 	// affinity by node name, as of pods of DaemonSets
 	byName := func(name string) func(*corev1.Pod) {
-		return affinity(corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		return schedulerAffinity(corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 					MatchFields: []corev1.NodeSelectorRequirement{{
@@ -335,42 +286,42 @@ func TestPlaces(t *testing.T) {
 	}
 	c.pod("named-large", "10", byName("a2"))
 	c.refused("named-large", "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy "+
-		"plugin(s) [NodeAffinity]."+fmt.Sprintf(unhelpful, 3, 3))
+		"plugin(s) [NodeAffinity]."+fmt.Sprintf(schedulerUnhelpful, 3, 3))
 
 	// pods that want to be together; the first may go anywhere
-	near := affinity(corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: terms("group", "near", host),
+	near := schedulerAffinity(corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: schedulerTerms("group", "near", host),
 	}})
 	first := ""
 	for i := range 4 {
 		name := fmt.Sprint("near-", i)
-		c.pod(name, "10m", labelled("group", "near"), near)
+		c.pod(name, "10m", schedulerLabelled("group", "near"), near)
 		if first == "" {
 			first = c.on(name)
 		} else if got := c.on(name); got != first {
 			t.Errorf("%s is on %s, the first on %s", name, got, first)
 		}
 	}
-	c.pod("alone", "10m", affinity(corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: terms("group", "nobody", host),
+	c.pod("alone", "10m", schedulerAffinity(corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: schedulerTerms("group", "nobody", host),
 	}}))
 	c.refused("alone", "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."+
-		fmt.Sprintf(unhelpful, 3, 3))
-	c.pod("somebody", "10m", labelled("group", "nobody"))
+		fmt.Sprintf(schedulerUnhelpful, 3, 3))
+	c.pod("somebody", "10m", schedulerLabelled("group", "nobody"))
 	if alone, somebody := c.on("alone"), c.on("somebody"); alone != somebody {
 		t.Errorf("the pods are on %s and %s", alone, somebody)
 	}
 
 	// pods that want to be apart, and the other way around
-	far := affinity(corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: terms("group", "far", zone),
+	far := schedulerAffinity(corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: schedulerTerms("group", "far", zone),
 	}})
-	c.pod("far-0", "10m", labelled("group", "far"), far)
-	c.pod("far-1", "10m", labelled("group", "far"), far)
+	c.pod("far-0", "10m", schedulerLabelled("group", "far"), far)
+	c.pod("far-1", "10m", schedulerLabelled("group", "far"), far)
 	if one, other := c.on("far-0"), c.on("far-1"); one[0] == other[0] {
 		t.Errorf("the pods that want to be apart are on %s and %s", one, other)
 	}
-	c.pod("far-2", "10m", labelled("group", "far"))
+	c.pod("far-2", "10m", schedulerLabelled("group", "far"))
 	c.refused("far-2", "0/3 nodes are available: 3 node(s) didn't satisfy existing pods "+
 		"anti-affinity rules. no new claims to deallocate, preemption: 0/3 nodes are available: "+
 		"3 No preemption victims found for incoming pod.")
@@ -405,7 +356,7 @@ func TestPlaces(t *testing.T) {
 		"preemption victims found for incoming pod.")
 
 	// preferences
-	c.pod("preferring", "10m", affinity(corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+	c.pod("preferring", "10m", schedulerAffinity(corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 			Weight: 100,
 			Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
@@ -431,10 +382,11 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestRecreated deletes pods while they are scheduled, and creates others with the same names.
-func TestRecreated(t *testing.T) {
+// TestSchedulerRecreated deletes pods while they are scheduled, and creates others with the same
+// names.
+func TestSchedulerRecreated(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name)
+	c := schedulerConnect(t, scheduler.Name)
 	c.node("old", "100")
 	c.node("new", "100")
 	only := func(node string) func(*corev1.Pod) {
@@ -459,33 +411,24 @@ func TestRecreated(t *testing.T) {
 	c.on("whole")
 }
 
-// run runs a scheduler alone, on informers of client-go, until stop is called. Set may change it.
-func run(
+// schedulerRun runs a scheduler alone, on informers of client-go, until stop is called. Set may
+// change it.
+func schedulerRun(
 	tb testing.TB, client kubernetes.Interface, set ...func(*scheduler.Scheduler),
 ) (stop func()) {
 	tb.Helper()
-	ctx, cancel := context.WithCancel(tb.Context())
 	factory := informers.NewSharedInformerFactory(client, 0)
-	ended := make(chan error)
 	s := scheduler.New(scheduler.Dependencies{Client: client, Informers: factory})
 	for _, set := range set {
 		set(s)
 	}
-	go func() { ended <- s.Run(ctx) }()
-	return func() {
-		tb.Helper()
-		cancel()
-		if err := <-ended; err != nil {
-			tb.Error(err)
-		}
-		factory.Shutdown()
-	}
+	return workloadtest.Start(tb, factory, s)
 }
 
-// TestRestart stops a scheduler in the middle and starts another one.
-func TestRestart(t *testing.T) {
+// TestSchedulerRestart stops a scheduler in the middle and starts another one.
+func TestSchedulerRestart(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := schedulerConnect(t)
 	const nodes, pods = 5, 60
 	for i := range nodes {
 		c.node(fmt.Sprint("node-", i), "10")
@@ -495,26 +438,22 @@ func TestRestart(t *testing.T) {
 	}
 	bound := func() map[string]int {
 		t.Helper()
-		list, err := c.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := workloadtest.Must(c.CoreV1().Pods("default").List(t.Context(),
+			metav1.ListOptions{}))(t)
 		counts := map[string]int{}
 		for _, p := range list.Items {
 			counts[p.Spec.NodeName]++
 		}
 		return counts
 	}
-	runUntil := func(done func() bool) {
+	runUntil := func(done func(on map[string]int) bool) {
 		t.Helper()
-		defer run(t, c)()
-		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, patience, true,
-			func(context.Context) (bool, error) { return done(), nil }); err != nil {
-			t.Fatalf("%v; %v", err, bound())
-		}
+		defer schedulerRun(t, c)()
+		workloadtest.Await(t, "pods on nodes",
+			func(context.Context) (map[string]int, error) { return bound(), nil }, done)
 	}
-	runUntil(func() bool { return pods-bound()[""] > 0 })
-	runUntil(func() bool { return pods-bound()[""] == 10*nodes })
+	runUntil(func(on map[string]int) bool { return on[""] < pods })
+	runUntil(func(on map[string]int) bool { return on[""] == pods-10*nodes })
 	for node, n := range bound() {
 		if n != 10 {
 			t.Errorf("%q has %d pods of %d", node, n, 10)
@@ -522,15 +461,15 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestPatience has a pod that is tried again although nothing has happened that helps it.
-func TestPatience(t *testing.T) {
+// TestSchedulerPatience has a pod that is tried again although nothing has happened that helps it.
+func TestSchedulerPatience(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
-	defer run(t, c, func(s *scheduler.Scheduler) { s.Patience = 100 * time.Millisecond })()
+	c := schedulerConnect(t)
+	defer schedulerRun(t, c, func(s *scheduler.Scheduler) { s.Patience = 100 * time.Millisecond })()
 	refused := func(nodes int) {
 		t.Helper()
 		c.refused("pod", fmt.Sprintf("0/%d nodes are available: %d node(s) didn't match Pod's node "+
-			"affinity/selector."+unhelpful, nodes, nodes, nodes, nodes))
+			"affinity/selector."+schedulerUnhelpful, nodes, nodes, nodes, nodes))
 	}
 	c.node("first", "1")
 	c.pod("pod", "1", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} })

@@ -1,19 +1,16 @@
-package jobs_test
+package looptest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
@@ -23,23 +20,20 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is far longer than anything here takes.
-const patience = 30 * time.Second
-
-// cluster is a control plane whose pods the test runs by hand.
-type cluster struct {
+// jobsCluster is a control plane. In one of its namespaces, the test runs the pods by hand.
+type jobsCluster struct {
 	*testing.T
-	*server.Server
-	client kubernetes.Interface
+	client    kubernetes.Interface
+	namespace string
 }
 
-func start(t *testing.T, configure ...func(*server.Options)) *cluster {
+func jobsShared(t *testing.T) jobsCluster {
 	t.Helper()
-	s, client := workloadtest.Run(t, []string{jobs.Name}, configure...)
-	return &cluster{t, s, client}
+	client, namespace := shared(t)
+	return jobsCluster{t, client, namespace}
 }
 
-func (c *cluster) create(name string, change func(*batchv1.JobSpec)) {
+func (c jobsCluster) create(name string, change func(*batchv1.JobSpec)) {
 	c.Helper()
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -52,22 +46,22 @@ func (c *cluster) create(name string, change func(*batchv1.JobSpec)) {
 	if change != nil {
 		change(&job.Spec)
 	}
-	_, err := c.client.BatchV1().Jobs("default").Create(c.Context(), job, metav1.CreateOptions{})
+	_, err := c.client.BatchV1().Jobs(c.namespace).Create(c.Context(), job, metav1.CreateOptions{})
 	if err != nil {
 		c.Fatal(err)
 	}
 }
 
 // eventually waits until check accepts a Job.
-func (c *cluster) eventually(name, what string, check func(*batchv1.Job) bool) *batchv1.Job {
+func (c jobsCluster) eventually(name, what string, check func(*batchv1.Job) bool) *batchv1.Job {
 	c.Helper()
 	return workloadtest.Await(c.T, name+" "+what, func(ctx context.Context) (*batchv1.Job, error) {
-		return c.client.BatchV1().Jobs("default").Get(ctx, name, metav1.GetOptions{})
+		return c.client.BatchV1().Jobs(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	}, check)
 }
 
 // ends waits until a Job has ended with a condition and a reason.
-func (c *cluster) ends(name string, with batchv1.JobConditionType, reason string) *batchv1.Job {
+func (c jobsCluster) ends(name string, with batchv1.JobConditionType, reason string) *batchv1.Job {
 	c.Helper()
 	return c.eventually(name, string(with), func(job *batchv1.Job) bool {
 		return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
@@ -77,38 +71,32 @@ func (c *cluster) ends(name string, with batchv1.JobConditionType, reason string
 }
 
 // pods waits until a Job has n pods that have not ended, and returns them.
-func (c *cluster) pods(job string, n int) []corev1.Pod {
+func (c jobsCluster) pods(job string, n int) []corev1.Pod {
 	c.Helper()
-	var active []corev1.Pod
-	err := wait.PollUntilContextTimeout(c.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			list, err := c.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{
+	return workloadtest.Await(c.T, fmt.Sprintf("%d active pods of %s", n, job),
+		func(ctx context.Context) ([]corev1.Pod, error) {
+			list, err := c.client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{
 				LabelSelector: batchv1.JobNameLabel + "=" + job,
 			})
 			if err != nil {
-				return false, err
+				return nil, err
 			}
-			active = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+			return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
 				return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
 					p.DeletionTimestamp != nil
-			})
-			return len(active) == n, nil
-		})
-	if err != nil {
-		c.Fatalf("%s has %d active pods, want %d: %v", job, len(active), n, err)
-	}
-	return active
+			}), nil
+		}, func(active []corev1.Pod) bool { return len(active) == n })
 }
 
 // finish has a pod end with an exit code.
-func (c *cluster) finish(pod string, code int) {
+func (c jobsCluster) finish(pod string, code int) {
 	c.Helper()
 	phase := corev1.PodSucceeded
 	if code != 0 {
 		phase = corev1.PodFailed
 	}
 	// A failure long ago is not waited for.
-	_, err := c.client.CoreV1().Pods("default").Patch(c.Context(), pod,
+	_, err := c.client.CoreV1().Pods(c.namespace).Patch(c.Context(), pod,
 		types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"phase":%q,"containerStatuses":[{
 			"name":"c","image":"i","imageID":"i","state":{"terminated":{"exitCode":%d,
 			"finishedAt":"2020-01-01T00:00:00Z"}}}]}}`, phase, code), metav1.PatchOptions{}, "status")
@@ -118,9 +106,9 @@ func (c *cluster) finish(pod string, code int) {
 }
 
 // released checks that no pod of a Job has its finalizer any more.
-func (c *cluster) released(job string) {
+func (c jobsCluster) released(job string) {
 	c.Helper()
-	list, err := c.client.CoreV1().Pods("default").List(c.Context(), metav1.ListOptions{
+	list, err := c.client.CoreV1().Pods(c.namespace).List(c.Context(), metav1.ListOptions{
 		LabelSelector: batchv1.JobNameLabel + "=" + job,
 	})
 	if err != nil {
@@ -133,9 +121,9 @@ func (c *cluster) released(job string) {
 	}
 }
 
-func TestComplete(t *testing.T) {
+func TestJobComplete(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := jobsShared(t)
 	c.create("j", func(s *batchv1.JobSpec) {
 		s.Completions, s.Parallelism = new(int32(5)), new(int32(2))
 	})
@@ -159,14 +147,14 @@ func TestComplete(t *testing.T) {
 }
 
 // event waits for an event about a Job.
-func (c *cluster) event(job, reason string) {
+func (c jobsCluster) event(job, reason string) {
 	c.Helper()
-	workloadtest.AwaitEvent(c.T, c.client, job, reason)
+	workloadtest.AwaitEvent(c.T, c.client, c.namespace, job, reason)
 }
 
-func TestFailures(t *testing.T) {
+func TestJobFailures(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := jobsShared(t)
 	c.create("limit", func(s *batchv1.JobSpec) { s.BackoffLimit = new(int32(1)) })
 	for range 2 {
 		c.finish(c.pods("limit", 1)[0].Name, 1)
@@ -207,9 +195,9 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestIndexed(t *testing.T) {
+func TestIndexedJob(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := jobsShared(t)
 	indexed := func(s *batchv1.JobSpec) {
 		s.CompletionMode = new(batchv1.IndexedCompletion)
 		s.Completions, s.Parallelism = new(int32(4)), new(int32(4))
@@ -271,12 +259,12 @@ func TestIndexed(t *testing.T) {
 	c.pods("success", 0)
 }
 
-func TestSuspend(t *testing.T) {
+func TestSuspendedJob(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := jobsShared(t)
 	suspend := func(is bool) {
 		t.Helper()
-		_, err := c.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType,
+		_, err := c.client.BatchV1().Jobs(c.namespace).Patch(t.Context(), "j", types.MergePatchType,
 			fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, is), metav1.PatchOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -306,11 +294,17 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// TestRestart stops the control plane while some pods have ended that were not counted.
-func TestRestart(t *testing.T) {
+// TestJobsRestart stops the control plane while some pods have ended that were not counted.
+func TestJobsRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, func(o *server.Options) { o.DataDir = dir })
+	run := func(configure ...func(*server.Options)) (*server.Server, jobsCluster) {
+		t.Helper()
+		s, client := workloadtest.Run(t, []string{jobs.Name}, append(configure,
+			func(o *server.Options) { o.DataDir = dir })...)
+		return s, jobsCluster{t, client, workloadtest.Namespace}
+	}
+	s, c := run()
 	const n = 30
 	c.create("j", func(s *batchv1.JobSpec) {
 		s.Completions, s.Parallelism = new(int32(n)), new(int32(n))
@@ -319,20 +313,13 @@ func TestRestart(t *testing.T) {
 	for _, pod := range list[:n/2] {
 		c.finish(pod.Name, 0)
 	}
-	if err := c.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	off := &cluster{T: t, Server: servertest.Run(t, func(o *server.Options) {
-		o.DataDir, o.Controllers = dir, []string{"-*"}
-	})}
-	off.client = kubernetes.NewForConfigOrDie(off.RESTConfig())
+	workloadtest.OK(t, s.Stop(t.Context()))
+	s, c = run(servertest.WithoutControllers)
 	for _, pod := range list[n/2:] {
-		off.finish(pod.Name, 0)
+		c.finish(pod.Name, 0)
 	}
-	if err := off.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c = start(t, func(o *server.Options) { o.DataDir = dir })
+	workloadtest.OK(t, s.Stop(t.Context()))
+	_, c = run()
 	job := c.ends("j", batchv1.JobComplete, batchv1.JobReasonCompletionsReached)
 	if job.Status.Succeeded != n || job.Status.Failed != 0 {
 		t.Errorf("unexpected status: %+v", job.Status)
@@ -340,32 +327,28 @@ func TestRestart(t *testing.T) {
 	c.released("j")
 }
 
-// TestRecreated deletes a Job whose pods run, and creates another one with its name.
-func TestRecreated(t *testing.T) {
+// TestJobRecreated deletes a Job whose pods run, and creates another one with its name.
+func TestJobRecreated(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := jobsShared(t)
 	three := func(s *batchv1.JobSpec) { s.Parallelism = new(int32(3)) }
 	c.create("j", three)
 	old := c.pods("j", 3)
-	if err := c.client.BatchV1().Jobs("default").Delete(t.Context(), "j", metav1.DeleteOptions{
+	if err := c.client.BatchV1().Jobs(c.namespace).Delete(t.Context(), "j", metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
 	}); err != nil {
 		t.Fatal(err)
 	}
 	c.create("j", three)
-	err := wait.PollUntilContextTimeout(t.Context(), 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			for _, pod := range old {
-				_, err := c.client.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{})
-				if !apierrors.IsNotFound(err) {
-					return false, err
-				}
+	workloadtest.Until(t, func(ctx context.Context) string {
+		for _, pod := range old {
+			_, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("the pod %s of the first Job remains: %v", pod.Name, err)
 			}
-			return true, nil
-		})
-	if err != nil {
-		t.Fatal(errors.Join(errors.New("pods of the first Job remain"), err))
-	}
+		}
+		return ""
+	})
 	for _, pod := range c.pods("j", 3) {
 		c.finish(pod.Name, 0)
 	}

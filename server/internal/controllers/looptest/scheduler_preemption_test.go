@@ -1,4 +1,4 @@
-package scheduler_test
+package looptest
 
 import (
 	"errors"
@@ -13,12 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
 )
 
-func (c cluster) priority(name string, value int32, policy corev1.PreemptionPolicy) {
+func (c schedulerCluster) priority(name string, value int32, policy corev1.PreemptionPolicy) {
 	c.tb.Helper()
 	if _, err := c.SchedulingV1().PriorityClasses().Create(c.tb.Context(),
 		&schedulingv1.PriorityClass{
@@ -28,13 +27,13 @@ func (c cluster) priority(name string, value int32, policy corev1.PreemptionPoli
 	}
 }
 
-func ofClass(name string) func(*corev1.Pod) {
+func schedulerOfClass(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
 }
 
-func TestPreemption(t *testing.T) {
+func TestSchedulerPreemption(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name)
+	c := schedulerConnect(t, scheduler.Name)
 	c.priority("high", 1000, corev1.PreemptLowerPriority)
 	c.priority("higher", 2000, corev1.PreemptLowerPriority)
 	c.priority("patient", 1000, corev1.PreemptNever)
@@ -48,7 +47,7 @@ func TestPreemption(t *testing.T) {
 	// two pods, one of which is enough.
 	c.node("protected", "2")
 	c.node("other", "3")
-	c.pod("kept", "2", selector("protected"), labelled("app", "kept"))
+	c.pod("kept", "2", selector("protected"), schedulerLabelled("app", "kept"))
 	c.pod("large", "2", selector("other"))
 	c.pod("small", "1", selector("other"))
 	for _, name := range []string{"kept", "large", "small"} {
@@ -65,20 +64,20 @@ func TestPreemption(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	c.pod("waits", "2", ofClass("patient"))
+	c.pod("waits", "2", schedulerOfClass("patient"))
 	c.refused("waits", "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, "+
 		"preemption: not eligible due to preemptionPolicy=Never.")
-	preemptor := c.pod("preemptor", "2", ofClass("high"), func(p *corev1.Pod) {
+	preemptor := c.pod("preemptor", "2", schedulerOfClass("high"), func(p *corev1.Pod) {
 		p.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	})
 	c.await("preemptor", "nominated", func(p *corev1.Pod) bool {
 		return p.Status.NominatedNodeName == "other" &&
-			conditionOf(p, corev1.PodScheduled).Message == "0/2 nodes are available: 2 Insufficient cpu."
+			podCondition(p, corev1.PodScheduled).Message == "0/2 nodes are available: 2 Insufficient cpu."
 	})
 	victim := c.await("large", "preempted", func(p *corev1.Pod) bool {
 		return p.DeletionTimestamp != nil
 	})
-	if got := conditionOf(victim, corev1.DisruptionTarget); got.Reason != "PreemptionByScheduler" ||
+	if got := podCondition(victim, corev1.DisruptionTarget); got.Reason != "PreemptionByScheduler" ||
 		got.Message != "default-scheduler: preempting to accommodate a higher priority pod" {
 		t.Errorf("the victim has the condition %+v", got)
 	}
@@ -99,11 +98,11 @@ func TestPreemption(t *testing.T) {
 	}
 
 	// If there is no other way, a budget does not count.
-	c.pod("highest", "3", ofClass("higher"))
+	c.pod("highest", "3", schedulerOfClass("higher"))
 	c.await("highest", "nominated", func(p *corev1.Pod) bool {
 		return p.Status.NominatedNodeName == "other"
 	})
-	c.pod("second", "2", ofClass("higher"))
+	c.pod("second", "2", schedulerOfClass("higher"))
 	c.await("second", "nominated", func(p *corev1.Pod) bool {
 		return p.Status.NominatedNodeName == "protected"
 	})
@@ -116,14 +115,14 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestPreemptionFails lets the first request to delete a victim fail.
-func TestPreemptionFails(t *testing.T) {
+// TestSchedulerPreemptionFails lets the first request to delete a victim fail.
+func TestSchedulerPreemptionFails(t *testing.T) {
 	t.Parallel()
-	c := connect(t)
+	c := schedulerConnect(t)
 	c.priority("high", 1000, corev1.PreemptLowerPriority)
 	c.node("node", "1")
 	var refused atomic.Bool
-	config := rest.CopyConfig(c.config)
+	config := c.server.RESTConfig()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodDelete && refused.CompareAndSwap(false, true) {
@@ -136,37 +135,32 @@ func TestPreemptionFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer run(t, client)()
+	defer schedulerRun(t, client)()
 	c.pod("victim", "1")
 	c.on("victim")
-	c.pod("preemptor", "1", ofClass("high"))
+	c.pod("preemptor", "1", schedulerOfClass("high"))
 	c.on("preemptor")
 	if !refused.Load() {
 		t.Error("nothing was refused")
 	}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// TestPriority lets pods of two priorities wait for the same room.
-func TestPriority(t *testing.T) {
+// TestSchedulerPriority lets pods of two priorities wait for the same room.
+func TestSchedulerPriority(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name)
+	c := schedulerConnect(t, scheduler.Name)
 	c.priority("high", 1000, corev1.PreemptNever)
 	for i := range 5 {
 		c.pod(fmt.Sprint("low-", i), "1")
 	}
-	c.pod("high", "1", ofClass("high"))
+	c.pod("high", "1", schedulerOfClass("high"))
 	c.refused("high", "no nodes available to schedule pods")
 	c.node("node", "1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	c.refused("high", "0/1 nodes are available: 1 node(s) were unschedulable."+
 		" no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never.")
 	for i := range 5 {
 		c.refused(fmt.Sprint("low-", i), "0/1 nodes are available: 1 node(s) were unschedulable."+
-			fmt.Sprintf(unhelpful, 1, 1))
+			fmt.Sprintf(schedulerUnhelpful, 1, 1))
 	}
 	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "node", types.MergePatchType,
 		[]byte(`{"spec":{"unschedulable":false}}`), metav1.PatchOptions{}); err != nil {
@@ -175,11 +169,12 @@ func TestPriority(t *testing.T) {
 	c.on("high")
 }
 
-// TestPreemptionElsewhere has pods that others make no room for on their nominated nodes: a pod
-// there terminates for another reason, or the node is cordoned after a pod was evicted from it.
-func TestPreemptionElsewhere(t *testing.T) {
+// TestSchedulerPreemptionElsewhere has pods that others make no room for on their nominated nodes:
+// a pod there terminates for another reason, or the node is cordoned after a pod was evicted from
+// it.
+func TestSchedulerPreemptionElsewhere(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name)
+	c := schedulerConnect(t, scheduler.Name)
 	c.priority("middle", 1000, corev1.PreemptLowerPriority)
 	c.priority("high", 2000, corev1.PreemptLowerPriority)
 	patch := func(name, patch string, subresources ...string) {
@@ -207,7 +202,7 @@ func TestPreemptionElsewhere(t *testing.T) {
 	for _, name := range []string{"deleted", "preempted"} {
 		c.node(name, "1")
 		c.node(name+"-other", "1")
-		c.pod(name, "1", on(name), ofClass("middle"))
+		c.pod(name, "1", on(name), schedulerOfClass("middle"))
 		c.pod(name+"-other", "1", on(name+"-other"))
 		c.on(name)
 		c.on(name + "-other")
@@ -221,7 +216,7 @@ func TestPreemptionElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		preemptor := name + "-preemptor"
-		c.pod(preemptor, "1", on(name, name+"-other"), ofClass("high"), func(p *corev1.Pod) {
+		c.pod(preemptor, "1", on(name, name+"-other"), schedulerOfClass("high"), func(p *corev1.Pod) {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
 		})
 		patch(preemptor, `{"status":{"nominatedNodeName":"`+name+`"}}`, "status")

@@ -1,4 +1,4 @@
-package podgc_test
+package looptest
 
 import (
 	"context"
@@ -21,13 +21,13 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestPodsWithoutNodes has a pod whose node goes, one with a finalizer whose node goes, and one
-// whose node comes only just in time. By the time the first two have been deleted, the third would
-// have been, too.
-func TestPodsWithoutNodes(t *testing.T) {
+// TestPodGCOfPodsWithoutNodes has a pod whose node goes, one with a finalizer whose node goes, and
+// one whose node comes only just in time. By the time the first two have been deleted, the third
+// would have been, too.
+func TestPodGCOfPodsWithoutNodes(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{podgc.Name} })
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	client := workloadtest.Client(t, s)
 	nodes, pods := client.CoreV1().Nodes(), client.CoreV1().Pods("default")
 	node := func(name string) {
 		t.Helper()
@@ -36,9 +36,7 @@ func TestPodsWithoutNodes(t *testing.T) {
 		workloadtest.OK(t, err)
 	}
 	node("goes")
-	_, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	workloadtest.OK(t, err)
+	workloadtest.ServiceAccount(t, client, "default")
 	for name, node := range map[string]string{"early": "late", "plain": "goes", "held": "goes"} {
 		p := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -78,16 +76,17 @@ func TestPodsWithoutNodes(t *testing.T) {
 	}
 }
 
-type cluster struct{ workloadtest.Cluster }
+// podGCCluster is a control plane in which a test runs the controller.
+type podGCCluster struct{ workloadtest.Cluster }
 
-func start(t *testing.T) cluster {
+func podGCAlone(t *testing.T) podGCCluster {
 	t.Helper()
-	return cluster{workloadtest.NewCluster(t)}
+	return podGCCluster{workloadtest.NewCluster(t)}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Nodes are not missed
 // for long, and two pods that have ended are kept.
-func (c cluster) run(client kubernetes.Interface) (stop func()) {
+func (c podGCCluster) run(client kubernetes.Interface) (stop func()) {
 	c.Helper()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	gc := podgc.New(client, factory.Core().V1().Pods(), factory.Core().V1().Nodes())
@@ -95,14 +94,14 @@ func (c cluster) run(client kubernetes.Interface) (stop func()) {
 	return workloadtest.Start(c.T, factory, gc)
 }
 
-func (c cluster) node(name string) {
+func (c podGCCluster) node(name string) {
 	c.Helper()
 	workloadtest.Must(c.CoreV1().Nodes().Create(c.Context(),
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(c.T)
 }
 
 // pod creates a pod on a node, which may be empty.
-func (c cluster) pod(ctx context.Context, name, node string) error {
+func (c podGCCluster) pod(ctx context.Context, name, node string) error {
 	_, err := c.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
@@ -113,28 +112,28 @@ func (c cluster) pod(ctx context.Context, name, node string) error {
 }
 
 // remove deletes a pod at once.
-func (c cluster) remove(ctx context.Context, name string) error {
+func (c podGCCluster) remove(ctx context.Context, name string) error {
 	return c.CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64(0)),
 	})
 }
 
 // recreate deletes a pod and creates another one with its name on a node.
-func (c cluster) recreate(ctx context.Context, name, node string) error {
+func (c podGCCluster) recreate(ctx context.Context, name, node string) error {
 	if err := c.remove(ctx, name); err != nil {
 		return err
 	}
 	return c.pod(ctx, name, node)
 }
 
-func (c cluster) patch(name, patch string, subresources ...string) {
+func (c podGCCluster) patch(name, patch string, subresources ...string) {
 	c.Helper()
 	workloadtest.Must(c.CoreV1().Pods("default").Patch(c.Context(), name, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, subresources...))(c.T)
 }
 
 // left waits until exactly the named pods are left, and checks that none of them is touched.
-func (c cluster) left(names ...string) {
+func (c podGCCluster) left(names ...string) {
 	c.Helper()
 	workloadtest.Until(c.T, func(ctx context.Context) string {
 		list, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
@@ -155,11 +154,11 @@ func (c cluster) left(names ...string) {
 	})
 }
 
-// TestEnded has more pods that have ended than are kept. One of those to delete is held by a
-// finalizer at first. A pod that was evicted goes first although it is the youngest.
-func TestEnded(t *testing.T) {
+// TestPodGCOfEndedPods has more pods that have ended than are kept. One of those to delete is held
+// by a finalizer at first. A pod that was evicted goes first although it is the youngest.
+func TestPodGCOfEndedPods(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := podGCAlone(t)
 	c.node("n")
 	for i, phase := range []corev1.PodPhase{
 		"Succeeded", "Running", "Failed", "Pending", "Succeeded", "Unknown", "Failed", "Failed",
@@ -182,16 +181,16 @@ func TestEnded(t *testing.T) {
 	c.left("pod-1", "pod-3", "pod-4", "pod-5", "pod-6")
 }
 
-// TestRecreated replaces a pod when the controller is about to delete it, and another one when the
-// controller is about to say that it has failed.
-func TestRecreated(t *testing.T) {
+// TestPodGCRecreated replaces a pod when the controller is about to delete it, and another one when
+// the controller is about to say that it has failed.
+func TestPodGCRecreated(t *testing.T) {
 	t.Parallel()
 	for _, request := range []struct{ method, suffix string }{
 		{"PUT", "/pods/p/status"}, {"DELETE", "/pods/p"},
 	} {
 		t.Run(request.method, func(t *testing.T) {
 			t.Parallel()
-			c := start(t)
+			c := podGCAlone(t)
 			c.node("n")
 			workloadtest.OK(t, c.pod(t.Context(), "p", "gone"))
 			client, done := workloadtest.Meanwhile(t, c.Server, request.method, request.suffix,
@@ -205,10 +204,10 @@ func TestRecreated(t *testing.T) {
 	}
 }
 
-// TestRestart changes what there is while no controller runs.
-func TestRestart(t *testing.T) {
+// TestPodGCRestart changes what there is while no controller runs.
+func TestPodGCRestart(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := podGCAlone(t)
 	for _, node := range []string{"stays", "returns", "goes"} {
 		c.node(node)
 	}

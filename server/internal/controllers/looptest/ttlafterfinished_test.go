@@ -1,4 +1,4 @@
-package ttlafterfinished_test
+package looptest
 
 import (
 	"context"
@@ -21,23 +21,23 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// cluster is a control plane in which nothing runs Jobs but the test.
-type cluster struct {
+// ttlAfterFinishedCluster is a control plane in which nothing runs Jobs but the test.
+type ttlAfterFinishedCluster struct {
 	*testing.T
 	*server.Server
 	client kubernetes.Interface
 }
 
-func start(t *testing.T, controllers ...string) cluster {
+func ttlAfterFinishedStart(t *testing.T, controllers ...string) ttlAfterFinishedCluster {
 	t.Helper()
 	s := servertest.Run(t, func(o *server.Options) {
 		o.Controllers = append([]string{"garbage-collector-controller"}, controllers...)
 	})
-	return cluster{t, s, workloadtest.Client(t, s)}
+	return ttlAfterFinishedCluster{t, s, workloadtest.Client(t, s)}
 }
 
 // run runs a controller with a client until stop is called or the test ends.
-func (c cluster) run(client kubernetes.Interface) (stop func()) {
+func (c ttlAfterFinishedCluster) run(client kubernetes.Interface) (stop func()) {
 	c.Helper()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	return workloadtest.Start(c.T, factory,
@@ -46,7 +46,7 @@ func (c cluster) run(client kubernetes.Interface) (stop func()) {
 
 // create creates a Job. Its time to live may be nil. Finished is when it finished, or nil if it has
 // not; it may be zero.
-func (c cluster) create(
+func (c ttlAfterFinishedCluster) create(
 	ctx context.Context, name string, ttl *int32, finished *metav1.Time,
 ) error {
 	jobs := c.client.BatchV1().Jobs("default")
@@ -63,7 +63,7 @@ func (c cluster) create(
 	if err != nil || finished == nil {
 		return err
 	}
-	ended := ago(time.Minute)
+	ended := ttlAfterFinishedAgo(time.Minute)
 	job.Status.StartTime, job.Status.CompletionTime = ended, ended
 	for _, which := range []batchv1.JobConditionType{
 		batchv1.JobSuccessCriteriaMet, batchv1.JobComplete,
@@ -76,22 +76,24 @@ func (c cluster) create(
 	return err
 }
 
-func ago(d time.Duration) *metav1.Time { return new(metav1.NewTime(time.Now().Add(-d))) }
+func ttlAfterFinishedAgo(d time.Duration) *metav1.Time {
+	return new(metav1.NewTime(time.Now().Add(-d)))
+}
 
-func (c cluster) remove(ctx context.Context, name string) error {
+func (c ttlAfterFinishedCluster) remove(ctx context.Context, name string) error {
 	return c.client.BatchV1().Jobs("default").Delete(ctx, name, metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
 	})
 }
 
-func (c cluster) patch(ctx context.Context, name, patch string) error {
+func (c ttlAfterFinishedCluster) patch(ctx context.Context, name, patch string) error {
 	_, err := c.client.BatchV1().Jobs("default").Patch(ctx, name, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{})
 	return err
 }
 
 // gone waits until Jobs do not exist any more.
-func (c cluster) gone(names ...string) {
+func (c ttlAfterFinishedCluster) gone(names ...string) {
 	c.Helper()
 	for _, name := range names {
 		workloadtest.Until(c.T, func(ctx context.Context) string {
@@ -105,7 +107,7 @@ func (c cluster) gone(names ...string) {
 }
 
 // kept checks that Jobs are not being deleted.
-func (c cluster) kept(names ...string) {
+func (c ttlAfterFinishedCluster) kept(names ...string) {
 	c.Helper()
 	for _, name := range names {
 		job := workloadtest.Must(c.client.BatchV1().Jobs("default").Get(c.Context(), name,
@@ -116,20 +118,20 @@ func (c cluster) kept(names ...string) {
 	}
 }
 
-func TestTTL(t *testing.T) {
+func TestTTLAfterFinished(t *testing.T) {
 	t.Parallel()
-	c := start(t, ttlafterfinished.Name)
+	c := ttlAfterFinishedStart(t, ttlafterfinished.Name)
 	for _, job := range []struct {
 		name     string
 		ttl      *int32
 		finished *metav1.Time
 	}{
 		{"running", new(int32(0)), nil},
-		{"kept", nil, ago(time.Minute)},
-		{"young", new(int32(3600)), ago(time.Minute)},
+		{"kept", nil, ttlAfterFinishedAgo(time.Minute)},
+		{"young", new(int32(3600)), ttlAfterFinishedAgo(time.Minute)},
 		{"unknown", new(int32(0)), &metav1.Time{}}, // nobody knows when it finished
-		{"soon", new(int32(61)), ago(time.Minute)},
-		{"old", new(int32(30)), ago(time.Minute)},
+		{"soon", new(int32(61)), ttlAfterFinishedAgo(time.Minute)},
+		{"old", new(int32(30)), ttlAfterFinishedAgo(time.Minute)},
 	} {
 		workloadtest.OK(t, c.create(t.Context(), job.name, job.ttl, job.finished))
 	}
@@ -137,27 +139,28 @@ func TestTTL(t *testing.T) {
 	c.kept("running", "kept", "young", "unknown")
 }
 
-// TestRaces changes a Job when the controller is about to delete it.
-func TestRaces(t *testing.T) {
+// TestTTLAfterFinishedRaces changes a Job when the controller is about to delete it.
+func TestTTLAfterFinishedRaces(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(context.Context, cluster) error{
-		"recreated": func(ctx context.Context, c cluster) error {
+	for name, change := range map[string]func(context.Context, ttlAfterFinishedCluster) error{
+		"recreated": func(ctx context.Context, c ttlAfterFinishedCluster) error {
 			return errors.Join(c.remove(ctx, "j"), c.create(ctx, "j", new(int32(0)), nil))
 		},
-		"extended": func(ctx context.Context, c cluster) error {
+		"extended": func(ctx context.Context, c ttlAfterFinishedCluster) error {
 			return c.patch(ctx, "j", `{"spec":{"ttlSecondsAfterFinished":3600}}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := start(t)
-			workloadtest.OK(t, c.create(t.Context(), "j", new(int32(1)), ago(time.Minute)))
+			c := ttlAfterFinishedStart(t)
+			workloadtest.OK(t, c.create(t.Context(), "j", new(int32(1)), ttlAfterFinishedAgo(time.Minute)))
 			client, done := workloadtest.Meanwhile(t, c.Server, "DELETE", "/jobs/j",
 				func(ctx context.Context) error { return change(ctx, c) })
 			c.run(client)
 			<-done
 			// The controller goes on.
-			workloadtest.OK(t, c.create(t.Context(), "last", new(int32(1)), ago(time.Minute)))
+			workloadtest.OK(t, c.create(t.Context(), "last", new(int32(1)),
+				ttlAfterFinishedAgo(time.Minute)))
 			c.gone("last")
 			c.kept("j")
 		})
@@ -165,8 +168,8 @@ func TestRaces(t *testing.T) {
 	// What somebody else has changed does not keep the Job.
 	t.Run("labelled", func(t *testing.T) {
 		t.Parallel()
-		c := start(t)
-		workloadtest.OK(t, c.create(t.Context(), "j", new(int32(1)), ago(time.Minute)))
+		c := ttlAfterFinishedStart(t)
+		workloadtest.OK(t, c.create(t.Context(), "j", new(int32(1)), ttlAfterFinishedAgo(time.Minute)))
 		client, _ := workloadtest.Meanwhile(t, c.Server, "DELETE", "/jobs/j",
 			func(ctx context.Context) error {
 				return c.patch(ctx, "j", `{"metadata":{"labels":{"changed":"meanwhile"}}}`)
@@ -176,17 +179,17 @@ func TestRaces(t *testing.T) {
 	})
 }
 
-// TestRestart changes Jobs while no controller runs.
-func TestRestart(t *testing.T) {
+// TestTTLAfterFinishedRestart changes Jobs while no controller runs.
+func TestTTLAfterFinishedRestart(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := ttlAfterFinishedStart(t)
 	for _, name := range []string{"recreated", "extended", "unlimited", "shortened", "passed"} {
-		workloadtest.OK(t, c.create(t.Context(), name, new(int32(120)), ago(time.Minute)))
+		workloadtest.OK(t, c.create(t.Context(), name, new(int32(120)), ttlAfterFinishedAgo(time.Minute)))
 	}
 	workloadtest.OK(t, c.patch(t.Context(), "shortened",
 		`{"spec":{"ttlSecondsAfterFinished":3600}}`))
 	stop := c.run(c.client)
-	workloadtest.OK(t, c.create(t.Context(), "first", new(int32(0)), ago(time.Minute)))
+	workloadtest.OK(t, c.create(t.Context(), "first", new(int32(0)), ttlAfterFinishedAgo(time.Minute)))
 	c.gone("first")
 	stop()
 	workloadtest.OK(t, c.remove(t.Context(), "recreated"))
@@ -199,7 +202,7 @@ func TestRestart(t *testing.T) {
 	}
 	c.run(c.client)
 	c.gone("shortened", "passed")
-	workloadtest.OK(t, c.create(t.Context(), "last", new(int32(61)), ago(time.Minute)))
+	workloadtest.OK(t, c.create(t.Context(), "last", new(int32(61)), ttlAfterFinishedAgo(time.Minute)))
 	c.gone("last")
 	c.kept("recreated", "extended", "unlimited")
 }

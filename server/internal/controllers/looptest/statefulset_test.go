@@ -1,4 +1,4 @@
-package statefulset_test
+package looptest
 
 import (
 	"context"
@@ -18,9 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-var controllers = []string{statefulset.Name, "persistentvolumeclaim-protection-controller"}
-
-func db(replicas int32) *appsv1.StatefulSet {
+func statefulSetOf(replicas int32) *appsv1.StatefulSet {
 	labels := map[string]string{"app": "db"}
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db"},
@@ -32,59 +30,65 @@ func db(replicas int32) *appsv1.StatefulSet {
 	}
 }
 
-// cluster is a control plane with a StatefulSet.
-type cluster struct {
+// statefulSetWorkload is a StatefulSet in a control plane.
+type statefulSetWorkload struct {
 	workloadtest.Workload[*appsv1.StatefulSet]
 }
 
-func connect(t testing.TB, client kubernetes.Interface) cluster {
-	return cluster{workloadtest.Workload[*appsv1.StatefulSet]{
-		TB: t, Client: client, App: "db", API: client.AppsV1().StatefulSets(workloadtest.Namespace),
+func statefulSetIn(
+	t testing.TB, client kubernetes.Interface, namespace string,
+) statefulSetWorkload {
+	return statefulSetWorkload{workloadtest.Workload[*appsv1.StatefulSet]{
+		TB: t, Client: client, Namespace: namespace, App: "db",
+		API: client.AppsV1().StatefulSets(namespace),
 	}}
 }
 
 // await gets the set until its controller has seen it and it is as wanted.
-func (c cluster) await(what string, wanted func(*appsv1.StatefulSet) bool) *appsv1.StatefulSet {
+func (c statefulSetWorkload) await(
+	what string, wanted func(*appsv1.StatefulSet) bool,
+) *appsv1.StatefulSet {
 	c.Helper()
 	return c.Await(what, func(s *appsv1.StatefulSet) bool {
 		return s.Status.ObservedGeneration == s.Generation && wanted(s)
 	})
 }
 
-func (c cluster) available(replicas int32) *appsv1.StatefulSet {
+func (c statefulSetWorkload) available(replicas int32) *appsv1.StatefulSet {
 	c.Helper()
 	return c.await("available pods", func(s *appsv1.StatefulSet) bool {
 		return s.Status.Replicas == replicas && s.Status.AvailableReplicas == replicas
 	})
 }
 
-func nameOf(pod *corev1.Pod) string { return pod.Name }
+// place tells the pods apart.
+func (statefulSetWorkload) place(pod *corev1.Pod) string { return pod.Name }
 
 // pods returns the pods as name=image.
-func (c cluster) pods() []string {
+func (c statefulSetWorkload) pods() []string {
 	c.Helper()
-	return c.Pods(nameOf)
+	return c.Pods(c.place)
 }
 
-func (c cluster) awaitPods(want ...string) {
+func (c statefulSetWorkload) awaitPods(want ...string) {
 	c.Helper()
-	c.AwaitPods(nameOf, want...)
+	c.AwaitPods(c.place, want...)
 }
 
-func (c cluster) ready(name string, ready bool) {
+func (c statefulSetWorkload) ready(name string, ready bool) {
 	c.Helper()
-	pod := workloadtest.Must(c.Client.CoreV1().Pods("default").Get(c.Context(), name,
+	pod := workloadtest.Must(c.Client.CoreV1().Pods(c.Namespace).Get(c.Context(), name,
 		metav1.GetOptions{}))(c)
 	if err := workloadtest.Ready(c.Context(), c.Client, pod, ready); err != nil {
 		c.Fatal(err)
 	}
 }
 
-func TestOrder(t *testing.T) {
+func TestStatefulSetOrder(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	c := connect(t, client)
-	s := db(3)
+	client, namespace := shared(t)
+	c := statefulSetIn(t, client, namespace)
+	s := statefulSetOf(3)
 	s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5}
 	c.Create(s)
 	// One after the other, as each becomes ready.
@@ -98,7 +102,7 @@ func TestOrder(t *testing.T) {
 		c.ready(name, true)
 	}
 	s = c.available(3)
-	pod := workloadtest.Must(client.CoreV1().Pods("default").Get(t.Context(), "db-6",
+	pod := workloadtest.Must(client.CoreV1().Pods(namespace).Get(t.Context(), "db-6",
 		metav1.GetOptions{}))(t)
 	for label, want := range map[string]string{
 		"statefulset.kubernetes.io/pod-name": "db-6", "apps.kubernetes.io/pod-index": "6",
@@ -124,19 +128,19 @@ func TestOrder(t *testing.T) {
 	c.awaitPods("db-5=i:1", "db-6=i:1")
 
 	// A failed pod is made again.
-	workloadtest.Must(client.CoreV1().Pods("default").Patch(t.Context(), "db-6", types.MergePatchType,
+	workloadtest.Must(client.CoreV1().Pods(namespace).Patch(t.Context(), "db-6", types.MergePatchType,
 		[]byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{}, "status"))(t)
 	workloadtest.Await(t, "another pod", func(ctx context.Context) ([]corev1.Pod, error) {
-		return workloadtest.Pods(t, client, "app=db"), nil
+		return workloadtest.Pods(t, client, namespace, "app=db"), nil
 	}, func(pods []corev1.Pod) bool { return len(pods) == 2 && pods[1].UID != pod.UID })
 }
 
-func TestRollingUpdate(t *testing.T) {
+func TestStatefulSetRollingUpdate(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client)
-	c := connect(t, client)
-	s := db(3)
+	client, namespace := shared(t)
+	workloadtest.Kubelet(t, client, namespace)
+	c := statefulSetIn(t, client, namespace)
+	s := statefulSetOf(3)
 	s.Spec.RevisionHistoryLimit = new(int32(1))
 	s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	c.Create(s)
@@ -152,7 +156,7 @@ func TestRollingUpdate(t *testing.T) {
 		t.Errorf("the status is %+v", s.Status)
 	}
 	// Below the partition, pods keep the first template.
-	if err := client.CoreV1().Pods("default").Delete(t.Context(), "db-0",
+	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), "db-0",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -177,14 +181,14 @@ func TestRollingUpdate(t *testing.T) {
 		return s.Status.UpdateRevision != first
 	})
 	c.awaitPods("db-0=i:1", "db-1=i:1", "db-2=i:1")
-	if err := client.CoreV1().Pods("default").Delete(t.Context(), "db-1",
+	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), "db-1",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.awaitPods("db-0=i:1", "db-1=i:3", "db-2=i:1")
 	// One revision is in no use; the limit is one.
 	var numbers []int64
-	revisions := client.AppsV1().ControllerRevisions("default")
+	revisions := client.AppsV1().ControllerRevisions(namespace)
 	for _, r := range workloadtest.Must(revisions.List(t.Context(),
 		metav1.ListOptions{}))(t).Items {
 		numbers = append(numbers, r.Revision)
@@ -194,12 +198,12 @@ func TestRollingUpdate(t *testing.T) {
 	}
 }
 
-func TestClaims(t *testing.T) {
+func TestStatefulSetClaims(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, controllers)
-	workloadtest.Kubelet(t, client)
-	c := connect(t, client)
-	s := db(2)
+	client, namespace := shared(t)
+	workloadtest.Kubelet(t, client, namespace)
+	c := statefulSetIn(t, client, namespace)
+	s := statefulSetOf(2)
 	s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{
 		ObjectMeta: metav1.ObjectMeta{Name: "data"},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -213,7 +217,7 @@ func TestClaims(t *testing.T) {
 	c.available(2)
 	claims := func() []string {
 		var names []string
-		for _, claim := range workloadtest.Must(client.CoreV1().PersistentVolumeClaims("default").List(
+		for _, claim := range workloadtest.Must(client.CoreV1().PersistentVolumeClaims(namespace).List(
 			t.Context(), metav1.ListOptions{LabelSelector: "app=db"}))(t).Items {
 			name := claim.Name
 			for _, ref := range claim.OwnerReferences {
@@ -230,7 +234,7 @@ func TestClaims(t *testing.T) {
 			func(got []string) bool { return slices.Equal(got, want) })
 	}
 	await("data-db-0", "data-db-1")
-	pod := workloadtest.Must(client.CoreV1().Pods("default").Get(t.Context(), "db-1",
+	pod := workloadtest.Must(client.CoreV1().Pods(namespace).Get(t.Context(), "db-1",
 		metav1.GetOptions{}))(t)
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Name == "data" && v.PersistentVolumeClaim != nil &&
@@ -251,7 +255,7 @@ func TestClaims(t *testing.T) {
 	c.Patch(`{"spec":{"replicas":2}}`)
 	c.available(2)
 	await("data-db-0<StatefulSet", "data-db-1<StatefulSet")
-	if err := client.AppsV1().StatefulSets("default").Delete(t.Context(), "db", metav1.DeleteOptions{
+	if err := client.AppsV1().StatefulSets(namespace).Delete(t.Context(), "db", metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
 	}); err != nil {
 		t.Fatal(err)
@@ -260,37 +264,40 @@ func TestClaims(t *testing.T) {
 }
 
 // A set goes on where it was when the control plane stopped, also if its owner has changed.
-func TestRestartAndRecreate(t *testing.T) {
+func TestStatefulSetRestartAndRecreate(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	configure := func(o *server.Options) { o.DataDir = dir }
-	s, client := workloadtest.Run(t, controllers, configure)
-	c := connect(t, client)
-	c.Create(db(3))
+	dir, namespace := t.TempDir(), workloadtest.Namespace
+	run := func() (*server.Server, kubernetes.Interface) {
+		t.Helper()
+		return workloadtest.Run(t,
+			[]string{statefulset.Name, "persistentvolumeclaim-protection-controller"},
+			func(o *server.Options) { o.DataDir = dir })
+	}
+	s, client := run()
+	c := statefulSetIn(t, client, namespace)
+	c.Create(statefulSetOf(3))
 	c.await("a pod", func(s *appsv1.StatefulSet) bool { return s.Status.Replicas == 1 })
-	if err := client.AppsV1().StatefulSets("default").Delete(t.Context(), "db", metav1.DeleteOptions{
+	if err := client.AppsV1().StatefulSets(namespace).Delete(t.Context(), "db", metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationOrphan),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	_, client = workloadtest.Run(t, controllers, configure)
-	c = connect(t, client)
+	workloadtest.OK(t, s.Stop(context.WithoutCancel(t.Context())))
+	_, client = run()
+	c = statefulSetIn(t, client, namespace)
 	workloadtest.Await(t, "the end of the first set",
 		func(ctx context.Context) (*appsv1.StatefulSetList, error) {
-			return client.AppsV1().StatefulSets("default").List(ctx, metav1.ListOptions{})
+			return client.AppsV1().StatefulSets(namespace).List(ctx, metav1.ListOptions{})
 		}, func(l *appsv1.StatefulSetList) bool { return len(l.Items) == 0 })
-	before := workloadtest.Pods(t, client, "app=db")
-	c.Create(db(3))
-	workloadtest.Kubelet(t, client)
+	before := workloadtest.Pods(t, client, namespace, "app=db")
+	c.Create(statefulSetOf(3))
+	workloadtest.Kubelet(t, client, namespace)
 	set := c.available(3)
-	after := workloadtest.Pods(t, client, "app=db")
+	after := workloadtest.Pods(t, client, namespace, "app=db")
 	if len(after) != 3 || after[0].UID != before[0].UID || !metav1.IsControlledBy(&after[0], set) {
 		t.Errorf("the pods were %v and are %v", before, after)
 	}
-	if list := workloadtest.Must(client.AppsV1().ControllerRevisions("default").List(t.Context(),
+	if list := workloadtest.Must(client.AppsV1().ControllerRevisions(namespace).List(t.Context(),
 		metav1.ListOptions{}))(t).Items; len(list) != 1 || !metav1.IsControlledBy(&list[0], set) {
 		t.Errorf("the revisions are %v", list)
 	}

@@ -1,25 +1,24 @@
-package scheduler_test
+package looptest
 
 import (
 	"context"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-func storage() corev1.ResourceList {
+func schedulerStorage() corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 }
 
-func (c cluster) claim(name, class string) {
+func (c schedulerCluster) claim(name, class string) {
 	c.tb.Helper()
 	if _, err := c.CoreV1().PersistentVolumeClaims("default").Create(c.tb.Context(),
 		&corev1.PersistentVolumeClaim{
@@ -27,7 +26,7 @@ func (c cluster) claim(name, class string) {
 			Spec: corev1.PersistentVolumeClaimSpec{
 				AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 				StorageClassName: &class,
-				Resources:        corev1.VolumeResourceRequirements{Requests: storage()},
+				Resources:        corev1.VolumeResourceRequirements{Requests: schedulerStorage()},
 			},
 		}, metav1.CreateOptions{}); err != nil {
 		c.tb.Fatal(err)
@@ -35,12 +34,12 @@ func (c cluster) claim(name, class string) {
 }
 
 // volume creates a volume that can be used on one node only.
-func (c cluster) volume(name, class, node string) {
+func (c schedulerCluster) volume(name, class, node string) {
 	c.tb.Helper()
 	if _, err := c.CoreV1().PersistentVolumes().Create(c.tb.Context(), &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:         storage(),
+			Capacity:         schedulerStorage(),
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			StorageClassName: class,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
@@ -60,7 +59,7 @@ func (c cluster) volume(name, class, node string) {
 	c.patchVolume(name, `{"status":{"phase":"Available"}}`)
 }
 
-func (c cluster) patchVolume(name, status string) {
+func (c schedulerCluster) patchVolume(name, status string) {
 	c.tb.Helper()
 	if _, err := c.CoreV1().PersistentVolumes().Patch(c.tb.Context(), name, types.MergePatchType,
 		[]byte(status), metav1.PatchOptions{}, "status"); err != nil {
@@ -69,7 +68,7 @@ func (c cluster) patchVolume(name, status string) {
 }
 
 // bindClaim does what the volume controller does for a claim that has got a volume.
-func (c cluster) bindClaim(name, volume string) {
+func (c schedulerCluster) bindClaim(name, volume string) {
 	c.tb.Helper()
 	claims := c.CoreV1().PersistentVolumeClaims("default")
 	if _, err := claims.Patch(c.tb.Context(), name, types.MergePatchType, []byte(`{"metadata":`+
@@ -84,7 +83,7 @@ func (c cluster) bindClaim(name, volume string) {
 	}
 }
 
-func using(claim string) func(*corev1.Pod) {
+func schedulerUsing(claim string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
@@ -92,10 +91,10 @@ func using(claim string) func(*corev1.Pod) {
 	}
 }
 
-// TestVolumes plays the volume controller.
-func TestVolumes(t *testing.T) {
+// TestSchedulerVolumes plays the volume controller.
+func TestSchedulerVolumes(t *testing.T) {
 	t.Parallel()
-	c := connect(t, scheduler.Name)
+	c := schedulerConnect(t, scheduler.Name)
 	ctx := t.Context()
 	c.node("one", "4")
 	c.node("two", "4")
@@ -117,7 +116,7 @@ func TestVolumes(t *testing.T) {
 	const unhelpful = " no new claims to deallocate, preemption: 0/2 nodes are available: " +
 		"2 Preemption is not helpful for scheduling."
 
-	c.pod("immediate", "1", using("immediate"))
+	c.pod("immediate", "1", schedulerUsing("immediate"))
 	c.refused("immediate",
 		`0/2 nodes are available: persistentvolumeclaim "immediate" not found.`+unhelpful)
 	c.claim("immediate", "immediate")
@@ -128,7 +127,7 @@ func TestVolumes(t *testing.T) {
 	if got := c.on("immediate"); got != "two" {
 		t.Errorf("the pod with a volume on node two is on %s", got)
 	}
-	c.pod("conflict", "1", using("immediate"), func(p *corev1.Pod) {
+	c.pod("conflict", "1", schedulerUsing("immediate"), func(p *corev1.Pod) {
 		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "one"}
 	})
 	c.refused("conflict", "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node "+
@@ -136,23 +135,21 @@ func TestVolumes(t *testing.T) {
 
 	c.claim("lost", "immediate")
 	c.bindClaim("lost", "nothing")
-	c.pod("lost", "1", using("lost"))
+	c.pod("lost", "1", schedulerUsing("lost"))
 	c.refused("lost", "0/2 nodes are available: 2 node(s) unavailable due to one or more pvc(s) "+
 		"bound to non-existent pv(s)."+unhelpful)
 
 	// A volume is provisioned where the pod is to run.
 	c.claim("late", "late")
-	c.pod("late", "1", using("late"))
-	selected := ""
-	if err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			found, err := c.CoreV1().PersistentVolumeClaims("default").Get(ctx, "late",
-				metav1.GetOptions{})
-			selected = found.Annotations["volume.kubernetes.io/selected-node"]
-			return selected != "", err
-		}); err != nil {
-		t.Fatal("no node was selected for the claim:", err)
-	}
+	c.pod("late", "1", schedulerUsing("late"))
+	claims := c.CoreV1().PersistentVolumeClaims("default")
+	const selectedNode = "volume.kubernetes.io/selected-node"
+	selected := workloadtest.Await(t, "the claim late has a node",
+		func(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
+			return claims.Get(ctx, "late", metav1.GetOptions{})
+		}, func(claim *corev1.PersistentVolumeClaim) bool {
+			return claim.Annotations[selectedNode] != ""
+		}).Annotations[selectedNode]
 	c.await("late", "pending", func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	c.volume("volume-late", "late", selected)
 	c.bindClaim("late", "volume-late")
@@ -162,17 +159,16 @@ func TestVolumes(t *testing.T) {
 
 	// Without a provisioner, one of the volumes that exist is taken.
 	c.claim("local", "local")
-	c.pod("local", "1", using("local"))
+	c.pod("local", "1", schedulerUsing("local"))
 	c.refused("local", "0/2 nodes are available: 2 node(s) didn't find available persistent volumes "+
 		"to bind."+unhelpful)
 	c.volume("volume-one", "local", "one")
-	if err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			found, err := c.CoreV1().PersistentVolumes().Get(ctx, "volume-one", metav1.GetOptions{})
-			return err == nil && found.Spec.ClaimRef != nil && found.Spec.ClaimRef.Name == "local", err
-		}); err != nil {
-		t.Fatal("the volume was not bound to the claim:", err)
-	}
+	workloadtest.Await(t, "the volume is bound to the claim",
+		func(ctx context.Context) (*corev1.PersistentVolume, error) {
+			return c.CoreV1().PersistentVolumes().Get(ctx, "volume-one", metav1.GetOptions{})
+		}, func(v *corev1.PersistentVolume) bool {
+			return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.Name == "local"
+		})
 	c.bindClaim("local", "volume-one")
 	if got := c.on("local"); got != "one" {
 		t.Errorf("the pod with a volume on node one is on %s", got)

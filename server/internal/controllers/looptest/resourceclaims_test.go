@@ -1,4 +1,4 @@
-package resourceclaims_test
+package looptest
 
 import (
 	"context"
@@ -22,33 +22,26 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// cluster is a control plane with the controller.
-type cluster struct {
+// resourceClaimsCluster is a control plane, in a namespace of which a test has its objects.
+type resourceClaimsCluster struct {
 	*testing.T
-	server    *server.Server
 	client    kubernetes.Interface
 	namespace string
 }
 
-func start(t *testing.T, configure ...func(*server.Options)) cluster {
+func resourceClaimsShared(t *testing.T) resourceClaimsCluster {
 	t.Helper()
-	t.Parallel()
-	return connect(t, configure...)
+	client, namespace := shared(t)
+	return resourceClaimsCluster{t, client, namespace}
 }
 
-func connect(t *testing.T, configure ...func(*server.Options)) cluster {
-	t.Helper()
-	s, client := workloadtest.Run(t, []string{resourceclaims.Name}, configure...)
-	return cluster{t, s, client, workloadtest.Namespace}
-}
-
-var spec = resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+var resourceClaimSpec = resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
 	Requests: []resourcev1.DeviceRequest{{
 		Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpus"},
 	}},
 }}
 
-func (c cluster) template(name string) {
+func (c resourceClaimsCluster) template(name string) {
 	c.Helper()
 	workloadtest.Must(c.client.ResourceV1().ResourceClaimTemplates(c.namespace).
 		Create(c.Context(), &resourcev1.ResourceClaimTemplate{
@@ -58,21 +51,21 @@ func (c cluster) template(name string) {
 					Labels:      map[string]string{"app": "training"},
 					Annotations: map[string]string{"example.com/team": "a"},
 				},
-				Spec: spec,
+				Spec: resourceClaimSpec,
 			},
 		}, metav1.CreateOptions{}))(c)
 }
 
-func (c cluster) claim(name string) {
+func (c resourceClaimsCluster) claim(name string) {
 	c.Helper()
 	workloadtest.Must(c.client.ResourceV1().ResourceClaims(c.namespace).
 		Create(c.Context(), &resourcev1.ResourceClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec,
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourceClaimSpec,
 		}, metav1.CreateOptions{}))(c)
 }
 
 // pod creates a pod that asks for a claim.
-func (c cluster) pod(name string, claim corev1.PodResourceClaim) *corev1.Pod {
+func (c resourceClaimsCluster) pod(name string, claim corev1.PodResourceClaim) *corev1.Pod {
 	c.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -93,7 +86,7 @@ func (c cluster) pod(name string, claim corev1.PodResourceClaim) *corev1.Pod {
 	return made
 }
 
-func (c cluster) delete(pod string) {
+func (c resourceClaimsCluster) delete(pod string) {
 	c.Helper()
 	if err := c.client.CoreV1().Pods(c.namespace).Delete(c.Context(), pod,
 		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
@@ -101,7 +94,7 @@ func (c cluster) delete(pod string) {
 	}
 }
 
-func (c cluster) finish(pod string) {
+func (c resourceClaimsCluster) finish(pod string) {
 	c.Helper()
 	workloadtest.Must(c.client.CoreV1().Pods(c.namespace).Patch(c.Context(), pod,
 		"application/merge-patch+json", []byte(`{"status":{"phase":"Succeeded"}}`),
@@ -109,7 +102,7 @@ func (c cluster) finish(pod string) {
 }
 
 // bind binds a pod to a node, as somebody who is not the scheduler may do.
-func (c cluster) bind(pod string) {
+func (c resourceClaimsCluster) bind(pod string) {
 	c.Helper()
 	if err := c.client.CoreV1().Pods(c.namespace).Bind(c.Context(), &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod},
@@ -120,7 +113,7 @@ func (c cluster) bind(pod string) {
 }
 
 // allocate gives a claim a device, as the scheduler does.
-func (c cluster) allocate(name string) {
+func (c resourceClaimsCluster) allocate(name string) {
 	c.Helper()
 	claims := c.client.ResourceV1().ResourceClaims(c.namespace)
 	workloadtest.Must(claims.Patch(c.Context(), name, "application/merge-patch+json",
@@ -131,7 +124,7 @@ func (c cluster) allocate(name string) {
 		metav1.PatchOptions{}, "status"))(c)
 }
 
-func (c cluster) awaitClaim(
+func (c resourceClaimsCluster) awaitClaim(
 	name, what string, wanted func(*resourcev1.ResourceClaim) bool,
 ) *resourcev1.ResourceClaim {
 	c.Helper()
@@ -141,7 +134,7 @@ func (c cluster) awaitClaim(
 	}, wanted)
 }
 
-func (c cluster) awaitGone(name string) {
+func (c resourceClaimsCluster) awaitGone(name string) {
 	c.Helper()
 	workloadtest.Await(c, "the claim is deleted", func(ctx context.Context) (bool, error) {
 		_, err := c.client.ResourceV1().ResourceClaims(c.namespace).Get(ctx, name,
@@ -154,7 +147,7 @@ func (c cluster) awaitGone(name string) {
 }
 
 // awaitName returns the name of the claim that a pod's status says was made for the pod.
-func (c cluster) awaitName(pod string) string {
+func (c resourceClaimsCluster) awaitName(pod string) string {
 	c.Helper()
 	p := workloadtest.Await(c, "the claim's name is in the pod's status",
 		func(ctx context.Context) (*corev1.Pod, error) {
@@ -166,21 +159,21 @@ func (c cluster) awaitName(pod string) string {
 	return *p.Status.ResourceClaimStatuses[0].ResourceClaimName
 }
 
-func (c cluster) claims() []resourcev1.ResourceClaim {
+func (c resourceClaimsCluster) claims() []resourcev1.ResourceClaim {
 	c.Helper()
 	return workloadtest.Must(c.client.ResourceV1().ResourceClaims(c.namespace).
 		List(c.Context(), metav1.ListOptions{}))(c).Items
 }
 
-func fromTemplate(template string) corev1.PodResourceClaim {
+func resourceClaimFromTemplate(template string) corev1.PodResourceClaim {
 	return corev1.PodResourceClaim{Name: "device", ResourceClaimTemplateName: &template}
 }
 
-func existing(claim string) corev1.PodResourceClaim {
+func resourceClaimOf(claim string) corev1.PodResourceClaim {
 	return corev1.PodResourceClaim{Name: "device", ResourceClaimName: &claim}
 }
 
-func reservedFor(pods ...*corev1.Pod) func(*resourcev1.ResourceClaim) bool {
+func resourceClaimReservedFor(pods ...*corev1.Pod) func(*resourcev1.ResourceClaim) bool {
 	return func(claim *resourcev1.ResourceClaim) bool {
 		if len(claim.Status.ReservedFor) != len(pods) {
 			return false
@@ -194,10 +187,11 @@ func reservedFor(pods ...*corev1.Pod) func(*resourcev1.ResourceClaim) bool {
 	}
 }
 
-// TestClaimFromTemplate follows the claim of one pod from its template to its end.
-func TestClaimFromTemplate(t *testing.T) {
-	c := start(t)
-	pod := c.pod("a", fromTemplate("gpus")) // before its template
+// TestResourceClaimFromTemplate follows the claim of one pod from its template to its end.
+func TestResourceClaimFromTemplate(t *testing.T) {
+	t.Parallel()
+	c := resourceClaimsShared(t)
+	pod := c.pod("a", resourceClaimFromTemplate("gpus")) // before its template
 	c.template("gpus")
 	name := c.awaitName("a")
 	claim := c.awaitClaim(name, "made", func(*resourcev1.ResourceClaim) bool { return true })
@@ -213,23 +207,24 @@ func TestClaimFromTemplate(t *testing.T) {
 
 	c.allocate(name)
 	c.bind("a")
-	c.awaitClaim(name, "reserved for the pod", reservedFor(pod))
+	c.awaitClaim(name, "reserved for the pod", resourceClaimReservedFor(pod))
 	c.finish("a")
 	c.awaitGone(name)
 }
 
-// TestSharedClaim has two pods use one claim that is nobody's own.
-func TestSharedClaim(t *testing.T) {
-	c := start(t)
+// TestResourceClaimOfTwoPods has two pods use one claim that is nobody's own.
+func TestResourceClaimOfTwoPods(t *testing.T) {
+	t.Parallel()
+	c := resourceClaimsShared(t)
 	c.claim("shared")
 	c.allocate("shared")
-	a, b := c.pod("a", existing("shared")), c.pod("b", existing("shared"))
+	a, b := c.pod("a", resourceClaimOf("shared")), c.pod("b", resourceClaimOf("shared"))
 	c.bind("a")
-	c.awaitClaim("shared", "reserved for the first", reservedFor(a))
+	c.awaitClaim("shared", "reserved for the first", resourceClaimReservedFor(a))
 	c.bind("b")
-	c.awaitClaim("shared", "reserved for both", reservedFor(a, b))
+	c.awaitClaim("shared", "reserved for both", resourceClaimReservedFor(a, b))
 	c.delete("a")
-	claim := c.awaitClaim("shared", "reserved for the second", reservedFor(b))
+	claim := c.awaitClaim("shared", "reserved for the second", resourceClaimReservedFor(b))
 	if claim.Status.Allocation == nil {
 		t.Error("a claim in use has lost its allocation")
 	}
@@ -239,9 +234,10 @@ func TestSharedClaim(t *testing.T) {
 	})
 }
 
-// TestDeletedClaim deletes an allocated claim that no pod uses.
-func TestDeletedClaim(t *testing.T) {
-	c := start(t)
+// TestResourceClaimDeleted deletes an allocated claim that no pod uses.
+func TestResourceClaimDeleted(t *testing.T) {
+	t.Parallel()
+	c := resourceClaimsShared(t)
 	c.claim("unused")
 	c.allocate("unused")
 	if err := c.client.ResourceV1().ResourceClaims(c.namespace).Delete(t.Context(),
@@ -252,7 +248,7 @@ func TestDeletedClaim(t *testing.T) {
 }
 
 // reserve reserves a claim for one more pod, as the scheduler does.
-func (c cluster) reserve(name string, pod *corev1.Pod) {
+func (c resourceClaimsCluster) reserve(name string, pod *corev1.Pod) {
 	c.Helper()
 	claims := c.client.ResourceV1().ResourceClaims(c.namespace)
 	workloadtest.OK(c, retry.RetryOnConflict(wait.Backoff{Steps: 100, Duration: time.Millisecond},
@@ -270,45 +266,43 @@ func (c cluster) reserve(name string, pod *corev1.Pod) {
 		}))
 }
 
-// TestTwoWriters reserves a claim for new pods while the pods before them go. Each new pod has the
-// name of the one that goes.
-func TestTwoWriters(t *testing.T) {
-	c := start(t)
+// TestResourceClaimTwoWriters reserves a claim for new pods while the pods before them go. Each new
+// pod has the name of the one that goes.
+func TestResourceClaimTwoWriters(t *testing.T) {
+	t.Parallel()
+	c := resourceClaimsShared(t)
 	c.claim("shared")
 	c.allocate("shared")
-	holder, pod := c.pod("holder", existing("shared")), c.pod("a", existing("shared"))
+	holder, pod := c.pod("holder", resourceClaimOf("shared")), c.pod("a", resourceClaimOf("shared"))
 	c.reserve("shared", holder)
 	for range 20 {
 		c.reserve("shared", pod)
 		c.delete("a")
-		pod = c.pod("a", existing("shared"))
+		pod = c.pod("a", resourceClaimOf("shared"))
 	}
 	c.reserve("shared", pod)
-	c.awaitClaim("shared", "reserved for two pods", reservedFor(holder, pod))
+	c.awaitClaim("shared", "reserved for two pods", resourceClaimReservedFor(holder, pod))
 	c.delete("holder")
-	claim := c.awaitClaim("shared", "reserved for the last pod", reservedFor(pod))
+	claim := c.awaitClaim("shared", "reserved for the last pod", resourceClaimReservedFor(pod))
 	if claim.Status.Allocation == nil {
 		t.Error("a claim in use has lost its allocation")
 	}
 }
 
-// TestDyingNamespace deletes a namespace in which a pod has a claim, and another one still needs
-// one.
-func TestDyingNamespace(t *testing.T) {
-	c := start(t)
-	ctx := t.Context()
-	workloadtest.Must(c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: "dying"},
-	}, metav1.CreateOptions{}))(t)
-	c.namespace = "dying"
+// TestResourceClaimsOfDyingNamespace deletes a namespace in which a pod has a claim, and another
+// one still needs one.
+func TestResourceClaimsOfDyingNamespace(t *testing.T) {
+	t.Parallel()
+	c := resourceClaimsShared(t)
 	c.claim("shared")
 	c.allocate("shared")
-	c.reserve("shared", c.pod("a", existing("shared")))
+	c.reserve("shared", c.pod("a", resourceClaimOf("shared")))
 	c.bind("a")
-	c.pod("b", fromTemplate("gpus")) // which comes too late
-	workloadtest.OK(t, c.client.CoreV1().Namespaces().Delete(ctx, "dying", metav1.DeleteOptions{}))
+	c.pod("b", resourceClaimFromTemplate("gpus")) // which comes too late
+	workloadtest.OK(t, c.client.CoreV1().Namespaces().Delete(t.Context(), c.namespace,
+		metav1.DeleteOptions{}))
 	workloadtest.Until(t, func(ctx context.Context) string {
-		pod, err := c.client.CoreV1().Pods("dying").Get(ctx, "a", metav1.GetOptions{})
+		pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, "a", metav1.GetOptions{})
 		if err != nil || pod.DeletionTimestamp == nil {
 			return fmt.Sprintf("%v; %+v", err, pod)
 		}
@@ -316,7 +310,7 @@ func TestDyingNamespace(t *testing.T) {
 	})
 	c.delete("a") // as its kubelet does
 	workloadtest.Until(t, func(ctx context.Context) string {
-		ns, err := c.client.CoreV1().Namespaces().Get(ctx, "dying", metav1.GetOptions{})
+		ns, err := c.client.CoreV1().Namespaces().Get(ctx, c.namespace, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return ""
 		}
@@ -324,19 +318,26 @@ func TestDyingNamespace(t *testing.T) {
 	})
 }
 
-// TestRestart changes pods and claims while the controller does not run.
-func TestRestart(t *testing.T) {
+// TestResourceClaimsRestart changes pods and claims while the controller does not run.
+func TestResourceClaimsRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, func(o *server.Options) { o.DataDir = dir })
+	run := func(configure ...func(*server.Options)) (*server.Server, resourceClaimsCluster) {
+		t.Helper()
+		s, client := workloadtest.Run(t, []string{resourceclaims.Name}, append(configure,
+			func(o *server.Options) { o.DataDir = dir })...)
+		return s, resourceClaimsCluster{t, client, workloadtest.Namespace}
+	}
+	s, c := run()
 	c.template("gpus")
 	c.claim("shared")
 	c.allocate("shared")
-	stays, goes := c.pod("stays", existing("shared")), c.pod("goes", existing("shared"))
+	stays, goes := c.pod("stays", resourceClaimOf("shared")), c.pod("goes", resourceClaimOf("shared"))
 	c.reserve("shared", stays)
 	c.reserve("shared", goes)
 	first := map[string]string{}
 	for _, name := range []string{"recreated", "finished", "lost"} {
-		c.pod(name, fromTemplate("gpus"))
+		c.pod(name, resourceClaimFromTemplate("gpus"))
 		first[name] = c.awaitName(name)
 	}
 	for _, name := range []string{"recreated", "finished"} {
@@ -346,22 +347,18 @@ func TestRestart(t *testing.T) {
 			return len(claim.Status.ReservedFor) == 1
 		})
 	}
-	stop := func() { workloadtest.OK(t, c.server.Stop(context.WithoutCancel(t.Context()))) }
-	stop()
+	workloadtest.OK(t, s.Stop(context.WithoutCancel(t.Context())))
 
-	c.server = servertest.Run(t, func(o *server.Options) {
-		o.DataDir, o.Controllers = dir, []string{"-*"}
-	})
-	c.client = workloadtest.Client(t, c.server)
+	s, c = run(servertest.WithoutControllers)
 	c.delete("goes")
-	c.pod("goes", existing("shared"))
+	c.pod("goes", resourceClaimOf("shared"))
 	c.delete("recreated")
-	again := c.pod("recreated", fromTemplate("gpus"))
+	again := c.pod("recreated", resourceClaimFromTemplate("gpus"))
 	c.finish("finished")
 	lost := c.client.ResourceV1().ResourceClaims(c.namespace)
 	workloadtest.OK(t, lost.Delete(t.Context(), first["lost"], metav1.DeleteOptions{}))
 	// The controller was stopped after it had made a claim, and before it wrote the name.
-	half := c.pod("half", fromTemplate("gpus"))
+	half := c.pod("half", resourceClaimFromTemplate("gpus"))
 	workloadtest.Must(lost.Create(t.Context(), &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        "half-device-1",
@@ -370,12 +367,12 @@ func TestRestart(t *testing.T) {
 				*metav1.NewControllerRef(half, corev1.SchemeGroupVersion.WithKind("Pod")),
 			},
 		},
-		Spec: spec,
+		Spec: resourceClaimSpec,
 	}, metav1.CreateOptions{}))(t)
-	stop()
+	workloadtest.OK(t, s.Stop(context.WithoutCancel(t.Context())))
 
-	c = connect(t, func(o *server.Options) { o.DataDir = dir })
-	c.awaitClaim("shared", "reserved for one pod", reservedFor(stays))
+	_, c = run()
+	c.awaitClaim("shared", "reserved for one pod", resourceClaimReservedFor(stays))
 	c.awaitGone(first["recreated"])
 	c.awaitGone(first["finished"])
 	name := c.awaitName("recreated")
@@ -401,16 +398,17 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestClaimOfReplacedPod replaces a pod by another one of the same name at once.
-func TestClaimOfReplacedPod(t *testing.T) {
-	c := start(t)
+// TestResourceClaimOfReplacedPod replaces a pod by another one of the same name at once.
+func TestResourceClaimOfReplacedPod(t *testing.T) {
+	t.Parallel()
+	c := resourceClaimsShared(t)
 	c.template("gpus")
-	c.pod("a", fromTemplate("gpus"))
+	c.pod("a", resourceClaimFromTemplate("gpus"))
 	first := c.awaitName("a")
 	c.allocate(first)
 	c.bind("a")
 	c.delete("a")
-	pod := c.pod("a", fromTemplate("gpus"))
+	pod := c.pod("a", resourceClaimFromTemplate("gpus"))
 	second := c.awaitName("a")
 	if second == first {
 		t.Error("a pod has the claim of the pod before it")

@@ -1,4 +1,4 @@
-package volumebinding_test
+package looptest
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/ephemeralvolumes"
@@ -21,26 +20,17 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-func start(t *testing.T) kubernetes.Interface {
-	t.Helper()
-	_, client := startWith(t)
-	return client
-}
-
-func startWith(
+// volumeBindingRun starts a control plane with the controllers of volumes and claims.
+func volumeBindingRun(
 	t *testing.T, configure ...func(*server.Options),
 ) (*server.Server, kubernetes.Interface) {
 	t.Helper()
-	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
-		o.Controllers = []string{
-			volumebinding.Name, ephemeralvolumes.Name, "pvc-protection", "pv-protection", "serviceaccount",
-			"garbagecollector", "namespace",
-		}
-	}}, configure...)...)
-	return s, kubernetes.NewForConfigOrDie(s.RESTConfig())
+	return workloadtest.Run(t, []string{
+		volumebinding.Name, ephemeralvolumes.Name, "pvc-protection", "pv-protection",
+	}, configure...)
 }
 
-func newVolume(name, size string) *corev1.PersistentVolume {
+func volumeBindingVolume(name, size string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
@@ -57,7 +47,7 @@ func newVolume(name, size string) *corev1.PersistentVolume {
 	}
 }
 
-func claimSpec(class *string) corev1.PersistentVolumeClaimSpec {
+func volumeBindingClaimSpec(class *string) corev1.PersistentVolumeClaimSpec {
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: class,
 		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -67,18 +57,20 @@ func claimSpec(class *string) corev1.PersistentVolumeClaimSpec {
 	}
 }
 
-func newClaim(name string, class *string) *corev1.PersistentVolumeClaim {
+func volumeBindingClaim(name string, class *string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: claimSpec(class),
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: volumeBindingClaimSpec(class),
 	}
 }
 
-// awaitBound waits until a claim is bound, and returns its volume.
-func awaitBound(t *testing.T, client kubernetes.Interface, name string) *corev1.PersistentVolume {
+// volumeBindingAwait waits until a claim is bound, and returns its volume.
+func volumeBindingAwait(
+	t *testing.T, client kubernetes.Interface, namespace, name string,
+) *corev1.PersistentVolume {
 	t.Helper()
 	var v *corev1.PersistentVolume
 	workloadtest.Until(t, func(ctx context.Context) string {
-		claims := client.CoreV1().PersistentVolumeClaims("default")
+		claims := client.CoreV1().PersistentVolumeClaims(namespace)
 		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
 		if err != nil || claim.Status.Phase != corev1.ClaimBound || len(claim.Status.Capacity) == 0 {
 			return fmt.Sprintf("%v; %+v", err, claim)
@@ -92,7 +84,7 @@ func awaitBound(t *testing.T, client kubernetes.Interface, name string) *corev1.
 	return v
 }
 
-func awaitPhase(
+func volumeBindingAwaitPhase(
 	t *testing.T, client kubernetes.Interface, name string, phase corev1.PersistentVolumePhase,
 ) {
 	t.Helper()
@@ -105,45 +97,46 @@ func awaitPhase(
 	})
 }
 
-// TestVolumesByHand has volumes that differ in size, and a claim that is older than they.
-func TestVolumesByHand(t *testing.T) {
+// TestVolumeBindingByHand has volumes that differ in size, and a claim that is older than they.
+func TestVolumeBindingByHand(t *testing.T) {
 	t.Parallel()
-	client := start(t)
+	_, client := volumeBindingRun(t)
 	claims := client.CoreV1().PersistentVolumeClaims("default")
 	volumes := client.CoreV1().PersistentVolumes()
-	claim := newClaim("waits", ptr.To("manual"))
+	claim := volumeBindingClaim("waits", new("manual"))
 	claim, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
 	for name, size := range map[string]string{"small": "1Gi", "fits": "2Gi", "large": "9Gi"} {
-		v := newVolume(name, size)
+		v := volumeBindingVolume(name, size)
 		if name == "large" { // kept for another claim
 			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "named"}
 		}
 		_, err := volumes.Create(t.Context(), v, metav1.CreateOptions{})
 		workloadtest.OK(t, err)
 	}
-	if v := awaitBound(t, client, "waits"); v.Name != "fits" {
+	if v := volumeBindingAwait(t, client, "default", "waits"); v.Name != "fits" {
 		t.Errorf("the claim has the volume %s", v.Name)
 	}
-	_, err = claims.Create(t.Context(), newClaim("named", ptr.To("manual")), metav1.CreateOptions{})
+	_, err = claims.Create(t.Context(), volumeBindingClaim("named", new("manual")),
+		metav1.CreateOptions{})
 	workloadtest.OK(t, err)
-	if v := awaitBound(t, client, "named"); v.Name != "large" {
+	if v := volumeBindingAwait(t, client, "default", "named"); v.Name != "large" {
 		t.Errorf("the claim has the volume %s", v.Name)
 	}
-	awaitPhase(t, client, "small", corev1.VolumeAvailable)
+	volumeBindingAwaitPhase(t, client, "small", corev1.VolumeAvailable)
 
 	// A new claim of the same name does not get what the old one has left.
 	workloadtest.OK(t, claims.Delete(t.Context(), "waits", metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(claim.UID)),
 	}))
 	workloadtest.Until(t, func(ctx context.Context) string {
-		_, err := claims.Create(ctx, newClaim("waits", ptr.To("manual")), metav1.CreateOptions{})
+		_, err := claims.Create(ctx, volumeBindingClaim("waits", new("manual")), metav1.CreateOptions{})
 		if err != nil {
 			return err.Error()
 		}
 		return ""
 	})
-	awaitPhase(t, client, "fits", corev1.VolumeReleased)
+	volumeBindingAwaitPhase(t, client, "fits", corev1.VolumeReleased)
 	workloadtest.OK(t, volumes.Delete(t.Context(), "large", metav1.DeleteOptions{}))
 	_, err = volumes.Patch(t.Context(), "large", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -156,13 +149,13 @@ func TestVolumesByHand(t *testing.T) {
 		return ""
 	})
 	// Somebody restores the volume.
-	restored := newVolume("large", "9Gi")
+	restored := volumeBindingVolume("large", "9Gi")
 	restored.Spec.ClaimRef = &corev1.ObjectReference{
 		Namespace: "default", Name: "named", UID: claim.UID,
 	}
 	_, err = volumes.Create(t.Context(), restored, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
-	awaitBound(t, client, "named")
+	volumeBindingAwait(t, client, "default", "named")
 	claim, err = claims.Get(t.Context(), "waits", metav1.GetOptions{})
 	workloadtest.OK(t, err)
 	if claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
@@ -170,41 +163,42 @@ func TestVolumesByHand(t *testing.T) {
 	}
 }
 
-// TestInterruptedBinding has a volume that refers to a claim that does not refer to the volume when
-// it goes.
-func TestInterruptedBinding(t *testing.T) {
+// TestVolumeBindingInterrupted has a volume that refers to a claim that does not refer to the
+// volume when it goes.
+func TestVolumeBindingInterrupted(t *testing.T) {
 	t.Parallel()
-	client := start(t)
+	_, client := volumeBindingRun(t)
 	claims := client.CoreV1().PersistentVolumeClaims("default")
 	volumes := client.CoreV1().PersistentVolumes()
-	claim := newClaim("goes", ptr.To("manual"))
+	claim := volumeBindingClaim("goes", new("manual"))
 	claim.Finalizers = []string{"example.com/hold"}
 	claim, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
 	workloadtest.OK(t, claims.Delete(t.Context(), "goes", metav1.DeleteOptions{}))
-	v := newVolume("left", "2Gi")
+	v := volumeBindingVolume("left", "2Gi")
 	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "goes", UID: claim.UID}
 	_, err = volumes.Create(t.Context(), v, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
-	_, err = volumes.Create(t.Context(), newVolume("free", "2Gi"), metav1.CreateOptions{})
+	_, err = volumes.Create(t.Context(), volumeBindingVolume("free", "2Gi"), metav1.CreateOptions{})
 	workloadtest.OK(t, err)
 	// Once this one is available, the controller has seen the other volume, too.
-	awaitPhase(t, client, "free", corev1.VolumeAvailable)
+	volumeBindingAwaitPhase(t, client, "free", corev1.VolumeAvailable)
 	_, err = claims.Patch(t.Context(), "goes", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	workloadtest.OK(t, err)
-	awaitPhase(t, client, "left", corev1.VolumeReleased)
+	volumeBindingAwaitPhase(t, client, "left", corev1.VolumeReleased)
 }
 
-// TestBetaAnnotation has a claim whose class, which does not exist, is in an annotation.
-func TestBetaAnnotation(t *testing.T) {
+// TestVolumeBindingBetaAnnotation has a claim whose class, which does not exist, is in an
+// annotation.
+func TestVolumeBindingBetaAnnotation(t *testing.T) {
 	t.Parallel()
-	client := start(t)
+	_, client := volumeBindingRun(t)
 	_, err := client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "other"}, Provisioner: "example.com/other",
 	}, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
-	claim := newClaim("old", nil)
+	claim := volumeBindingClaim("old", nil)
 	claim.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "missing"}
 	_, err = client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), claim,
 		metav1.CreateOptions{})
@@ -220,20 +214,22 @@ func TestBetaAnnotation(t *testing.T) {
 	})
 }
 
-// TestSimulatedProvisioner has an ephemeral volume of the class that the controller makes. The
-// volume is made when the scheduler has chosen a node, and is gone with the pod.
-func TestSimulatedProvisioner(t *testing.T) {
+// TestVolumeBindingSimulatedProvisioner has an ephemeral volume of the class that the controller
+// makes. The volume is made when the scheduler has chosen a node, and is gone with the pod.
+func TestVolumeBindingSimulatedProvisioner(t *testing.T) {
 	t.Parallel()
-	client := start(t)
-	claims := client.CoreV1().PersistentVolumeClaims("default")
+	client, namespace := shared(t)
+	claims := client.CoreV1().PersistentVolumeClaims(namespace)
 	workloadtest.Until(t, func(ctx context.Context) string {
-		_, err := client.CoreV1().Pods("default").Create(ctx, &corev1.Pod{
+		_, err := client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "app"},
 			Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Name: "c", Image: "i"}},
 				Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 					Ephemeral: &corev1.EphemeralVolumeSource{
-						VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: claimSpec(nil)},
+						VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+							Spec: volumeBindingClaimSpec(nil),
+						},
 					},
 				}}},
 			},
@@ -248,7 +244,7 @@ func TestSimulatedProvisioner(t *testing.T) {
 		if err != nil || claim.Spec.StorageClassName == nil {
 			return fmt.Sprintf("%v; %+v", err, claim)
 		}
-		events, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{
+		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: "reason=WaitForFirstConsumer",
 		})
 		if err != nil || len(events.Items) == 0 {
@@ -277,11 +273,11 @@ func TestSimulatedProvisioner(t *testing.T) {
 		[]byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`),
 		metav1.PatchOptions{})
 	workloadtest.OK(t, err)
-	v := awaitBound(t, client, "app-data")
+	v := volumeBindingAwait(t, client, namespace, "app-data")
 	if size := v.Spec.Capacity[corev1.ResourceStorage]; size.String() != "2Gi" {
 		t.Errorf("the volume is %+v", v)
 	}
-	pods := client.CoreV1().Pods("default")
+	pods := client.CoreV1().Pods(namespace)
 	workloadtest.OK(t, pods.Delete(t.Context(), "app", metav1.DeleteOptions{}))
 	workloadtest.Until(t, func(ctx context.Context) string {
 		v, err := client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
@@ -292,20 +288,21 @@ func TestSimulatedProvisioner(t *testing.T) {
 	})
 }
 
-const noFinalizers = `{"metadata":{"finalizers":null}}`
+const volumeBindingNoFinalizers = `{"metadata":{"finalizers":null}}`
 
-// TestTwoWriters changes claims and volumes while they are bound, deletes the claims and creates
-// others with their names at once.
-func TestTwoWriters(t *testing.T) {
+// TestVolumeBindingTwoWriters changes claims and volumes while they are bound, deletes the claims
+// and creates others with their names at once.
+func TestVolumeBindingTwoWriters(t *testing.T) {
 	t.Parallel()
-	client, ctx := start(t), t.Context()
+	_, client := volumeBindingRun(t)
+	ctx := t.Context()
 	claims := client.CoreV1().PersistentVolumeClaims("default")
 	volumes := client.CoreV1().PersistentVolumes()
 	for i := range 10 {
 		name := fmt.Sprint("v", i)
-		claim, err := claims.Create(ctx, newClaim("c", ptr.To("manual")), metav1.CreateOptions{})
+		claim, err := claims.Create(ctx, volumeBindingClaim("c", new("manual")), metav1.CreateOptions{})
 		workloadtest.OK(t, err)
-		_, err = volumes.Create(ctx, newVolume(name, "2Gi"), metav1.CreateOptions{})
+		_, err = volumes.Create(ctx, volumeBindingVolume(name, "2Gi"), metav1.CreateOptions{})
 		workloadtest.OK(t, err)
 		for j := range 5 {
 			label := fmt.Appendf(nil, `{"metadata":{"labels":{"a":"b%d"}}}`, j)
@@ -314,7 +311,7 @@ func TestTwoWriters(t *testing.T) {
 			_, err = claims.Patch(ctx, "c", types.MergePatchType, label, metav1.PatchOptions{})
 			workloadtest.OK(t, err)
 		}
-		v := awaitBound(t, client, "c")
+		v := volumeBindingAwait(t, client, "default", "c")
 		if v.Name != name || v.Spec.ClaimRef.UID != claim.UID || v.Labels["a"] != "b4" {
 			t.Errorf("round %d: the claim has the volume %+v", i, v)
 		}
@@ -328,22 +325,23 @@ func TestTwoWriters(t *testing.T) {
 		})
 	}
 	for i := range 10 {
-		awaitPhase(t, client, fmt.Sprint("v", i), corev1.VolumeReleased)
+		volumeBindingAwaitPhase(t, client, fmt.Sprint("v", i), corev1.VolumeReleased)
 	}
 }
 
-// TestDyingNamespace deletes a namespace with a claim whose volume was provisioned, and with one
-// that has none yet.
-func TestDyingNamespace(t *testing.T) {
+// TestVolumeBindingDyingNamespace deletes a namespace with a claim whose volume was provisioned,
+// and with one that has none yet.
+func TestVolumeBindingDyingNamespace(t *testing.T) {
 	t.Parallel()
-	client, ctx := start(t), t.Context()
+	_, client := volumeBindingRun(t)
+	ctx := t.Context()
 	_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "dying"},
 	}, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
 	claims := client.CoreV1().PersistentVolumeClaims("dying")
 	for _, name := range []string{"bound", "late"} {
-		claim := newClaim(name, nil)
+		claim := volumeBindingClaim(name, nil)
 		claim.Annotations = map[string]string{"volume.kubernetes.io/selected-node": "n"}
 		if name == "late" {
 			delete(claim.Annotations, "volume.kubernetes.io/selected-node")
@@ -371,7 +369,7 @@ func TestDyingNamespace(t *testing.T) {
 		[]byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"n"}}}`),
 		metav1.PatchOptions{})
 	workloadtest.OK(t, err)
-	_, err = claims.Patch(ctx, "late", types.MergePatchType, []byte(noFinalizers),
+	_, err = claims.Patch(ctx, "late", types.MergePatchType, []byte(volumeBindingNoFinalizers),
 		metav1.PatchOptions{})
 	workloadtest.OK(t, err)
 	workloadtest.Until(t, func(ctx context.Context) string {
@@ -384,22 +382,22 @@ func TestDyingNamespace(t *testing.T) {
 	})
 }
 
-// TestRestart changes claims and volumes while the controller does not run.
-func TestRestart(t *testing.T) {
+// TestVolumeBindingRestart changes claims and volumes while the controller does not run.
+func TestVolumeBindingRestart(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
 	dataDir := func(o *server.Options) { o.DataDir = dir }
-	s, client := startWith(t, dataDir)
+	s, client := volumeBindingRun(t, dataDir)
 	claim := func(name string, class *string) *corev1.PersistentVolumeClaim {
 		t.Helper()
 		made, err := client.CoreV1().PersistentVolumeClaims("default").Create(ctx,
-			newClaim(name, class), metav1.CreateOptions{})
+			volumeBindingClaim(name, class), metav1.CreateOptions{})
 		workloadtest.OK(t, err)
 		return made
 	}
 	volume := func(name string, ref *corev1.PersistentVolumeClaim) {
 		t.Helper()
-		v := newVolume(name, "2Gi")
+		v := volumeBindingVolume(name, "2Gi")
 		if ref != nil {
 			v.Annotations = map[string]string{"pv.kubernetes.io/bound-by-controller": "yes"}
 			v.Spec.ClaimRef = &corev1.ObjectReference{
@@ -419,49 +417,49 @@ func TestRestart(t *testing.T) {
 	}
 	had := map[string]string{}
 	for _, name := range []string{"kept", "recreated", "lost"} {
-		claim(name, ptr.To("manual"))
+		claim(name, new("manual"))
 		volume(name, nil)
-		had[name] = awaitBound(t, client, name).Name
+		had[name] = volumeBindingAwait(t, client, "default", name).Name
 	}
 	claim("provisioned", nil)
 	onNode("provisioned")
-	had["provisioned"] = awaitBound(t, client, "provisioned").Name
+	had["provisioned"] = volumeBindingAwait(t, client, "default", "provisioned").Name
 	claim("waits", nil)
-	workloadtest.AwaitEvent(t, client, "waits", "WaitForFirstConsumer")
+	workloadtest.AwaitEvent(t, client, "default", "waits", "WaitForFirstConsumer")
 	workloadtest.OK(t, s.Stop(context.WithoutCancel(ctx)))
 
-	s, client = startWith(t, dataDir, servertest.WithoutControllers)
+	s, client = volumeBindingRun(t, dataDir, servertest.WithoutControllers)
 	claims, volumes := client.CoreV1().PersistentVolumeClaims("default"),
 		client.CoreV1().PersistentVolumes()
 	for _, name := range []string{"recreated", "provisioned"} {
 		workloadtest.OK(t, claims.Delete(ctx, name, metav1.DeleteOptions{}))
-		_, err := claims.Patch(ctx, name, types.MergePatchType, []byte(noFinalizers),
+		_, err := claims.Patch(ctx, name, types.MergePatchType, []byte(volumeBindingNoFinalizers),
 			metav1.PatchOptions{})
 		workloadtest.OK(t, err)
 	}
 	workloadtest.OK(t, volumes.Delete(ctx, had["lost"], metav1.DeleteOptions{}))
-	_, err := volumes.Patch(ctx, had["lost"], types.MergePatchType, []byte(noFinalizers),
+	_, err := volumes.Patch(ctx, had["lost"], types.MergePatchType, []byte(volumeBindingNoFinalizers),
 		metav1.PatchOptions{})
 	workloadtest.OK(t, err)
-	claim("recreated", ptr.To("manual"))
+	claim("recreated", new("manual"))
 	// The controller was stopped between the volume and the claim.
-	volume("half", claim("half", ptr.To("manual")))
+	volume("half", claim("half", new("manual")))
 	onNode("waits")
 	workloadtest.OK(t, s.Stop(context.WithoutCancel(ctx)))
 
-	_, client = startWith(t, dataDir)
+	_, client = volumeBindingRun(t, dataDir)
 	claims, volumes = client.CoreV1().PersistentVolumeClaims("default"),
 		client.CoreV1().PersistentVolumes()
-	if v := awaitBound(t, client, "half"); v.Name != "half" {
+	if v := volumeBindingAwait(t, client, "default", "half"); v.Name != "half" {
 		t.Errorf("an interrupted binding was completed with the volume %s", v.Name)
 	}
-	awaitBound(t, client, "waits")
-	awaitPhase(t, client, had["recreated"], corev1.VolumeReleased)
+	volumeBindingAwait(t, client, "default", "waits")
+	volumeBindingAwaitPhase(t, client, had["recreated"], corev1.VolumeReleased)
 	volume("free", nil)
-	if v := awaitBound(t, client, "recreated"); v.Name != "free" {
+	if v := volumeBindingAwait(t, client, "default", "recreated"); v.Name != "free" {
 		t.Errorf("a new claim has the volume %s", v.Name)
 	}
-	if v := awaitBound(t, client, "kept"); v.Name != had["kept"] {
+	if v := volumeBindingAwait(t, client, "default", "kept"); v.Name != had["kept"] {
 		t.Errorf("a claim has the volume %s, it had %s", v.Name, had["kept"])
 	}
 	workloadtest.Until(t, func(ctx context.Context) string {

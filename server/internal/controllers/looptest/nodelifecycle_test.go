@@ -1,4 +1,4 @@
-package nodelifecycle_test
+package looptest
 
 import (
 	"context"
@@ -16,23 +16,76 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodelifecycle"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// run runs a controller on its own informers, until stop is called or the test ends. Nodes may not
-// be heard of for a grace. Events get the events that it records.
-func run(
-	t *testing.T, client kubernetes.Interface, grace, startupGrace time.Duration,
-) (events <-chan string, stop func()) {
+// nodeLifecycleCluster is a control plane in which a test runs the controller.
+type nodeLifecycleCluster struct{ workloadtest.Cluster }
+
+func nodeLifecycleAlone(t *testing.T) nodeLifecycleCluster {
 	t.Helper()
-	d, events := workloadtest.Dependencies(client)
-	c := nodelifecycle.New(d)
-	c.Grace, c.StartupGrace = grace, startupGrace
-	return events, workloadtest.Start(t, d.Informers, c)
+	return nodeLifecycleCluster{workloadtest.NewCluster(t)}
 }
 
-func taintsOf(n *corev1.Node) []string {
+// nodeLifecycleAmongAll starts a control plane that runs all controllers, this one too.
+func nodeLifecycleAmongAll(
+	t *testing.T, configure ...func(*server.Options),
+) nodeLifecycleCluster {
+	t.Helper()
+	s := servertest.Run(t, configure...)
+	return nodeLifecycleCluster{workloadtest.Cluster{
+		T: t, Server: s, Interface: workloadtest.Client(t, s),
+	}}
+}
+
+// run runs a controller with a client, until stop is called or the test ends. Nodes may not be
+// heard of for a grace. Events get the events that it records.
+func (c nodeLifecycleCluster) run(
+	client kubernetes.Interface, grace, startupGrace time.Duration,
+) (events <-chan string, stop func()) {
+	c.Helper()
+	d, events := workloadtest.Dependencies(client)
+	controller := nodelifecycle.New(d)
+	controller.Grace, controller.StartupGrace = grace, startupGrace
+	return events, workloadtest.Start(c.T, d.Informers, controller)
+}
+
+// awaitNode waits until a node has a status of readiness and exactly some taints.
+func (c nodeLifecycleCluster) awaitNode(
+	name string, ready corev1.ConditionStatus, taints ...string,
+) *corev1.Node {
+	c.Helper()
+	var n *corev1.Node
+	workloadtest.Until(c.T, func(ctx context.Context) string {
+		var err error
+		if n, err = c.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		has := nodeLifecycleTaints(n)
+		condition := nodeLifecycleCondition(n, corev1.NodeReady)
+		if condition == nil || condition.Status != ready || !slices.Equal(has, taints) {
+			return fmt.Sprintf("ready %+v, taints %v", condition, has)
+		}
+		return ""
+	})
+	return n
+}
+
+// awaitPod waits until a pod is ready, or is not.
+func (c nodeLifecycleCluster) awaitPod(name string, ready bool) {
+	c.Helper()
+	workloadtest.Until(c.T, func(ctx context.Context) string {
+		p, err := c.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil || pods.Ready(p) != ready {
+			return fmt.Sprintf("%v: %+v", err, p)
+		}
+		return ""
+	})
+}
+
+func nodeLifecycleTaints(n *corev1.Node) []string {
 	var taints []string
 	for _, t := range n.Spec.Taints {
 		taints = append(taints, t.Key+":"+string(t.Effect))
@@ -41,82 +94,9 @@ func taintsOf(n *corev1.Node) []string {
 	return taints
 }
 
-// awaitNode waits until a node has a status of readiness and exactly some taints.
-func awaitNode(
-	t *testing.T, client kubernetes.Interface, name string, ready corev1.ConditionStatus,
-	taints ...string,
-) *corev1.Node {
-	t.Helper()
-	var n *corev1.Node
-	workloadtest.Until(t, func(ctx context.Context) string {
-		var err error
-		if n, err = client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return err.Error()
-		}
-		has := taintsOf(n)
-		c := condition(n, corev1.NodeReady)
-		if c == nil || c.Status != ready || !slices.Equal(has, taints) {
-			return fmt.Sprintf("ready %+v, taints %v", c, has)
-		}
-		return ""
-	})
-	return n
-}
-
-func podsReady(
-	client kubernetes.Interface, name string, want bool,
-) func(context.Context) string {
-	return func(ctx context.Context) string {
-		p, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-		if err != nil || podReady(p) != want {
-			return fmt.Sprintf("%v: %+v", err, p)
-		}
-		return ""
-	}
-}
-
-// TestUnreachable has a node that stops and comes back, with a pod.
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	s := servertest.Run(t, func(o *server.Options) { o.SimulatedNodes = 1 })
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	awaitNode(t, client, "simulated-0", corev1.ConditionTrue)
-	_, err := client.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "app"},
-		Spec: corev1.PodSpec{
-			NodeName: "simulated-0", Containers: []corev1.Container{{Name: "c", Image: "i"}},
-		},
-	}, metav1.CreateOptions{})
-	workloadtest.OK(t, err)
-	workloadtest.Until(t, podsReady(client, "app", true))
-	stopped := func(value string) {
-		t.Helper()
-		_, err := client.CoreV1().Nodes().Patch(t.Context(), "simulated-0", types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"kinproc.dev/stopped":`+value+`}}}`), metav1.PatchOptions{})
-		workloadtest.OK(t, err)
-	}
-	stopped(`"true"`)
-	_, stop := run(t, client, 2*time.Second, 3*time.Second)
-	n := awaitNode(t, client, "simulated-0", corev1.ConditionUnknown,
-		"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule")
-	if c := condition(n, corev1.NodeMemoryPressure); c.Status != corev1.ConditionUnknown ||
-		c.Reason != "NodeStatusUnknown" || n.Spec.Taints[0].TimeAdded == nil {
-		t.Errorf("the node is %+v", n)
-	}
-	workloadtest.Until(t, podsReady(client, "app", false))
-	stop() // its patience is shorter than a node needs
-	stopped("null")
-	awaitNode(t, client, "simulated-0", corev1.ConditionTrue)
-	workloadtest.Until(t, podsReady(client, "app", true))
-}
-
-func podReady(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func condition(n *corev1.Node, of corev1.NodeConditionType) *corev1.NodeCondition {
+func nodeLifecycleCondition(
+	n *corev1.Node, of corev1.NodeConditionType,
+) *corev1.NodeCondition {
 	i := slices.IndexFunc(n.Status.Conditions,
 		func(c corev1.NodeCondition) bool { return c.Type == of })
 	if i < 0 {
@@ -125,13 +105,48 @@ func condition(n *corev1.Node, of corev1.NodeConditionType) *corev1.NodeConditio
 	return &n.Status.Conditions[i]
 }
 
-// TestConditionsBecomeTaints has a node of somebody else, and a taint that is none of the
-// controller's business.
-func TestConditionsBecomeTaints(t *testing.T) {
+// TestNodeLifecycleUnreachable has a node that stops and comes back, with a pod.
+func TestNodeLifecycleUnreachable(t *testing.T) {
 	t.Parallel()
-	client := kubernetes.NewForConfigOrDie(servertest.Run(t).RESTConfig())
-	_, stop := run(t, client, time.Hour, time.Hour)
-	_, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+	c := nodeLifecycleAmongAll(t, func(o *server.Options) { o.SimulatedNodes = 1 })
+	c.awaitNode("simulated-0", corev1.ConditionTrue)
+	_, err := c.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "app"},
+		Spec: corev1.PodSpec{
+			NodeName: "simulated-0", Containers: []corev1.Container{{Name: "c", Image: "i"}},
+		},
+	}, metav1.CreateOptions{})
+	workloadtest.OK(t, err)
+	c.awaitPod("app", true)
+	stopped := func(value string) {
+		t.Helper()
+		_, err := c.CoreV1().Nodes().Patch(t.Context(), "simulated-0", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"kinproc.dev/stopped":`+value+`}}}`), metav1.PatchOptions{})
+		workloadtest.OK(t, err)
+	}
+	stopped(`"true"`)
+	_, stop := c.run(c, 2*time.Second, 3*time.Second)
+	n := c.awaitNode("simulated-0", corev1.ConditionUnknown,
+		"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule")
+	got := nodeLifecycleCondition(n, corev1.NodeMemoryPressure)
+	if n.Spec.Taints[0].TimeAdded == nil || got.Status != corev1.ConditionUnknown ||
+		got.Reason != "NodeStatusUnknown" {
+		t.Errorf("the node is %+v", n)
+	}
+	c.awaitPod("app", false)
+	stop() // its patience is shorter than a node needs
+	stopped("null")
+	c.awaitNode("simulated-0", corev1.ConditionTrue)
+	c.awaitPod("app", true)
+}
+
+// TestNodeConditionsBecomeTaints has a node of somebody else, and a taint that is none of the
+// controller's business.
+func TestNodeConditionsBecomeTaints(t *testing.T) {
+	t.Parallel()
+	c := nodeLifecycleAmongAll(t)
+	_, stop := c.run(c, time.Hour, time.Hour)
+	_, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n"},
 		Spec: corev1.NodeSpec{
 			Unschedulable: true,
@@ -143,33 +158,28 @@ func TestConditionsBecomeTaints(t *testing.T) {
 		}},
 	}, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
-	awaitNode(t, client, "n", corev1.ConditionFalse, "mine:NoSchedule",
+	c.awaitNode("n", corev1.ConditionFalse, "mine:NoSchedule",
 		"node.kubernetes.io/disk-pressure:NoSchedule", "node.kubernetes.io/not-ready:NoExecute",
 		"node.kubernetes.io/not-ready:NoSchedule", "node.kubernetes.io/unschedulable:NoSchedule")
-	_, err = client.CoreV1().Nodes().Patch(t.Context(), "n", types.StrategicMergePatchType,
+	_, err = c.CoreV1().Nodes().Patch(t.Context(), "n", types.StrategicMergePatchType,
 		[]byte(`{"spec":{"unschedulable":null}}`), metav1.PatchOptions{})
 	workloadtest.OK(t, err)
-	awaitNode(t, client, "n", corev1.ConditionFalse, "mine:NoSchedule",
+	c.awaitNode("n", corev1.ConditionFalse, "mine:NoSchedule",
 		"node.kubernetes.io/disk-pressure:NoSchedule", "node.kubernetes.io/not-ready:NoExecute",
 		"node.kubernetes.io/not-ready:NoSchedule")
 	stop()
 
 	// Nobody renews its lease.
-	run(t, client, 2*time.Second, 3*time.Second)
-	awaitNode(t, client, "n", corev1.ConditionUnknown, "mine:NoSchedule",
+	c.run(c, 2*time.Second, 3*time.Second)
+	c.awaitNode("n", corev1.ConditionUnknown, "mine:NoSchedule",
 		"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule")
-}
-
-type cluster struct{ workloadtest.Cluster }
-
-func start(t *testing.T) cluster {
-	t.Helper()
-	return cluster{workloadtest.NewCluster(t)}
 }
 
 // node creates a node instead of an earlier one. Ready is the status of its condition, which it has
 // not if this is empty.
-func (c cluster) node(ctx context.Context, name string, ready corev1.ConditionStatus) error {
+func (c nodeLifecycleCluster) node(
+	ctx context.Context, name string, ready corev1.ConditionStatus,
+) error {
 	nodes := c.CoreV1().Nodes()
 	err := nodes.Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -184,7 +194,9 @@ func (c cluster) node(ctx context.Context, name string, ready corev1.ConditionSt
 }
 
 // post has the kubelet of a node post its status.
-func (c cluster) post(ctx context.Context, name string, ready corev1.ConditionStatus) error {
+func (c nodeLifecycleCluster) post(
+	ctx context.Context, name string, ready corev1.ConditionStatus,
+) error {
 	_, err := c.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType,
 		fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,
 		"lastHeartbeatTime":"2020-01-01T00:00:00Z"}]}}`, ready), metav1.PatchOptions{}, "status")
@@ -192,7 +204,7 @@ func (c cluster) post(ctx context.Context, name string, ready corev1.ConditionSt
 }
 
 // pod creates a pod on a node that is ready, instead of an earlier one.
-func (c cluster) pod(name, node string) {
+func (c nodeLifecycleCluster) pod(name, node string) {
 	c.Helper()
 	pods := c.CoreV1().Pods("default")
 	err := pods.Delete(c.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
@@ -208,49 +220,44 @@ func (c cluster) pod(name, node string) {
 	workloadtest.OK(c.T, workloadtest.Ready(c.Context(), c, p, true))
 }
 
-const (
-	notReady    = "node.kubernetes.io/not-ready"
-	unreachable = "node.kubernetes.io/unreachable"
-)
-
-// TestRaces changes something when the controller is about to write.
-func TestRaces(t *testing.T) {
+// TestNodeLifecycleRaces changes something when the controller is about to write.
+func TestNodeLifecycleRaces(t *testing.T) {
 	t.Parallel()
 	const short = 200 * time.Millisecond
 	// goesOn waits until the controller has done something else.
-	goesOn := func(c cluster) {
+	goesOn := func(c nodeLifecycleCluster) {
 		c.Helper()
 		workloadtest.OK(c.T, c.node(c.Context(), "other", ""))
-		awaitTaints(c.T, c, "other")
+		c.awaitTaints("other")
 	}
 	t.Run("node recreated", func(t *testing.T) {
 		t.Parallel()
-		c := start(t)
+		c := nodeLifecycleAlone(t)
 		workloadtest.OK(t, c.node(t.Context(), "n", corev1.ConditionTrue))
 		client, done := workloadtest.Meanwhile(t, c.Server, "PUT", "/nodes/n/status",
 			func(ctx context.Context) error { return c.node(ctx, "n", "") })
-		run(t, client, short, time.Hour)
+		c.run(client, short, time.Hour)
 		<-done
 		goesOn(c)
-		n := awaitTaints(t, c, "n")
+		n := c.awaitTaints("n")
 		if len(n.Status.Conditions) > 0 {
 			t.Errorf("the node got the conditions %+v", n.Status.Conditions)
 		}
 	})
 	t.Run("node ready again", func(t *testing.T) {
 		t.Parallel()
-		c := start(t)
+		c := nodeLifecycleAlone(t)
 		workloadtest.OK(t, c.node(t.Context(), "n", corev1.ConditionFalse))
 		client, done := workloadtest.Meanwhile(t, c.Server, "PUT", "/nodes/n",
 			func(ctx context.Context) error { return c.post(ctx, "n", corev1.ConditionTrue) })
-		run(t, client, time.Hour, time.Hour)
+		c.run(client, time.Hour, time.Hour)
 		<-done
 		goesOn(c)
-		awaitNode(t, c, "n", corev1.ConditionTrue)
+		c.awaitNode("n", corev1.ConditionTrue)
 	})
 	t.Run("pod written", func(t *testing.T) {
 		t.Parallel()
-		c := start(t)
+		c := nodeLifecycleAlone(t)
 		workloadtest.OK(t, c.node(t.Context(), "n", corev1.ConditionFalse))
 		c.pod("app", "n")
 		client, _ := workloadtest.Meanwhile(t, c.Server, "PUT", "/pods/app/status",
@@ -259,8 +266,8 @@ func TestRaces(t *testing.T) {
 					[]byte(`{"status":{"message":"mine"}}`), metav1.PatchOptions{}, "status")
 				return err
 			})
-		run(t, client, time.Hour, time.Hour)
-		workloadtest.Until(t, podsReady(c, "app", false))
+		c.run(client, time.Hour, time.Hour)
+		c.awaitPod("app", false)
 		if p := workloadtest.Must(c.CoreV1().Pods("default").Get(t.Context(), "app",
 			metav1.GetOptions{}))(t); p.Status.Message != "mine" {
 			t.Errorf("the status of the kubelet was overwritten: %+v", p.Status)
@@ -270,31 +277,29 @@ func TestRaces(t *testing.T) {
 
 // awaitTaints waits until a node without the condition Ready has exactly some taints. Admission
 // gives it others.
-func awaitTaints(
-	t *testing.T, client kubernetes.Interface, name string, taints ...string,
-) *corev1.Node {
-	t.Helper()
-	return workloadtest.Await(t, "taints of "+name, func(ctx context.Context) (*corev1.Node, error) {
-		return client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	}, func(n *corev1.Node) bool { return slices.Equal(taintsOf(n), taints) })
+func (c nodeLifecycleCluster) awaitTaints(name string, taints ...string) *corev1.Node {
+	c.Helper()
+	return workloadtest.Await(c.T, "taints of "+name, func(ctx context.Context) (*corev1.Node, error) {
+		return c.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	}, func(n *corev1.Node) bool { return slices.Equal(nodeLifecycleTaints(n), taints) })
 }
 
-// TestRestart changes what there is while no controller runs.
-func TestRestart(t *testing.T) {
+// TestNodeLifecycleRestart changes what there is while no controller runs.
+func TestNodeLifecycleRestart(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	c := nodeLifecycleAlone(t)
 	for name, ready := range map[string]corev1.ConditionStatus{
 		"recreated": corev1.ConditionTrue, "returns": corev1.ConditionFalse, "silent": "",
 	} {
 		workloadtest.OK(t, c.node(t.Context(), name, ready))
 	}
 	c.pod("app", "returns")
-	events, stop := run(t, c, 100*time.Millisecond, 100*time.Millisecond)
+	events, stop := c.run(c, 100*time.Millisecond, 100*time.Millisecond)
 	for _, name := range []string{"recreated", "returns", "silent"} {
-		awaitNode(t, c, name, corev1.ConditionUnknown, unreachable+":NoExecute",
-			unreachable+":NoSchedule")
+		c.awaitNode(name, corev1.ConditionUnknown, corev1.TaintNodeUnreachable+":NoExecute",
+			corev1.TaintNodeUnreachable+":NoSchedule")
 	}
-	workloadtest.Until(t, podsReady(c, "app", false))
+	c.awaitPod("app", false)
 	stop()
 	// Only this node was ready before.
 	for len(events) > 0 {
@@ -310,14 +315,14 @@ func TestRestart(t *testing.T) {
 	c.pod("app", "recreated") // of another uid
 	c.pod("kept", "returns")
 	c.pod("silent", "silent")
-	run(t, c, time.Hour, time.Hour)
-	awaitNode(t, c, "recreated", corev1.ConditionFalse, notReady+":NoExecute",
-		notReady+":NoSchedule")
-	awaitNode(t, c, "returns", corev1.ConditionTrue)
-	awaitNode(t, c, "new", corev1.ConditionTrue)
-	workloadtest.Until(t, podsReady(c, "app", false))
-	workloadtest.Until(t, podsReady(c, "silent", false))
-	awaitNode(t, c, "silent", corev1.ConditionUnknown, unreachable+":NoExecute",
-		unreachable+":NoSchedule")
-	workloadtest.Until(t, podsReady(c, "kept", true))
+	c.run(c, time.Hour, time.Hour)
+	c.awaitNode("recreated", corev1.ConditionFalse, corev1.TaintNodeNotReady+":NoExecute",
+		corev1.TaintNodeNotReady+":NoSchedule")
+	c.awaitNode("returns", corev1.ConditionTrue)
+	c.awaitNode("new", corev1.ConditionTrue)
+	c.awaitPod("app", false)
+	c.awaitPod("silent", false)
+	c.awaitNode("silent", corev1.ConditionUnknown, corev1.TaintNodeUnreachable+":NoExecute",
+		corev1.TaintNodeUnreachable+":NoSchedule")
+	c.awaitPod("kept", true)
 }

@@ -1,4 +1,4 @@
-package tokensecrets_test
+package looptest
 
 import (
 	"context"
@@ -8,13 +8,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -28,60 +26,48 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-func TestTokens(t *testing.T) {
+func TestTokenSecrets(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t)
+	s, namespace := servertest.Shared(t)
 	client, ctx := kubernetes.NewForConfigOrDie(s.RESTConfig()), t.Context()
-	secrets := client.CoreV1().Secrets("default")
-	accounts := client.CoreV1().ServiceAccounts("default")
+	secrets := client.CoreV1().Secrets(namespace)
+	accounts := client.CoreV1().ServiceAccounts(namespace)
 	account := func() {
 		t.Helper()
-		_, err := accounts.Create(ctx, &corev1.ServiceAccount{
+		workloadtest.Must(accounts.Create(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Name: "robot"},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, metav1.CreateOptions{}))(t)
 	}
 	secret := func(name, account string) {
 		t.Helper()
-		_, err := secrets.Create(ctx, &corev1.Secret{
+		workloadtest.Must(secrets.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account},
 			},
 			Type: corev1.SecretTypeServiceAccountToken,
-		}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}, metav1.CreateOptions{}))(t)
 	}
-	eventually := func(name, what string, check func(*corev1.Secret) bool) (found *corev1.Secret) {
+	await := func(name, what string, wanted func(*corev1.Secret) bool) *corev1.Secret {
 		t.Helper()
-		err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, 30*time.Second, true,
-			func(ctx context.Context) (bool, error) {
-				var err error
-				found, err = secrets.Get(ctx, name, metav1.GetOptions{})
-				if apierrors.IsNotFound(err) {
-					found, err = nil, nil
-				}
-				return err == nil && check(found), err
-			})
-		if err != nil {
-			t.Fatalf("%s is not %s: %v", name, what, err)
-		}
-		return found
+		return workloadtest.Await(t, name+" "+what, func(ctx context.Context) (*corev1.Secret, error) {
+			s, err := secrets.Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil, nil
+			}
+			return s, err
+		}, wanted)
 	}
 	gone := func(s *corev1.Secret) bool { return s == nil }
 
 	secret("nobody", "nobody")
-	eventually("nobody", "gone", gone)
+	await("nobody", "gone", gone)
 
 	account()
 	secret("robot-token", "robot")
-	filled := eventually("robot-token", "filled", func(s *corev1.Secret) bool {
+	filled := await("robot-token", "filled", func(s *corev1.Secret) bool {
 		return s != nil && len(s.Data[corev1.ServiceAccountTokenKey]) > 0
 	})
-	if string(filled.Data[corev1.ServiceAccountNamespaceKey]) != "default" ||
+	if string(filled.Data[corev1.ServiceAccountNamespaceKey]) != namespace ||
 		filled.Annotations[corev1.ServiceAccountUIDKey] == "" {
 		t.Errorf("unexpected secret: %+v", filled)
 	}
@@ -90,39 +76,37 @@ func TestTokens(t *testing.T) {
 	config.BearerToken = string(filled.Data[corev1.ServiceAccountTokenKey])
 	robot := kubernetes.NewForConfigOrDie(config)
 	// The account is known, but may do nothing.
-	if _, err := robot.CoreV1().Pods("default").List(ctx,
+	if _, err := robot.CoreV1().Pods(namespace).List(ctx,
 		metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("with the token: %v, want an account without permissions", err)
 	}
 
 	// A secret goes with its account, also if another account has its name at once.
-	if err := accounts.Delete(ctx, "robot", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	workloadtest.OK(t, accounts.Delete(ctx, "robot", metav1.DeleteOptions{}))
 	account()
-	eventually("robot-token", "gone", gone)
-	if _, err := robot.CoreV1().Pods("default").List(ctx,
+	await("robot-token", "gone", gone)
+	if _, err := robot.CoreV1().Pods(namespace).List(ctx,
 		metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("with the token of a deleted secret: %v", err)
 	}
 }
 
-// cluster is a control plane with accounts and secrets in a namespace.
-type cluster struct {
+// tokenSecretsCluster is a control plane with accounts and secrets in a namespace.
+type tokenSecretsCluster struct {
 	*testing.T
 	client kubernetes.Interface
 }
 
-func (c cluster) accounts() typedcorev1.ServiceAccountInterface {
+func (c tokenSecretsCluster) accounts() typedcorev1.ServiceAccountInterface {
 	return c.client.CoreV1().ServiceAccounts(workloadtest.Namespace)
 }
 
-func (c cluster) secrets() typedcorev1.SecretInterface {
+func (c tokenSecretsCluster) secrets() typedcorev1.SecretInterface {
 	return c.client.CoreV1().Secrets(workloadtest.Namespace)
 }
 
 // account creates an account that lists some secrets. An earlier one goes.
-func (c cluster) account(name string, secrets ...string) *corev1.ServiceAccount {
+func (c tokenSecretsCluster) account(name string, secrets ...string) *corev1.ServiceAccount {
 	c.Helper()
 	err := c.accounts().Delete(c.Context(), name, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -135,7 +119,7 @@ func (c cluster) account(name string, secrets ...string) *corev1.ServiceAccount 
 	return workloadtest.Must(c.accounts().Create(c.Context(), a, metav1.CreateOptions{}))(c)
 }
 
-func (c cluster) secret(name, account string) {
+func (c tokenSecretsCluster) secret(name, account string) {
 	c.Helper()
 	workloadtest.Must(c.secrets().Create(c.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -146,7 +130,7 @@ func (c cluster) secret(name, account string) {
 }
 
 // await waits until there is a filled secret of an account, or none if the account is nil.
-func (c cluster) await(name string, account *corev1.ServiceAccount) {
+func (c tokenSecretsCluster) await(name string, account *corev1.ServiceAccount) {
 	c.Helper()
 	workloadtest.Await(c, name, func(ctx context.Context) (*corev1.Secret, error) {
 		s, err := c.secrets().Get(ctx, name, metav1.GetOptions{})
@@ -163,13 +147,13 @@ func (c cluster) await(name string, account *corev1.ServiceAccount) {
 	})
 }
 
-// TestRestart changes accounts and secrets while the loop does not run.
-func TestRestart(t *testing.T) {
+// TestTokenSecretsRestart changes accounts and secrets while the loop does not run.
+func TestTokenSecretsRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	run := func(options ...func(*server.Options)) (*server.Server, cluster) {
+	run := func(options ...func(*server.Options)) (*server.Server, tokenSecretsCluster) {
 		s := servertest.Run(t, append(options, func(o *server.Options) { o.DataDir = dir })...)
-		return s, cluster{t, workloadtest.Client(t, s)}
+		return s, tokenSecretsCluster{t, workloadtest.Client(t, s)}
 	}
 	s, c := run()
 	kept := c.account("kept")
@@ -197,11 +181,12 @@ func TestRestart(t *testing.T) {
 	c.await("gone-token", nil)
 }
 
-// TestRecreated replaces an account and makes a secret of it before the loop learns of the new
-// account.
-func TestRecreated(t *testing.T) {
+// TestTokenSecretsOfRecreatedAccount replaces an account and makes a secret of it before the loop
+// learns of the new account.
+func TestTokenSecretsOfRecreatedAccount(t *testing.T) {
 	t.Parallel()
-	c := cluster{t, workloadtest.Client(t, servertest.Run(t, servertest.WithoutControllers))}
+	s := servertest.Run(t, servertest.WithoutControllers)
+	c := tokenSecretsCluster{t, workloadtest.Client(t, s)}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	workloadtest.OK(t, err)
 	issuer, err := serviceaccount.New(serviceaccount.Options{Key: key})

@@ -1,4 +1,4 @@
-package pernamespace_test
+package looptest
 
 import (
 	"context"
@@ -19,23 +19,22 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// cluster is a control plane with the loops of service accounts, root certificates and namespaces.
-type cluster struct {
+// perNamespaceCluster is a control plane with the loops of service accounts, root certificates and
+// namespaces.
+type perNamespaceCluster struct {
 	*testing.T
-	*server.Server
+	servertest.API
 	client kubernetes.Interface
 }
 
-func start(t *testing.T, dir string, options ...func(*server.Options)) cluster {
+func perNamespaceConnect(t *testing.T, api servertest.API) perNamespaceCluster {
 	t.Helper()
-	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
-		o.DataDir = dir
-		o.Controllers = []string{serviceaccounts.Name, rootca.Name, namespaces.Name}
-	}}, options...)...)
-	return cluster{t, s, workloadtest.Client(t, s)}
+	client, err := kubernetes.NewForConfig(api.RESTConfig())
+	workloadtest.OK(t, err)
+	return perNamespaceCluster{t, api, client}
 }
 
-func (c cluster) namespace(names ...string) {
+func (c perNamespaceCluster) namespace(names ...string) {
 	c.Helper()
 	for _, name := range names {
 		workloadtest.Must(c.client.CoreV1().Namespaces().Create(c.Context(), &corev1.Namespace{
@@ -44,14 +43,14 @@ func (c cluster) namespace(names ...string) {
 	}
 }
 
-func (c cluster) delete(namespace string) {
+func (c perNamespaceCluster) delete(namespace string) {
 	c.Helper()
 	workloadtest.OK(c.T, c.client.CoreV1().Namespaces().Delete(c.Context(), namespace,
 		metav1.DeleteOptions{}))
 }
 
 // spoil deletes the service account and changes the config map.
-func (c cluster) spoil(namespace string) {
+func (c perNamespaceCluster) spoil(namespace string) {
 	c.Helper()
 	core := c.client.CoreV1()
 	workloadtest.OK(c.T, core.ServiceAccounts(namespace).Delete(c.Context(), serviceaccounts.Account,
@@ -62,7 +61,7 @@ func (c cluster) spoil(namespace string) {
 }
 
 // await waits until the namespaces have their service accounts and config maps.
-func (c cluster) await(names ...string) {
+func (c perNamespaceCluster) await(names ...string) {
 	c.Helper()
 	core := c.client.CoreV1()
 	for _, name := range names {
@@ -84,7 +83,7 @@ func (c cluster) await(names ...string) {
 }
 
 // awaitGone waits until a namespace does not exist.
-func (c cluster) awaitGone(name string) {
+func (c perNamespaceCluster) awaitGone(name string) {
 	c.Helper()
 	workloadtest.Until(c.T, func(ctx context.Context) string {
 		_, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -95,56 +94,64 @@ func (c cluster) awaitGone(name string) {
 	})
 }
 
-// TestRestart changes namespaces and what is in them while the loops do not run.
-func TestRestart(t *testing.T) {
+// TestPerNamespaceRestart changes namespaces and what is in them while the loops do not run.
+func TestPerNamespaceRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := start(t, dir)
+	run := func(configure ...func(*server.Options)) (*server.Server, perNamespaceCluster) {
+		t.Helper()
+		s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
+			o.DataDir = dir
+			o.Controllers = []string{serviceaccounts.Name, rootca.Name, namespaces.Name}
+		}}, configure...)...)
+		return s, perNamespaceConnect(t, s)
+	}
+	s, c := run()
 	c.namespace("kept", "recreated")
 	c.await("kept", "recreated")
-	workloadtest.OK(t, c.Stop(t.Context()))
+	workloadtest.OK(t, s.Stop(t.Context()))
 
-	c = start(t, dir, servertest.WithoutControllers)
+	s, c = run(servertest.WithoutControllers)
 	c.spoil("kept")
 	c.spoil("recreated")
 	c.delete("recreated")
 	c.namespace("new")
-	workloadtest.OK(t, c.Stop(t.Context()))
+	workloadtest.OK(t, s.Stop(t.Context()))
 
-	c = start(t, dir)
+	_, c = run()
 	c.await("kept", "new")
 	c.awaitGone("recreated")
 	c.namespace("recreated")
 	c.await("recreated")
 }
 
-// TestDyingNamespace keeps a namespace dying until what was in it is gone, and creates it again at
-// once.
-func TestDyingNamespace(t *testing.T) {
+// TestPerNamespaceDying keeps a namespace dying until what was in it is gone, and creates it again
+// at once.
+func TestPerNamespaceDying(t *testing.T) {
 	t.Parallel()
-	c := start(t, t.TempDir())
-	c.namespace("dying")
-	c.await("dying")
+	s, dying := servertest.Shared(t)
+	c := perNamespaceConnect(t, s)
+	c.await(dying)
 	core := c.client.CoreV1()
-	workloadtest.Must(core.ConfigMaps("dying").Create(t.Context(), &corev1.ConfigMap{
+	workloadtest.Must(core.ConfigMaps(dying).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "last", Finalizers: []string{"example.com/wait"}},
 	}, metav1.CreateOptions{}))(t)
-	c.delete("dying")
+	c.delete(dying)
 	workloadtest.Until(t, func(ctx context.Context) string {
-		maps, err := core.ConfigMaps("dying").List(ctx, metav1.ListOptions{})
+		maps, err := core.ConfigMaps(dying).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
-		accounts, err := core.ServiceAccounts("dying").List(ctx, metav1.ListOptions{})
+		accounts, err := core.ServiceAccounts(dying).List(ctx, metav1.ListOptions{})
 		if err != nil || len(maps.Items) != 1 || len(accounts.Items) != 0 {
 			return fmt.Sprintf("%d config maps, %d service accounts: %v", len(maps.Items),
 				len(accounts.Items), err)
 		}
 		return ""
 	})
-	workloadtest.Must(core.ConfigMaps("dying").Patch(t.Context(), "last", types.MergePatchType,
+	workloadtest.Must(core.ConfigMaps(dying).Patch(t.Context(), "last", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))(t)
-	c.awaitGone("dying")
-	c.namespace("dying")
-	c.await("dying")
+	c.awaitGone(dying)
+	c.namespace(dying)
+	c.await(dying)
 }

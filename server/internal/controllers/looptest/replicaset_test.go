@@ -1,4 +1,4 @@
-package replicaset_test
+package looptest
 
 import (
 	"context"
@@ -19,47 +19,55 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-var (
-	labels   = map[string]string{"app": "a"}
-	template = workloadtest.Template(map[string]string{"app": "a", "tier": "b"})
-)
+// replicaSetSelector selects the pods of the replicaSetTemplate.
+var replicaSetSelector = map[string]string{"app": "a"}
 
-func set(replicas int32) *appsv1.ReplicaSet {
+func replicaSetTemplate() *corev1.PodTemplateSpec {
+	return new(workloadtest.Template(map[string]string{"app": "a", "tier": "b"}))
+}
+
+func replicaSetOf(replicas int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set"},
 		Spec: appsv1.ReplicaSetSpec{
-			Replicas: new(replicas), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: template,
+			Replicas: new(replicas),
+			Selector: &metav1.LabelSelector{MatchLabels: replicaSetSelector},
+			Template: *replicaSetTemplate(),
 		},
 	}
 }
 
-func await(
-	t *testing.T, client kubernetes.Interface, what string, wanted func(*appsv1.ReplicaSet) bool,
+// replicaSetAwait gets the set until it is as wanted.
+func replicaSetAwait(
+	t *testing.T, client kubernetes.Interface, namespace, what string,
+	wanted func(*appsv1.ReplicaSet) bool,
 ) *appsv1.ReplicaSet {
 	t.Helper()
 	return workloadtest.Await(t, what, func(ctx context.Context) (*appsv1.ReplicaSet, error) {
-		return client.AppsV1().ReplicaSets(workloadtest.Namespace).Get(ctx, "set", metav1.GetOptions{})
+		return client.AppsV1().ReplicaSets(namespace).Get(ctx, "set", metav1.GetOptions{})
 	}, wanted)
 }
 
-func scale(t *testing.T, client kubernetes.Interface, replicas string) {
+func replicaSetScale(
+	t *testing.T, client kubernetes.Interface, namespace, replicas string,
+) {
 	t.Helper()
-	workloadtest.Must(client.AppsV1().ReplicaSets(workloadtest.Namespace).Patch(t.Context(), "set",
+	workloadtest.Must(client.AppsV1().ReplicaSets(namespace).Patch(t.Context(), "set",
 		types.MergePatchType, []byte(`{"spec":{"replicas":`+replicas+`}}`), metav1.PatchOptions{}))(t)
 }
 
-func TestScale(t *testing.T) {
+func TestReplicaSetScale(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, []string{replicaset.Name})
-	workloadtest.Kubelet(t, client)
-	sets, pods := client.AppsV1().ReplicaSets("default"), client.CoreV1().Pods("default")
+	client, namespace := shared(t)
+	workloadtest.Kubelet(t, client, namespace)
+	sets, pods := client.AppsV1().ReplicaSets(namespace), client.CoreV1().Pods(namespace)
 	// An orphan is adopted. It lacks a label of the template.
 	orphan := workloadtest.Must(pods.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: labels}, Spec: template.Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: "orphan", Labels: replicaSetSelector},
+		Spec:       replicaSetTemplate().Spec,
 	}, metav1.CreateOptions{}))(t)
-	workloadtest.Must(sets.Create(t.Context(), set(5), metav1.CreateOptions{}))(t)
-	rs := await(t, client, "five pods", func(rs *appsv1.ReplicaSet) bool {
+	workloadtest.Must(sets.Create(t.Context(), replicaSetOf(5), metav1.CreateOptions{}))(t)
+	rs := replicaSetAwait(t, client, namespace, "five pods", func(rs *appsv1.ReplicaSet) bool {
 		return rs.Status.AvailableReplicas == 5
 	})
 	want := appsv1.ReplicaSetStatus{
@@ -69,7 +77,7 @@ func TestScale(t *testing.T) {
 	if got, want := rs.Status.String(), want.String(); got != want {
 		t.Errorf("the status is %s, want %s", got, want)
 	}
-	list := workloadtest.Pods(t, client, "")
+	list := workloadtest.Pods(t, client, namespace, "")
 	if len(list) != 5 {
 		t.Errorf("there are %d pods, want 5", len(list))
 	}
@@ -79,7 +87,7 @@ func TestScale(t *testing.T) {
 			t.Errorf("the controller of %s is %v", pod.Name, ref)
 		}
 		if pod.UID != orphan.UID && (!strings.HasPrefix(pod.Name, "set-") ||
-			!maps.Equal(pod.Labels, template.Labels)) {
+			!maps.Equal(pod.Labels, replicaSetTemplate().Labels)) {
 			t.Errorf("made a pod %s with labels %v", pod.Name, pod.Labels)
 		}
 	}
@@ -87,55 +95,62 @@ func TestScale(t *testing.T) {
 	// A pod that does not match any more is released and replaced.
 	workloadtest.Must(pods.Patch(t.Context(), "orphan", types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"app":"other"}}}`), metav1.PatchOptions{}))(t)
-	await(t, client, "a pod instead of the released one", func(rs *appsv1.ReplicaSet) bool {
-		return rs.Status.FullyLabeledReplicas == 5 && rs.Status.AvailableReplicas == 5
-	})
+	replicaSetAwait(t, client, namespace, "a pod instead of the released one",
+		func(rs *appsv1.ReplicaSet) bool {
+			return rs.Status.FullyLabeledReplicas == 5 && rs.Status.AvailableReplicas == 5
+		})
 	if released := workloadtest.Must(pods.Get(t.Context(), "orphan",
 		metav1.GetOptions{}))(t); len(released.OwnerReferences) > 0 {
 		t.Errorf("the released pod has the owners %v", released.OwnerReferences)
 	}
 
 	// The cheapest pods go first.
-	list = workloadtest.Pods(t, client, "tier=b")
+	list = workloadtest.Pods(t, client, namespace, "tier=b")
 	for _, pod := range list[1:] {
 		workloadtest.Must(pods.Patch(t.Context(), pod.Name, types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"controller.kubernetes.io/pod-deletion-cost":"-5"}}}`),
 			metav1.PatchOptions{}))(t)
 	}
-	scale(t, client, "1")
-	await(t, client, "one pod", func(rs *appsv1.ReplicaSet) bool { return rs.Status.Replicas == 1 })
-	if left := workloadtest.Pods(t, client, "tier=b"); len(left) != 1 || left[0].UID != list[0].UID {
+	replicaSetScale(t, client, namespace, "1")
+	replicaSetAwait(t, client, namespace, "one pod", func(rs *appsv1.ReplicaSet) bool {
+		return rs.Status.Replicas == 1
+	})
+	left := workloadtest.Pods(t, client, namespace, "tier=b")
+	if len(left) != 1 || left[0].UID != list[0].UID {
 		t.Errorf("the pods left are %v", left)
 	}
-	events := workloadtest.Await(t, "events", func(ctx context.Context) ([]string, error) {
-		list, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+	workloadtest.Await(t, "the events", func(ctx context.Context) ([]string, error) {
+		list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
 		var found []string
 		for _, e := range list.Items {
 			found = append(found, e.Source.Component+" "+e.Reason+" "+e.Message)
 		}
 		return found, err
-	}, func(events []string) bool { return len(events) >= 9 })
-	if !slices.Contains(events, "replicaset-controller SuccessfulCreate Created pod: "+list[0].Name) ||
-		!slices.Contains(events, "replicaset-controller SuccessfulDelete Deleted pod: "+list[1].Name) {
-		t.Errorf("the events are %q", events)
-	}
+	}, func(events []string) bool {
+		return len(events) >= 9 && slices.Contains(events,
+			"replicaset-controller SuccessfulCreate Created pod: "+list[0].Name) &&
+			slices.Contains(events,
+				"replicaset-controller SuccessfulDelete Deleted pod: "+list[1].Name)
+	})
 }
 
-func TestQuota(t *testing.T) {
+func TestReplicaSetQuota(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, []string{replicaset.Name})
-	quotas := client.CoreV1().ResourceQuotas("default")
-	hard := corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}
-	quota := workloadtest.Must(quotas.Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: hard},
+	client, namespace := shared(t)
+	quotas := client.CoreV1().ResourceQuotas(namespace)
+	workloadtest.Must(quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+			corev1.ResourceRequestsCPU: resource.MustParse("1"),
+		}},
 	}, metav1.CreateOptions{}))(t)
-	quota.Status = corev1.ResourceQuotaStatus{
-		Hard: hard, Used: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("0")},
-	}
-	workloadtest.Must(quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}))(t)
-	workloadtest.Must(client.AppsV1().ReplicaSets("default").Create(t.Context(), set(3),
+	workloadtest.Await(t, "the use of the quota",
+		func(ctx context.Context) (*corev1.ResourceQuota, error) {
+			return quotas.Get(ctx, "none", metav1.GetOptions{})
+		}, func(q *corev1.ResourceQuota) bool { return len(q.Status.Used) == 1 })
+	workloadtest.Must(client.AppsV1().ReplicaSets(namespace).Create(t.Context(), replicaSetOf(3),
 		metav1.CreateOptions{}))(t)
-	rs := await(t, client, "a failure", func(rs *appsv1.ReplicaSet) bool {
+	rs := replicaSetAwait(t, client, namespace, "a failure", func(rs *appsv1.ReplicaSet) bool {
 		return len(rs.Status.Conditions) == 1
 	})
 	if c := rs.Status.Conditions[0]; c.Type != appsv1.ReplicaSetReplicaFailure ||
@@ -143,35 +158,31 @@ func TestQuota(t *testing.T) {
 		!strings.Contains(c.Message, "requests.cpu") {
 		t.Errorf("the condition is %+v", c)
 	}
-	if err := quotas.Delete(t.Context(), "none", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	await(t, client, "pods", func(rs *appsv1.ReplicaSet) bool {
+	workloadtest.OK(t, quotas.Delete(t.Context(), "none", metav1.DeleteOptions{}))
+	replicaSetAwait(t, client, namespace, "pods", func(rs *appsv1.ReplicaSet) bool {
 		return rs.Status.Replicas == 3 && len(rs.Status.Conditions) == 0
 	})
 }
 
 // A set that is deleted and created again while pods are left makes its own pods, and the other
 // controllers leave it what it has.
-func TestRecreated(t *testing.T) {
+func TestReplicaSetRecreated(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, []string{replicaset.Name})
-	sets := client.AppsV1().ReplicaSets("default")
-	first := workloadtest.Must(sets.Create(t.Context(), set(3), metav1.CreateOptions{}))(t)
-	await(t, client, "the first pods", func(rs *appsv1.ReplicaSet) bool {
+	client, namespace := shared(t)
+	sets := client.AppsV1().ReplicaSets(namespace)
+	first := workloadtest.Must(sets.Create(t.Context(), replicaSetOf(3), metav1.CreateOptions{}))(t)
+	replicaSetAwait(t, client, namespace, "the first pods", func(rs *appsv1.ReplicaSet) bool {
 		return rs.Status.Replicas == 3
 	})
-	if err := sets.Delete(t.Context(), "set", metav1.DeleteOptions{
+	workloadtest.OK(t, sets.Delete(t.Context(), "set", metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
-	}); err != nil {
-		t.Fatal(err)
-	}
-	second := workloadtest.Must(sets.Create(t.Context(), set(2), metav1.CreateOptions{}))(t)
-	await(t, client, "the second pods", func(rs *appsv1.ReplicaSet) bool {
+	}))
+	second := workloadtest.Must(sets.Create(t.Context(), replicaSetOf(2), metav1.CreateOptions{}))(t)
+	replicaSetAwait(t, client, namespace, "the second pods", func(rs *appsv1.ReplicaSet) bool {
 		return rs.Status.Replicas == 2
 	})
 	workloadtest.Await(t, "only the second pods", func(context.Context) ([]corev1.Pod, error) {
-		return workloadtest.Pods(t, client, "app=a"), nil
+		return workloadtest.Pods(t, client, namespace, "app=a"), nil
 	}, func(pods []corev1.Pod) bool {
 		var mine int
 		for _, pod := range pods {
@@ -189,47 +200,46 @@ func TestRecreated(t *testing.T) {
 
 // A control plane that is stopped while pods are made makes the rest after it starts again, and no
 // more.
-func TestRestart(t *testing.T) {
+func TestReplicaSetRestart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir, namespace := t.TempDir(), workloadtest.Namespace
 	s, client := workloadtest.Run(t, []string{replicaset.Name}, func(o *server.Options) {
 		o.DataDir = dir
 	})
-	workloadtest.Must(client.AppsV1().ReplicaSets("default").Create(t.Context(), set(200),
+	workloadtest.Must(client.AppsV1().ReplicaSets(namespace).Create(t.Context(), replicaSetOf(200),
 		metav1.CreateOptions{}))(t)
 	workloadtest.Await(t, "some pods", func(context.Context) (int, error) {
-		return len(workloadtest.Pods(t, client, "app=a")), nil
+		return len(workloadtest.Pods(t, client, namespace, "app=a")), nil
 	}, func(n int) bool { return n > 10 })
-	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	workloadtest.OK(t, s.Stop(context.WithoutCancel(t.Context())))
 	_, client = workloadtest.Run(t, []string{replicaset.Name}, func(o *server.Options) {
 		o.DataDir = dir
 	})
-	await(t, client, "all pods", func(rs *appsv1.ReplicaSet) bool {
+	replicaSetAwait(t, client, namespace, "all pods", func(rs *appsv1.ReplicaSet) bool {
 		if rs.Status.Replicas > 200 {
 			t.Errorf("made %d pods", rs.Status.Replicas)
 		}
 		return rs.Status.Replicas == 200
 	})
-	scale(t, client, "3")
-	await(t, client, "three pods", func(rs *appsv1.ReplicaSet) bool {
+	replicaSetScale(t, client, namespace, "3")
+	replicaSetAwait(t, client, namespace, "three pods", func(rs *appsv1.ReplicaSet) bool {
 		return rs.Status.Replicas == 3
 	})
-	if n := len(workloadtest.Pods(t, client, "app=a")); n != 3 {
+	if n := len(workloadtest.Pods(t, client, namespace, "app=a")); n != 3 {
 		t.Errorf("there are %d pods, want 3", n)
 	}
 }
 
 func TestReplicationController(t *testing.T) {
 	t.Parallel()
-	_, client := workloadtest.Run(t, []string{replicaset.ReplicationControllerName})
-	workloadtest.Kubelet(t, client)
-	controllers := client.CoreV1().ReplicationControllers("default")
+	client, namespace := shared(t)
+	workloadtest.Kubelet(t, client, namespace)
+	controllers := client.CoreV1().ReplicationControllers(namespace)
 	workloadtest.Must(controllers.Create(t.Context(), &corev1.ReplicationController{
 		ObjectMeta: metav1.ObjectMeta{Name: "rc"},
 		Spec: corev1.ReplicationControllerSpec{
-			Replicas: new(int32(3)), Selector: labels, Template: &template, MinReadySeconds: 1,
+			Replicas: new(int32(3)), Selector: replicaSetSelector, Template: replicaSetTemplate(),
+			MinReadySeconds: 1,
 		},
 	}, metav1.CreateOptions{}))(t)
 	rc := workloadtest.Await(t, "three pods",

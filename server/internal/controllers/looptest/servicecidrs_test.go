@@ -1,4 +1,4 @@
-package servicecidrs_test
+package looptest
 
 import (
 	"slices"
@@ -13,17 +13,15 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/servicecidrs"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// TestInUse deletes a ServiceCIDR that contains the cluster IP of a service.
-func TestInUse(t *testing.T) {
+// TestServiceCIDRInUse deletes a ServiceCIDR that contains the cluster IP of a service.
+func TestServiceCIDRInUse(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{servicecidrs.Name} })
-	client, err := kubernetes.NewForConfig(s.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := workloadtest.Client(t, s)
 	cidrs := client.NetworkingV1().ServiceCIDRs()
 	more := &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: "more"},
@@ -32,7 +30,7 @@ func TestInUse(t *testing.T) {
 	if _, err := cidrs.Create(t.Context(), more, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, client, "ready, with the finalizer", func(c *networkingv1.ServiceCIDR) bool {
+	serviceCIDRAwait(t, client, "ready, with the finalizer", func(c *networkingv1.ServiceCIDR) bool {
 		return slices.Contains(c.Finalizers, servicecidrs.Finalizer) &&
 			meta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 	})
@@ -47,7 +45,7 @@ func TestInUse(t *testing.T) {
 	if err := cidrs.Delete(t.Context(), "more", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, client, "terminating", func(c *networkingv1.ServiceCIDR) bool {
+	serviceCIDRAwait(t, client, "terminating", func(c *networkingv1.ServiceCIDR) bool {
 		ready := meta.FindStatusCondition(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 		return ready != nil && ready.Reason == networkingv1.ServiceCIDRReasonTerminating &&
 			slices.Contains(c.Finalizers, servicecidrs.Finalizer)
@@ -58,8 +56,8 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-// wait watches the ServiceCIDR until it meets the condition.
-func wait(
+// serviceCIDRAwait watches the ServiceCIDR until it meets the condition.
+func serviceCIDRAwait(
 	t *testing.T, client kubernetes.Interface, what string,
 	condition func(*networkingv1.ServiceCIDR) bool,
 ) {

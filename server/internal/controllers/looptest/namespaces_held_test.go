@@ -1,4 +1,4 @@
-package namespaces_test
+package looptest
 
 import (
 	"context"
@@ -14,15 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/servertest"
 )
 
-var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+var namespacesWidgets = schema.GroupVersionResource{
+	Group: "example.com", Version: "v1", Resource: "widgets",
+}
 
-// defineWidgets defines the custom resource and returns when widgets can be created.
-func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
+// namespacesDefineWidgets defines a custom resource and returns when widgets can be created.
+func namespacesDefineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
 	t.Helper()
 	definitions, err := apiextensionsclient.NewForConfig(config)
 	if err != nil {
@@ -30,12 +34,14 @@ func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
 	}
 	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(),
 		&apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: widgets.GroupResource().String()},
+			ObjectMeta: metav1.ObjectMeta{Name: namespacesWidgets.GroupResource().String()},
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-				Group: widgets.Group, Scope: apiextensionsv1.NamespaceScoped,
-				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: widgets.Resource, Kind: "Widget"},
+				Group: namespacesWidgets.Group, Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{
+					Plural: namespacesWidgets.Resource, Kind: "Widget",
+				},
 				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-					Name: widgets.Version, Served: true, Storage: true,
+					Name: namespacesWidgets.Version, Served: true, Storage: true,
 					Schema: &apiextensionsv1.CustomResourceValidation{
 						OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
 					},
@@ -49,26 +55,26 @@ func defineWidgets(t *testing.T, config *rest.Config) dynamic.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			_, err := client.Resource(widgets).List(ctx, metav1.ListOptions{})
-			return !apierrors.IsNotFound(err), nil
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	workloadtest.Until(t, func(ctx context.Context) string {
+		_, err := client.Resource(namespacesWidgets).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			return err.Error()
+		}
+		return ""
+	})
 	return client
 }
 
-// TestGoesAwayWithAll deletes a namespace whose content cannot be deleted at once: a claim with a
-// finalizer that is used by a pod, a pod on a node without a kubelet, and a custom resource with a
-// finalizer, which is removed last.
-func TestGoesAwayWithAll(t *testing.T) {
+// TestNamespaceGoesAwayWithAll deletes a namespace whose content cannot be deleted at once: a claim
+// with a finalizer that is used by a pod, a pod on a node without a kubelet, and a custom resource
+// with a finalizer, which is removed last.
+func TestNamespaceGoesAwayWithAll(t *testing.T) {
 	t.Parallel()
-	s, client := start(t)
-	custom := defineWidgets(t, s.RESTConfig())
-	name, ctx := create(t, client, &corev1.Namespace{}), t.Context()
-	_, err := client.CoreV1().PersistentVolumeClaims(name).Create(ctx, &corev1.PersistentVolumeClaim{
+	s := servertest.Run(t)
+	c := namespacesCluster{t, workloadtest.Client(t, s)}
+	custom := namespacesDefineWidgets(t, s.RESTConfig())
+	name, ctx := c.create(&corev1.Namespace{}), t.Context()
+	_, err := c.CoreV1().PersistentVolumeClaims(name).Create(ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "claim"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -80,7 +86,7 @@ func TestGoesAwayWithAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.CoreV1().Pods(name).Create(ctx, &corev1.Pod{
+	_, err = c.CoreV1().Pods(name).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
 		Spec: corev1.PodSpec{
 			NodeName:                      "somewhere",
@@ -95,57 +101,59 @@ func TestGoesAwayWithAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	widget := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": widgets.GroupVersion().String(), "kind": "Widget",
+		"apiVersion": namespacesWidgets.GroupVersion().String(), "kind": "Widget",
 		"metadata": map[string]any{"name": "w", "finalizers": []any{"example.com/hold"}},
 	}}
-	if _, err := custom.Resource(widgets).Namespace(name).Create(ctx, widget,
+	if _, err := custom.Resource(namespacesWidgets).Namespace(name).Create(ctx, widget,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	remove(t, client, name)
-	until(t, client, name,
-		says(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
-	if pod, err := client.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil ||
+	c.remove(name)
+	c.await(name,
+		namespaceSays(corev1.NamespaceContentRemaining, corev1.ConditionTrue, "SomeResourcesRemain"))
+	if pod, err := c.CoreV1().Pods(name).Get(ctx, "pod", metav1.GetOptions{}); err != nil ||
 		pod.DeletionTimestamp == nil {
 		t.Fatalf("get the pod within its grace period: %v, %v", pod, err)
 	}
-	until(t, client, name,
-		says(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
+	c.await(name,
+		namespaceSays(corev1.NamespaceFinalizersRemaining, corev1.ConditionTrue, "SomeFinalizersRemain"))
 	if took := time.Since(began); took < time.Second {
 		t.Errorf("the pod was gone after %s, before its grace period of a second had ended", took)
 	}
-	_, err = custom.Resource(widgets).Namespace(name).Patch(ctx, "w", types.MergePatchType,
+	_, err = custom.Resource(namespacesWidgets).Namespace(name).Patch(ctx, "w", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, client, name, gone)
+	c.await(name, namespaceIsGone)
 	t.Logf("took %s", time.Since(began))
 }
 
 // BenchmarkNamespaceDeletion measures how long the deletion of a namespace takes, empty and with
 // 100 objects of each of ten kinds.
 func BenchmarkNamespaceDeletion(b *testing.B) {
-	s, client := start(b)
-	dynamic := dynamic.NewForConfigOrDie(s.RESTConfig())
+	s := servertest.Run(b)
+	c := namespacesCluster{b, workloadtest.Client(b, s)}
+	client := dynamic.NewForConfigOrDie(s.RESTConfig())
 	for name, objects := range map[string]int{"empty": 0, "objects=1000": 100} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				name := create(b, client, &corev1.Namespace{})
+				name := c.create(&corev1.Namespace{})
 				for range objects {
-					createOfTenKinds(b, dynamic, name)
+					namespacesOfTenKinds(b, client, name)
 				}
 				b.StartTimer()
-				remove(b, client, name)
-				until(b, client, name, gone)
+				c.remove(name)
+				c.await(name, namespaceIsGone)
 			}
 		})
 	}
 }
 
-func createOfTenKinds(b *testing.B, client dynamic.Interface, namespace string) {
+// namespacesOfTenKinds creates an object of each of ten kinds in a namespace.
+func namespacesOfTenKinds(b *testing.B, client dynamic.Interface, namespace string) {
 	b.Helper()
 	for resource, fields := range map[schema.GroupVersionResource]map[string]any{
 		{Version: "v1", Resource: "configmaps"}:      {"kind": "ConfigMap"},

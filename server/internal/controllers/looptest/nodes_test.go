@@ -1,4 +1,4 @@
-package nodes_test
+package looptest
 
 import (
 	"context"
@@ -18,22 +18,25 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/internal/nodes"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// simulate starts a control plane with simulated nodes, and waits until they are ready.
-func simulate(t *testing.T, count int, configure ...func(*server.Options)) kubernetes.Interface {
+// nodesSimulate starts a control plane with simulated nodes, and waits until they are ready.
+func nodesSimulate(
+	t *testing.T, count int, configure ...func(*server.Options),
+) kubernetes.Interface {
 	t.Helper()
 	s := servertest.Run(t, append(configure, func(o *server.Options) { o.SimulatedNodes = count })...)
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	awaitNodes(t, client, count)
+	client := workloadtest.Client(t, s)
+	nodesAwait(t, client, count)
 	return client
 }
 
-// awaitNodes waits until there are as many nodes as expected, all of which are ready.
-func awaitNodes(t *testing.T, client kubernetes.Interface, count int) []corev1.Node {
+// nodesAwait waits until there are as many nodes as expected, all of which are ready.
+func nodesAwait(t *testing.T, client kubernetes.Interface, count int) []corev1.Node {
 	t.Helper()
 	var list *corev1.NodeList
 	workloadtest.Until(t, func(ctx context.Context) string {
@@ -43,7 +46,8 @@ func awaitNodes(t *testing.T, client kubernetes.Interface, count int) []corev1.N
 		}
 		for i := range list.Items {
 			n := &list.Items[i]
-			if c := nodeCondition(n, corev1.NodeReady); c != corev1.ConditionTrue || len(n.Spec.Taints) > 0 {
+			c := nodesCondition(n, corev1.NodeReady)
+			if c != corev1.ConditionTrue || len(n.Spec.Taints) > 0 {
 				return fmt.Sprintf("%s: ready %q, taints %v", n.Name, c, n.Spec.Taints)
 			}
 		}
@@ -55,7 +59,7 @@ func awaitNodes(t *testing.T, client kubernetes.Interface, count int) []corev1.N
 	return list.Items
 }
 
-func nodeCondition(n *corev1.Node, of corev1.NodeConditionType) corev1.ConditionStatus {
+func nodesCondition(n *corev1.Node, of corev1.NodeConditionType) corev1.ConditionStatus {
 	for _, c := range n.Status.Conditions {
 		if c.Type == of {
 			return c.Status
@@ -64,8 +68,8 @@ func nodeCondition(n *corev1.Node, of corev1.NodeConditionType) corev1.Condition
 	return ""
 }
 
-// pod returns a pod on the first node.
-func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+// nodesPod returns a pod on the first node.
+func nodesPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
 		Spec: corev1.PodSpec{
@@ -79,19 +83,19 @@ func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func annotated(key, value string) func(*corev1.Pod) {
+func nodesAnnotated(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Annotations["kinproc.dev/"+key] = value }
 }
 
-func create(t *testing.T, client kubernetes.Interface, p *corev1.Pod) *corev1.Pod {
+func nodesCreatePod(t *testing.T, client kubernetes.Interface, p *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	created, err := client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
 	workloadtest.OK(t, err)
 	return created
 }
 
-// await waits until a pod is as wanted, and returns it.
-func await(
+// nodesAwaitPod waits until a pod is as wanted, and returns it.
+func nodesAwaitPod(
 	t *testing.T, client kubernetes.Interface, name string, wanted func(*corev1.Pod) bool,
 ) *corev1.Pod {
 	t.Helper()
@@ -109,7 +113,7 @@ func await(
 	return p
 }
 
-func awaitGone(t *testing.T, client kubernetes.Interface, name string) {
+func nodesAwaitPodGone(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	workloadtest.Until(t, func(ctx context.Context) string {
 		p, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
@@ -120,7 +124,8 @@ func awaitGone(t *testing.T, client kubernetes.Interface, name string) {
 	})
 }
 
-func condition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
+// podCondition returns a condition of a pod, which is empty if the pod does not have it.
+func podCondition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range p.Status.Conditions {
 		if c.Type == of {
 			return c
@@ -129,15 +134,11 @@ func condition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	return corev1.PodCondition{}
 }
 
-func isReady(p *corev1.Pod) bool {
-	return condition(p, corev1.PodReady).Status == corev1.ConditionTrue
-}
-
-func hasPhase(phase corev1.PodPhase) func(*corev1.Pod) bool {
+func nodesPodPhase(phase corev1.PodPhase) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool { return p.Status.Phase == phase }
 }
 
-func waitingFor(reason string) func(*corev1.Pod) bool {
+func nodesPodWaits(reason string) func(*corev1.Pod) bool {
 	return func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) > 0 &&
 			p.Status.ContainerStatuses[0].State.Waiting != nil &&
@@ -147,13 +148,13 @@ func waitingFor(reason string) func(*corev1.Pod) bool {
 
 func TestNodesSayThatTheyAreSimulated(t *testing.T) {
 	t.Parallel()
-	client := simulate(t, 2, func(o *server.Options) {
+	client := nodesSimulate(t, 2, func(o *server.Options) {
 		o.SimulatedNodeCapacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}
 	})
 	addresses := map[string]bool{}
-	for _, n := range awaitNodes(t, client, 2) {
+	for _, n := range nodesAwait(t, client, 2) {
 		if n.Labels[nodes.Label] != "true" ||
-			nodeCondition(&n, nodes.Condition) != corev1.ConditionTrue ||
+			nodesCondition(&n, nodes.Condition) != corev1.ConditionTrue ||
 			!strings.HasPrefix(n.Status.NodeInfo.ContainerRuntimeVersion, "simulated:") {
 			t.Errorf("%s does not say that it is simulated: %+v", n.Name, n)
 		}
@@ -179,10 +180,10 @@ func TestNodesSayThatTheyAreSimulated(t *testing.T) {
 	}
 }
 
-func TestPodRuns(t *testing.T) {
+func TestSimulatedPodRuns(t *testing.T) {
 	t.Parallel()
-	client := simulate(t, 1)
-	create(t, client, pod("app", func(p *corev1.Pod) {
+	client := nodesSimulate(t, 1)
+	nodesCreatePod(t, client, nodesPod("app", func(p *corev1.Pod) {
 		p.Spec.InitContainers = []corev1.Container{
 			{Name: "first", Image: "example.com/first"},
 			{
@@ -192,7 +193,7 @@ func TestPodRuns(t *testing.T) {
 		}
 		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
 	}))
-	p := await(t, client, "app", hasPhase(corev1.PodRunning))
+	p := nodesAwaitPod(t, client, "app", nodesPodPhase(corev1.PodRunning))
 	s := p.Status
 	if len(s.InitContainerStatuses) != 2 || len(s.ContainerStatuses) != 1 {
 		t.Fatalf("the status is %+v", s)
@@ -218,12 +219,12 @@ func TestPodRuns(t *testing.T) {
 		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady,
 		corev1.PodScheduled,
 	} {
-		c := condition(p, of)
+		c := podCondition(p, of)
 		if c.Status != corev1.ConditionTrue || c.ObservedGeneration != p.Generation {
 			t.Errorf("the condition %s is %+v", of, c)
 		}
 	}
-	if c := condition(p, corev1.PodReady); c.Reason != "ReadinessGatesNotReady" {
+	if c := podCondition(p, corev1.PodReady); c.Reason != "ReadinessGatesNotReady" {
 		t.Errorf("with a closed readiness gate, the condition is %+v", c)
 	}
 	if !slices.ContainsFunc(p.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
@@ -236,18 +237,18 @@ func TestPodRuns(t *testing.T) {
 		[]byte(`{"status":{"conditions":[{"type":"example.com/gate","status":"True"}]}}`),
 		metav1.PatchOptions{}, "status")
 	workloadtest.OK(t, err)
-	await(t, client, "app", isReady)
+	nodesAwaitPod(t, client, "app", pods.Ready)
 }
 
-func TestPodsEnd(t *testing.T) {
+func TestSimulatedPodsEnd(t *testing.T) {
 	t.Parallel()
-	client := simulate(t, 1)
+	client := nodesSimulate(t, 1)
 	run := func(policy corev1.RestartPolicy, command ...string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.RestartPolicy, p.Spec.Containers[0].Command = policy, command
 		}
 	}
-	template := pod("").Spec
+	template := nodesPod("").Spec
 	template.RestartPolicy = corev1.RestartPolicyNever
 	owner, err := client.BatchV1().Jobs("default").Create(t.Context(), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "job"},
@@ -267,14 +268,14 @@ func TestPodsEnd(t *testing.T) {
 		reason string
 	}{
 		"job":     {[]func(*corev1.Pod){job}, corev1.PodSucceeded, 0, ""},
-		"failing": {[]func(*corev1.Pod){job, annotated("exit-code", "3")}, corev1.PodFailed, 3, ""},
+		"failing": {[]func(*corev1.Pod){job, nodesAnnotated("exit-code", "3")}, corev1.PodFailed, 3, ""},
 		"script": {
 			[]func(*corev1.Pod){run("Never", "/bin/sh", "-c", "echo hello; exit 7")},
 			corev1.PodFailed, 7, "",
 		},
 		"retried": {
 			[]func(*corev1.Pod){
-				run("OnFailure"), annotated("exit-code", "1, 1, 0"), annotated("back-off", "1ms"),
+				run("OnFailure"), nodesAnnotated("exit-code", "1, 1, 0"), nodesAnnotated("back-off", "1ms"),
 			},
 			corev1.PodSucceeded, 0, "",
 		},
@@ -292,8 +293,8 @@ func TestPodsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			create(t, client, pod(name, test.change...))
-			p := await(t, client, name, func(p *corev1.Pod) bool {
+			nodesCreatePod(t, client, nodesPod(name, test.change...))
+			p := nodesAwaitPod(t, client, name, func(p *corev1.Pod) bool {
 				return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 			})
 			code := int32(-1)
@@ -303,8 +304,8 @@ func TestPodsEnd(t *testing.T) {
 			if p.Status.Phase != test.phase || code != test.code || p.Status.Reason != test.reason {
 				t.Errorf("%s, exit code %d, reason %q", p.Status.Phase, code, p.Status.Reason)
 			}
-			if isReady(p) || condition(p, corev1.PodReady).Reason == "" {
-				t.Errorf("ready: %+v", condition(p, corev1.PodReady))
+			if pods.Ready(p) || podCondition(p, corev1.PodReady).Reason == "" {
+				t.Errorf("ready: %+v", podCondition(p, corev1.PodReady))
 			}
 			for _, s := range p.Status.InitContainerStatuses {
 				if s.State.Running != nil {
@@ -315,9 +316,9 @@ func TestPodsEnd(t *testing.T) {
 	}
 }
 
-func TestSteering(t *testing.T) {
+func TestSimulatedPodsAreSteered(t *testing.T) {
 	t.Parallel()
-	client := simulate(t, 1)
+	client := nodesSimulate(t, 1)
 	annotate := func(t *testing.T, name, key, value string) {
 		t.Helper()
 		_, err := client.CoreV1().Pods("default").Patch(t.Context(), name, types.MergePatchType,
@@ -327,90 +328,95 @@ func TestSteering(t *testing.T) {
 	}
 	t.Run("not ready", func(t *testing.T) {
 		t.Parallel()
-		create(t, client, pod("unready", annotated("not-ready", "true")))
-		p := await(t, client, "unready", hasPhase(corev1.PodRunning))
-		if isReady(p) || condition(p, corev1.ContainersReady).Message !=
+		nodesCreatePod(t, client, nodesPod("unready", nodesAnnotated("not-ready", "true")))
+		p := nodesAwaitPod(t, client, "unready", nodesPodPhase(corev1.PodRunning))
+		if pods.Ready(p) || podCondition(p, corev1.ContainersReady).Message !=
 			"containers with unready status: [c]" {
 			t.Errorf("the conditions are %+v", p.Status.Conditions)
 		}
 		annotate(t, "unready", "not-ready", "null")
-		await(t, client, "unready", isReady)
+		nodesAwaitPod(t, client, "unready", pods.Ready)
 	})
 	t.Run("crash loop", func(t *testing.T) {
 		t.Parallel()
-		create(t, client, pod("crashing", annotated("crash-loop", "true"), annotated("back-off", "1ms")))
-		p := await(t, client, "crashing", func(p *corev1.Pod) bool {
-			return waitingFor("CrashLoopBackOff")(p) && p.Status.ContainerStatuses[0].RestartCount > 2
+		nodesCreatePod(t, client, nodesPod("crashing",
+			nodesAnnotated("crash-loop", "true"), nodesAnnotated("back-off", "1ms")))
+		p := nodesAwaitPod(t, client, "crashing", func(p *corev1.Pod) bool {
+			return nodesPodWaits("CrashLoopBackOff")(p) && p.Status.ContainerStatuses[0].RestartCount > 2
 		})
 		if last := p.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil ||
 			last.ExitCode != 1 || p.Status.Phase != corev1.PodRunning {
 			t.Errorf("the status is %+v", p.Status)
 		}
 		annotate(t, "crashing", "crash-loop", "null")
-		await(t, client, "crashing", isReady)
+		nodesAwaitPod(t, client, "crashing", pods.Ready)
 	})
 	t.Run("no back-off", func(t *testing.T) {
 		t.Parallel()
-		create(t, client, pod("hurried", annotated("crash-loop", "true"), annotated("back-off", "0s"),
-			annotated("run-for", "-1h")))
-		await(t, client, "hurried", func(p *corev1.Pod) bool {
-			return waitingFor("CrashLoopBackOff")(p) && p.Status.ContainerStatuses[0].RestartCount > 2
+		nodesCreatePod(t, client, nodesPod("hurried", nodesAnnotated("crash-loop", "true"),
+			nodesAnnotated("back-off", "0s"), nodesAnnotated("run-for", "-1h")))
+		nodesAwaitPod(t, client, "hurried", func(p *corev1.Pod) bool {
+			return nodesPodWaits("CrashLoopBackOff")(p) && p.Status.ContainerStatuses[0].RestartCount > 2
 		})
 	})
 	t.Run("image pull error", func(t *testing.T) {
 		t.Parallel()
-		create(t, client, pod("pulling", annotated("image-pull-error", "true")))
-		await(t, client, "pulling", waitingFor("ImagePullBackOff"))
+		nodesCreatePod(t, client, nodesPod("pulling", nodesAnnotated("image-pull-error", "true")))
+		nodesAwaitPod(t, client, "pulling", nodesPodWaits("ImagePullBackOff"))
 		annotate(t, "pulling", "image-pull-error", "null")
-		await(t, client, "pulling", isReady)
-		create(t, client, pod("missing", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "app:404" }))
-		await(t, client, "missing", waitingFor("ImagePullBackOff"))
+		nodesAwaitPod(t, client, "pulling", pods.Ready)
+		nodesCreatePod(t, client, nodesPod("missing", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Image = "app:404"
+		}))
+		nodesAwaitPod(t, client, "missing", nodesPodWaits("ImagePullBackOff"))
 	})
 	t.Run("delays", func(t *testing.T) {
 		t.Parallel()
 		created := time.Now()
-		create(t, client, pod("slow", annotated("start-delay", "1500ms")))
-		p := await(t, client, "slow", waitingFor("ContainerCreating"))
+		nodesCreatePod(t, client, nodesPod("slow", nodesAnnotated("start-delay", "1500ms")))
+		p := nodesAwaitPod(t, client, "slow", nodesPodWaits("ContainerCreating"))
 		if p.Status.Phase != corev1.PodPending || p.Status.PodIP != "" {
 			t.Errorf("before the delay, the status is %+v", p.Status)
 		}
-		await(t, client, "slow", isReady)
+		nodesAwaitPod(t, client, "slow", pods.Ready)
 		if took := time.Since(created); took < 1500*time.Millisecond {
 			t.Errorf("ready after %v", took)
 		}
 	})
 }
 
-func TestPodIsDeleted(t *testing.T) {
+func TestSimulatedPodIsDeleted(t *testing.T) {
 	t.Parallel()
-	client := simulate(t, 1)
-	pods := client.CoreV1().Pods("default")
-	create(t, client, pod("plain"))
-	create(t, client, pod("held", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/hold"} }))
+	client := nodesSimulate(t, 1)
+	api := client.CoreV1().Pods("default")
+	nodesCreatePod(t, client, nodesPod("plain"))
+	nodesCreatePod(t, client, nodesPod("held", func(p *corev1.Pod) {
+		p.Finalizers = []string{"example.com/hold"}
+	}))
 	for _, name := range []string{"plain", "held"} {
-		await(t, client, name, isReady)
-		workloadtest.OK(t, pods.Delete(t.Context(), name, metav1.DeleteOptions{}))
+		nodesAwaitPod(t, client, name, pods.Ready)
+		workloadtest.OK(t, api.Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
-	awaitGone(t, client, "plain")
-	p := await(t, client, "held", func(p *corev1.Pod) bool {
+	nodesAwaitPodGone(t, client, "plain")
+	p := nodesAwaitPod(t, client, "held", func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodFailed && *p.DeletionGracePeriodSeconds == 0
 	})
 	s := p.Status.ContainerStatuses[0]
 	if s.State.Terminated == nil || s.State.Terminated.ExitCode != 137 {
 		t.Errorf("the container is %+v", s)
 	}
-	_, err := pods.Patch(t.Context(), "held", types.MergePatchType,
+	_, err := api.Patch(t.Context(), "held", types.MergePatchType,
 		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	workloadtest.OK(t, err)
-	awaitGone(t, client, "held")
+	nodesAwaitPodGone(t, client, "held")
 }
 
-// TestUnknownContainer has a status of a container that the pod does not have.
-func TestUnknownContainer(t *testing.T) {
+// TestSimulatedPodUnknownContainer has a status of a container that the pod does not have.
+func TestSimulatedPodUnknownContainer(t *testing.T) {
 	t.Parallel()
-	client := simulate(t, 1)
-	create(t, client, pod("app", annotated("not-ready", "true")))
-	await(t, client, "app", hasPhase(corev1.PodRunning))
+	client := nodesSimulate(t, 1)
+	nodesCreatePod(t, client, nodesPod("app", nodesAnnotated("not-ready", "true")))
+	nodesAwaitPod(t, client, "app", nodesPodPhase(corev1.PodRunning))
 	_, err := client.CoreV1().Pods("default").Patch(t.Context(), "app", types.StrategicMergePatchType,
 		[]byte(`{"status":{"initContainerStatuses":[{"name":"unknown","image":"i","imageID":"",
 		"ready":false,"restartCount":0}]}}`),
@@ -419,17 +425,17 @@ func TestUnknownContainer(t *testing.T) {
 	_, err = client.CoreV1().Pods("default").Patch(t.Context(), "app", types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"kinproc.dev/not-ready":null}}}`), metav1.PatchOptions{})
 	workloadtest.OK(t, err)
-	await(t, client, "app", isReady)
+	nodesAwaitPod(t, client, "app", pods.Ready)
 }
 
-// TestOthersAreLeftAlone has a node that somebody else registered under a name that kinproc would
-// use, and one with another name. Once the last pod of the simulated node runs, the other pods must
-// have been seen.
-func TestOthersAreLeftAlone(t *testing.T) {
+// TestSimulatedNodesLeaveOthersAlone has a node that somebody else registered under a name that
+// kinproc would use, and one with another name. Once the last pod of the simulated node runs, the
+// other pods must have been seen.
+func TestSimulatedNodesLeaveOthersAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := servertest.Run(t, func(o *server.Options) { o.DataDir = dir })
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	client := workloadtest.Client(t, s)
 	for _, name := range []string{"simulated-0", "other"} {
 		_, err := client.CoreV1().Nodes().Create(t.Context(),
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -437,11 +443,11 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 	workloadtest.OK(t, s.Stop(t.Context()))
 	s = servertest.Run(t, func(o *server.Options) { o.DataDir, o.SimulatedNodes = dir, 2 })
-	client = kubernetes.NewForConfigOrDie(s.RESTConfig())
+	client = workloadtest.Client(t, s)
 	for _, node := range []string{"simulated-0", "other", "simulated-1"} {
-		create(t, client, pod("on-"+node, func(p *corev1.Pod) { p.Spec.NodeName = node }))
+		nodesCreatePod(t, client, nodesPod("on-"+node, func(p *corev1.Pod) { p.Spec.NodeName = node }))
 	}
-	await(t, client, "on-simulated-1", isReady)
+	nodesAwaitPod(t, client, "on-simulated-1", pods.Ready)
 	for _, node := range []string{"simulated-0", "other"} {
 		p, err := client.CoreV1().Pods("default").Get(t.Context(), "on-"+node, metav1.GetOptions{})
 		workloadtest.OK(t, err)
@@ -456,33 +462,33 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestRestart starts a control plane again with fewer nodes. The pods go on with their addresses,
-// and one that was to be deleted is deleted.
-func TestRestart(t *testing.T) {
+// TestSimulatedNodesRestart starts a control plane again with fewer nodes. The pods go on with
+// their addresses, and one that was to be deleted is deleted.
+func TestSimulatedNodesRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := servertest.Run(t, func(o *server.Options) { o.DataDir, o.SimulatedNodes = dir, 3 })
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	before := awaitNodes(t, client, 3)
-	create(t, client, pod("stays"))
-	create(t, client, pod("goes", annotated("stop-delay", "29s")))
-	was := await(t, client, "stays", isReady)
-	await(t, client, "goes", isReady)
-	pods := client.CoreV1().Pods("default")
-	workloadtest.OK(t, pods.Delete(t.Context(), "goes", metav1.DeleteOptions{
+	client := workloadtest.Client(t, s)
+	before := nodesAwait(t, client, 3)
+	nodesCreatePod(t, client, nodesPod("stays"))
+	nodesCreatePod(t, client, nodesPod("goes", nodesAnnotated("stop-delay", "29s")))
+	was := nodesAwaitPod(t, client, "stays", pods.Ready)
+	nodesAwaitPod(t, client, "goes", pods.Ready)
+	api := client.CoreV1().Pods("default")
+	workloadtest.OK(t, api.Delete(t.Context(), "goes", metav1.DeleteOptions{
 		GracePeriodSeconds: ptr.To(int64(2)),
 	}))
 	workloadtest.OK(t, s.Stop(t.Context()))
 
 	s = servertest.Run(t, func(o *server.Options) { o.DataDir, o.SimulatedNodes = dir, 1 })
-	client = kubernetes.NewForConfigOrDie(s.RESTConfig())
-	if after := awaitNodes(t, client, 1); after[0].UID != before[0].UID {
+	client = workloadtest.Client(t, s)
+	if after := nodesAwait(t, client, 1); after[0].UID != before[0].UID {
 		t.Errorf("the node %s is another one", after[0].Name)
 	}
-	create(t, client, pod("new"))
-	added := await(t, client, "new", isReady)
-	awaitGone(t, client, "goes")
-	is := await(t, client, "stays", isReady)
+	nodesCreatePod(t, client, nodesPod("new"))
+	added := nodesAwaitPod(t, client, "new", pods.Ready)
+	nodesAwaitPodGone(t, client, "goes")
+	is := nodesAwaitPod(t, client, "stays", pods.Ready)
 	if is.ResourceVersion != was.ResourceVersion {
 		t.Errorf("the pod has changed from %+v to %+v", was.Status, is.Status)
 	}
@@ -491,12 +497,12 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestKubeletAPI asks for what a kubelet would answer.
-func TestKubeletAPI(t *testing.T) {
+// TestSimulatedKubeletAPI asks for what a kubelet would answer.
+func TestSimulatedKubeletAPI(t *testing.T) {
 	t.Parallel()
-	client := simulate(t, 1)
-	create(t, client, pod("app"))
-	await(t, client, "app", isReady)
+	client := nodesSimulate(t, 1)
+	nodesCreatePod(t, client, nodesPod("app"))
+	nodesAwaitPod(t, client, "app", pods.Ready)
 	core := client.CoreV1().RESTClient()
 	log, err := core.Get().Namespace("default").Resource("pods").Name("app").SubResource("log").
 		DoRaw(t.Context())
@@ -512,8 +518,8 @@ func TestKubeletAPI(t *testing.T) {
 			t.Errorf("%s: %v", subresource, err)
 		}
 	}
-	create(t, client, pod("pulling", annotated("image-pull-error", "true")))
-	await(t, client, "pulling", waitingFor("ImagePullBackOff"))
+	nodesCreatePod(t, client, nodesPod("pulling", nodesAnnotated("image-pull-error", "true")))
+	nodesAwaitPod(t, client, "pulling", nodesPodWaits("ImagePullBackOff"))
 	err = client.CoreV1().Pods("default").GetLogs("pulling", &corev1.PodLogOptions{}).Do(t.Context()).
 		Error()
 	if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "waiting to start") {

@@ -1,4 +1,4 @@
-package legacytokens_test
+package looptest
 
 import (
 	"context"
@@ -24,9 +24,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-// TestUnusedTokens lets years pass for four secrets, of which one was made for a ServiceAccount and
-// is not used.
-func TestUnusedTokens(t *testing.T) {
+// TestUnusedLegacyTokens lets years pass for four secrets, of which one was made for a
+// ServiceAccount and is not used.
+func TestUnusedLegacyTokens(t *testing.T) {
 	t.Parallel()
 	_, client := workloadtest.Run(t, []string{tokensecrets.Name})
 	core := client.CoreV1()
@@ -60,17 +60,17 @@ func TestUnusedTokens(t *testing.T) {
 		},
 	}, metav1.CreateOptions{}))(t)
 
-	run(t, client, time.Now().Add(2*year))
-	invalid := awaitSecrets(t, client, "a secret is invalid", func(list []corev1.Secret) bool {
-		return slices.ContainsFunc(list, isInvalid)
+	legacyTokensRun(t, client, time.Now().Add(2*year))
+	invalid := legacyTokensAwait(t, client, "a secret is invalid", func(list []corev1.Secret) bool {
+		return slices.ContainsFunc(list, legacyTokenIsInvalid)
 	})
 	for _, s := range invalid {
-		if isInvalid(s) != (s.Name == "unused") {
+		if legacyTokenIsInvalid(s) != (s.Name == "unused") {
 			t.Errorf("secret %s has the labels %v", s.Name, s.Labels)
 		}
 	}
-	run(t, client, time.Now().Add(3*year))
-	left := awaitSecrets(t, client, "a secret is deleted", func(list []corev1.Secret) bool {
+	legacyTokensRun(t, client, time.Now().Add(3*year))
+	left := legacyTokensAwait(t, client, "a secret is deleted", func(list []corev1.Secret) bool {
 		return len(list) < len(invalid)
 	})
 	if len(left) != 3 || slices.ContainsFunc(left, func(s corev1.Secret) bool {
@@ -80,45 +80,28 @@ func TestUnusedTokens(t *testing.T) {
 	}
 }
 
-func isInvalid(s corev1.Secret) bool { return s.Labels[serviceaccount.InvalidSince] != "" }
-
-// run runs the controller at a given time until the test ends or stop is called.
-func run(t *testing.T, client kubernetes.Interface, now time.Time) (stop func()) {
-	t.Helper()
-	return runWith(t, client, informers.NewSharedInformerFactory(client, 0), now)
+func legacyTokenIsInvalid(s corev1.Secret) bool {
+	return s.Labels[serviceaccount.InvalidSince] != ""
 }
 
-func runWith(
-	t *testing.T, client kubernetes.Interface, factory informers.SharedInformerFactory,
-	now time.Time,
-) (stop func()) {
+// legacyTokensRun runs the controller at a given time until the test ends or stop is called.
+func legacyTokensRun(t *testing.T, client kubernetes.Interface, now time.Time) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- legacytokens.New(legacytokens.Dependencies{
-			Client: client, Informers: factory, Now: func() time.Time { return now },
-		}).Run(ctx)
-	}()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		factory.Shutdown()
-	})
-	t.Cleanup(stop)
-	return stop
+	factory := informers.NewSharedInformerFactory(client, 0)
+	return workloadtest.Start(t, factory, legacytokens.New(legacytokens.Dependencies{
+		Client: client, Informers: factory, Now: func() time.Time { return now },
+	}))
 }
 
-// roundTrip is a function that is an http.RoundTripper.
-type roundTrip func(*http.Request) (*http.Response, error)
+// roundTripper is a function that is an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
 
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestRestart changes secrets that are invalid while the controller does not run, and before it
-// learns of the change.
-func TestRestart(t *testing.T) {
+// TestLegacyTokensRestart changes secrets that are invalid while the controller does not run, and
+// before it learns of the change.
+func TestLegacyTokensRestart(t *testing.T) {
 	t.Parallel()
 	s, client := workloadtest.Run(t, nil)
 	core := client.CoreV1()
@@ -150,10 +133,10 @@ func TestRestart(t *testing.T) {
 			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, label, value),
 			metav1.PatchOptions{}))(t)
 	}
-	stop := run(t, client, later(2))
-	awaitSecrets(t, client, "all secrets are invalid", func(list []corev1.Secret) bool {
+	stop := legacyTokensRun(t, client, later(2))
+	legacyTokensAwait(t, client, "all secrets are invalid", func(list []corev1.Secret) bool {
 		return len(list) == len(names) && !slices.ContainsFunc(list, func(s corev1.Secret) bool {
-			return !isInvalid(s)
+			return !legacyTokenIsInvalid(s)
 		})
 	})
 	stop()
@@ -169,11 +152,11 @@ func TestRestart(t *testing.T) {
 		},
 	}, metav1.CreateOptions{}))(t)
 
-	stop = run(t, client, later(3))
-	awaitSecrets(t, client, "one secret is deleted, another one is invalid again",
+	stop = legacyTokensRun(t, client, later(3))
+	legacyTokensAwait(t, client, "one secret is deleted, another one is invalid again",
 		func(list []corev1.Secret) bool {
 			return len(list) == 3 && !slices.ContainsFunc(list, func(s corev1.Secret) bool {
-				return s.Name == "unused" || !isInvalid(s)
+				return s.Name == "unused" || !legacyTokenIsInvalid(s)
 			})
 		})
 	stop()
@@ -182,7 +165,7 @@ func TestRestart(t *testing.T) {
 	var deletions atomic.Int32
 	config := s.RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(r *http.Request) (*http.Response, error) {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			response, err := rt.RoundTrip(r)
 			if r.Method == http.MethodDelete {
 				deletions.Add(1)
@@ -203,18 +186,20 @@ func TestRestart(t *testing.T) {
 	release := sync.OnceFunc(valve.Unlock)
 	defer release()
 	label("unlabelled", serviceaccount.LastUsed, new(later(5)))
-	runWith(t, counting, factory, later(5))
+	workloadtest.Start(t, factory, legacytokens.New(legacytokens.Dependencies{
+		Client: counting, Informers: factory, Now: func() time.Time { return later(5) },
+	}))
 	workloadtest.Await(t, "two deletions",
 		func(context.Context) (int32, error) { return deletions.Load(), nil },
 		func(n int32) bool { return n == 2 })
-	awaitSecrets(t, client, "one of them is refused", func(list []corev1.Secret) bool {
+	legacyTokensAwait(t, client, "one of them is refused", func(list []corev1.Secret) bool {
 		return len(list) == 2 && !slices.ContainsFunc(list, func(s corev1.Secret) bool {
 			return s.Name == "used"
 		})
 	})
 }
 
-func awaitSecrets(
+func legacyTokensAwait(
 	t *testing.T, client kubernetes.Interface, what string, wanted func([]corev1.Secret) bool,
 ) []corev1.Secret {
 	t.Helper()

@@ -1,4 +1,4 @@
-package pernamespace_test
+package looptest
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// await waits for an event that wanted accepts.
-func await(t *testing.T, w watch.Interface, wanted func(watch.Event) bool) {
+// perNamespaceAwait waits for an event that wanted accepts.
+func perNamespaceAwait(t *testing.T, w watch.Interface, wanted func(watch.Event) bool) {
 	t.Helper()
 	defer w.Stop()
 	timeout := time.After(30 * time.Second)
@@ -37,24 +37,20 @@ func await(t *testing.T, w watch.Interface, wanted func(watch.Event) bool) {
 	}
 }
 
-// TestAlone runs the two controllers that use this package on a control plane without other
-// controllers.
-func TestAlone(t *testing.T) {
+// TestPerNamespaceAlone runs the two controllers that use package pernamespace on a control plane
+// without other controllers.
+func TestPerNamespaceAlone(t *testing.T) {
 	t.Parallel()
-	client, err := kubernetes.NewForConfig(
-		servertest.Run(t, servertest.WithoutControllers).RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := workloadtest.Client(t, servertest.Run(t, servertest.WithoutControllers))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	shared := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactory(client, 0)
 	ended := make(chan error, 2)
-	accounts := serviceaccounts.New(client, shared.Core().V1().Namespaces(),
-		shared.Core().V1().ServiceAccounts().Informer())
-	certificates := rootca.New(client, shared.Core().V1().Namespaces(),
-		shared.Core().V1().ConfigMaps().Informer(), []byte("certificates"))
-	shared.Start(ctx.Done())
+	accounts := serviceaccounts.New(client, factory.Core().V1().Namespaces(),
+		factory.Core().V1().ServiceAccounts().Informer())
+	certificates := rootca.New(client, factory.Core().V1().Namespaces(),
+		factory.Core().V1().ConfigMaps().Informer(), []byte("certificates"))
+	factory.Start(ctx.Done())
 	go func() { ended <- accounts.Run(ctx) }()
 	go func() { ended <- certificates.Run(ctx) }()
 
@@ -72,7 +68,7 @@ func TestAlone(t *testing.T) {
 		return w
 	}
 	var uid types.UID
-	await(t, account(), func(e watch.Event) bool {
+	perNamespaceAwait(t, account(), func(e watch.Event) bool {
 		if e.Type == watch.Added {
 			uid = e.Object.(*corev1.ServiceAccount).UID
 		}
@@ -83,7 +79,7 @@ func TestAlone(t *testing.T) {
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, again, func(e watch.Event) bool {
+	perNamespaceAwait(t, again, func(e watch.Event) bool {
 		return e.Type == watch.Added && e.Object.(*corev1.ServiceAccount).UID != uid
 	})
 
@@ -100,7 +96,7 @@ func TestAlone(t *testing.T) {
 		return ok && e.Type != watch.Deleted && m.Data["ca.crt"] == "certificates" && len(m.Data) == 1 &&
 			m.Annotations["kubernetes.io/description"] != ""
 	}
-	await(t, configMap(), whole)
+	perNamespaceAwait(t, configMap(), whole)
 	repaired := configMap()
 	spoilt := []byte(`{"data":{"ca.crt":"others","more":""}}`)
 	if _, err := client.CoreV1().ConfigMaps(ns.Name).Patch(ctx, rootca.ConfigMap, types.MergePatchType,
@@ -108,13 +104,13 @@ func TestAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := false
-	await(t, repaired, func(e watch.Event) bool {
+	perNamespaceAwait(t, repaired, func(e watch.Event) bool {
 		seen = seen || !whole(e)
 		return seen && whole(e)
 	})
 
 	cancel()
-	shared.Shutdown()
+	factory.Shutdown()
 	for range cap(ended) {
 		select {
 		case err := <-ended:

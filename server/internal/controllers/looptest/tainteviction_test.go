@@ -1,4 +1,4 @@
-package tainteviction_test
+package looptest
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/tainteviction"
@@ -21,22 +20,22 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-var taints = []corev1.Taint{{Key: "gone", Effect: corev1.TaintEffectNoExecute}}
+var taintEvictionTaints = []corev1.Taint{{Key: "gone", Effect: corev1.TaintEffectNoExecute}}
 
-// tolerates returns tolerations of the taint for a time, or for ever if it is nil.
-func tolerates(seconds *int64) []corev1.Toleration {
+// taintEvictionTolerates returns tolerations of the taint for a time, or for ever if it is nil.
+func taintEvictionTolerates(seconds *int64) []corev1.Toleration {
 	return []corev1.Toleration{{
 		Key: "gone", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 		TolerationSeconds: seconds,
 	}}
 }
 
-func TestEviction(t *testing.T) {
+func TestTaintEviction(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) {
 		o.SimulatedNodes, o.Controllers = 1, []string{tainteviction.Name, "serviceaccount"}
 	})
-	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	client := workloadtest.Client(t, s)
 	pods := client.CoreV1().Pods("default")
 	taint := func(taints string) {
 		t.Helper()
@@ -52,9 +51,10 @@ func TestEviction(t *testing.T) {
 		})
 	}
 	for name, tolerations := range map[string][]corev1.Toleration{
-		"none": nil, "second": tolerates(ptr.To(int64(1))), "hour": tolerates(ptr.To(int64(3600))),
-		"forever": tolerates(nil), "ages": tolerates(ptr.To(int64(1) << 40)),
-		"first": append(tolerates(nil), tolerates(ptr.To(int64(0)))...),
+		"none": nil, "second": taintEvictionTolerates(new(int64(1))),
+		"hour":    taintEvictionTolerates(new(int64(3600))),
+		"forever": taintEvictionTolerates(nil), "ages": taintEvictionTolerates(new(int64(1 << 40))),
+		"first": append(taintEvictionTolerates(nil), taintEvictionTolerates(new(int64(0)))...),
 	} {
 		_, err := pods.Create(t.Context(), &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -116,23 +116,24 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-type cluster struct{ workloadtest.Cluster }
+// taintEvictionCluster is a control plane in which a test runs the controller.
+type taintEvictionCluster struct{ workloadtest.Cluster }
 
-func start(t *testing.T) cluster {
+func taintEvictionAlone(t *testing.T) taintEvictionCluster {
 	t.Helper()
-	return cluster{workloadtest.NewCluster(t)}
+	return taintEvictionCluster{workloadtest.NewCluster(t)}
 }
 
 // run runs a controller with a client until stop is called or the test ends. Events get the events
 // that it records.
-func (c cluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
+func (c taintEvictionCluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
 	c.Helper()
 	d, events := workloadtest.Dependencies(client)
 	return events, workloadtest.Start(c.T, d.Informers, tainteviction.New(d))
 }
 
 // node creates a node with taints, instead of an earlier one.
-func (c cluster) node(name string, taints []corev1.Taint) {
+func (c taintEvictionCluster) node(name string, taints []corev1.Taint) {
 	c.Helper()
 	nodes := c.CoreV1().Nodes()
 	if err := nodes.Delete(c.Context(), name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
@@ -145,7 +146,7 @@ func (c cluster) node(name string, taints []corev1.Taint) {
 }
 
 // pod creates a pod on a node, instead of an earlier one.
-func (c cluster) pod(
+func (c taintEvictionCluster) pod(
 	ctx context.Context, name, node string, tolerations []corev1.Toleration,
 ) error {
 	pods := c.CoreV1().Pods("default")
@@ -163,44 +164,44 @@ func (c cluster) pod(
 	return err
 }
 
-func isEvicted(p *corev1.Pod) bool {
+func taintEvictionTouched(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil || slices.ContainsFunc(p.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
 }
 
 // evicted waits until a pod is evicted.
-func (c cluster) evicted(name string) *corev1.Pod {
+func (c taintEvictionCluster) evicted(name string) *corev1.Pod {
 	c.Helper()
 	return workloadtest.Await(c.T, "eviction of "+name,
 		func(ctx context.Context) (*corev1.Pod, error) {
 			return c.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-		}, func(p *corev1.Pod) bool { return isEvicted(p) && p.DeletionTimestamp != nil })
+		}, func(p *corev1.Pod) bool { return taintEvictionTouched(p) && p.DeletionTimestamp != nil })
 }
 
-func (c cluster) untouched(names ...string) {
+func (c taintEvictionCluster) untouched(names ...string) {
 	c.Helper()
 	for _, name := range names {
 		p := workloadtest.Must(c.CoreV1().Pods("default").Get(c.Context(), name,
 			metav1.GetOptions{}))(c.T)
-		if isEvicted(p) {
+		if taintEvictionTouched(p) {
 			c.Errorf("%s was touched: %+v", name, p)
 		}
 	}
 }
 
-// TestRaces changes a pod when the controller is about to evict it.
-func TestRaces(t *testing.T) {
+// TestTaintEvictionRaces changes a pod when the controller is about to evict it.
+func TestTaintEvictionRaces(t *testing.T) {
 	t.Parallel()
 	for _, request := range []struct{ method, suffix string }{
 		{"PUT", "/pods/p/status"}, {"DELETE", "/pods/p"},
 	} {
 		t.Run("recreated before "+request.method, func(t *testing.T) {
 			t.Parallel()
-			c := start(t)
-			c.node("n", taints)
+			c := taintEvictionAlone(t)
+			c.node("n", taintEvictionTaints)
 			workloadtest.OK(t, c.pod(t.Context(), "p", "n", nil))
 			client, done := workloadtest.Meanwhile(t, c.Server, request.method, request.suffix,
-				func(ctx context.Context) error { return c.pod(ctx, "p", "n", tolerates(nil)) })
+				func(ctx context.Context) error { return c.pod(ctx, "p", "n", taintEvictionTolerates(nil)) })
 			c.run(client)
 			<-done
 			// The controller goes on.
@@ -211,8 +212,8 @@ func TestRaces(t *testing.T) {
 	}
 	t.Run("status written", func(t *testing.T) {
 		t.Parallel()
-		c := start(t)
-		c.node("n", taints)
+		c := taintEvictionAlone(t)
+		c.node("n", taintEvictionTaints)
 		workloadtest.OK(t, c.pod(t.Context(), "p", "n", nil))
 		client, _ := workloadtest.Meanwhile(t, c.Server, "PUT", "/pods/p/status",
 			func(ctx context.Context) error {
@@ -227,13 +228,13 @@ func TestRaces(t *testing.T) {
 	})
 }
 
-// TestNodeRecreated has a pod that tolerates the taints of a node for an hour. The time ends with
-// the node.
-func TestNodeRecreated(t *testing.T) {
+// TestTaintEvictionNodeRecreated has a pod that tolerates the taints of a node for an hour. The
+// time ends with the node.
+func TestTaintEvictionNodeRecreated(t *testing.T) {
 	t.Parallel()
-	c := start(t)
-	c.node("n", taints)
-	workloadtest.OK(t, c.pod(t.Context(), "hour", "n", tolerates(ptr.To(int64(3600)))))
+	c := taintEvictionAlone(t)
+	c.node("n", taintEvictionTaints)
+	workloadtest.OK(t, c.pod(t.Context(), "hour", "n", taintEvictionTolerates(new(int64(3600)))))
 	events, _ := c.run(c)
 	workloadtest.OK(t, c.pod(t.Context(), "none", "n", nil))
 	c.evicted("none") // so the controller has seen the other pod
@@ -251,21 +252,21 @@ func TestNodeRecreated(t *testing.T) {
 	}
 }
 
-// TestRestart changes what there is while no controller runs.
-func TestRestart(t *testing.T) {
+// TestTaintEvictionRestart changes what there is while no controller runs.
+func TestTaintEvictionRestart(t *testing.T) {
 	t.Parallel()
-	c := start(t)
-	c.node("tainted", taints)
+	c := taintEvictionAlone(t)
+	c.node("tainted", taintEvictionTaints)
 	c.node("clean", nil)
 	for name, on := range map[string]struct {
 		node        string
 		tolerations []corev1.Toleration
 	}{
-		"second": {"tainted", tolerates(ptr.To(int64(1)))},
-		"hour":   {"tainted", tolerates(ptr.To(int64(3600)))},
-		"stays":  {"tainted", tolerates(nil)},
+		"second": {"tainted", taintEvictionTolerates(new(int64(1)))},
+		"hour":   {"tainted", taintEvictionTolerates(new(int64(3600)))},
+		"stays":  {"tainted", taintEvictionTolerates(nil)},
 		"none":   {"clean", nil},
-		"loses":  {"clean", tolerates(nil)},
+		"loses":  {"clean", taintEvictionTolerates(nil)},
 	} {
 		workloadtest.OK(t, c.pod(t.Context(), name, on.node, on.tolerations))
 	}
@@ -276,17 +277,17 @@ func TestRestart(t *testing.T) {
 	stop()
 	// The nodes change their roles, and two pods are others now.
 	c.node("tainted", nil)
-	c.node("clean", taints)
+	c.node("clean", taintEvictionTaints)
 	workloadtest.OK(t, c.pod(t.Context(), "loses", "clean", nil))
 	workloadtest.OK(t, c.pod(t.Context(), "first", "tainted", nil))
-	workloadtest.OK(t, c.pod(t.Context(), "new", "clean", tolerates(ptr.To(int64(3600)))))
+	workloadtest.OK(t, c.pod(t.Context(), "new", "clean", taintEvictionTolerates(new(int64(3600)))))
 	started := time.Now()
 	c.run(c)
 	for _, name := range []string{"none", "loses"} {
 		c.evicted(name)
 	}
 	// When this pod goes, the pod that tolerated the taint for a second would have gone, too.
-	workloadtest.OK(t, c.pod(t.Context(), "last", "clean", tolerates(ptr.To(int64(1)))))
+	workloadtest.OK(t, c.pod(t.Context(), "last", "clean", taintEvictionTolerates(new(int64(1)))))
 	c.evicted("last")
 	if took := time.Since(started); took < time.Second {
 		t.Errorf("a pod that tolerates the taint for a second was deleted after %v", took)
