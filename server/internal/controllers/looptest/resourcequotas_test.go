@@ -343,7 +343,7 @@ func TestResourceQuotasRestart(t *testing.T) {
 			s.Containers[0].Resources.Requests = resourceQuantities("cpu", cpu)
 		}
 	}
-	pod := func(n namespace, name, request string) {
+	pod := func(n resourceQuotasNamespace, name, request string) {
 		t.Helper()
 		if err := n.pod(name, cpu(request)); err != nil {
 			t.Fatal(err)

@@ -1,13 +1,17 @@
 package looptest
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
 // BenchmarkSchedule measures how long it takes until 1,000 pods that exist have a node, from the
@@ -43,17 +47,21 @@ func BenchmarkSchedule(b *testing.B) {
 // schedulerRunUntilAll runs a scheduler until a number of pods have a node.
 func schedulerRunUntilAll(b *testing.B, c schedulerCluster, pods int) {
 	b.Helper()
-	watcher, err := c.CoreV1().Pods("default").Watch(b.Context(), metav1.ListOptions{
-		FieldSelector: "spec.nodeName!=",
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer watcher.Stop()
+	bound := make(chan struct{}, pods)
+	factory := informers.NewSharedInformerFactoryWithOptions(c, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = "spec.nodeName!="
+		}))
+	workloadtest.Must(factory.Core().V1().Pods().Informer().AddEventHandler(
+		cache.ResourceEventHandlerFuncs{AddFunc: func(any) { bound <- struct{}{} }}))(b)
+	ctx, cancel := context.WithCancel(b.Context())
+	factory.StartWithContext(ctx)
+	defer func() {
+		cancel()
+		factory.Shutdown()
+	}()
 	defer schedulerRun(b, c)()
 	for range pods {
-		if e := <-watcher.ResultChan(); e.Type != watch.Added {
-			b.Fatalf("unexpected event: %v", e)
-		}
+		<-bound
 	}
 }
