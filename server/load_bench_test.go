@@ -38,14 +38,27 @@ func platformDefinition(tb testing.TB, i, size int) []byte {
 		return apiextensionsv1.JSONSchemaProps{Type: "object", Description: strings.Repeat(
 			fmt.Sprintf("Level %d selects what the controller observes. ", depth), 3)}
 	}
-	definition := loadDefinition(fmt.Sprintf("platforms%d", i))
-	definition.TypeMeta = metav1.TypeMeta{
-		APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition",
+	plural, group := fmt.Sprintf("platforms%d", i), fmt.Sprintf("group%d.load.example.com", i%20)
+	schema := &apiextensionsv1.JSONSchemaProps{
+		Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{},
 	}
-	definition.Spec.Group = fmt.Sprintf("group%d.load.example.com", i%20)
-	definition.Name = definition.Spec.Names.Plural + "." + definition.Spec.Group
-	definition.Spec.Versions[0].Subresources = &apiextensionsv1.CustomResourceSubresources{
-		Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition",
+		},
+		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group,
+			Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: "K" + plural},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				},
+			}},
+		},
 	}
 	spec := object(0)
 	spec.Properties = map[string]apiextensionsv1.JSONSchemaProps{}
@@ -64,7 +77,7 @@ func platformDefinition(tb testing.TB, i, size int) []byte {
 		outer := object(1)
 		outer.Properties = map[string]apiextensionsv1.JSONSchemaProps{"items": list, "default": leaf}
 		spec.Properties[fmt.Sprintf("part%d", n)] = outer
-		definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
+		schema.Properties["spec"] = spec
 		encoded, err := json.Marshal(definition)
 		if err != nil {
 			tb.Fatal(err)

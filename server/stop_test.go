@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kinproc/kinproc/server"
 )
 
@@ -121,5 +123,33 @@ func TestInterruptedStartFails(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestInProcessAfterStop checks that requests fail once the control plane has stopped.
+func TestInProcessAfterStop(t *testing.T) {
+	t.Parallel()
+	s, err := server.New(server.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	maps := clientsOf(t, s).CoreV1().ConfigMaps("default")
+	watch, err := maps.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for range watch.ResultChan() { // the watch ends
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), stopBound)
+	defer cancel()
+	if _, err := maps.List(ctx, metav1.ListOptions{}); err == nil ||
+		errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("list after the stop: %v, want an error at once", err)
 	}
 }

@@ -1,0 +1,197 @@
+package apitest
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/internal/dashboard"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+func TestDashboardLive(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t)
+	p := openDashboard(t, s, dashboard.Options{})
+	all := p.events("/live")
+	posts := p.events("/live?method=post&path=configmaps&user=kubernetes-super")
+	others := p.events("/live?user=-kubernetes-super&path=/nothing")
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	name := 0
+	// The stream of requests may begin after the first one.
+	p.repeat(func() {
+		name++
+		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("one-%d", name)}},
+			metav1.CreateOptions{})
+		if err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+		client.RESTClient().Get().AbsPath("/nothing").Do(t.Context())
+		p.try("GET", "/nothing/else", "", "")
+	}, func() {
+		all("passed", hasText(`"verb":"create","resource":"configmaps","class":2`))
+		all("passed", hasText(`{"end":"not found","verb":"get","resource":"/nothing","class":4`))
+		others("passed", hasText(`"user":"kinproc-dashboard"`))
+	})
+	data := posts("passed", hasText(`"path":"/api/v1/namespaces/default/configmaps`))
+	var passed struct {
+		Requests []struct {
+			ID     int
+			Method string
+			End    string
+		}
+	}
+	if err := json.Unmarshal([]byte(data), &passed); err != nil {
+		t.Fatal(err)
+	}
+	if first := passed.Requests[0]; first.Method != http.MethodPost || first.End != "core" {
+		t.Errorf("the first request is %+v", first)
+	}
+	code, body := p.get(fmt.Sprintf("/live/%d", passed.Requests[0].ID))
+	if code != http.StatusOK || !strings.Contains(body, `"at":"etcd"`) ||
+		!strings.Contains(body, `kind: ConfigMap`) {
+		t.Errorf("the request with its steps got %d: %s", code, body)
+	}
+}
+
+// repeat calls f again and again until done returns.
+func (p *dashboardPage) repeat(f, done func()) {
+	p.t.Helper()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				f()
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	done()
+}
+
+func TestDashboardClosedPageCostsNothing(t *testing.T) {
+	t.Parallel()
+	backend := &auditBackend{}
+	s := servertest.Run(t, func(o *server.Options) { o.AuditBackend = backend })
+	p := openDashboard(t, s, dashboard.Options{})
+	requests := func() []string { // of the dashboard that have ended
+		return backend.all(func(e *auditinternal.Event) string {
+			if e.User.Username != "kinproc-dashboard" {
+				return ""
+			}
+			return e.RequestURI
+		})
+	}
+	if got := requests(); len(got) != 1 || got[0] != "/version" {
+		t.Errorf("before a stream is open, the dashboard has requested %q", got)
+	}
+	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	request := func() { client.RESTClient().Get().AbsPath("/healthz").Do(t.Context()) }
+	one, leaveOne := p.stream("/live")
+	two, leaveTwo := p.stream("/live")
+	p.repeat(request, func() {
+		one("passed", hasText("/healthz"))
+		two("passed", hasText("/healthz"))
+		leaveOne()
+		two("passed", hasText("/healthz"))
+		leaveTwo()
+		for len(requests()) < 2 {
+			runtime.Gosched()
+		}
+	})
+	request()
+	p.stop()
+	if got := requests(); len(got) != 2 || !strings.HasPrefix(got[1], trace.FollowPath) {
+		t.Errorf("after the streams are closed, the dashboard has requested %q", got)
+	}
+}
+
+// TestDashboardNothingOfSecrets searches everything that the dashboard sends for the value of a
+// secret.
+func TestDashboardNothingOfSecrets(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, func(o *server.Options) { o.Controllers = []string{"*"} })
+	p := openDashboard(t, s, dashboard.Options{Writes: true})
+	const value = "Correct-Horse-Battery-Staple"
+	const secrets = "/api/v1/namespaces/default/secrets"
+	encoded := base64.StdEncoding.EncodeToString([]byte(value))
+	object := fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"%%s","annotations":{
+		"kubectl.kubernetes.io/last-applied-configuration":
+		"{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"stringData\":{\"password\":\"%[1]s\"}}",
+		"example.com/original":"%[1]s"}},"stringData":{"password":"%[1]s"}}`, value)
+	live := p.events("/live")
+	list := p.events("/objects?version=v1&resource=secrets&inside=default&name=one")
+	p.try("POST", secrets, fmt.Sprintf(object, "one"), "")
+	list("object", hasText("bytes, not shown"))
+	for _, each := range []struct{ method, path, body string }{
+		{"GET", secrets, ""},
+		{"GET", secrets + "/one", ""},
+		{"GET", "/api/v1/secrets?includeObject=Object&limit=1", ""},
+		{"POST", secrets + "?dryRun=All", fmt.Sprintf(object, "two")},
+		{"PATCH", secrets + "/one", `{"stringData":{"more":"` + value + `"}}`},
+		{
+			"PATCH", secrets + "/one",
+			`[{"op":"add","path":"/stringData","value":{"x":"` + value + `"}}]`,
+		},
+		{"PATCH", secrets + "/three", fmt.Sprintf(object, "three")},
+		{"PUT", secrets + "/one", fmt.Sprintf(object, "one")},
+		{"POST", secrets, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"X"},"data":{"a":"` +
+			encoded + `"}}`},
+		{"POST", "/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap",
+			"metadata":{"name":"copy","annotations":{"kubectl.kubernetes.io/last-applied-configuration":
+			"{\"kind\":\"Secret\",\"data\":{\"a\":\"` + encoded + `\"}}"}}}`},
+		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"kind":"TokenReview",
+			"apiVersion":"authentication.k8s.io/v1","spec":{"token":"` + value + `"}}`},
+		{"DELETE", secrets + "/three", ""},
+		{"DELETE", secrets, ""},
+	} {
+		code, body := p.try(each.method, each.path, each.body, "")
+		if code != http.StatusOK {
+			t.Errorf("%s %s got %d: %s", each.method, each.path, code, body)
+		}
+	}
+	code, body := p.try("POST", "/api/v1/namespaces/default/serviceaccounts/default/token",
+		`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}`, "")
+	if code != http.StatusOK || !strings.Contains(body, "bytes, not shown") {
+		t.Errorf("the request for a token got %d: %s", code, body)
+	}
+	// the steps of what has passed
+	for found := false; !found; {
+		data := live("passed", hasText(`"id"`))
+		var passed struct{ Requests []struct{ ID int } }
+		if err := json.Unmarshal([]byte(data), &passed); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range passed.Requests {
+			p.get(fmt.Sprintf("/live/%d", r.ID))
+		}
+		found = strings.Contains(data, "serviceaccounts/default/token")
+	}
+	p.get("/inventory")
+	p.get("/counts")
+	seen := p.seen.all()
+	if strings.Count(seen, "default/secrets") < 10 {
+		t.Error("the requests for secrets were not seen")
+	}
+	for _, hidden := range []string{value, encoded, "eyJ"} { // a token is base64 of a JSON object
+		if i := strings.Index(seen, hidden); i >= 0 {
+			t.Errorf("%q was sent: %s", hidden, seen[max(0, i-600):min(len(seen), i+200)])
+		}
+	}
+}

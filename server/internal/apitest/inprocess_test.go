@@ -1,0 +1,144 @@
+package apitest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+func inProcess(t *testing.T, s *server.Server, user string, groups ...string) *rest.Config {
+	t.Helper()
+	config, err := s.InProcessConfig(user, groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// TestInProcessIdentity compares who a client is in process and over TLS.
+func TestInProcessIdentity(t *testing.T) {
+	t.Parallel()
+	s, namespace := shared(t)
+	whoami := func(config *rest.Config) authenticationv1.UserInfo {
+		t.Helper()
+		reviews := kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews()
+		review, err := reviews.Create(t.Context(), &authenticationv1.SelfSubjectReview{},
+			metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return review.Status.UserInfo
+	}
+	remote, err := s.User("jane", "developers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := inProcess(t, s, "jane", "developers")
+	// The ID of the credential is the hash of the certificate, of which each configuration has
+	// another.
+	ids := cmpopts.IgnoreMapEntries(func(key string, _ authenticationv1.ExtraValue) bool {
+		return key == "authentication.kubernetes.io/credential-id"
+	})
+	if diff := cmp.Diff(whoami(remote), whoami(local), ids); diff != "" {
+		t.Errorf("over TLS (-), in process (+):\n%s", diff)
+	}
+	_, err = kubernetes.NewForConfigOrDie(local).CoreV1().Secrets(namespace).List(t.Context(),
+		metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("list of secrets by a user without a role: %v, want it forbidden", err)
+	}
+	admin := inProcess(t, s, "admin", "system:masters")
+	admin.Impersonate = rest.ImpersonationConfig{UserName: "john"}
+	if john := whoami(admin); john.Username != "john" {
+		t.Errorf("impersonated %q, want john", john.Username)
+	}
+}
+
+// TestInProcessClients uses the configuration with each kind of client.
+func TestInProcessClients(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, namespace := shared(t)
+	config := inProcess(t, s, "admin", "system:masters")
+	typed := kubernetes.NewForConfigOrDie(config)
+	if _, err := typed.CoreV1().ConfigMaps(namespace).Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "shown"}},
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+	if _, err := dynamic.NewForConfigOrDie(config).Resource(gvr).Namespace(namespace).Get(ctx, "shown",
+		metav1.GetOptions{}); err != nil {
+		t.Errorf("dynamic: %v", err)
+	}
+	if _, err := metadata.NewForConfigOrDie(config).Resource(gvr).Namespace(namespace).Get(ctx,
+		"shown", metav1.GetOptions{}); err != nil {
+		t.Errorf("metadata: %v", err)
+	}
+	if _, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).
+		ServerGroupsAndResources(); err != nil || len(lists) == 0 {
+		t.Errorf("discovery: %d lists, %v", len(lists), err)
+	}
+	factory := informers.NewSharedInformerFactory(typed, 0)
+	lister := factory.Core().V1().ConfigMaps().Lister()
+	running, cancel := context.WithCancel(ctx)
+	factory.Start(running.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	if _, err := lister.ConfigMaps(namespace).Get("shown"); err != nil {
+		t.Errorf("informer: %v", err)
+	}
+	cancel()
+	factory.Shutdown()
+}
+
+// TestInProcessWatch checks that a watch streams, waits for a slow reader without losing an event,
+// and ends with its context.
+func TestInProcessWatch(t *testing.T) {
+	t.Parallel()
+	s, namespace := shared(t)
+	maps := kubernetes.NewForConfigOrDie(inProcess(t, s, "admin", "system:masters")).CoreV1().
+		ConfigMaps(namespace)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch, err := maps.Watch(ctx, metav1.ListOptions{LabelSelector: "size=large"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const objects = 20 // of 200 KiB each, more than the transport buffers
+	for range objects {
+		large := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				GenerateName: "large-",
+				Labels:       map[string]string{"size": "large"},
+			},
+			Data: map[string]string{"text": strings.Repeat("x", 200<<10)},
+		}
+		if _, err := maps.Create(t.Context(), large, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range objects {
+		event := <-watch.ResultChan()
+		if m, ok := event.Object.(*corev1.ConfigMap); !ok || len(m.Data["text"]) != 200<<10 {
+			t.Fatalf("event %d: %v", n, event.Type)
+		}
+	}
+	cancel()
+	for range watch.ResultChan() { // the watch ends
+	}
+}

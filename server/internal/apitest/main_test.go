@@ -1,0 +1,80 @@
+package apitest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+)
+
+// TestMain starts the control plane that the tests share, with default options.
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard()) // servertest prints the logs of failed tests
+	servertest.MainWith(m, func(t servertest.TB) servertest.API { return servertest.Run(t) })
+}
+
+// shared returns the control plane that the tests share, and a namespace of the test's own in it.
+func shared(t *testing.T) (s *server.Server, namespace string) {
+	t.Helper()
+	api, namespace := servertest.Shared(t)
+	return api.(*server.Server), namespace
+}
+
+// quiet starts a control plane without controllers and returns it with a client.
+func quiet(
+	t *testing.T, configure ...func(*server.Options),
+) (*server.Server, kubernetes.Interface) {
+	t.Helper()
+	s := servertest.Run(t, append(configure, servertest.WithoutControllers)...)
+	client, err := kubernetes.NewForConfig(s.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, client
+}
+
+// as returns a client for another user.
+func as(t *testing.T, s *server.Server, name string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	config, err := s.User(name, groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func must[T any](obj T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj
+	}
+}
+
+// eventually retries until there is no error. RBAC rules, for example, take effect only once the
+// server has observed them.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			last = try()
+			return last == nil, nil
+		})
+	if err != nil {
+		t.Fatalf("%s: %v", what, last)
+	}
+}
