@@ -115,7 +115,8 @@ func oneAtATime(t *testing.T, client kubernetes.Interface, user string) string {
 		},
 		NonResourceRules: []flowcontrolv1.NonResourcePolicyRule{{Verbs: all, NonResourceURLs: all}},
 	}}
-	schema, err := client.FlowcontrolV1().FlowSchemas().Create(t.Context(), schema, metav1.CreateOptions{})
+	schema, err := client.FlowcontrolV1().FlowSchemas().Create(t.Context(), schema,
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

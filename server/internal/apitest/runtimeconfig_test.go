@@ -174,8 +174,8 @@ func TestRuntimeConfigSwitchesOneResource(t *testing.T) {
 	}
 }
 
-// TestRuntimeConfigOfGroup checks a group whose versions are all disabled by default, with and without
-// enabling it.
+// TestRuntimeConfigOfGroup checks a group whose versions are all disabled by default, with and
+// without enabling it.
 func TestRuntimeConfigOfGroup(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{false, true} {
