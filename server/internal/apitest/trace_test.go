@@ -50,7 +50,7 @@ func TestTraceOfOneTooMany(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		traceHolds(ctx, t, client, url+"/configmaps")
+		traceHold(ctx, t, client, url+"/configmaps")
 	}()
 	defer func() { cancel(); <-ended }()
 	eventually(t, "one request is too many", func() error {
@@ -65,9 +65,9 @@ func TestTraceOfOneTooMany(t *testing.T) {
 	})
 }
 
-// traceHolds sends a request that lasts until ctx ends. It tries again if the request is refused
+// traceHold sends a request that lasts until ctx ends. It tries again if the request is refused
 // with status 429.
-func traceHolds(ctx context.Context, t *testing.T, client *http.Client, url string) {
+func traceHold(ctx context.Context, t *testing.T, client *http.Client, url string) {
 	for ctx.Err() == nil {
 		body, half := io.Pipe()
 		defer half.Close()
