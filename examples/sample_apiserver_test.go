@@ -1,4 +1,4 @@
-package peers_test
+package examples_test
 
 import (
 	"bytes"
@@ -33,9 +33,6 @@ import (
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
-
-// timeout limits every wait. It is generous, for loaded machines with the race detector.
-const timeout = 60 * time.Second
 
 // wardle is sample-apiserver, whose objects are in the control plane's etcd. It can be stopped and
 // restarted.
@@ -222,6 +219,29 @@ func TestSampleAPIServer(t *testing.T) {
 	eventually("after the server came back", "the object", func(err error) bool { return err == nil })
 	k.Run("delete", "apiservice", wardleService)
 	eventually("without an APIService", "404", apierrors.IsNotFound)
+}
+
+// sample-apiserver under test, with the helpers of servertest for everything that is not its own.
+func TestExtensionUnderTest(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, withEtcd)
+	servertest.Apply(t, s, "", servertest.YAML(wardleRights))
+	e := servertest.NewEndpoint(t)
+	w := &wardle{
+		t: t, addr: e.Addr(), etcd: etcdFlags(s),
+		kubeconfig: servertest.Kubeconfig(t, servertest.User(t, s, servertest.Account{
+			Name: "wardle-server", ClusterRole: "wardle-server",
+		})),
+		certFile: filepath.Join(e.CertDir, "tls.crt"), keyFile: filepath.Join(e.CertDir, "tls.key"),
+	}
+	w.start()
+	t.Cleanup(w.stop)
+	servertest.APIService(t, s, e, flunders.GroupVersion())
+
+	client := dynamic.NewForConfigOrDie(s.RESTConfig()).Resource(flunders).Namespace("default")
+	if _, err := client.Create(t.Context(), flunder("first"), metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
 }
 
 const wardleService = "v1alpha1.wardle.example.com"

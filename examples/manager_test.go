@@ -1,4 +1,4 @@
-package peers_test
+package examples_test
 
 import (
 	"context"

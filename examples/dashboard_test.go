@@ -1,10 +1,8 @@
-package dashboard
+package examples_test
 
 import (
 	"context"
 	"flag"
-	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,27 +12,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/examples/kubectl"
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/cli"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// programVariable makes the test binary act as kinproc.
-const programVariable = "DASHBOARD_TEST_KINPROC"
-
 var update = flag.Bool("update", false, "take the pictures in docs/images")
-
-func TestMain(m *testing.M) {
-	if os.Getenv(programVariable) != "" {
-		os.Exit(cli.Main(os.Args[1:]))
-	}
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
-	os.Exit(m.Run())
-}
 
 // TestDashboard uses one browser, and one control plane with a cluster that lives.
 func TestDashboard(t *testing.T) {
@@ -42,9 +26,9 @@ func TestDashboard(t *testing.T) {
 	findBrowser(t) // before anything is started
 	s := servertest.Run(t, servertest.Workloads)
 	k := kubectl.New(t, s)
-	k.Run("apply", "-f", "../crontab/manifests/definition.yaml")
+	k.Run("apply", "-f", "crontab/manifests/definition.yaml")
 	k.WaitEstablished("crontabs.simple.extension.io")
-	k.Run("apply", "-f", "../crontab/manifests/crontab.yaml")
+	k.Run("apply", "-f", "crontab/manifests/crontab.yaml")
 	k.Run("create", "deployment", "web", "--image=nginx", "--replicas=3")
 	k.Run("create", "deployment", "api", "--image=api", "--replicas=2")
 	k.Run("rollout", "status", "deployment/web", "--timeout=60s")
@@ -61,9 +45,9 @@ func TestDashboard(t *testing.T) {
 	t.Run("load", func(t *testing.T) { testLoad(t, b, s) })
 }
 
-// TestReadOnly opens the page of a dashboard that may not change anything. It is not parallel,
+// TestDashboardReadOnly opens the page of a dashboard that may not change anything. It is not parallel,
 // because the metrics of the control loops, which TestDashboard shows, are those of the process.
-func TestReadOnly(t *testing.T) {
+func TestDashboardReadOnly(t *testing.T) {
 	findBrowser(t)
 	b := openBrowser(t, serveDashboard(t, servertest.Run(t)))
 	p := b.open(t, "try", 1280, 800, false)

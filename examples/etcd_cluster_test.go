@@ -1,4 +1,4 @@
-package peers
+package examples_test
 
 import (
 	"context"
@@ -26,18 +26,9 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// memberVariable is set in the environment of a process that is a member of an etcd cluster. It has
-// the member's name, directory, URLs and cluster.
+// memberVariable makes the test binary act as the member of an etcd cluster, which a test can kill.
+// It has the member's name, directory, URLs and cluster.
 const memberVariable = "KINPROC_TEST_ETCD_MEMBER"
-
-// TestMain makes the test binary act as the member of an etcd cluster, which a test can kill.
-func TestMain(m *testing.M) {
-	if value := os.Getenv(memberVariable); value != "" {
-		fmt.Fprintln(os.Stderr, runMember(value))
-		os.Exit(1)
-	}
-	m.Run()
-}
 
 // runMember runs the member of an etcd cluster until it fails.
 func runMember(value string) error {

@@ -1,4 +1,4 @@
-package portrule
+package examples_test
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,82 +18,47 @@ import (
 
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/examples/kubectl"
-	"github.com/kinproc/kinproc/examples/portrule/apiserver"
-	"github.com/kinproc/kinproc/examples/portrule/nethttp"
-	"github.com/kinproc/kinproc/examples/portrule/sdk"
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
 )
-
-// runners run the three servers.
-var runners = map[string]func(
-	ctx context.Context, t *testing.T, s *server.Server, k *kubectl.Kubectl,
-) error{
-	"apiserver": func(
-		ctx context.Context, t *testing.T, _ *server.Server, k *kubectl.Kubectl,
-	) error {
-		db, err := embed.Start(ctx, embed.Options{Ephemeral: true, ListenClient: true})
-		if err != nil {
-			return err
-		}
-		defer db.Stop(context.WithoutCancel(ctx))
-		return apiserver.Run(ctx, k.Kubeconfig, db.Endpoints())
-	},
-	"nethttp": func(ctx context.Context, _ *testing.T, s *server.Server, _ *kubectl.Kubectl) error {
-		return nethttp.Run(ctx, s.RESTConfig())
-	},
-	"sdk": func(ctx context.Context, t *testing.T, s *server.Server, _ *kubectl.Kubectl) error {
-		return sdk.Run(ctx, s.RESTConfig(), t.TempDir())
-	},
-}
 
 const web = `{apiVersion: net.example.com/v1, kind: PortRule,
 metadata: {name: web, namespace: default}, spec: {from: 8000, to: 8080}}`
 
 func TestTheThreeDoTheSame(t *testing.T) {
 	t.Parallel()
-	for name, run := range runners {
+	for _, name := range []string{"apiserver", "nethttp", "sdk"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := servertest.Run(t)
 			k := kubectl.New(t, s)
-			ctx, cancel := context.WithCancel(context.Background())
-			ended := make(chan error, 1)
-			go func() { ended <- run(ctx, t, s, k) }()
-			t.Cleanup(func() {
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			})
-			await(t, k, ended)
-			check(t, s, k)
+			args := []string{name}
+			if name == "apiserver" {
+				args = []string{"-etcd", startEtcd(t), name}
+			}
+			start(t, folder(t, s), "serve", args...).await(k, "/apis/net.example.com/v1/portrules")
+			checkPortRules(t, s, k)
 		})
 	}
 }
 
-// await waits until the control plane reaches the server.
-func await(t *testing.T, k *kubectl.Kubectl, ended <-chan error) {
+// startEtcd starts etcd and returns its endpoint.
+func startEtcd(t *testing.T) string {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		_, err := k.Try("get", "--raw", "/apis/net.example.com/v1/portrules")
-		if err == nil {
-			return
-		}
-		select {
-		case err := <-ended:
-			t.Fatalf("the server ended: %v", err)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the server cannot be reached: %v", err)
-		}
+	db, err := embed.Start(t.Context(), embed.Options{Ephemeral: true, ListenClient: true})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := db.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return db.Endpoints()[0]
 }
 
-// check uses a server through the control plane.
-func check(t *testing.T, s *server.Server, k *kubectl.Kubectl) {
+// checkPortRules uses a server through the control plane.
+func checkPortRules(t *testing.T, s *server.Server, k *kubectl.Kubectl) {
 	client, err := dynamic.NewForConfig(s.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -165,9 +129,9 @@ func check(t *testing.T, s *server.Server, k *kubectl.Kubectl) {
 }
 
 // The README has the number of lines of each server.
-func TestREADMECounts(t *testing.T) {
+func TestPortRuleREADMECounts(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
+	readme, err := os.ReadFile("portrule/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,10 +147,10 @@ func TestREADMECounts(t *testing.T) {
 	}
 }
 
-// lines counts the lines of Go code in a folder, without comments and blank lines.
+// lines counts the lines of Go code in a folder of portrule, without comments and blank lines.
 func lines(t *testing.T, dir string) int {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	paths, err := filepath.Glob(filepath.Join("portrule", dir, "*.go"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no Go files in %s: %v", dir, err)
 	}

@@ -1,4 +1,4 @@
-package manager_test
+package kubebuilder_test
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func TestInProcessManager(t *testing.T) { // not parallel: it inspects the whole
 // runManager runs a manager until it has reconciled, and ends it.
 func runManager(t *testing.T, elect bool) {
 	s := servertest.Run(t)
-	servertest.CRDs(t, s, servertest.Files("../config/crd/bases/greetings.example.com_greetings.yaml"))
+	servertest.CRDs(t, s, servertest.Files("config/crd/bases/greetings.example.com_greetings.yaml"))
 	inProcess, err := s.InProcessConfig("operator", "system:masters")
 	if err != nil {
 		t.Fatal(err)

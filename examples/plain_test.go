@@ -1,9 +1,7 @@
-package main
+package examples_test
 
 import (
-	"context"
 	"crypto/tls"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,26 +28,11 @@ func TestPlain(t *testing.T) {
 	if err := os.WriteFile(proxyCA, []byte(ca), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := newServer(proxyCA)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-
-	k.Apply(s.registration(l.Addr()))
-	k.Run("wait", "--for=condition=Available", "apiservice/v1.plain.example.com", "--timeout=60s")
+	p := start(t, t.TempDir(), "plain", "-listen", "localhost:0",
+		"-requestheader-client-ca-file", proxyCA)
+	k.Run("apply", "-f", p.registration())
+	const service = "apiservice/v1.plain.example.com"
+	k.Run("wait", "--for=condition=Available", service, "--timeout=60s")
 
 	file := filepath.Join(t.TempDir(), "greeting.yaml")
 	write := func(text string) {
@@ -84,7 +67,7 @@ func TestPlain(t *testing.T) {
 	}
 	defer client.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		"https://"+l.Addr().String()+"/apis", nil)
+		"https://localhost:"+k.Run("get", service, "-o", "jsonpath={.spec.service.port}")+"/apis", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

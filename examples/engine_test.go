@@ -1,7 +1,6 @@
-package main
+package examples_test
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,36 +9,18 @@ import (
 	"github.com/gorilla/websocket"
 	"k8s.io/client-go/rest"
 
-	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/examples/kubectl"
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/extension"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// start runs the server until the returned function is called.
-func start(t *testing.T, s *server.Server, dir string) (stop func()) {
+// startEngine runs the server, registered with the control plane.
+func startEngine(t *testing.T, k *kubectl.Kubectl, dir string) *program {
 	t.Helper()
-	e, err := extension.New(extension.Options{
-		Groups:     []kind.Group{chat()},
-		RESTConfig: s.RESTConfig(),
-		Storage:    extension.Files(dir),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	if err := extension.Register(t.Context(), s.RESTConfig(), e.Registration()); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	p := start(t, dir, "engine", "-listen", "127.0.0.1:0")
+	k.Run("apply", "-f", p.registration())
+	p.await(k, "/apis/chat.example.com/v1/rooms")
+	return p
 }
 
 const lobby = `
@@ -53,8 +34,8 @@ func TestEngine(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
 	k := kubectl.New(t, s)
-	dir := t.TempDir()
-	stop := start(t, s, dir)
+	dir := folder(t, s)
+	p := startEngine(t, k, dir)
 
 	k.Apply(lobby)
 	file := filepath.Join(t.TempDir(), "lobby.yaml")
@@ -78,15 +59,15 @@ func TestEngine(t *testing.T) {
 		`{"spec":{"seats":-1}}`); err == nil || !strings.Contains(err.Error(), "spec.seats") {
 		t.Errorf("negative seats: %v", err)
 	}
-	if data, err := os.ReadFile(filepath.Join(dir, "chat.example.com", "rooms",
+	if data, err := os.ReadFile(filepath.Join(dir, "rooms", "chat.example.com", "rooms",
 		"default", "lobby.json")); err != nil || !strings.Contains(string(data), "the weather") {
 		t.Errorf("file: %s, %v", data, err)
 	}
 	talkTogether(t, s)
-	stop()
+	p.stop()
 
 	// The files survive a restart.
-	defer start(t, s, dir)()
+	startEngine(t, k, dir)
 	if got := k.Run("get", "room", "lobby", "-o", "jsonpath={.spec.seats}"); got != "2" {
 		t.Errorf("%s seats after the restart, want 2", got)
 	}

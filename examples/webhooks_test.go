@@ -1,4 +1,4 @@
-package peers_test
+package examples_test
 
 import (
 	"crypto/tls"
@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -188,25 +187,6 @@ func TestConversionWebhook(t *testing.T) {
 				t.Errorf("as v1: %q", got)
 			}
 		})
-	}
-}
-
-// eventually repeats attempt until it succeeds.
-func eventually(t *testing.T, attempt func() error) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(timeout)
-	for {
-		err := attempt()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatal(err)
-		case <-tick.C:
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
-package main
+package examples_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -13,24 +12,11 @@ func TestCrontab(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
 	k := kubectl.New(t, s)
-	k.Run("apply", "-f", "manifests/definition.yaml")
+	k.Run("apply", "-f", "crontab/manifests/definition.yaml")
 	k.WaitEstablished("crontabs.simple.extension.io")
-	o, err := newOperator(s.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		o.run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
+	start(t, folder(t, s), "crontab")
 
-	k.Run("apply", "-f", "manifests/crontab.yaml")
+	k.Run("apply", "-f", "crontab/manifests/crontab.yaml")
 	k.Run("wait", "--for=jsonpath={.status.replicas}=1", "crontab/my-crontab", "--timeout=60s")
 	const summary = "jsonpath={.spec.schedule} {.spec.jobTemplate.spec.parallelism} " +
 		"{.spec.jobTemplate.spec.template.spec.containers[0].image}"

@@ -1,4 +1,4 @@
-package dashboard
+package examples_test
 
 import (
 	"bufio"
@@ -32,9 +32,6 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// patience is how long to wait for a condition. It is far more than a loaded machine needs.
-const patience = 60 * time.Second
-
 // browsers are the names of the program of the browser.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome"}
 
@@ -62,7 +59,7 @@ func serveDashboard(t *testing.T, s *server.Server, args ...string) string {
 	args = append([]string{"dashboard", "--kubeconfig", servertest.Kubeconfig(t,
 		s.RESTConfig())}, args...)
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), programVariable+"=1")
+	cmd.Env = append(os.Environ(), kinprocVariable+"=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -106,19 +103,19 @@ func openBrowser(t *testing.T, link string) *browser {
 		chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("hide-scrollbars", true),
 		chromedp.UserDataDir(dir),
-		chromedp.WSURLReadTimeout(patience),
+		chromedp.WSURLReadTimeout(timeout),
 	)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocator)
 	t.Cleanup(func() {
 		defer stop()
-		closing, cancel := context.WithTimeout(ctx, patience)
+		closing, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		if err := chromedp.Cancel(closing); err != nil {
 			t.Errorf("close the browser: %v", err)
 		}
 		// The browser's other processes write for a moment more.
-		if err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, patience, true,
+		if err := wait.PollUntilContextTimeout(context.Background(), 10*time.Millisecond, timeout, true,
 			func(context.Context) (bool, error) { return os.RemoveAll(dir) == nil, nil }); err != nil {
 			t.Errorf("remove the browser's folder: %v", err)
 		}
@@ -195,7 +192,7 @@ func (p *tab) note(problem string) {
 // run runs actions on the page.
 func (p *tab) run(actions ...chromedp.Action) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	if err := chromedp.Run(ctx, actions...); err != nil {
 		p.t.Fatal(err)
@@ -215,7 +212,7 @@ func (p *tab) until(expression string) {
 	p.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	for !eval[bool](p, "Boolean("+expression+")") {
 		select {
@@ -255,7 +252,7 @@ func (p *tab) picture(name string) {
 	if len(picture) > maxPicture {
 		p.t.Errorf("the picture %s has %d bytes, more than %d", name, len(picture), maxPicture)
 	}
-	images := filepath.Join("..", "..", "docs", "images")
+	images := filepath.Join("..", "docs", "images")
 	err = errors.Join(os.MkdirAll(images, 0o755),
 		os.WriteFile(filepath.Join(images, name+".png"), picture, 0o644))
 	if err != nil {

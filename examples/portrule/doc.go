@@ -1,2 +1,0 @@
-// Package portrule compares three extension API servers. See README.md.
-package portrule
