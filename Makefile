@@ -28,7 +28,7 @@ build: ## Compile all packages, and build the program into bin/.
 # process takes four times as long. Tests of other packages run the servers in process, with it.
 PROGRAM_TESTS := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cli
 
-# RACE is empty or -race. make vet does the vetting: go test would analyze all dependencies once more
+# RACE is empty or -race. make lint does the vetting: go test would analyze all dependencies once more
 # for it, which takes minutes.
 RACE ?=
 
@@ -45,31 +45,38 @@ race: ## Run all tests with RACE=-race.
 BASE ?= main
 
 .PHONY: check
-check: ## Vet, lint and test what differs from branch BASE (main), in this module.
+check: bin/lint ## Lint and test what differs from branch BASE (main), in this module.
 	@base=$$(git merge-base HEAD $(BASE)); \
 	files=$$({ git diff --name-only --diff-filter=d "$$base"; git ls-files -o --exclude-standard; } | \
 		grep '\.go$$' | grep -v '^examples/') || { echo 'no Go file has changed'; exit 0; }; \
 	unformatted=$$(gofmt -l $$files); \
 	[ -z "$$unformatted" ] || { printf 'gofmt would change:\n%s\n' "$$unformatted" >&2; exit 1; }; \
 	changed=$$(dirname $$files | sort -u | xargs printf './%s\n' | xargs go list); \
-	go vet $$changed; \
-	go tool -modfile=tools/go.mod staticcheck $$changed; \
+	bin/lint $$changed; \
 	go test -vet=off $$(go list -f '{{.ImportPath}} {{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}' ./... | \
 		grep -F "$$(sed 's/$$/ /' <<<"$$changed")" | cut -d' ' -f1 | grep -vxF $(PROGRAM_TESTS:%=-e %)); \
 	go test -vet=off -skip 'TestDocuments|TestTour' .
 
-.PHONY: vet
-vet: ## Run go vet, and fail on files that gofmt or go mod tidy would change.
-	@$(call each,go mod tidy -diff)
-	@cd tools && go mod tidy -diff
-	@$(call each,go vet ./...)
+# The linter has a module of its own, to keep its dependencies out of this one.
+.PHONY: bin/lint
+bin/lint:
+	@go build -C tools -o $(CURDIR)/$@ ./lint
+
+# The linter uses what RACE compiles. What kinproc writes for new projects is checked too.
+.PHONY: lint
+lint: bin/lint ## Run gofmt, go mod tidy, the analyzers of go vet, and staticcheck, and fail on any finding.
 	@files=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
 	[ -z "$$files" ] || { printf 'gofmt would change:\n%s\n' "$$files" >&2; exit 1; }
-
-# tools has a separate go.mod, to keep the linter's dependencies out of this module.
-.PHONY: lint
-lint: ## Run staticcheck.
-	@tools=$(CURDIR)/tools/go.mod; $(call each,go tool -modfile="$$tools" staticcheck ./...)
+	@$(call each,go mod tidy -diff)
+	@cd tools && go mod tidy -diff
+	@$(call each,GOFLAGS="$$(go env GOFLAGS) $(RACE)" $(CURDIR)/bin/lint ./...)
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; go build -o "$$dir/kinproc" .; cd "$$dir"; \
+	./kinproc operator init greeter --kind=Greeting --kinproc-replace=$(CURDIR) >/dev/null; \
+	./kinproc extension init rules --module=example.com/rules --group=net.example.com --kind=Rule \
+		--kinproc-replace=$(CURDIR) >/dev/null; \
+	for project in greeter rules; do \
+		(cd $$project; GOFLAGS="$$(go env GOFLAGS) -mod=mod $(RACE)" $(CURDIR)/bin/lint ./...); \
+	done
 
 # govulncheck exits with 3 if it finds something. An unreachable database is not a finding.
 .PHONY: vulncheck
@@ -151,7 +158,7 @@ generate: ## Regenerate the generated files.
 		--output-dir $(dir $(OPENAPI)) --output-file $(notdir $(OPENAPI)) --report-filename /dev/null \
 		--output-model-name-file zz_generated.model_name.go $(addprefix --readonly-pkg=,$(OPENAPI_PACKAGES)) \
 		$(OPENAPI_PACKAGES)
-	@go test -count=1 -run '^TestSurface$$' . -update
+	@go test -vet=off -count=1 -run '^TestSurface$$' . -update
 
 .PHONY: verify
 verify: ## Fail if a generated file differs from what make generate writes.

@@ -34,7 +34,7 @@ func TestDocumentsCanBePasted(t *testing.T) {
 		"HOME="+home, // kubectl keeps caches there
 		"KUBECONFIG=",
 		"GOWORK=off",
-		"GOFLAGS=-vet=off", // make vet would find what go test vets
+		"GOFLAGS=-vet=off", // make lint vets it
 		"GOBIN="+filepath.Join(home, "go", "bin"),
 		"GOPATH="+filepath.Join(home, "go"),
 		"GOCACHE="+goCommand(t, ".", "env", "GOCACHE"),
