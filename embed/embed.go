@@ -21,11 +21,12 @@ import (
 // context has ended.
 const abandonAfter = time.Second
 
-// replayGrace is the time between applying the log's entries and requesting an election. etcd
-// compacts its copy of the log as soon as it has applied enough entries, and raft learns of that a
-// moment later. An election that is requested in between makes raft panic because it misses those
-// entries.
-const replayGrace = 10 * time.Millisecond
+// replayGrace is how many times the member waits for electionRetry between applying the log's entries
+// and requesting an election. etcd compacts its copy of the log as soon as it has applied enough
+// entries, and raft learns of that a moment later. An election that is requested in between makes
+// raft panic because it misses those entries. Waits are counted, because on a busy machine any time
+// may pass while raft gets no turn.
+const replayGrace = 20
 
 // electionRetry is how long the member waits between requests to itself to become the leader.
 // Applying its own admission to the cluster takes about as long.
@@ -130,7 +131,7 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 	self := uint64(e.server.MemberID())
 	retry := time.NewTicker(electionRetry)
 	defer retry.Stop()
-	var caughtUp time.Time
+	waits := 0
 	for {
 		select {
 		case <-e.server.ReadyNotify():
@@ -146,10 +147,7 @@ func (e *Etcd) elect(ctx context.Context, committed uint64) error {
 		if e.server.Leader() != 0 || e.server.AppliedIndex() < committed {
 			continue
 		}
-		if caughtUp.IsZero() {
-			caughtUp = time.Now()
-		}
-		if committed > 0 && time.Since(caughtUp) < replayGrace {
+		if waits++; committed > 0 && waits < replayGrace {
 			continue
 		}
 		if err := e.server.Process(ctx, &raftpb.Message{
