@@ -324,9 +324,17 @@ func TestResourceQuotaTwoWriters(t *testing.T) {
 
 func (n resourceQuotasNamespace) secret(name string) {
 	n.Helper()
-	workloadtest.Must(n.client.CoreV1().Secrets(n.name).Create(n.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}, metav1.CreateOptions{}))(n)
+	workloadtest.Until(n, func(ctx context.Context) string {
+		_, err := n.client.CoreV1().Secrets(n.name).Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+		}, metav1.CreateOptions{})
+		// Admission fails while it still counts for a quota that has been deleted.
+		if apierrors.IsNotFound(err) {
+			return err.Error()
+		}
+		workloadtest.OK(n, err)
+		return ""
+	})
 }
 
 // TestResourceQuotasRestart changes quotas and objects while the controller does not run.
