@@ -45,8 +45,9 @@ func TestDashboard(t *testing.T) {
 	t.Run("load", func(t *testing.T) { testLoad(t, b, s) })
 }
 
-// TestDashboardReadOnly opens the page of a dashboard that may not change anything. It is not parallel,
-// because the metrics of the control loops, which TestDashboard shows, are those of the process.
+// TestDashboardReadOnly opens the page of a dashboard that may not change anything. It is not
+// parallel, because the metrics of the control loops are those of the process, and TestDashboard
+// takes pictures of them.
 func TestDashboardReadOnly(t *testing.T) {
 	findBrowser(t)
 	b := openBrowser(t, serveDashboard(t, servertest.Run(t)))
