@@ -194,7 +194,8 @@ type Options struct {
 	// an earlier start beyond this number are deleted. The program kinproc has 1 by default.
 	SimulatedNodes int
 	// SimulatedNodeCapacity is the capacity of each simulated node. Default: 32 CPUs, 256Gi of
-	// memory, 1Ti of ephemeral storage and 110 pods; what is set here replaces or adds to these.
+	// memory, 1Ti of ephemeral storage and 110 pods; what is set here, which may be an extended
+	// resource such as example.com/gpu, replaces or adds to these.
 	SimulatedNodeCapacity corev1.ResourceList
 
 	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log
@@ -511,6 +512,9 @@ func (o *Options) validate() []error {
 	}
 	if err := checkSimulatedNodes(o); err != nil {
 		wrong("SimulatedNodes", "simulate-nodes", "%w", err)
+	}
+	if err := checkCapacity(o.SimulatedNodeCapacity); err != nil {
+		wrong("SimulatedNodeCapacity", "simulated-node-capacity", "%w", err)
 	}
 	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
 		o.libraryErrors("Audit", o.Audit.Validate()))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/server"
@@ -67,6 +69,10 @@ func TestErrorsNameOptions(t *testing.T) {
 			o.FeatureGates = map[string]bool{"Nope": true}
 		}},
 		{"Controllers", "controllers", func(o *server.Options) { o.Controllers = []string{"nope"} }},
+		{"SimulatedNodes", "simulate-nodes", func(o *server.Options) { o.SimulatedNodes = -1 }},
+		{"SimulatedNodeCapacity", "simulated-node-capacity", func(o *server.Options) {
+			o.SimulatedNodeCapacity = corev1.ResourceList{"example.com/gpu": resource.MustParse("1500m")}
+		}},
 		{"Admission", "enable-admission-plugins", func(o *server.Options) {
 			o.Admission = server.NewAdmissionOptions()
 			o.Admission.EnablePlugins = []string{"Nope"}

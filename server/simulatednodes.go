@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -22,7 +23,7 @@ func (o *Options) addNodeFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.SimulatedNodes, "simulate-nodes", o.SimulatedNodes,
 		"number of nodes to simulate; their pods start, run and end, though no container runs")
 	f.Var(quantities{&o.SimulatedNodeCapacity}, "simulated-node-capacity",
-		"capacity of each simulated node, such as cpu=8,memory=32Gi,pods=250")
+		"capacity of each simulated node, such as cpu=8,memory=32Gi,example.com/gpu=4")
 }
 
 // checkSimulatedNodes checks the options of simulated nodes.
@@ -30,12 +31,25 @@ func checkSimulatedNodes(o *Options) error {
 	if o.SimulatedNodes < 0 {
 		return fmt.Errorf("%d is negative", o.SimulatedNodes)
 	}
-	for _, name := range slices.Sorted(maps.Keys(o.SimulatedNodeCapacity)) {
-		if q := o.SimulatedNodeCapacity[name]; q.Sign() < 0 {
+	return nodes.Check(o.SimulatedNodes, o.SimulatedNodeCapacity)
+}
+
+// checkCapacity checks the capacity of simulated nodes, which the API would refuse again and again.
+func checkCapacity(capacity corev1.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(capacity)) {
+		q := capacity[name]
+		if msgs := validation.IsQualifiedName(string(name)); len(msgs) > 0 {
+			return fmt.Errorf("%q is not the name of a resource: %s", name, strings.Join(msgs, "; "))
+		}
+		if q.Sign() < 0 {
 			return fmt.Errorf("the capacity of %s, %s, is negative", name, &q)
 		}
+		counted := name == corev1.ResourcePods || strings.Contains(string(name), "/")
+		if counted && q.MilliValue()%1000 != 0 {
+			return fmt.Errorf("the capacity of %s, %s, is not a whole number", name, &q)
+		}
 	}
-	return nodes.Check(o.SimulatedNodes, o.SimulatedNodeCapacity)
+	return nil
 }
 
 // quantities is the flag value for amounts of resources, such as cpu=8,memory=32Gi.

@@ -2,6 +2,8 @@ package nodes
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"runtime"
 	"slices"
@@ -12,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
@@ -54,13 +58,32 @@ func (n *Nodes) syncNode(ctx context.Context, is *node) error {
 	wanted := found.DeepCopy()
 	n.setStatus(wanted, is)
 	if !equality.Semantic.DeepEqual(found.Status, wanted.Status) {
-		updated, err := client.UpdateStatus(ctx, wanted, metav1.UpdateOptions{})
-		if err != nil {
+		if wanted, err = n.patchStatus(ctx, found, wanted); err != nil {
 			return loop.IgnoreChanged(err)
 		}
-		wanted = updated
 	}
 	return loop.IgnoreChanged(n.untaint(ctx, wanted))
+}
+
+// patchStatus writes what differs in the status of a node between two versions of it. The rest stays
+// as it is by now: others report there what a kubelet does not know.
+func (n *Nodes) patchStatus(ctx context.Context, from, to *corev1.Node) (*corev1.Node, error) {
+	from = from.DeepCopy()
+	from.UID = "" // so that the patch has the UID, and does not apply to another node of that name
+	before, err := json.Marshal(from)
+	if err != nil {
+		return nil, err
+	}
+	after, err := json.Marshal(to)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Node{})
+	if err != nil {
+		return nil, fmt.Errorf("patch of node %s: %w", to.Name, err)
+	}
+	return n.Client.CoreV1().Nodes().Patch(ctx, to.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 }
 
 func (n *Nodes) missing(is *node) bool {
@@ -106,23 +129,22 @@ func (n *Nodes) newNode(is *node) *corev1.Node {
 	return created
 }
 
-// setStatus sets the parts of the status that a kubelet keeps up to date.
+// setStatus sets the parts of the status that a kubelet keeps up to date. What others have set stays,
+// and as on a kubelet, what they add to the capacity is allocatable.
 func (n *Nodes) setStatus(of *corev1.Node, is *node) {
 	s := &of.Status
-	s.Capacity, s.Allocatable = n.Capacity.DeepCopy(), n.Capacity.DeepCopy()
-	s.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: n.ranges.host(is.index).String()},
-		{Type: corev1.NodeHostName, Address: is.name},
+	if s.Capacity == nil {
+		s.Capacity = corev1.ResourceList{}
 	}
+	maps.Copy(s.Capacity, n.Capacity.DeepCopy())
+	s.Allocatable = s.Capacity.DeepCopy()
+	setAddress(s, corev1.NodeInternalIP, n.ranges.host(is.index).String())
+	setAddress(s, corev1.NodeHostName, is.name)
 	s.DaemonEndpoints.KubeletEndpoint.Port = 10250
-	s.NodeInfo = corev1.NodeSystemInfo{
-		OperatingSystem:         "linux",
-		Architecture:            runtime.GOARCH,
-		OSImage:                 "simulated",
-		KernelVersion:           "simulated",
-		KubeletVersion:          n.Version,
-		ContainerRuntimeVersion: "simulated://kinproc",
-	}
+	info := &s.NodeInfo
+	info.OperatingSystem, info.Architecture = "linux", runtime.GOARCH
+	info.OSImage, info.KernelVersion = "simulated", "simulated"
+	info.KubeletVersion, info.ContainerRuntimeVersion = n.Version, "simulated://kinproc"
 	for _, c := range []corev1.NodeCondition{
 		{
 			Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse,
@@ -157,6 +179,15 @@ func ready(of *corev1.Node) corev1.NodeCondition {
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
 		Message: "kubelet is posting ready status",
 	}
+}
+
+func setAddress(s *corev1.NodeStatus, t corev1.NodeAddressType, address string) {
+	i := slices.IndexFunc(s.Addresses, func(a corev1.NodeAddress) bool { return a.Type == t })
+	if i < 0 {
+		s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: t, Address: address})
+		return
+	}
+	s.Addresses[i].Address = address
 }
 
 func setNodeCondition(s *corev1.NodeStatus, c corev1.NodeCondition) {
