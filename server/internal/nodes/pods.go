@@ -36,7 +36,7 @@ func (n *Nodes) syncPod(ctx context.Context, namespace, name string) (time.Durat
 		return 0, nil
 	}
 	if p.DeletionTimestamp != nil {
-		return n.stopPod(ctx, p)
+		return n.stopPod(ctx, is, p)
 	}
 	if ended(p) {
 		n.release(is, p)
@@ -68,19 +68,21 @@ func (n *Nodes) write(ctx context.Context, p *corev1.Pod, status *corev1.PodStat
 	return loop.IgnoreChanged(err)
 }
 
+// stopDelay is how long containers take to stop, so that clients see that the pod is terminating
+// before it is gone.
+const stopDelay = 10 * time.Millisecond
+
 // stopPod stops the containers of a pod that is being deleted, and deletes it for good.
-func (n *Nodes) stopPod(ctx context.Context, p *corev1.Pod) (time.Duration, error) {
+func (n *Nodes) stopPod(ctx context.Context, is *node, p *corev1.Pod) (time.Duration, error) {
+	m := n.momentOf(is, p)
 	grace := time.Duration(ptr.Deref(p.DeletionGracePeriodSeconds, 0)) * time.Second
-	asked := p.DeletionTimestamp.Add(-grace)
-	stops := asked.Add(min(grace, duration(p, stopDelayAnnotation, 0)))
+	stops := m.deleted(grace).Add(min(grace, duration(p, stopDelayAnnotation, stopDelay)))
 	if wait := time.Until(stops); wait > 0 && !ended(p) {
 		n.queue.AddAfter(keyOf(p), wait)
 		return 0, nil
 	}
 	// Without a finalizer, nobody would see the status for more than an instant.
 	if len(p.Finalizers) > 0 && !ended(p) {
-		is, _ := n.host(p)
-		m := n.momentOf(is, p)
 		m.stop()
 		if err := n.write(ctx, p, &m.status); err != nil {
 			return 0, err
@@ -112,6 +114,25 @@ func (m *moment) began(part string, says time.Time) time.Time {
 func (m *moment) begins(part string) metav1.Time {
 	m.clock[part] = m.now
 	return metav1.NewTime(m.now.Truncate(time.Second))
+}
+
+// deleted returns when the pod was deleted, as exactly as is known: its deletion timestamp, which is
+// that time plus the grace period, is in seconds.
+func (m *moment) deleted(grace time.Duration) time.Time {
+	const part = "the deletion"
+	if _, ok := m.clock[part]; !ok {
+		m.clock[part] = m.now
+	}
+	earliest := m.pod.DeletionTimestamp.Add(-grace)
+	latest := earliest.Add(time.Second)
+	switch seen := m.clock[part]; {
+	case seen.Before(earliest):
+		return earliest
+	case seen.After(latest):
+		return latest
+	default:
+		return seen
+	}
 }
 
 func (n *Nodes) momentOf(is *node, p *corev1.Pod) *moment {
