@@ -2,8 +2,10 @@ package batch
 
 import (
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -118,7 +120,9 @@ func validateFinish(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	if !finished {
 		return errs
 	}
-	if (finishedChanged || startChanged) && s.StartTime == nil {
+	// A suspended job that wants no pods is complete without a start.
+	never := ptr.Deref(j.Spec.Suspend, false) && ptr.Deref(j.Spec.Completions, 1) == 0
+	if (finishedChanged || startChanged) && s.StartTime == nil && !never {
 		errs = append(errs, field.Required(path.Child("startTime"), "must be set for finished jobs"))
 	}
 	if (finishedChanged || s.Active != old.Status.Active) && s.Active > 0 {
@@ -179,7 +183,7 @@ func validateIndexLists(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 }
 
 // validateProgress rejects counters that decrease, more ready than active pods, and changes of
-// startTime while the job is not suspended.
+// startTime while the job is not suspended, except by the status that says that it is resumed.
 func validateProgress(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	s := &j.Status
@@ -198,7 +202,11 @@ func validateProgress(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 			"must be less than or equal to active"))
 	}
 	startChanged := !equality.Semantic.DeepEqual(s.StartTime, old.Status.StartTime)
-	if startChanged && old.Status.StartTime != nil && !ptr.Deref(j.Spec.Suspend, false) {
+	resumed := isTrue(old, batchv1.JobSuspended) &&
+		slices.ContainsFunc(s.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionFalse
+		})
+	if startChanged && old.Status.StartTime != nil && !ptr.Deref(j.Spec.Suspend, false) && !resumed {
 		errs = append(errs, field.Invalid(path.Child("startTime"), s.StartTime,
 			"may only be changed while the job is suspended"))
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -176,6 +177,7 @@ func TestJobStatus(t *testing.T) {
 		return list
 	}
 	now := metav1.Now()
+	then := metav1.NewTime(now.Add(-time.Hour))
 	for name, c := range map[string]struct {
 		old, status batchv1.JobStatus
 		want        []string
@@ -205,6 +207,17 @@ func TestJobStatus(t *testing.T) {
 				"status.failed Invalid", "status.succeeded Invalid", "status.startTime Invalid",
 			},
 		},
+		"resumed": {
+			old: batchv1.JobStatus{StartTime: &then, Conditions: conditions(batchv1.JobSuspended)},
+			status: batchv1.JobStatus{StartTime: &now, Conditions: []batchv1.JobCondition{
+				{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse},
+			}},
+		},
+		"started anew": {
+			old:    batchv1.JobStatus{StartTime: &then},
+			status: batchv1.JobStatus{StartTime: &now},
+			want:   []string{"status.startTime Invalid"},
+		},
 		"overlap": {
 			status: batchv1.JobStatus{CompletedIndexes: "0-2", FailedIndexes: new("2")},
 			want:   []string{"status.failedIndexes Invalid"},
@@ -223,6 +236,14 @@ func TestJobStatus(t *testing.T) {
 		j.Status, old.Status = c.status, c.old
 		expect(t, name, validateJobStatus(j, old), c.want...)
 	}
+	never := job(t, func(j *batchv1.Job) {
+		indexed(0)(j)
+		j.Spec.Suspend = new(true)
+	})
+	old := never.DeepCopy()
+	never.Status = batchv1.JobStatus{CompletionTime: &now,
+		Conditions: conditions(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete)}
+	expect(t, "complete without a start", validateJobStatus(never, old))
 }
 
 func TestCronJobs(t *testing.T) {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,7 +30,10 @@ type backoff struct {
 // with returns the backoff after some more pods have ended.
 func (b backoff) with(ended []*corev1.Pod) backoff {
 	ended = slices.Clone(ended)
-	slices.SortStableFunc(ended, func(x, y *corev1.Pod) int { return endOf(x).Compare(endOf(y)) })
+	// A failure counts only if it comes after a success, and not in the same second.
+	slices.SortStableFunc(ended, func(x, y *corev1.Pod) int {
+		return cmp.Or(endOf(x).Compare(endOf(y)), cmp.Compare(succeeds(x), succeeds(y)))
+	})
 	for _, pod := range ended {
 		if pod.Status.Phase == corev1.PodSucceeded {
 			b = backoff{}
@@ -38,6 +42,13 @@ func (b backoff) with(ended []*corev1.Pod) backoff {
 		}
 	}
 	return b
+}
+
+func succeeds(pod *corev1.Pod) int {
+	if pod.Status.Phase == corev1.PodSucceeded {
+		return 1
+	}
+	return 0
 }
 
 // remaining returns how long to wait before the next pod is created.
@@ -55,8 +66,8 @@ func (b backoff) remaining(now time.Time) time.Duration {
 // endOf returns when a pod ended, as far as it says so.
 func endOf(pod *corev1.Pod) time.Time {
 	var end time.Time
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Terminated == nil {
+	for _, c := range slices.Concat(pod.Status.ContainerStatuses, sidecars(pod)) {
+		if c.State.Terminated == nil || c.State.Terminated.FinishedAt.IsZero() {
 			end = time.Time{}
 			break
 		}
@@ -78,6 +89,17 @@ func endOf(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
+// sidecars returns the statuses of the init containers that go on until the pod ends.
+func sidecars(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.DeleteFunc(slices.Clone(pod.Status.InitContainerStatuses),
+		func(s corev1.ContainerStatus) bool {
+			return !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+				return c.Name == s.Name &&
+					ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+			})
+		})
+}
+
 // verdict is what a pod failure policy says about a failed pod.
 type verdict struct {
 	action  batchv1.PodFailurePolicyAction // Count unless a rule matches
@@ -90,10 +112,6 @@ func judge(job *batchv1.Job, pod *corev1.Pod) verdict {
 		return verdict{action: batchv1.PodFailurePolicyActionCount}
 	}
 	for n, rule := range job.Spec.PodFailurePolicy.Rules {
-		if rule.Action == batchv1.PodFailurePolicyActionFailIndex &&
-			job.Spec.BackoffLimitPerIndex == nil {
-			continue
-		}
 		why := ""
 		if rule.OnExitCodes != nil {
 			why = exitCode(rule.OnExitCodes, pod)
@@ -124,9 +142,11 @@ func exitCode(want *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.
 }
 
 func conditionOf(want []batchv1.PodFailurePolicyOnPodConditionsPattern, pod *corev1.Pod) string {
-	for _, w := range want {
-		if c := pods.Condition(pod, w.Type); c != nil && c.Status == w.Status {
-			return fmt.Sprintf("Pod %s/%s has condition %v", pod.Namespace, pod.Name, w.Type)
+	for _, c := range pod.Status.Conditions {
+		for _, w := range want {
+			if c.Type == w.Type && c.Status == w.Status {
+				return fmt.Sprintf("Pod %s/%s has condition %v", pod.Namespace, pod.Name, c.Type)
+			}
 		}
 	}
 	return ""
@@ -175,6 +195,11 @@ func number(pod *corev1.Pod, annotation string) int {
 		return 0
 	}
 	return n
+}
+
+// tries returns how often the index of a pod had failed before the pod.
+func tries(pod *corev1.Pod) int {
+	return number(pod, batchv1.JobIndexFailureCountAnnotation) + number(pod, ignoredAnnotation)
 }
 
 // indexFailures returns how many pods of the index of a failed pod have failed so far, with it, and

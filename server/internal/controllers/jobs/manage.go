@@ -30,12 +30,7 @@ func (s *state) manage(ctx context.Context, owner ownerrefs.Owner) error {
 	wanted := s.wanted()
 	surplus := s.surplus(wanted)
 	if len(surplus) > 0 {
-		err := s.run.pods.Delete(ctx, owner, surplus)
-		s.terminating += len(surplus)
-		s.active = slices.DeleteFunc(s.active, func(pod *corev1.Pod) bool {
-			return slices.Contains(surplus, pod)
-		})
-		return err
+		return s.drop(ctx, owner, surplus)
 	}
 	missing := wanted - len(s.active)
 	if onlyFailed(s.job) {
@@ -74,6 +69,26 @@ func (s *state) manage(ctx context.Context, owner ownerrefs.Owner) error {
 	return err
 }
 
+// drop deletes active pods that the Job does not need any more. They lose their finalizers first: a
+// pod that still has one when it is deleted counts as failed.
+func (s *state) drop(ctx context.Context, owner ownerrefs.Owner, unneeded []*corev1.Pod) error {
+	var held []*corev1.Pod
+	gone := map[*corev1.Pod]bool{}
+	for _, pod := range unneeded {
+		gone[pod] = true
+		if s.has(pod) {
+			held = append(held, pod)
+		}
+	}
+	if err := s.releaseEach(ctx, held); err != nil {
+		return err
+	}
+	err := s.run.pods.Delete(ctx, owner, unneeded)
+	s.terminating += len(unneeded)
+	s.active = slices.DeleteFunc(s.active, func(pod *corev1.Pod) bool { return gone[pod] })
+	return err
+}
+
 // wanted returns how many pods should be active.
 func (s *state) wanted() int {
 	parallelism := int(*s.job.Spec.Parallelism)
@@ -82,7 +97,7 @@ func (s *state) wanted() int {
 		return 0
 	case s.job.Spec.Completions == nil:
 		if s.succeeded > 0 {
-			return min(len(s.active), parallelism) // no more are needed
+			return len(s.active) // those that run are left alone, and no more are needed
 		}
 		return parallelism
 	}
@@ -94,7 +109,7 @@ func (s *state) wanted() int {
 // as are too many.
 func (s *state) surplus(wanted int) []*corev1.Pod {
 	var surplus, rest []*corev1.Pod
-	ranked := pods.ForDeletion(s.active, s.active, s.now)
+	ranked := pods.Weakest(s.active)
 	if s.indexed() {
 		taken := indexes{}
 		for _, pod := range slices.Backward(ranked) {
@@ -116,7 +131,8 @@ func (s *state) surplus(wanted int) []*corev1.Pod {
 	return surplus
 }
 
-// free returns up to n completion indexes that need a pod, the lowest ones.
+// free returns the completion indexes to make pods for. They are among the n lowest ones that need
+// a pod: while one of these waits because it has failed, no higher one takes its turn.
 func (s *state) free(n int) []int {
 	taken := indexes{}
 	for _, pod := range s.pods {
@@ -133,6 +149,7 @@ func (s *state) free(n int) []int {
 			counted, ignored := indexFailures(s.job, before)
 			if wait := (backoff{counted + ignored, endOf(before)}).remaining(s.now); wait > 0 {
 				s.later(wait)
+				n--
 				continue
 			}
 		}

@@ -108,17 +108,38 @@ func (s *state) sync(ctx context.Context) error {
 	var errs error
 	switch {
 	case s.finish != nil:
-		errs = s.run.pods.Delete(ctx, owner, s.active)
-		s.terminating += len(s.active)
-		s.active = nil
+		if settled {
+			errs = s.stop(ctx, owner)
+		}
+		if !settled || errs != nil {
+			s.finish = nil // pods would outlive the Job
+		}
 	case settled && s.job.DeletionTimestamp == nil:
 		errs = s.manage(ctx, owner)
 		s.complete()
-	}
-	if s.job.DeletionTimestamp == nil {
 		s.suspend()
 	}
 	return errors.Join(s.track(ctx), errs)
+}
+
+// stop deletes the pods that still run when the end of the Job is decided. Pods of a Job that fails
+// count as failed.
+func (s *state) stop(ctx context.Context, owner ownerrefs.Owner) error {
+	if s.finish.Type == batchv1.JobSuccessCriteriaMet {
+		return s.drop(ctx, owner, s.active)
+	}
+	if err := s.run.pods.Delete(ctx, owner, s.active); err != nil {
+		return err
+	}
+	s.terminating += len(s.active)
+	s.active = nil
+	return nil
+}
+
+// valid reports whether a pod counts: in an indexed Job, those do whose index is one of the Job's.
+func (s *state) valid(pod *corev1.Pod) bool {
+	i := indexOf(pod)
+	return !s.indexed() || i >= 0 && i < int(*s.job.Spec.Completions)
 }
 
 // has reports whether a pod still has the finalizer, as far as is known.
@@ -139,7 +160,7 @@ func (s *state) count() {
 		case pods.Terminating(pod):
 			s.terminating++
 		}
-		if !s.has(pod) || slices.Contains(uncounted.Succeeded, pod.UID) ||
+		if !s.has(pod) || !s.valid(pod) || slices.Contains(uncounted.Succeeded, pod.UID) ||
 			slices.Contains(uncounted.Failed, pod.UID) {
 			continue
 		}
@@ -186,7 +207,8 @@ func (s *state) countIndexes() {
 			s.failedIndexes[i] = true
 			continue
 		}
-		if other := s.replaceable[i]; other == nil || endOf(other).Before(endOf(pod)) {
+		if other := s.replaceable[i]; other == nil || tries(other) < tries(pod) ||
+			tries(other) == tries(pod) && endOf(other).Before(endOf(pod)) {
 			s.replaceable[i] = pod
 		}
 	}
@@ -257,23 +279,8 @@ func (s *state) decide() {
 
 // complete finds out whether enough pods have succeeded.
 func (s *state) complete() {
-	if s.job.Spec.Completions == nil {
-		if s.succeeded == 0 || len(s.active) > 0 {
-			return
-		}
-	} else {
-		wanted := int(*s.job.Spec.Completions)
-		if s.succeeded < wanted {
-			return
-		}
-		if len(s.active) > 0 {
-			s.Recorder.Event(s.job, corev1.EventTypeWarning, "TooManyActivePods",
-				"Too many active pods running after completion count reached")
-		}
-		if s.succeeded > wanted {
-			s.Recorder.Event(s.job, corev1.EventTypeWarning, "TooManySucceededPods",
-				"Too many succeeded pods running after completion count reached")
-		}
+	if len(s.active) > 0 || s.succeeded < int(ptr.Deref(s.job.Spec.Completions, 1)) {
+		return
 	}
 	s.finish = s.newCondition(batchv1.JobSuccessCriteriaMet, true, batchv1.JobReasonCompletionsReached,
 		"Reached expected number of succeeded pods")
@@ -292,7 +299,8 @@ func (s *state) newCondition(
 	}
 }
 
-// suspend sets the condition Suspended of a Job that is or was suspended.
+// suspend sets the condition Suspended of a Job that is or was suspended. A Job has a start time
+// only while it is not suspended, and begins anew when it is resumed.
 func (s *state) suspend() {
 	if s.finish != nil {
 		return
@@ -306,6 +314,7 @@ func (s *state) suspend() {
 	}
 	now := s.newCondition(batchv1.JobSuspended, s.suspended(), "JobSuspended", "Job suspended")
 	if s.suspended() {
+		s.job.Status.StartTime = nil
 		s.Recorder.Event(s.job, corev1.EventTypeNormal, "Suspended", "Job suspended")
 	} else {
 		now.Reason, now.Message = "JobResumed", "Job resumed"

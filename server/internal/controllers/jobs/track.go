@@ -52,15 +52,13 @@ func (s *state) track(ctx context.Context) error {
 // note notes the pods that have ended as uncounted, and returns those whose finalizers can go.
 func (s *state) note() []*corev1.Pod {
 	uncounted := s.job.Status.UncountedTerminatedPods
+	over := s.finish != nil || s.job.DeletionTimestamp != nil
+	fail := s.finish != nil && s.finish.Type == batchv1.JobFailureTarget
 	var release []*corev1.Pod
 	for _, pod := range s.pods {
 		succeeded := pod.Status.Phase == corev1.PodSucceeded
-		fails := !succeeded && failed(s.job, pod)
-		if !s.has(pod) || !succeeded && !fails && s.job.DeletionTimestamp == nil {
-			continue
-		}
-		i := indexOf(pod)
-		if s.replaceable[i] == pod && s.finish == nil && s.job.DeletionTimestamp == nil {
+		fails := !succeeded && (fail || failed(s.job, pod))
+		if !s.has(pod) || !over && !succeeded && !fails || !over && s.replaceable[indexOf(pod)] == pod {
 			continue
 		}
 		if len(release) >= mostUncounted {
@@ -68,13 +66,12 @@ func (s *state) note() []*corev1.Pod {
 			break
 		}
 		release = append(release, pod)
-		valid := !s.indexed() || i >= 0 && i < int(*s.job.Spec.Completions)
 		switch {
+		case slices.Contains(uncounted.Failed, pod.UID):
 		case succeeded && s.indexed(): // succeededIndexes has it
 		case succeeded && !slices.Contains(uncounted.Succeeded, pod.UID):
 			uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
-		case fails && valid && !slices.Contains(uncounted.Failed, pod.UID) &&
-			judge(s.job, pod).action != batchv1.PodFailurePolicyActionIgnore:
+		case fails && s.valid(pod) && judge(s.job, pod).action != batchv1.PodFailurePolicyActionIgnore:
 			uncounted.Failed = append(uncounted.Failed, pod.UID)
 		}
 	}
@@ -142,6 +139,10 @@ func (s *state) write(ctx context.Context) error {
 	if ended {
 		s.again = 0
 		if s.finish.Type == batchv1.JobSuccessCriteriaMet {
+			if most := s.job.Spec.Completions; most != nil && s.job.Status.Succeeded > *most {
+				s.Recorder.Event(s.job, corev1.EventTypeWarning, "TooManySucceededPods",
+					"Too many succeeded pods running after completion count reached")
+			}
 			s.Recorder.Event(s.job, corev1.EventTypeNormal, "Completed", "Job completed")
 		} else {
 			s.Recorder.Event(s.job, corev1.EventTypeWarning, s.finish.Reason, s.finish.Message)

@@ -48,6 +48,43 @@ func TestForDeletion(t *testing.T) {
 	}
 }
 
+func TestWeakest(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	pod := func(name, node string, phase corev1.PodPhase, ready, age time.Duration) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		p.CreationTimestamp = metav1.NewTime(now.Add(-age))
+		p.Spec.NodeName, p.Status.Phase = node, phase
+		if ready > 0 {
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(now.Add(-ready)),
+			}}
+		}
+		return p
+	}
+	cheap := pod("cheap", "a", corev1.PodRunning, 4*time.Hour, 9*time.Hour)
+	cheap.Annotations = map[string]string{corev1.PodDeletionCost: "-1"} // only for replica sets
+	restarted := pod("restarted", "a", corev1.PodRunning, 2*time.Hour, 9*time.Hour)
+	restarted.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}}
+	want := []*corev1.Pod{
+		pod("unassigned", "", corev1.PodPending, 0, 9*time.Hour),
+		pod("pending", "a", corev1.PodPending, 0, 9*time.Hour),
+		pod("unready", "a", corev1.PodRunning, 0, 9*time.Hour),
+		restarted,
+		pod("young", "a", corev1.PodRunning, 2*time.Hour, 3*time.Hour),
+		pod("old", "a", corev1.PodRunning, 2*time.Hour, 9*time.Hour),
+		cheap,
+	}
+	shuffled := slices.Clone(want)
+	slices.Reverse(shuffled)
+	for i, got := range Weakest(shuffled) {
+		if got != want[i] {
+			t.Errorf("number %d is %s, want %s", i, got.Name, want[i].Name)
+		}
+	}
+}
+
 func TestPending(t *testing.T) {
 	t.Parallel()
 	p := pending{owners: map[types.UID]writes{}}

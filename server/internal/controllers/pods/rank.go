@@ -37,6 +37,23 @@ func ForDeletion(pods, related []*corev1.Pod, now time.Time) []*corev1.Pod {
 	return ranked
 }
 
+// Weakest orders pods as the controller of Jobs deletes them: those first that are not assigned, not
+// running or not ready, then those that became ready later, restarted more often, or are younger.
+func Weakest(pods []*corev1.Pod) []*corev1.Pod {
+	ranked := slices.Clone(pods)
+	slices.SortStableFunc(ranked, func(a, b *corev1.Pod) int {
+		return cmp.Or(
+			first(a.Spec.NodeName == "", b.Spec.NodeName == ""),
+			cmp.Compare(phase(a), phase(b)),
+			first(!Ready(a), !Ready(b)),
+			readySince(b).Compare(readySince(a)),
+			cmp.Compare(restarts(b), restarts(a)),
+			b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+		)
+	})
+	return ranked
+}
+
 // first orders what holds before what does not hold.
 func first(a, b bool) int {
 	switch {
