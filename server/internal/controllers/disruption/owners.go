@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,7 +120,7 @@ func (c *Controller) findScaled(
 ) (*owner, error) {
 	client := scale.Client{Discovery: c.Client.Discovery()}
 	found, err := client.Get(ctx, namespace, ref.APIVersion, ref.Kind, ref.Name)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil // the owner is gone
 	}
 	if err != nil {

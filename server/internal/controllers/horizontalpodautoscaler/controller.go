@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -200,6 +201,7 @@ func (a *autoscaler) reconcile(ctx context.Context) {
 	a.condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededGetScale",
 		"the HPA controller was able to get the target's current scale")
 	current, least := s.Spec.Replicas, ptr.Deref(a.Spec.MinReplicas, 1)
+	a.Status.CurrentReplicas, a.Status.CurrentMetrics = current, nil
 	a.history.begin(current, a.now)
 	desired, reason := current, ""
 	switch {
@@ -214,7 +216,6 @@ func (a *autoscaler) reconcile(ctx context.Context) {
 	default:
 		measured, metric, err := a.measure(ctx, s)
 		if err != nil {
-			a.Status.CurrentReplicas = s.Status.Replicas
 			a.warn("FailedComputeMetricsReplicas", err)
 			return
 		}
@@ -226,26 +227,34 @@ func (a *autoscaler) reconcile(ctx context.Context) {
 		}
 		desired = a.normalize(current, measured, least)
 	}
-	a.Status.CurrentReplicas, a.Status.DesiredReplicas = s.Status.Replicas, desired
-	if desired == current {
-		return
+	if desired == current || a.rescale(ctx, s, desired, reason) {
+		a.Status.DesiredReplicas = desired
 	}
-	a.rescale(ctx, s, desired, reason)
 }
 
+// rescale writes the scale of the target. It reports whether that has succeeded.
 func (a *autoscaler) rescale(
 	ctx context.Context, s *autoscalingv1.Scale, desired int32, reason string,
-) {
+) bool {
 	current := s.Spec.Replicas
-	s.Spec.Replicas = desired
 	target := &a.Spec.ScaleTargetRef
-	if _, err := a.scales.Update(ctx, s, target.APIVersion, target.Kind); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		s.Spec.Replicas = desired
+		_, err := a.scales.Update(ctx, s, target.APIVersion, target.Kind)
+		if apierrors.IsConflict(err) {
+			newer, failed := a.scales.Get(ctx, a.Namespace, target.APIVersion, target.Kind, target.Name)
+			if failed == nil {
+				s = newer
+			}
+		}
+		return err
+	})
+	if err != nil {
 		a.Recorder.Eventf(a.HorizontalPodAutoscaler, corev1.EventTypeWarning, "FailedRescale",
 			"New size: %d; reason: %s; error: %v", desired, reason, err)
 		a.condition(autoscalingv2.AbleToScale, corev1.ConditionFalse, "FailedUpdateScale",
 			"the HPA controller was unable to update the target scale: %v", err)
-		a.Status.DesiredReplicas = current
-		return
+		return false
 	}
 	a.condition(autoscalingv2.AbleToScale, corev1.ConditionTrue, "SucceededRescale",
 		"the HPA controller was able to update the target scale to %d", desired)
@@ -253,6 +262,7 @@ func (a *autoscaler) rescale(
 		"New size: %d; reason: %s", desired, reason)
 	a.history.scaled(desired-current, a.now)
 	a.Status.LastScaleTime = new(metav1.NewTime(a.now))
+	return true
 }
 
 // measure returns the highest number of replicas that a metric asks for, and the name of the
@@ -260,14 +270,20 @@ func (a *autoscaler) rescale(
 func (a *autoscaler) measure(
 	ctx context.Context, s *autoscalingv1.Scale,
 ) (replicas int32, name string, err error) {
-	selector, err := labels.Parse(s.Status.Selector)
-	if err == nil && s.Status.Selector == "" {
-		err = errors.New("selector is required")
-	}
-	if err != nil {
+	if s.Status.Selector == "" {
+		err := errors.New("selector is required")
+		a.warn("SelectorRequired", err)
 		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector",
 			"the HPA target's scale is missing a selector")
-		return 0, "", fmt.Errorf("selector of the target: %w", err)
+		return 0, "", err
+	}
+	selector, err := labels.Parse(s.Status.Selector)
+	if err != nil {
+		err = fmt.Errorf("couldn't convert selector into a corresponding internal selector object: %w",
+			err)
+		a.warn("InvalidSelector", err)
+		a.condition(autoscalingv2.ScalingActive, corev1.ConditionFalse, "InvalidSelector", "%v", err)
+		return 0, "", err
 	}
 	if keys := a.rivals(selector); len(keys) > 1 {
 		err := fmt.Errorf("pods by selector %s are controlled by multiple HPAs: %v", s.Status.Selector,

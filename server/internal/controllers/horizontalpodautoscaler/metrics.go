@@ -59,10 +59,15 @@ func (c metricsClient) get(
 	for key, values := range parameters {
 		request = request.Param(key, values[0])
 	}
-	data, err := request.Do(ctx).Raw()
+	answer := request.Do(ctx)
+	err := answer.Error() // that of Raw would not say more than the code
 	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return fmt.Errorf("%w (get %s)", err, name)
 	}
+	if err != nil {
+		return err
+	}
+	data, err := answer.Raw()
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,11 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 )
 
 // Client reads and writes scales. It asks for the resource of a kind each time, so that it always
@@ -25,12 +28,8 @@ func (c Client) Get(
 	if err != nil {
 		return nil, err
 	}
-	data, err := c.Discovery.RESTClient().Get().AbsPath(path).
-		SetHeader("Accept", "application/json").Do(ctx).Raw()
-	if err != nil {
-		return nil, err
-	}
-	return decode(data)
+	return decode(c.Discovery.RESTClient().Get().AbsPath(path).
+		SetHeader("Accept", "application/json").Do(ctx))
 }
 
 // Update writes the scale of an object.
@@ -47,15 +46,19 @@ func (c Client) Update(
 	if err != nil {
 		return nil, err
 	}
-	data, err := c.Discovery.RESTClient().Put().AbsPath(path).SetHeader("Accept", "application/json").
-		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Raw()
+	return decode(c.Discovery.RESTClient().Put().AbsPath(path).
+		SetHeader("Accept", "application/json").SetHeader("Content-Type", "application/json").
+		Body(body).Do(ctx))
+}
+
+func decode(answer rest.Result) (*autoscalingv1.Scale, error) {
+	if err := answer.Error(); err != nil { // that of Raw would not name the object
+		return nil, err
+	}
+	data, err := answer.Raw()
 	if err != nil {
 		return nil, err
 	}
-	return decode(data)
-}
-
-func decode(data []byte) (*autoscalingv1.Scale, error) {
 	s := &autoscalingv1.Scale{}
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("decode scale: %w", err)
@@ -63,13 +66,14 @@ func decode(data []byte) (*autoscalingv1.Scale, error) {
 	return s, nil
 }
 
-// path returns the path of the scale of an object. The error is NotFound if nobody serves the kind.
+// path returns the path of the scale of an object. If nobody serves the kind, the error says so as
+// that of a RESTMapper does.
 func (c Client) path(namespace, apiVersion, kind, name string) (string, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
 		return "", err
 	}
-	list, err := c.Discovery.ServerResourcesForGroupVersion(apiVersion)
+	list, err := c.resources(gv)
 	if err != nil {
 		return "", fmt.Errorf("discover %s: %w", apiVersion, err)
 	}
@@ -84,14 +88,33 @@ func (c Client) path(namespace, apiVersion, kind, name string) (string, error) {
 	}
 	switch {
 	case resource == "":
-		return "", apierrors.NewNotFound(schema.GroupResource{Group: gv.Group, Resource: kind}, name)
+		return "", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: gv.Group, Kind: kind}}
 	case !scaled[resource]:
 		return "", fmt.Errorf("%s does not implement the scale subresource",
 			schema.GroupResource{Group: gv.Group, Resource: resource})
 	}
-	prefix := "/apis/" + apiVersion
+	prefix := "/apis/" + list.GroupVersion
 	if gv.Group == "" {
-		prefix = "/api/" + apiVersion
+		prefix = "/api/" + list.GroupVersion
 	}
 	return fmt.Sprintf("%s/namespaces/%s/%s/%s/scale", prefix, namespace, resource, name), nil
+}
+
+// resources returns the resources of a version or, if it is not served, of the preferred version of
+// its group. An object is the same in all versions.
+func (c Client) resources(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	list, err := c.Discovery.ServerResourcesForGroupVersion(gv.String())
+	if !apierrors.IsNotFound(err) {
+		return list, err
+	}
+	groups, err := c.Discovery.ServerGroups()
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range groups.Groups {
+		if group.Name == gv.Group {
+			return c.Discovery.ServerResourcesForGroupVersion(group.PreferredVersion.GroupVersion)
+		}
+	}
+	return &metav1.APIResourceList{}, nil
 }
