@@ -32,8 +32,13 @@ func (s *state) schedule() (cron.Schedule, bool) {
 	}
 	schedule, err := cron.ParseStandard(text)
 	if err != nil {
-		s.event(corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", text,
-			err)
+		s.event(corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s",
+			s.cron.Spec.Schedule, err)
+		return nil, false
+	}
+	if schedule.Next(s.since()).IsZero() { // as for the 31st of February
+		s.event(corev1.EventTypeWarning, "InvalidSchedule", "invalid schedule: %s : %s",
+			s.cron.Spec.Schedule, "time difference between two schedules is less than 1 second")
 		return nil, false
 	}
 	return schedule, true
