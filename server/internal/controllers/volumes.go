@@ -40,8 +40,9 @@ func volumes() []Controller {
 			Name:     resourceclaims.Name,
 			Purpose:  "makes the ResourceClaims of pods, and frees those that no pod uses anymore",
 			workload: true,
+			// A pod may name a template that does not exist.
 			after: []schema.GroupResource{
-				resourcev1.Resource("resourceclaims"), resourcev1.Resource("resourceclaimtemplates"),
+				corev1.Resource("pods"), resourcev1.Resource("resourceclaims"),
 			},
 			new: func(d Dependencies) (Runner, error) {
 				return resourceclaims.New(d.as("resource_claim")), nil
