@@ -122,16 +122,22 @@ func validateNodeFieldRequirement(
 	return errs
 }
 
-// deprecatedNodeLabels maps deprecated node labels to advice about their replacements.
+// deprecatedNodeLabels maps deprecated node labels to advice, with which clients compare.
 var deprecatedNodeLabels = map[string]string{
-	corev1.LabelFailureDomainBetaRegion: "deprecated since v1.17, replaced by " +
-		corev1.LabelTopologyRegion,
-	corev1.LabelFailureDomainBetaZone: "deprecated since v1.17, replaced by " +
-		corev1.LabelTopologyZone,
-	corev1.LabelInstanceType:  "deprecated since v1.17, replaced by " + corev1.LabelInstanceTypeStable,
-	"beta.kubernetes.io/arch": "deprecated since v1.14, replaced by " + corev1.LabelArchStable,
-	"beta.kubernetes.io/os":   "deprecated since v1.14, replaced by " + corev1.LabelOSStable,
+	corev1.LabelFailureDomainBetaRegion: since("v1.17") + use(corev1.LabelTopologyRegion),
+	corev1.LabelFailureDomainBetaZone:   since("v1.17") + use(corev1.LabelTopologyZone),
+	corev1.LabelInstanceType:            since("v1.17") + use(corev1.LabelInstanceTypeStable),
+	"beta.kubernetes.io/arch":           since("v1.14") + use(corev1.LabelArchStable),
+	"beta.kubernetes.io/os":             since("v1.14") + use(corev1.LabelOSStable),
+	"app.kubernetes.io/created-by":      "deprecated since v1.9",
+	"node-role.kubernetes.io/master":    use("node-role.kubernetes.io/control-plane"),
+	"scheduler.alpha.kubernetes.io/preferAvoidPods": since("v1.22") +
+		"use Taints and Tolerations instead",
 }
+
+func since(version string) string { return "deprecated since " + version + "; " }
+
+func use(label string) string { return fmt.Sprintf("use %q instead", label) }
 
 // DeprecatedLabel returns advice about a deprecated node label. ok is false if the label is not
 // deprecated.

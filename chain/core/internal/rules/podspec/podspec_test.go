@@ -3,6 +3,7 @@ package podspec
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -297,6 +298,47 @@ func TestWarnings(t *testing.T) {
 	}
 	if got := PodWarnings(p); len(got) != 8 {
 		t.Errorf("a name that is not a DNS label: want 8 warnings, got %q", got)
+	}
+}
+
+// TestDeprecatedNames has a pod with each label and each annotation of the past.
+func TestDeprecatedNames(t *testing.T) {
+	t.Parallel()
+	for label, want := range map[string]string{
+		"node-role.kubernetes.io/master": `use "node-role.kubernetes.io/control-plane" instead`,
+		"app.kubernetes.io/created-by":   "deprecated since v1.9",
+		"scheduler.alpha.kubernetes.io/preferAvoidPods": "deprecated since v1.22; " +
+			"use Taints and Tolerations instead",
+		"beta.kubernetes.io/arch": `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+		"beta.kubernetes.io/os":   `deprecated since v1.14; use "kubernetes.io/os" instead`,
+		"beta.kubernetes.io/instance-type": "deprecated since v1.17; " +
+			`use "node.kubernetes.io/instance-type" instead`,
+		"failure-domain.beta.kubernetes.io/region": "deprecated since v1.17; " +
+			`use "topology.kubernetes.io/region" instead`,
+		"failure-domain.beta.kubernetes.io/zone": "deprecated since v1.17; " +
+			`use "topology.kubernetes.io/zone" instead`,
+	} {
+		p := parsePod(t, with("", ""))
+		p.Spec.NodeSelector = map[string]string{label: ""}
+		want = "spec.nodeSelector[" + label + "]: " + want
+		if got := PodWarnings(p); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: got %q, want %q", label, got, want)
+		}
+	}
+	container := parsePod(t, with("", "")).Spec.Containers[0].Name
+	for _, annotation := range []string{
+		"scheduler.alpha.kubernetes.io/critical-pod",
+		"security.alpha.kubernetes.io/sysctls",
+		"security.alpha.kubernetes.io/unsafe-sysctls",
+		"seccomp.security.alpha.kubernetes.io/pod",
+		"container.seccomp.security.alpha.kubernetes.io/" + container,
+	} {
+		p := parsePod(t, with("", ""))
+		p.Annotations = map[string]string{annotation: "runtime/default"}
+		got := PodWarnings(p)
+		if len(got) != 1 || !strings.HasPrefix(got[0], "metadata.annotations["+annotation+"]: ") {
+			t.Errorf("%s: got %q", annotation, got)
+		}
 	}
 }
 
