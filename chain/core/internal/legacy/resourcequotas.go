@@ -138,8 +138,8 @@ func validateQuotaScope(
 	var errs field.ErrorList
 	for _, limited := range sets.List(sets.KeySet(hard)) {
 		if quantities.IsStandardQuotaResource(limited) && !countable.Has(limited) {
-			errs = append(errs, field.Invalid(at, value,
-				fmt.Sprintf("scope %s does not support resource %s", scope, limited)))
+			// The message is the same for all, so that the error has it once.
+			errs = append(errs, field.Invalid(at, value, "unsupported scope applied to resource"))
 		}
 	}
 	return errs
