@@ -101,6 +101,7 @@ func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.P
 		},
 		IndexedField: "spec.nodeName",
 		GracePeriod:  podGracePeriod,
+		Wrap:         func(s *kind.Storage) rest.Storage { return podStorage{s} },
 		Quirks: kind.Quirks{
 			NameOnUpdate:   true,
 			StatusOnCreate: true, // only qosClass is kept
