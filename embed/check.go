@@ -6,21 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
 	"github.com/coreos/go-semver/semver"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/version"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 )
 
 // databaseLockWait is how long to wait for another process that has the database file locked. etcd
@@ -135,17 +138,23 @@ func hasFiles(dir string) bool {
 	return err == nil && len(entries) > 0
 }
 
-// checkDatabase reads every page of the database and returns the index of the last log entry that
-// was applied to it. Accessing a page outside the file is a memory fault, which checkDatabase turns
-// into an error.
+// checkDatabase reads the whole database and returns the index of the last log entry that was
+// applied to it.
 func checkDatabase(path string) (applied uint64, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %s: %s", ErrCorrupt, filepath.Base(path), firstLine(fmt.Sprint(r)))
-		}
-	}()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: databaseLockWait})
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	// bbolt must not map a file whose meta pages are damaged.
+	if _, err := openPages(f, info.Size()); err != nil {
+		return 0, err
+	}
+	lock, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: databaseLockWait})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return 0, fmt.Errorf("%w by another process that has %s open", ErrLocked, filepath.Base(path))
@@ -154,106 +163,94 @@ func checkDatabase(path string) (applied uint64, err error) {
 	case err != nil:
 		return 0, fmt.Errorf("%w: %s: %w", ErrCorrupt, filepath.Base(path), err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	err = db.View(func(tx *bbolt.Tx) error {
-		if info, err := os.Stat(path); err != nil {
-			return err
-		} else if info.Size() < tx.Size() {
-			return fmt.Errorf("%w: %s is truncated: has %d of %d bytes",
-				ErrCorrupt, filepath.Base(path), info.Size(), tx.Size())
-		}
-		if err := readEverything(tx); err != nil {
-			return err
-		}
-		if err := firstProblem(tx.Check()); err != nil {
-			return fmt.Errorf("%w: %s: %s", ErrCorrupt, filepath.Base(path), firstLine(err.Error()))
-		}
-		if err := checkVersion(tx); err != nil {
-			return err
-		}
-		applied = lastApplied(tx)
-		return checkMembers(tx)
-	})
-	return applied, err
-}
-
-func lastApplied(tx *bbolt.Tx) uint64 {
-	if b := tx.Bucket(schema.Meta.Name()); b != nil {
-		if v := b.Get(schema.MetaConsistentIndexKeyName); len(v) == 8 {
-			return binary.BigEndian.Uint64(v)
-		}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	var c contents
+	if err := readPages(f, info.Size(), c.check); err != nil {
+		return 0, err
 	}
-	return 0
-}
-
-// firstProblem returns the first error. It drains the channel so that the sending goroutine ends.
-func firstProblem(problems <-chan error) (first error) {
-	for err := range problems {
-		if first == nil {
-			first = err
-		}
+	if c.members > 1 {
+		return 0, fmt.Errorf("%w: %d", ErrCluster, c.members)
 	}
-	return first
+	return c.applied, nil
 }
 
-// readEverything walks all buckets on the calling goroutine, where faults and panics become errors.
-// bbolt's own check is as thorough but starts other goroutines, so it runs second and only reads
-// pages that have been read before.
-func readEverything(tx *bbolt.Tx) error {
-	return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-		var previous []byte
-		return b.ForEach(func(k, v []byte) error {
-			if bytes.Compare(previous, k) > 0 {
-				return fmt.Errorf("%w: keys are out of order", ErrCorrupt)
-			}
-			previous = k
-			if len(v) > 0 {
-				_ = v[len(v)-1]
-			}
-			return nil
-		})
-	})
+// maxRevision leaves room for the revisions of new changes.
+const maxRevision = math.MaxInt64 / 2
+
+// contents is what a start must know about a database.
+type contents struct {
+	applied uint64
+	members int
 }
 
-// checkVersion compares minor versions, as etcd does: etcd can't read data that a newer minor
-// version wrote.
-func checkVersion(tx *bbolt.Tx) error {
-	own := semver.New(version.Version)
-	for _, at := range []struct{ bucket, key []byte }{
-		{schema.Meta.Name(), schema.MetaStorageVersionName},
-		{schema.Cluster.Name(), schema.ClusterClusterVersionKeyName},
-	} {
-		b := tx.Bucket(at.bucket)
-		if b == nil {
-			continue
+// check verifies one entry of a database. etcd panics if it meets some of what check rejects.
+func (c *contents) check(bucket string, key, value []byte) error {
+	switch bucket {
+	case string(schema.Key.Name()):
+		if err := checkRevision(key); err != nil {
+			return err
 		}
-		value := b.Get(at.key)
-		if value == nil {
-			continue
+		var kv mvccpb.KeyValue
+		if err := proto.Unmarshal(value, &kv); err != nil {
+			return damaged("revision %x: %v", key, err)
 		}
-		wrote, err := semver.NewVersion(string(value))
-		if err != nil {
-			return fmt.Errorf("%w: %q is not a version", ErrCorrupt, value)
+	case string(schema.Lease.Name()):
+		var lease leasepb.Lease
+		if err := proto.Unmarshal(value, &lease); err != nil || len(key) != 8 {
+			return damaged("%x is not a lease", key)
 		}
-		if wrote.Major > own.Major || wrote.Major == own.Major && wrote.Minor > own.Minor {
-			return fmt.Errorf("%w: %d.%d, this is %d.%d", ErrNewerVersion, wrote.Major, wrote.Minor,
-				own.Major, own.Minor)
+	case string(schema.Members.Name()):
+		c.members++
+	case string(schema.Cluster.Name()):
+		if bytes.Equal(key, schema.ClusterClusterVersionKeyName) {
+			return checkVersion(value)
 		}
+	case string(schema.Meta.Name()):
+		return c.checkMeta(key, value)
 	}
 	return nil
 }
 
-func checkMembers(tx *bbolt.Tx) error {
-	b := tx.Bucket(schema.Members.Name())
-	if b == nil {
-		return nil
+func (c *contents) checkMeta(key, value []byte) error {
+	switch string(key) {
+	case string(schema.MetaConsistentIndexKeyName):
+		if len(value) != 8 {
+			return damaged("%x is not the index of a log entry", value)
+		}
+		c.applied = binary.BigEndian.Uint64(value)
+	case string(schema.MetaTermKeyName):
+		if len(value) != 8 {
+			return damaged("%x is not a term", value)
+		}
+	case string(schema.FinishedCompactKeyName), string(schema.ScheduledCompactKeyName):
+		return checkRevision(value)
+	case string(schema.MetaStorageVersionName):
+		return checkVersion(value)
 	}
-	members := 0
-	if err := b.ForEach(func(_, _ []byte) error { members++; return nil }); err != nil {
-		return err
+	return nil
+}
+
+// checkRevision checks a revision in the form in which etcd stores it: two numbers with _ between
+// them, and a mark if a key was deleted.
+func checkRevision(b []byte) error {
+	if len(b) != 17 && len(b) != 18 || b[8] != '_' ||
+		binary.BigEndian.Uint64(b) > maxRevision || binary.BigEndian.Uint64(b[9:]) > maxRevision {
+		return damaged("%x is not a revision", b)
 	}
-	if members > 1 {
-		return fmt.Errorf("%w: %d", ErrCluster, members)
+	return nil
+}
+
+// checkVersion compares minor versions, as etcd does: etcd can't read data that a newer minor
+// version wrote.
+func checkVersion(value []byte) error {
+	own := semver.New(version.Version)
+	wrote, err := semver.NewVersion(string(value))
+	if err != nil {
+		return damaged("%q is not a version", value)
+	}
+	if wrote.Major > own.Major || wrote.Major == own.Major && wrote.Minor > own.Minor {
+		return fmt.Errorf("%w: %d.%d, this is %d.%d", ErrNewerVersion, wrote.Major, wrote.Minor,
+			own.Major, own.Minor)
 	}
 	return nil
 }

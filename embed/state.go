@@ -5,14 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"sync"
 
-	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -73,17 +71,12 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
-	s := newSnapshot(database)
-	if err := s.inFile(func(path string) error {
-		_, err := checkDatabase(path)
-		if errors.Is(err, ErrCluster) {
-			return nil // a start forgets the other members
-		}
-		return err
-	}); err != nil {
+	// A start forgets the members of a cluster, so it does not matter how many there are.
+	var c contents
+	if err := readPages(bytes.NewReader(database), int64(len(database)), c.check); err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
-	return s, nil
+	return newSnapshot(database), nil
 }
 
 // withoutChecksum verifies and removes the checksum. A database file has none.
@@ -122,38 +115,25 @@ func (s *Snapshot) State() (*State, error) { return s.state() }
 
 func (s *Snapshot) readState() (*State, error) {
 	state := &State{Entries: map[string]Entry{}, LeaseSeconds: map[int64]int64{}}
-	err := s.inFile(func(path string) (err error) {
-		db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, db.Close()) }()
-		return db.View(state.read)
-	})
+	err := readPages(bytes.NewReader(s.database), int64(len(s.database)), state.read)
 	if err != nil {
 		return nil, fmt.Errorf("read the keys of a snapshot: %w", err)
 	}
 	return state, nil
 }
 
-func (s *State) read(tx *bbolt.Tx) error {
-	if b := tx.Bucket(schema.Key.Name()); b != nil {
-		if err := b.ForEach(s.readRevision); err != nil {
-			return err
-		}
-	}
-	b := tx.Bucket(schema.Lease.Name())
-	if b == nil {
-		return nil
-	}
-	return b.ForEach(func(key, value []byte) error {
+func (s *State) read(bucket string, key, value []byte) error {
+	switch bucket {
+	case string(schema.Key.Name()):
+		return s.readRevision(key, value)
+	case string(schema.Lease.Name()):
 		var lease leasepb.Lease
-		if err := proto.Unmarshal(value, &lease); err != nil {
-			return fmt.Errorf("lease %x: %w", key, err)
+		if err := proto.Unmarshal(value, &lease); err != nil || len(key) != 8 {
+			return damaged("%x is not a lease", key)
 		}
 		s.LeaseSeconds[int64(binary.BigEndian.Uint64(key))] = lease.GetTTL()
-		return nil
-	})
+	}
+	return nil
 }
 
 // readRevision reads one change of a key. Changes are stored in the order of their revisions.
@@ -168,20 +148,6 @@ func (s *State) readRevision(at, value []byte) error {
 	}
 	s.Entries[string(kv.GetKey())] = Entry{kv.GetValue(), kv.GetLease()}
 	return nil
-}
-
-// inFile calls use with the path of a file that holds the database.
-func (s *Snapshot) inFile(use func(path string) error) (err error) {
-	f, err := os.CreateTemp("", "kinproc-snapshot-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
-	_, err = f.Write(s.database)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return use(f.Name())
 }
 
 // restoreFast writes the database into a new directory without waiting for the disk. The database
