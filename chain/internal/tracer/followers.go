@@ -34,11 +34,16 @@ type Followers struct {
 type follower struct {
 	trace.FollowOptions
 	requests chan trace.Request
+	waiting  atomic.Int64 // the bytes of the requests that wait
 	dropped  atomic.Int64
 }
 
-// backlog is how many requests may wait for a client.
-const backlog = 1024
+// backlog and backlogBytes are how many requests may wait for a client, and of what size together.
+// If none waits, there is room for one of any size.
+const (
+	backlog      = 1024
+	backlogBytes = 16 << 20
+)
 
 // NewFollowers returns no followers. The serializer is for errors.
 func NewFollowers(serializer runtime.NegotiatedSerializer) *Followers {
@@ -81,7 +86,9 @@ func (f *Followers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-f.stopped:
 			return
 		case request := <-own.requests:
-			if encoder.Encode(request) != nil || len(own.requests) == 0 && flush() != nil {
+			err := encoder.Encode(request)
+			own.waiting.Add(-bytesOf(request))
+			if err != nil || len(own.requests) == 0 && flush() != nil {
 				return
 			}
 		}
@@ -133,14 +140,37 @@ func (f *Followers) report(path string, request trace.Request) {
 		if !own.Objects {
 			mine.Steps = withoutObjects(mine.Steps)
 		}
-		dropped := own.dropped.Swap(0)
-		mine.Dropped = int(dropped)
-		select {
-		case own.requests <- mine:
-		default:
-			own.dropped.Add(dropped + 1)
-		}
+		own.offer(mine)
 	}
+}
+
+// offer lets a request wait for the client, or drops it if the client reads too slowly. Only one
+// goroutine at a time may call it.
+func (f *follower) offer(request trace.Request) {
+	n := bytesOf(request)
+	if waiting := f.waiting.Load(); waiting > 0 && waiting+n > backlogBytes {
+		f.dropped.Add(1)
+		return
+	}
+	dropped := f.dropped.Swap(0)
+	request.Dropped = int(dropped)
+	f.waiting.Add(n)
+	select {
+	case f.requests <- request:
+	default:
+		f.waiting.Add(-n)
+		f.dropped.Add(dropped + 1)
+	}
+}
+
+// bytesOf returns about how much memory a request takes.
+func bytesOf(r trace.Request) int64 {
+	const request, step = 256, 160
+	n := request + len(r.Path)
+	for _, s := range r.Steps {
+		n += step + len(s.Reason) + len(s.Patch) + len(s.Object)
+	}
+	return int64(n)
 }
 
 func withoutObjects(steps []trace.Step) []trace.Step {
@@ -162,7 +192,7 @@ func (f *Followers) WithTrace(handler http.Handler) http.Handler {
 			handler.ServeHTTP(w, r)
 			return
 		}
-		t := &Trace{began: time.Now(), objects: objects || asked == trace.Objects}
+		t := &Trace{began: time.Now(), asked: asked, followed: followed, objects: objects}
 		r = r.WithContext(context.WithValue(r.Context(), contextKey{}, t))
 		if followed {
 			answer := &answer{ResponseWriter: w, followers: f, request: r, trace: t}
