@@ -176,16 +176,16 @@ func (a tracedAuthenticator) AuthenticateRequest(
 		// The trace holds nothing else, and the response tells the client as much. It must not say
 		// why the credentials were refused.
 		end("refused", "no valid credentials")
-		t.ShowIf(func() bool { return true })
+		t.Show(true)
 	default:
 		end(resp.User.GetName(), strings.Join(resp.User.GetGroups(), ", "))
 		info, _ := genericapirequest.RequestInfoFrom(r.Context())
 		t.Identify(resp.User.GetName(), info)
-		t.ShowIf(func() bool {
+		if t.Asked() {
 			decision, _, _ := a.authorizer.Authorize(r.Context(),
 				authorizer.AttributesRecord{User: resp.User, Verb: "get", Path: trace.Path})
-			return decision == authorizer.DecisionAllow
-		})
+			t.Show(decision == authorizer.DecisionAllow)
+		}
 	}
 	return resp, ok, err
 }

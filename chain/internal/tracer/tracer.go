@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -20,15 +21,18 @@ import (
 
 // Trace is the trace of one request. The exported methods of a nil Trace do nothing.
 type Trace struct {
-	began   time.Time
-	objects bool // whether the trace shows objects
+	began    time.Time
+	asked    string // what the client asked for
+	followed bool   // whether somebody follows the request
+	over     atomic.Bool
 
-	mu     sync.Mutex
-	show   func() bool
-	steps  []*trace.Step
-	user   string
-	info   *genericapirequest.RequestInfo // nil before the request is authenticated
-	object object
+	mu      sync.Mutex
+	objects bool // whether the trace shows objects
+	show    bool // whether the client may see the trace
+	steps   []*trace.Step
+	user    string
+	info    *genericapirequest.RequestInfo // nil before the request is authenticated
+	object  object
 }
 
 // maxSteps limits the steps of a trace. Long watches and lists in many pages would have more.
@@ -36,10 +40,12 @@ const maxSteps = 1000
 
 type contextKey struct{}
 
-// From returns the trace of the request with the given context, or nil if the client did not ask
-// for one.
+// From returns the trace of the request with the given context, or nil if nobody will see one.
 func From(ctx context.Context) *Trace {
 	t, _ := ctx.Value(contextKey{}).(*Trace)
+	if t != nil && t.over.Load() {
+		return nil
+	}
 	return t
 }
 
@@ -104,15 +110,22 @@ func (t *Trace) Passed(at string) bool {
 	return false
 }
 
-// ShowIf sets the condition for showing the trace. The trace is sent only if show returns true at
-// the end of the request; without a condition it is not sent.
-func (t *Trace) ShowIf(show func() bool) {
+// Asked reports whether the client asked for the trace.
+func (t *Trace) Asked() bool { return t != nil && t.asked != "" }
+
+// Show says whether the client may see the trace, which is not sent otherwise. A trace that nobody
+// may see ends here, so that it costs nothing.
+func (t *Trace) Show(may bool) {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.show = show
+	t.show = may
+	t.objects = t.objects || may && t.asked == trace.Objects
+	if !may && !t.followed {
+		t.over.Store(true)
+	}
 }
 
 // sorted returns the steps so far, in the order of their beginnings.
@@ -133,7 +146,7 @@ func (t *Trace) trailer(r *http.Request) string {
 	t.mu.Lock()
 	show := t.show
 	t.mu.Unlock()
-	if show == nil || !show() {
+	if !show {
 		return ""
 	}
 	steps := t.sorted()
