@@ -18,6 +18,12 @@ import (
 const (
 	extension = ".json"
 	lockName  = ".lock"
+
+	// longestName is what all usual file systems permit, in bytes.
+	longestName = 255
+	// continued ends the name of a directory that only has the beginning of a segment, which the
+	// entries of the directory continue.
+	continued = "%"
 )
 
 // Files keeps each record in a file below a directory.
@@ -47,11 +53,27 @@ func (f *Files) Close() error { return f.lock.Close() }
 
 // path returns the file of a key.
 func (f *Files) path(key string) string {
-	segments := strings.Split(strings.Trim(key, "/"), "/")
-	for i, s := range segments {
-		segments[i] = escape(s)
+	path := f.dir
+	for s := range strings.SplitSeq(strings.Trim(key, "/"), "/") {
+		path = filepath.Join(path, divide(escape(s)))
 	}
-	return filepath.Join(f.dir, filepath.Join(segments...)) + extension
+	return path + extension
+}
+
+// divide divides an escaped segment that is too long for the name of a file among directories.
+func divide(escaped string) string {
+	path := ""
+	for len(escaped)+len(extension) > longestName {
+		n := longestName / 2
+		if at := strings.LastIndex(escaped[:n], "%"); at > n-len("%XX") {
+			n = at // not within an escape
+		}
+		path, escaped = filepath.Join(path, escaped[:n]+continued), escaped[n:]
+		if escaped[0] == '.' {
+			escaped = "%2E" + escaped[1:] // no hidden file
+		}
+	}
+	return filepath.Join(path, escaped)
 }
 
 // escape returns a segment of a key as the name of a file. Upper-case letters are escaped for file
@@ -109,7 +131,8 @@ func (f *Files) key(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	segments := strings.Split(filepath.ToSlash(relative), "/")
+	whole := strings.ReplaceAll(filepath.ToSlash(relative), continued+"/", "")
+	segments := strings.Split(whole, "/")
 	for i, s := range segments {
 		if segments[i], err = url.PathUnescape(s); err != nil {
 			return "", err

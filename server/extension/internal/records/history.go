@@ -12,9 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// longestHistory is how many changes of a resource are kept for watches and for lists of the past.
-// A client that is further behind lists again.
-const longestHistory = 10_000
+// longestHistory is how many changes of a resource are kept for watches and for lists of the past,
+// and largestHistory how many bytes of earlier objects. A client that is further behind lists again.
+const (
+	longestHistory = 10_000
+	largestHistory = 64 << 20
+)
 
 // record is an encoded object. Version is its resource version.
 type record struct {
@@ -40,6 +43,7 @@ type history struct {
 	mu      sync.RWMutex
 	current map[string]record
 	changes []change      // with consecutive versions, the last of which is version
+	bytes   int           // of the earlier objects in changes
 	version uint64        // of the last change
 	changed chan struct{} // closed by the next change
 }
@@ -92,9 +96,8 @@ func (h *history) write(
 	h.version++
 	now := record{key, data, h.version}
 	h.changes = append(h.changes, change{key, before, now, h.version})
-	if len(h.changes) > longestHistory*5/4 {
-		h.changes = slices.Clone(h.changes[len(h.changes)-longestHistory:])
-	}
+	h.bytes += len(before.data)
+	h.forgetLocked()
 	if data == nil {
 		delete(h.current, key)
 	} else {
@@ -103,6 +106,20 @@ func (h *history) write(
 	close(h.changed)
 	h.changed = make(chan struct{})
 	return now, true, nil
+}
+
+// forgetLocked drops the oldest changes if there are too many. It leaves some room, so that it need
+// not copy the others after each change. The caller holds mu.
+func (h *history) forgetLocked() {
+	if len(h.changes) <= longestHistory*5/4 && h.bytes <= largestHistory*5/4 {
+		return
+	}
+	oldest := 0
+	for len(h.changes)-oldest > longestHistory || h.bytes > largestHistory {
+		h.bytes -= len(h.changes[oldest].before.data)
+		oldest++
+	}
+	h.changes = slices.Clone(h.changes[oldest:])
 }
 
 // get returns the record of a key, which has no data if there is none, and the current version.
