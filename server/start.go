@@ -174,7 +174,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	if p.fresh, err = p.finishFirstObjects(ctx, written); err == nil {
 		t.phase("informers")
 		generic := p.chain.Aggregator.GenericAPIServer
-		generic.ShutdownTimeout = shutdownTimeout
+		generic.ShutdownTimeout = connections.ShutdownTimeout
 		generic.Handler.FullHandlerChain = p.requests.counted(generic.Handler.FullHandlerChain)
 		p.requests.transport.Serve(generic.Handler)
 		err = p.chain.StartInformers(reading, p.tasks.ctx)
@@ -231,7 +231,3 @@ func (p *plane) outlive(
 	})
 	return ctx, func() { stop(); cancel(nil) }
 }
-
-// shutdownTimeout is how long the HTTP server waits for connections to become idle before they are
-// closed.
-const shutdownTimeout = 10 * time.Millisecond

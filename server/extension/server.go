@@ -109,13 +109,9 @@ func (s *Server) assemble() error {
 		genericapiserver.NewEmptyDelegate()); err != nil {
 		return err
 	}
-	s.generic.ShutdownTimeout = shutdownTimeout
+	s.generic.ShutdownTimeout = connections.ShutdownTimeout
 	return s.generic.InstallAPIGroups(infos...)
 }
-
-// shutdownTimeout is how long the HTTP server waits for connections to become idle before they are
-// closed. Requests that are not long-running have ended by then.
-const shutdownTimeout = 10 * time.Millisecond
 
 // config returns the configuration of the API server.
 func (s *Server) config(
