@@ -24,6 +24,10 @@ const (
 	// keptRequests bounds how many of those are kept with their steps. At the fastest pace, that is
 	// the last 12 seconds.
 	keptRequests = 1000
+	// keptBytes bounds how much memory they take, except for the latest.
+	keptBytes = 32 << 20
+	// groupsPerTick bounds the groups of an event. Clients may send any number of methods and paths.
+	groupsPerTick = 500
 	// followAgain is the time before another attempt to follow the requests.
 	followAgain = 2 * time.Second
 )
@@ -54,6 +58,9 @@ type group struct {
 	Resource string `json:"resource"`
 	Class    int    `json:"class"` // the first digit of the status code
 }
+
+// otherGroups counts the requests of an event that has too many groups.
+var otherGroups = group{End: places[0], Verb: "other", Resource: "other"}
 
 // counted is a group with the number of its requests.
 type counted struct {
@@ -91,8 +98,15 @@ type live struct {
 	stop     context.CancelFunc // ends the following; nil if there is none
 	failed   string             // why there is no following
 	latest   uint64             // the ID of the latest request
-	kept     map[uint64]trace.Request
-	order    []uint64 // of the kept requests, oldest first
+	kept     []keptRequest      // oldest first
+	bytes    int                // of the kept requests
+}
+
+// keptRequest is a request with the memory that it takes.
+type keptRequest struct {
+	id    uint64
+	bytes int
+	trace.Request
 }
 
 // watcher is an open page. Its fields are guarded by live.mu.
@@ -104,9 +118,7 @@ type watcher struct {
 }
 
 func newLive(config *rest.Config) *live {
-	return &live{
-		config: config, watchers: map[*watcher]struct{}{}, kept: map[uint64]trace.Request{},
-	}
+	return &live{config: config, watchers: map[*watcher]struct{}{}}
 }
 
 // watch begins to collect the requests that a filter selects. The first watcher starts the
@@ -127,6 +139,7 @@ func (l *live) watch(f filter) (w *watcher, leave func()) {
 		if delete(l.watchers, w); len(l.watchers) == 0 {
 			l.stop()
 			l.stop, l.failed = nil, ""
+			l.kept, l.bytes = nil, 0
 		}
 	}
 }
@@ -170,6 +183,10 @@ func (l *live) add(ctx context.Context, r trace.Request) {
 		if !w.filter.selects(&r) {
 			continue
 		}
+		if _, ok := w.groups[group]; !ok && len(w.groups) >= groupsPerTick {
+			w.groups[otherGroups]++
+			continue
+		}
 		w.groups[group]++
 		if len(w.requests) == shownPerTick {
 			continue
@@ -184,22 +201,39 @@ func (l *live) add(ctx context.Context, r trace.Request) {
 
 // keepLocked keeps a request for those who want to see its steps. The caller holds mu.
 func (l *live) keepLocked(id uint64, r trace.Request) {
-	if _, ok := l.kept[id]; ok {
+	if n := len(l.kept); n > 0 && l.kept[n-1].id == id {
 		return
 	}
-	l.kept[id] = r
-	if l.order = append(l.order, id); len(l.order) > keptRequests {
-		delete(l.kept, l.order[0])
-		l.order = slices.Delete(l.order, 0, 1)
+	l.kept = append(l.kept, keptRequest{id, bytesOf(&r), r})
+	l.bytes += l.kept[len(l.kept)-1].bytes
+	for len(l.kept) > 1 && (len(l.kept) > keptRequests || l.bytes > keptBytes) {
+		l.bytes -= l.kept[0].bytes
+		l.kept[0] = keptRequest{}
+		l.kept = l.kept[1:]
 	}
+}
+
+// bytesOf returns about how much memory a request takes.
+func bytesOf(r *trace.Request) int {
+	const request, step = 256, 160
+	n := request + len(r.Path)
+	for _, s := range r.Steps {
+		n += step + len(s.Reason) + len(s.Patch) + len(s.Object)
+	}
+	return n
 }
 
 // request returns a request that was shown.
 func (l *live) request(id uint64) (trace.Request, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r, ok := l.kept[id]
-	return r, ok
+	at, ok := slices.BinarySearchFunc(l.kept, id, func(k keptRequest, id uint64) int {
+		return cmp.Compare(k.id, id)
+	})
+	if !ok {
+		return trace.Request{}, false
+	}
+	return l.kept[at].Request, true
 }
 
 // take returns what has passed since the last call, and why nothing passes.
@@ -325,7 +359,8 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
 	request, ok := s.live.request(id)
 	if !ok {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("Request %d is not kept any more. The dashboard "+
-			"keeps the steps of the last %d requests that it has shown.", id, keptRequests))
+			"keeps the steps of the last %d requests that it has shown, or of fewer if they are large, "+
+			"while a page is open.", id, keptRequests))
 		return
 	}
 	sendJSON(w, answered{
