@@ -1,6 +1,8 @@
 // The script of the dashboard. Each view has a function that it calls when it is entered, and at
 // most one stream of events, which is closed when the view is left or the page is hidden.
 
+import {common} from "./compare.js";
+
 const $ = (selector, inside = document) => inside.querySelector(selector);
 
 // el makes an element. Children that are not nodes become text, never HTML.
@@ -214,39 +216,23 @@ function change(step, before) {
 	return what;
 }
 
+// shownLines bounds how many lines of an object are shown.
+const shownLines = 5000;
+
 // sides shows an object before and after a step, with the lines that differ marked.
 function sides(before, after) {
 	const [old, now] = [before.split("\n"), after.split("\n")];
 	const same = before ? common(old, now) : null;
 	const column = (title, lines, kept, mark) => {
 		const text = el("pre", {class: "code", tabindex: 0, "aria-label": title});
-		lines.forEach((line, i) =>
+		lines.slice(0, shownLines).forEach((line, i) =>
 			text.append(el("span", {class: same && !kept.has(i) ? `line ${mark}` : "line"}, line)));
+		if (lines.length > shownLines) text.append(el("span", {class: "line"}, `… ${lines.length - shownLines} more lines`));
 		return el("div", {}, el("h4", {}, title), text);
 	};
 	return el("div", {class: "sides"},
 		before ? column("before", old, same.old, "del") : null,
 		column(before ? "after" : "the object", now, same?.now, "add"));
-}
-
-// common returns the numbers of the lines of the longest common subsequence.
-function common(old, now) {
-	const size = old.map(() => new Uint16Array(now.length + 1));
-	size.push(new Uint16Array(now.length + 1));
-	for (let i = old.length - 1; i >= 0; i--) {
-		for (let j = now.length - 1; j >= 0; j--) {
-			size[i][j] = old[i] === now[j] ? size[i + 1][j + 1] + 1 : Math.max(size[i + 1][j], size[i][j + 1]);
-		}
-	}
-	const kept = {old: new Set(), now: new Set()};
-	for (let i = 0, j = 0; i < old.length && j < now.length;) {
-		if (old[i] === now[j]) {
-			kept.old.add(i++);
-			kept.now.add(j++);
-		} else if (size[i + 1][j] >= size[i][j + 1]) i++;
-		else j++;
-	}
-	return kept;
 }
 
 // The inventory.
