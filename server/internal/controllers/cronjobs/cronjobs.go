@@ -183,7 +183,7 @@ func (s *state) sync(ctx context.Context) (time.Duration, error) {
 		return next, nil
 	}
 	if limit := s.cron.Spec.StartingDeadlineSeconds; limit != nil &&
-		due.Add(time.Duration(*limit)*time.Second).Before(s.now) {
+		due.Add(loop.Seconds(*limit)).Before(s.now) {
 		s.event(corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s",
 			due.UTC().Format(time.RFC1123Z))
 		return next, nil

@@ -10,6 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // tooMany is the number of missed times above which there is a warning, because the clock may be
@@ -57,7 +59,7 @@ func (s *state) since() time.Time {
 	since := s.began()
 	if limit := s.cron.Spec.StartingDeadlineSeconds; limit != nil {
 		// Older times are too late to start.
-		if oldest := s.now.Add(-time.Duration(*limit) * time.Second); oldest.After(since) {
+		if oldest := s.now.Add(-loop.Seconds(*limit)); oldest.After(since) {
 			since = oldest
 		}
 	}

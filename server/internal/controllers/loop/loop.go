@@ -18,6 +18,9 @@ const (
 	// firstDelay is the delay after the first failure of a key. It doubles with each further
 	// failure.
 	firstDelay = 5 * time.Millisecond
+	// slowly is how long a call takes whose key is slow the next time. A pass over a large object takes
+	// less.
+	slowly = time.Second
 	// maxDelay is the longest delay between two attempts. kube-controller-manager backs off
 	// to up to 1000 s, to spare a server that is not in the same process.
 	maxDelay = 5 * time.Second
@@ -39,6 +42,7 @@ type Of[K comparable] struct {
 
 	mu    sync.Mutex
 	later map[K]*time.Timer // of the keys that are processed again after a delay
+	slow  map[K]bool        // the keys whose last call took long
 }
 
 // New returns a queue. Name is the name of the controller.
@@ -51,6 +55,7 @@ func NewOf[K comparable](name string, longest time.Duration) *Of[K] {
 		queue:   workqueue.NewTyped[K](),
 		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstDelay, longest),
 		later:   map[K]*time.Timer{},
+		slow:    map[K]bool{},
 	}
 }
 
@@ -111,7 +116,8 @@ func (q *Of[K]) Exactly(work Sync[K]) Sync[K] {
 
 // Run calls work for the keys until ctx ends, once all informers have synced. It returns when the
 // last call of work has returned. At most the given number of calls, each for another key, run at a
-// time. There is a goroutine for a call only while there is something to do.
+// time, and at most half as many for slow keys, so that these do not keep the others waiting. There
+// is a goroutine for a call only while there is something to do.
 func (q *Of[K]) Run(
 	ctx context.Context, workers int, work Sync[K], synced ...cache.DoneChecker,
 ) error {
@@ -122,7 +128,7 @@ func (q *Of[K]) Run(
 	defer context.AfterFunc(ctx, q.queue.ShutDown)()
 	var running sync.WaitGroup
 	defer running.Wait()
-	slots := make(chan struct{}, workers)
+	slots, slow := make(chan struct{}, workers), make(chan struct{}, max(1, workers/2))
 	for {
 		key, ended := q.queue.Get()
 		if ended {
@@ -130,6 +136,15 @@ func (q *Of[K]) Run(
 		}
 		if workers == 1 {
 			q.process(ctx, work, key)
+			continue
+		}
+		if q.isSlow(key) {
+			running.Go(func() {
+				slow <- struct{}{}
+				slots <- struct{}{}
+				defer func() { <-slots; <-slow }()
+				q.process(ctx, work, key)
+			})
 			continue
 		}
 		slots <- struct{}{}
@@ -140,12 +155,31 @@ func (q *Of[K]) Run(
 	}
 }
 
+func (q *Of[K]) isSlow(key K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.slow[key]
+}
+
+// took notes how long a call for a key took.
+func (q *Of[K]) took(key K, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if d >= slowly {
+		q.slow[key] = true
+	} else {
+		delete(q.slow, key)
+	}
+}
+
 func (q *Of[K]) process(ctx context.Context, work Sync[K], key K) {
 	defer q.queue.Done(key)
 	if ctx.Err() != nil {
 		return // drain
 	}
+	start := time.Now()
 	wait, err := work(epoch.Begin(ctx), key)
+	q.took(key, time.Since(start))
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -149,8 +148,7 @@ func tolerance(
 			}
 			tolerated = true
 			if t.TolerationSeconds != nil {
-				seconds := min(max(*t.TolerationSeconds, 0), math.MaxInt64/int64(time.Second))
-				limit := time.Duration(seconds) * time.Second
+				limit := loop.Seconds(max(*t.TolerationSeconds, 0))
 				if forever || limit < stays {
 					stays, forever = limit, false
 				}
