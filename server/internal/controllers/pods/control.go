@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,10 @@ const (
 // few cores faster.
 const parallel = 16
 
+// longest is how long the requests of one pass may take. If they take longer, their events cause
+// the next pass, and other owners get their turn before.
+const longest = 500 * time.Millisecond
+
 // Control creates and deletes the pods of one kind of owners. It remembers what the informer has
 // not seen yet.
 type Control struct {
@@ -38,6 +43,7 @@ type Control struct {
 	recorder record.EventRecorder
 	informer cache.SharedIndexInformer
 	pending  pending
+	crowds   crowds
 }
 
 // NewControl returns a control. The informer of pods gets an index; whoever made it starts it.
@@ -67,7 +73,10 @@ func (c *Control) Handle(handlers *loop.Handlers, h ownerrefs.Handler[*corev1.Po
 func (c *Control) Settled(owner types.UID) bool { return c.pending.settled(owner) }
 
 // Forget forgets an owner that is gone.
-func (c *Control) Forget(owner types.UID) { c.pending.forget(owner) }
+func (c *Control) Forget(owner types.UID) {
+	c.pending.forget(owner)
+	c.crowds.forget(owner)
+}
 
 // Owned returns the pods that have the owner's controller reference.
 func (c *Control) Owned(owner metav1.Object) ([]*corev1.Pod, error) {
@@ -86,23 +95,24 @@ func (c *Control) Claim(
 		}, finalizers...)
 }
 
-// Create creates n pods, one at first and then more and more at once: if the first is refused, so
-// would be the others. It returns how many were created.
+// Create creates up to n pods, as [SlowStart] does. It returns how many were created.
 func (c *Control) Create(
 	ctx context.Context, owner ownerrefs.Owner, n int, pod func(i int) *corev1.Pod,
 ) (int, error) {
 	return SlowStart(n, func(i int) error { return c.CreateOne(ctx, owner, pod(i)) })
 }
 
-// SlowStart calls do n times, once at first and then more and more at once, until it fails. It
-// returns how many calls succeeded.
+// SlowStart calls do up to n times, once at first and then more and more at once: if the first
+// request is refused, so would be the others. It ends when a call fails, or when the calls have
+// taken too long for one pass. It returns how many succeeded.
 func SlowStart(n int, do func(i int) error) (int, error) {
 	var succeeded int
+	end := time.Now().Add(longest)
 	for begin, batch := 0, 1; begin < n; batch *= 2 {
 		size := min(batch, n-begin)
-		done, err := each(size, func(i int) error { return do(begin + i) })
+		done, err := each(size, end, func(i int) error { return do(begin + i) })
 		succeeded += done
-		if err != nil {
+		if err != nil || done < size {
 			return succeeded, err
 		}
 		begin += size
@@ -140,9 +150,9 @@ func (c *Control) Post(
 	return made, nil
 }
 
-// Delete deletes pods.
+// Delete deletes pods, as many as one pass has time for. Those that are deleted cause the next one.
 func (c *Control) Delete(ctx context.Context, owner ownerrefs.Owner, pods []*corev1.Pod) error {
-	_, err := each(len(pods), func(i int) error { return c.DeleteOne(ctx, owner, pods[i]) })
+	_, err := each(len(pods), time.Now().Add(longest), func(i int) error { return c.DeleteOne(ctx, owner, pods[i]) })
 	return err
 }
 
@@ -178,8 +188,9 @@ func (c *Control) Remove(
 	return true, fmt.Errorf("delete pod %s: %w", pod.Name, err)
 }
 
-// each calls do n times, several at once. It returns how many succeeded.
-func each(n int, do func(i int) error) (int, error) {
+// each calls do n times, several at once, or less often if it takes until end. It returns how many
+// calls succeeded.
+func each(n int, end time.Time, do func(i int) error) (int, error) {
 	if n == 1 {
 		if err := do(0); err != nil {
 			return 0, err
@@ -196,7 +207,7 @@ func each(n int, do func(i int) error) (int, error) {
 		running.Go(func() {
 			mu.Lock()
 			defer mu.Unlock()
-			for next < n {
+			for next < n && (next == 0 || time.Now().Before(end)) {
 				i := next
 				next++
 				mu.Unlock()
@@ -211,7 +222,7 @@ func each(n int, do func(i int) error) (int, error) {
 	running.Wait()
 	if len(errs) > 0 {
 		// The others fail for the same reason most of the time.
-		return n - len(errs), errs[0]
+		return next - len(errs), errs[0]
 	}
-	return n, nil
+	return next, nil
 }

@@ -31,7 +31,7 @@ const (
 
 const (
 	workers = 4
-	// burst is how many pods are created or deleted before the status is written again.
+	// burst is how many pods are deleted before the status is written again.
 	burst = 500
 )
 
@@ -143,8 +143,9 @@ func (r run) sync(ctx context.Context, key string) (time.Duration, error) {
 	}
 	var failed error
 	var failure *appsv1.ReplicaSetCondition
+	var room time.Duration
 	if settled && rs.DeletionTimestamp == nil {
-		failure, failed = r.manage(ctx, owner, rs, claimed)
+		room, failure, failed = r.manage(ctx, owner, rs, claimed)
 	}
 	status, wait := statusFrom(rs, claimed, time.Now())
 	if settled && rs.DeletionTimestamp == nil {
@@ -152,6 +153,9 @@ func (r run) sync(ctx context.Context, key string) (time.Duration, error) {
 	}
 	if !settled && (wait == 0 || wait > pods.Patience) {
 		wait = pods.Patience
+	}
+	if room > 0 && (wait == 0 || wait > room) {
+		wait = room
 	}
 	if wait > 0 {
 		r.queue.AddAfter(key, wait)
@@ -173,24 +177,25 @@ func (r run) sync(ctx context.Context, key string) (time.Duration, error) {
 	return 0, failed
 }
 
-// manage creates or deletes pods.
+// manage creates or deletes pods. Wait is the time after which there is room for more of them.
 func (r run) manage(
 	ctx context.Context, owner ownerrefs.Owner, rs *appsv1.ReplicaSet, claimed []*corev1.Pod,
-) (*appsv1.ReplicaSetCondition, error) {
+) (wait time.Duration, failure *appsv1.ReplicaSetCondition, err error) {
 	active := slices.DeleteFunc(slices.Clone(claimed), func(p *corev1.Pod) bool {
 		return !pods.Active(p)
 	})
 	missing := int(*rs.Spec.Replicas) - len(active)
 	var reason string
-	var err error
 	switch {
 	case missing > 0:
 		reason = pods.FailedCreate
-		_, err = r.pods.Create(ctx, owner, min(missing, burst), func(int) *corev1.Pod {
+		var n int
+		n, wait = r.pods.Room(rs.UID, len(claimed), missing)
+		_, err = r.pods.Create(ctx, owner, n, func(int) *corev1.Pod {
 			return pods.FromTemplate(owner, &rs.Spec.Template)
 		})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil, nil // the set goes, too
+			return 0, nil, nil // the set goes, too
 		}
 	case missing < 0:
 		reason = pods.FailedDelete
@@ -198,16 +203,16 @@ func (r run) manage(
 		if *rs.Spec.Replicas > 0 {
 			var related []*corev1.Pod
 			if related, err = r.related(rs, active); err != nil {
-				return nil, err
+				return 0, nil, err
 			}
 			surplus = pods.ForDeletion(active, related, time.Now())
 		}
 		err = r.pods.Delete(ctx, owner, surplus[:min(-missing, burst)])
 	}
 	if err == nil {
-		return nil, nil
+		return wait, nil, nil
 	}
-	return &appsv1.ReplicaSetCondition{
+	return wait, &appsv1.ReplicaSetCondition{
 		Type:    appsv1.ReplicaSetReplicaFailure,
 		Status:  corev1.ConditionTrue,
 		Reason:  reason,
