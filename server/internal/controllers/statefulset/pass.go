@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,11 +30,16 @@ type pass struct {
 	old             *corev1.PodTemplateSpec // the template of current
 	now             time.Time
 
-	first     int           // the lowest ordinal
-	slots     []*corev1.Pod // the pods that the set is to have by ordinal, nil where there is none
+	first    int // the lowest ordinal
+	replicas int
+	// slots has the pods that the set is to have and has, by ordinal without first, and present has
+	// the keys of slots in order.
+	slots     map[int]*corev1.Pod
+	present   []int
 	condemned []*corev1.Pod // the pods that are too many, those with high ordinals first
 	claimed   []*corev1.Pod
 	deleted   int // pods of the current revision that were deleted
+	removed   int // requests to delete a pod
 
 	mu   sync.Mutex
 	wait time.Duration // until the next pass, if it is positive
@@ -49,19 +55,21 @@ func newPass(
 	}
 	p := &pass{
 		Controller: c, owner: owner, set: set, current: current, update: update, old: old,
-		now: time.Now(), claimed: claimed, slots: make([]*corev1.Pod, *set.Spec.Replicas),
+		now: time.Now(), claimed: claimed, replicas: int(*set.Spec.Replicas),
+		slots: map[int]*corev1.Pod{},
 	}
 	if set.Spec.Ordinals != nil {
 		p.first = int(set.Spec.Ordinals.Start)
 	}
 	for _, pod := range claimed {
 		n, _ := ordinal(set.Name, pod.Name)
-		if n >= p.first && n < p.first+len(p.slots) {
+		if n >= p.first && n < p.first+p.replicas {
 			p.slots[n-p.first] = pod
 		} else {
 			p.condemned = append(p.condemned, pod)
 		}
 	}
+	p.present = slices.Sorted(maps.Keys(p.slots))
 	slices.SortFunc(p.condemned, func(a, b *corev1.Pod) int {
 		x, _ := ordinal(set.Name, a.Name)
 		y, _ := ordinal(set.Name, b.Name)
@@ -87,7 +95,7 @@ func (p *pass) ordered() bool {
 
 // healthy reports whether the pods after a pod need not wait for it.
 func (p *pass) healthy(pod *corev1.Pod) bool {
-	if pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 		return false
 	}
 	available, wait := pods.Available(pod, p.set.Spec.MinReadySeconds, p.now)
@@ -106,20 +114,24 @@ func (p *pass) lookAgain(wait time.Duration) {
 
 func (p *pass) proceed(ctx context.Context) error {
 	unhealthy := p.firstUnhealthy()
-	var missing []int
-	for i, pod := range p.slots {
-		if pod == nil && !p.ordered() {
-			missing = append(missing, i)
-		} else if done, err := p.fill(ctx, i); err != nil || !done && p.ordered() {
+	missing := p.missing()
+	for _, slot := range p.present {
+		if p.ordered() && len(missing) > 0 && missing[0] < slot {
+			break
+		}
+		if done, err := p.fill(ctx, slot); err != nil || !done && p.ordered() {
 			return err
 		}
 	}
 	if _, err := pods.SlowStart(len(missing), func(i int) error {
 		return p.create(ctx, missing[i])
-	}); err != nil {
+	}); err != nil || p.ordered() && len(missing) > 0 {
 		return err
 	}
 	for _, pod := range p.condemned {
+		if p.removed >= burst {
+			return nil // their end causes the next pass
+		}
 		if done, err := p.condemn(ctx, pod, unhealthy); !done || err != nil {
 			return err
 		}
@@ -130,11 +142,32 @@ func (p *pass) proceed(ctx context.Context) error {
 	return p.roll(ctx)
 }
 
+// missing returns the slots that are to get a pod in this pass, the lowest ones without a pod.
+func (p *pass) missing() []int {
+	room := p.replicas - len(p.slots)
+	if p.ordered() {
+		room = min(room, 1)
+	} else if room > 0 {
+		var wait time.Duration
+		room, wait = p.pods.Room(p.owner.GetUID(), len(p.claimed), room)
+		p.lookAgain(wait)
+	}
+	missing := make([]int, 0, room)
+	next := 0
+	for _, slot := range append(slices.Clone(p.present), p.replicas) {
+		for ; next < slot && len(missing) < room; next++ {
+			missing = append(missing, next)
+		}
+		next = slot + 1
+	}
+	return missing
+}
+
 // firstUnhealthy returns the unhealthy pod with the lowest ordinal. It may be deleted although pods
 // are deleted in order only while all others are healthy.
 func (p *pass) firstUnhealthy() *corev1.Pod {
-	for _, pod := range p.slots {
-		if pod != nil && !p.healthy(pod) {
+	for _, slot := range p.present {
+		if pod := p.slots[slot]; !p.healthy(pod) {
 			return pod
 		}
 	}
@@ -150,8 +183,6 @@ func (p *pass) firstUnhealthy() *corev1.Pod {
 func (p *pass) fill(ctx context.Context, slot int) (done bool, err error) {
 	pod := p.slots[slot]
 	switch {
-	case pod == nil:
-		return false, p.create(ctx, slot)
 	case pod.DeletionTimestamp != nil:
 		return false, nil
 	case pod.Status.Phase == corev1.PodFailed:
@@ -203,6 +234,7 @@ func (p *pass) failedCreate(pod *corev1.Pod, err error) error {
 
 func (p *pass) delete(ctx context.Context, pod *corev1.Pod) error {
 	found, err := p.pods.Remove(ctx, p.owner, pod)
+	p.removed++
 	switch {
 	case err != nil:
 		p.Recorder.Eventf(p.set, corev1.EventTypeWarning, pods.FailedDelete,
@@ -256,25 +288,28 @@ func (p *pass) roll(ctx context.Context) error {
 	if rolling := p.set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 		// A percentage is rounded down, as in kube-controller-manager.
 		n, err := intstr.GetScaledValueFromIntOrPercent(
-			intstr.ValueOrDefault(rolling.MaxUnavailable, intstr.FromInt32(1)), len(p.slots), false)
+			intstr.ValueOrDefault(rolling.MaxUnavailable, intstr.FromInt32(1)), p.replicas, false)
 		if err != nil {
 			return err
 		}
 		most = max(1, n)
 	}
-	var unavailable int
+	unavailable := p.replicas
 	if most > 1 {
 		for _, pod := range p.slots {
-			if !p.healthy(pod) {
-				unavailable++
+			if p.healthy(pod) {
+				unavailable--
 			}
 		}
 	}
-	for slot := len(p.slots) - 1; slot >= p.partition(); slot-- {
+	next := p.replicas - 1
+	for _, slot := range slices.Backward(p.present) {
+		if slot < p.partition() || most == 1 && slot < next || p.removed >= burst {
+			return nil // in the second case, a pod above is missing
+		}
+		next = slot - 1
 		pod := p.slots[slot]
-		switch {
-		case pod == nil:
-		case revisionOf(pod) != p.update.Name && pod.DeletionTimestamp == nil:
+		if revisionOf(pod) != p.update.Name && pod.DeletionTimestamp == nil {
 			if unavailable >= most && p.healthy(pod) {
 				return nil
 			}

@@ -28,7 +28,11 @@ import (
 // Name is the name of the controller in kube-controller-manager.
 const Name = "statefulset-controller"
 
-const workers = 2
+const (
+	workers = 2
+	// burst is how many pods are deleted before the status is written again.
+	burst = 500
+)
 
 var kind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 
@@ -186,7 +190,7 @@ func ordinal(set, pod string) (int, bool) {
 	if i < 0 || pod[:i] != set {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(pod[i+1:], 10, 31)
+	n, err := strconv.ParseUint(pod[i+1:], 10, 32) // the first ordinal and the replicas have 31 each
 	return int(n), err == nil
 }
 
