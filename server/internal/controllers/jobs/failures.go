@@ -175,16 +175,16 @@ func restartsExceeded(job *batchv1.Job, list []*corev1.Pod) bool {
 	if job.Spec.Template.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
 	}
-	var restarts int32
+	var restarts int64
 	for _, pod := range list {
 		if pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodPending {
 			continue
 		}
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-			restarts += c.RestartCount
+			restarts += int64(c.RestartCount)
 		}
 	}
-	limit := *job.Spec.BackoffLimit
+	limit := int64(*job.Spec.BackoffLimit)
 	return limit == 0 && restarts > 0 || limit > 0 && restarts >= limit
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// most is the number of pods that are created at a time, so that the status of a large Job is
+	// most is the number of pods that are deleted at a time, so that the status of a large Job is
 	// written in between.
 	most = 500
 	// longest is the length of a generated name's prefix.
@@ -29,6 +29,10 @@ const (
 func (s *state) manage(ctx context.Context, owner ownerrefs.Owner) error {
 	wanted := s.wanted()
 	surplus := s.surplus(wanted)
+	if len(surplus) > most {
+		surplus = surplus[:most]
+		s.later(pause)
+	}
 	if len(surplus) > 0 {
 		return s.drop(ctx, owner, surplus)
 	}
@@ -45,9 +49,10 @@ func (s *state) manage(ctx context.Context, owner ownerrefs.Owner) error {
 			return nil
 		}
 	}
-	if missing > most {
-		missing = most
-		s.later(pause)
+	room, wait := s.run.pods.Room(s.job.UID, len(s.pods), missing)
+	if room < missing {
+		missing = room
+		s.later(max(wait, pause))
 	}
 	var free []int
 	if s.indexed() {
@@ -101,7 +106,7 @@ func (s *state) wanted() int {
 		}
 		return parallelism
 	}
-	left := int(*s.job.Spec.Completions) - s.succeeded - len(s.failedIndexes)
+	left := int(*s.job.Spec.Completions) - s.succeeded - s.failedIndexes.count()
 	return max(min(left, parallelism), 0)
 }
 
@@ -111,7 +116,7 @@ func (s *state) surplus(wanted int) []*corev1.Pod {
 	var surplus, rest []*corev1.Pod
 	ranked := pods.Weakest(s.active)
 	if s.indexed() {
-		taken := indexes{}
+		taken := map[int]bool{}
 		for _, pod := range slices.Backward(ranked) {
 			i := indexOf(pod)
 			if i < 0 || i >= int(*s.job.Spec.Completions) || taken[i] {
@@ -134,16 +139,17 @@ func (s *state) surplus(wanted int) []*corev1.Pod {
 // free returns the completion indexes to make pods for. They are among the n lowest ones that need
 // a pod: while one of these waits because it has failed, no higher one takes its turn.
 func (s *state) free(n int) []int {
-	taken := indexes{}
+	var taken []int
 	for _, pod := range s.pods {
 		if pods.Active(pod) || onlyFailed(s.job) && pods.Terminating(pod) {
-			taken[indexOf(pod)] = true
+			taken = append(taken, indexOf(pod))
 		}
 	}
-	var free []int
-	for i := 0; i < int(*s.job.Spec.Completions) && len(free) < n; i++ {
-		if taken[i] || s.succeededIndexes[i] || s.failedIndexes[i] {
-			continue
+	free := []int{}
+	done := append(slices.Clone(s.succeededIndexes), s.failedIndexes...)
+	for i := range done.with(taken).lacking {
+		if i >= int(*s.job.Spec.Completions) || len(free) >= n {
+			break
 		}
 		if before := s.replaceable[i]; before != nil {
 			counted, ignored := indexFailures(s.job, before)
@@ -154,9 +160,6 @@ func (s *state) free(n int) []int {
 			}
 		}
 		free = append(free, i)
-	}
-	if free == nil {
-		free = []int{}
 	}
 	return free
 }

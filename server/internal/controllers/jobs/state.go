@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
@@ -111,7 +112,7 @@ func (s *state) sync(ctx context.Context) error {
 		if settled {
 			errs = s.stop(ctx, owner)
 		}
-		if !settled || errs != nil {
+		if !settled || errs != nil || len(s.active) > 0 {
 			s.finish = nil // pods would outlive the Job
 		}
 	case settled && s.job.DeletionTimestamp == nil:
@@ -122,17 +123,22 @@ func (s *state) sync(ctx context.Context) error {
 	return errors.Join(s.track(ctx), errs)
 }
 
-// stop deletes the pods that still run when the end of the Job is decided. Pods of a Job that fails
-// count as failed.
+// stop deletes pods that still run when the end of the Job is decided. Pods of a Job that fails count
+// as failed.
 func (s *state) stop(ctx context.Context, owner ownerrefs.Owner) error {
-	if s.finish.Type == batchv1.JobSuccessCriteriaMet {
-		return s.drop(ctx, owner, s.active)
+	unneeded := s.active
+	if len(unneeded) > most {
+		unneeded = unneeded[:most]
+		s.later(pause)
 	}
-	if err := s.run.pods.Delete(ctx, owner, s.active); err != nil {
+	if s.finish.Type == batchv1.JobSuccessCriteriaMet {
+		return s.drop(ctx, owner, slices.Clone(unneeded))
+	}
+	if err := s.run.pods.Delete(ctx, owner, unneeded); err != nil {
 		return err
 	}
-	s.terminating += len(s.active)
-	s.active = nil
+	s.terminating += len(unneeded)
+	s.active = s.active[len(unneeded):]
 	return nil
 }
 
@@ -184,27 +190,27 @@ func (s *state) count() {
 
 func (s *state) countIndexes() {
 	end := int(*s.job.Spec.Completions)
-	s.succeededIndexes = parseIndexes(s.job.Status.CompletedIndexes, end)
+	var succeeded, failedNow []int
 	for _, pod := range s.ended {
 		if i := indexOf(pod); pod.Status.Phase == corev1.PodSucceeded && i >= 0 && i < end {
-			s.succeededIndexes[i] = true
+			succeeded = append(succeeded, i)
 		}
 	}
-	s.succeeded = len(s.succeededIndexes)
+	s.succeededIndexes = parseIndexes(s.job.Status.CompletedIndexes, end).with(succeeded)
+	s.succeeded = s.succeededIndexes.count()
 	if !s.perIndex() {
 		return
 	}
-	s.failedIndexes = parseIndexes(ptr.Deref(s.job.Status.FailedIndexes, ""), end)
 	s.replaceable = map[int]*corev1.Pod{}
 	for _, pod := range s.pods {
 		i := indexOf(pod)
-		if !s.has(pod) || !failed(s.job, pod) || i < 0 || i >= end || s.succeededIndexes[i] {
+		if !s.has(pod) || !failed(s.job, pod) || i < 0 || i >= end || s.succeededIndexes.has(i) {
 			continue
 		}
 		counted, _ := indexFailures(s.job, pod)
 		if judge(s.job, pod).action == batchv1.PodFailurePolicyActionFailIndex ||
 			counted > int(*s.job.Spec.BackoffLimitPerIndex) {
-			s.failedIndexes[i] = true
+			failedNow = append(failedNow, i)
 			continue
 		}
 		if other := s.replaceable[i]; other == nil || tries(other) < tries(pod) ||
@@ -212,9 +218,10 @@ func (s *state) countIndexes() {
 			s.replaceable[i] = pod
 		}
 	}
+	s.failedIndexes = parseIndexes(ptr.Deref(s.job.Status.FailedIndexes, ""), end).with(failedNow)
 	for _, pod := range s.pods {
 		i := indexOf(pod)
-		if s.failedIndexes[i] || pods.Active(pod) {
+		if s.failedIndexes.has(i) || pods.Active(pod) {
 			delete(s.replaceable, i) // it has been replaced, or never will be
 		}
 	}
@@ -247,7 +254,7 @@ func (s *state) decide() {
 		return
 	}
 	if limit := s.job.Spec.ActiveDeadlineSeconds; limit != nil && !s.suspended() {
-		left := time.Duration(*limit) * time.Second
+		left := loop.Seconds(*limit)
 		if condition(s.job, batchv1.JobSuspended) == nil { // otherwise it is being resumed
 			left -= s.now.Sub(s.job.Status.StartTime.Time)
 		}
@@ -260,13 +267,13 @@ func (s *state) decide() {
 	if !s.indexed() {
 		return
 	}
-	if n := len(s.failedIndexes); n > 0 {
+	if n := s.failedIndexes.count(); n > 0 {
 		if most := s.job.Spec.MaxFailedIndexes; most != nil && n > int(*most) {
 			fails(batchv1.JobReasonMaxFailedIndexesExceeded,
 				"Job has exceeded the specified maximal number of failed indexes")
 			return
 		}
-		if n+len(s.succeededIndexes) >= int(*s.job.Spec.Completions) {
+		if n+s.succeeded >= int(*s.job.Spec.Completions) {
 			fails(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
 			return
 		}

@@ -76,9 +76,9 @@ func (s *state) note() []*corev1.Pod {
 		}
 	}
 	if s.indexed() {
-		s.job.Status.Succeeded = int32(len(s.succeededIndexes))
+		s.job.Status.Succeeded = int32(s.succeededIndexes.count())
 		s.job.Status.CompletedIndexes = s.succeededIndexes.String()
-		if s.failedIndexes != nil {
+		if s.perIndex() {
 			s.job.Status.FailedIndexes = ptr.To(s.failedIndexes.String())
 		}
 	}
