@@ -40,6 +40,7 @@ type attempt struct {
 	namespaces func(string) labels.Set
 	volumes    *volumes // may be nil if the pod uses no volume claims
 	devices    *devices // may be nil if the pod uses no claims of devices
+	search     *search  // for devices; nil before it has begun
 
 	prepared
 }
@@ -119,16 +120,16 @@ func (a *attempt) filter(n *node) verdict {
 	if v := a.filterResources(n); !v.ok() {
 		return v
 	}
-	if v := a.filterDevices(n); !v.ok() {
-		return v
-	}
 	if v := a.filterVolumes(n); !v.ok() {
 		return v
 	}
 	if v := a.filterSpread(n); !v.ok() {
 		return v
 	}
-	return a.filterAffinity(n)
+	if v := a.filterAffinity(n); !v.ok() {
+		return v
+	}
+	return a.filterDevices(n) // the last one, because it takes longest
 }
 
 // find returns the best node for the pod.
@@ -165,7 +166,7 @@ func (a *attempt) find() (*node, *failure) {
 	enough := enoughNodes(len(candidates))
 	var feasible []*node
 	looked := 0
-	for ; looked < len(candidates) && len(feasible) < enough; looked++ {
+	for ; looked < len(candidates) && len(feasible)+len(a.prepared.devices.ask) < enough; looked++ {
 		n := candidates[(start+looked)%len(candidates)]
 		if v := a.filter(n); v.ok() {
 			feasible = append(feasible, n)
@@ -173,7 +174,7 @@ func (a *attempt) find() (*node, *failure) {
 			f.add(n, v)
 		}
 	}
-	if a.names == nil {
+	if a.names == nil && len(a.prepared.devices.ask) == 0 {
 		c.start = start + looked
 	}
 	if len(feasible) == 0 {

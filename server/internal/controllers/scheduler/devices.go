@@ -1,11 +1,12 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,6 @@ const maxSelectors = 100
 
 // devices are the listers of everything about devices (KEP-4381).
 type devices struct {
-	ctx       context.Context // ends with the run; the allocator gives up then
 	claims    resourcelisters.ResourceClaimLister
 	slices    resourcelisters.ResourceSliceLister
 	classes   classes
@@ -66,7 +66,6 @@ func (r *run) watchDevices(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.devices = &devices{
-		ctx:       ctx,
 		claims:    resources.ResourceClaims().Lister(),
 		slices:    resources.ResourceSlices().Lister(),
 		classes:   classes{resources.DeviceClasses().Lister()},
@@ -84,28 +83,46 @@ func (r *run) deviceClaimChanged(old, c *resourcev1.ResourceClaim) {
 	} else if r.devices != nil && c.Status.Allocation != nil {
 		delete(r.devices.allocated, c.UID) // it was written
 	}
+	if c == nil || c.DeletionTimestamp != nil {
+		r.stopSearches(cmp.Or(c, old).UID)
+	}
 	r.queue.happenedToAll(devicesChanged, nil)
 }
 
-// state returns which devices are taken.
-func (d *devices) state() (structured.AllocatedState, error) {
+// stopSearches stops the searches for devices for a claim.
+func (r *run) stopSearches(claim types.UID) {
+	for _, l := range r.lanes {
+		if l.search != nil && l.search.has(claim) {
+			l.search.stop()
+		}
+	}
+}
+
+// allocations returns the allocations of claims, also of those that are being written.
+func (d *devices) allocations() (map[types.UID]*resourcev1.AllocationResult, error) {
+	claims, err := d.claims.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	allocations := map[types.UID]*resourcev1.AllocationResult{}
+	for _, c := range claims {
+		if allocation := cmp.Or(c.Status.Allocation, d.allocated[c.UID]); allocation != nil {
+			allocations[c.UID] = allocation
+		}
+	}
+	return allocations, nil
+}
+
+// allocator returns what allocates the devices that are not allocated yet.
+func (d *devices) allocator(
+	ctx context.Context, allocations map[types.UID]*resourcev1.AllocationResult,
+) (structured.Allocator, error) {
 	s := structured.AllocatedState{
 		AllocatedDevices:         sets.New[structured.DeviceID](),
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 	}
-	claims, err := d.claims.List(labels.Everything())
-	if err != nil {
-		return s, err
-	}
-	for _, c := range claims {
-		allocation := c.Status.Allocation
-		if allocation == nil {
-			allocation = d.allocated[c.UID]
-		}
-		if allocation == nil {
-			continue
-		}
+	for _, allocation := range allocations {
 		for _, result := range allocation.Devices.Results {
 			id := structured.MakeDeviceID(result.Driver, result.Pool, result.Device)
 			switch {
@@ -119,7 +136,11 @@ func (d *devices) state() (structured.AllocatedState, error) {
 			}
 		}
 	}
-	return s, nil
+	all, err := d.slices.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	return structured.NewAllocator(ctx, deviceFeatures, s, d.classes, all, d.selectors)
 }
 
 // allocating reports whether a claim of a pod is being allocated for another pod.
@@ -141,7 +162,9 @@ func (d *devices) allocating(p *pod) bool {
 type podDevices struct {
 	allocated []*resourcev1.ResourceClaim
 	open      []*resourcev1.ResourceClaim // allocated once the pod has a node
-	allocator structured.Allocator        // nil if there are no open claims
+	// ask are the nodes that may be fit for the pod, but about which the allocator of devices has not
+	// been asked.
+	ask []*corev1.Node
 }
 
 // prepareDevices looks up the claims of devices of the pod.
@@ -186,23 +209,10 @@ func (a *attempt) prepareDevices() verdict {
 	if len(found.open) == 0 {
 		return verdict{}
 	}
-	var err error
-	if found.allocator, err = a.devices.allocator(); err != nil {
-		return whole("%v", err)
+	if a.search != nil {
+		a.search.about(found.open)
 	}
 	return a.checkClasses(found.open)
-}
-
-func (d *devices) allocator() (structured.Allocator, error) {
-	state, err := d.state()
-	if err != nil {
-		return nil, err
-	}
-	all, err := d.slices.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	return structured.NewAllocator(d.ctx, deviceFeatures, state, d.classes, all, d.selectors)
 }
 
 // checkClasses returns which request is for a class that does not exist.
@@ -237,10 +247,18 @@ func (a *attempt) filterDevices(n *node) verdict {
 			return final("resourceclaim not available on the node")
 		}
 	}
-	if _, err := a.allocate(n); err != nil {
-		return final(err.Error())
+	if len(a.prepared.devices.open) == 0 {
+		return verdict{}
 	}
-	return verdict{}
+	if a.search != nil {
+		if found, known := a.search.answers[n.name]; known && found.err != nil {
+			return final(found.err.Error())
+		} else if known {
+			return verdict{}
+		}
+	}
+	a.prepared.devices.ask = append(a.prepared.devices.ask, n.Node)
+	return verdict{reason: "node(s) whose devices are unknown", final: true}
 }
 
 // reservation is a claim that is to be reserved for a pod.
@@ -249,31 +267,18 @@ type reservation struct {
 	allocation *resourcev1.AllocationResult // nil if the claim is allocated
 }
 
-var errNoDevices = errors.New("cannot allocate all claims")
-
-// allocate finds devices for the claims of the pod, and returns the claims to reserve.
-func (a *attempt) allocate(n *node) ([]reservation, error) {
-	var list []reservation
+// reservations returns the claims to reserve for the pod, with the devices of a node that were
+// found for them.
+func (a *attempt) reservations(n *node) (list []reservation) {
 	for _, c := range a.prepared.devices.allocated {
 		if !resourceclaim.IsReservedForPod(a.Pod, c, false) {
 			list = append(list, reservation{claim: c})
 		}
 	}
-	open := a.prepared.devices.open
-	if len(open) == 0 {
-		return list, nil
+	for i, c := range a.prepared.devices.open {
+		list = append(list, reservation{c, &a.search.answers[n.name].results[i]})
 	}
-	results, err := a.prepared.devices.allocator.Allocate(a.devices.ctx, n.Node, open)
-	if err != nil {
-		return nil, err
-	}
-	if len(results) != len(open) {
-		return nil, errNoDevices
-	}
-	for i, c := range open {
-		list = append(list, reservation{c, &results[i]})
-	}
-	return list, nil
+	return list
 }
 
 // reserve writes the allocations and reserves the claims for a pod.

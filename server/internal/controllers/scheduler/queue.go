@@ -20,7 +20,10 @@ type queue struct {
 	// idle are the pods to which events matter: those that wait for one and those being tried.
 	idle   map[*queued]struct{}
 	paused map[*queued]struct{}
-	active ready
+	// active are the pods to try, by namespace. Namespaces take turns, so that nobody waits for the
+	// many pods of somebody else.
+	active map[string]*turns
+	turn   uint64 // the last one
 	next   uint64 // the order of arrival
 	wake   chan struct{}
 	// after calls a function later.
@@ -52,13 +55,23 @@ type queued struct {
 	// node helps only if it suits the pod itself.
 	helps event
 	seen  event // the events during the attempt
+	// slow is set if the last attempt took too long to allocate devices, and stop ends one that does
+	// so now.
+	slow bool
+	stop func()
 }
 
 func newQueue(after func(time.Duration, func()) *time.Timer) *queue {
 	return &queue{
 		pods: map[types.UID]*queued{}, idle: map[*queued]struct{}{}, paused: map[*queued]struct{}{},
-		wake: make(chan struct{}, 1), after: after,
+		active: map[string]*turns{}, wake: make(chan struct{}, 1), after: after,
 	}
+}
+
+// turns are the pods of a namespace that are to be tried.
+type turns struct {
+	ready
+	last uint64 // the turn in which one was tried; 0 if none was since there are any
 }
 
 // put adds a pod or changes it. Retry says whether the change may make it fit.
@@ -80,7 +93,7 @@ func (q *queue) put(p *pod, retry func(old *pod) bool) {
 		known.pod = p
 	}
 	if known.state == active {
-		heap.Fix(&q.active, known.index)
+		heap.Fix(&q.active[p.Namespace].ready, known.index)
 	}
 }
 
@@ -98,10 +111,13 @@ func (q *queue) remove(uid types.UID) {
 	delete(q.idle, p)
 	delete(q.paused, p)
 	if p.state == active {
-		heap.Remove(&q.active, p.index)
+		q.take(p)
 	}
 	if p.timer != nil {
 		p.timer.Stop()
+	}
+	if p.stop != nil {
+		p.stop()
 	}
 }
 
@@ -113,7 +129,12 @@ func (q *queue) activate(p *queued) {
 	p.state = active
 	delete(q.idle, p)
 	delete(q.paused, p)
-	heap.Push(&q.active, p)
+	of := q.active[p.Namespace]
+	if of == nil {
+		of = &turns{}
+		q.active[p.Namespace] = of
+	}
+	heap.Push(&of.ready, p)
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -123,21 +144,48 @@ func (q *queue) activate(p *queued) {
 // pop returns the next pod to try, or nil. It ends the pauses of pods that are more important than
 // that one, because it could take the room that they are about to get.
 func (q *queue) pop() *queued {
-	if len(q.active) == 0 {
+	first := q.first()
+	if first == nil {
 		return nil
 	}
-	priority := q.active[0].priority
+	priority := first.ready[0].priority
 	for other := range q.paused {
 		if other.priority > priority {
 			other.timer.Stop()
 			q.activate(other)
 		}
 	}
-	p := heap.Pop(&q.active).(*queued)
+	first = q.first()
+	q.turn++
+	first.last = q.turn
+	p := first.ready[0]
+	q.take(p)
 	p.state, p.seen, p.tried = trying, 0, time.Now()
 	p.attempts++
 	q.idle[p] = struct{}{}
 	return p
+}
+
+// first returns the pods of the namespace whose turn it is, or nil if there are none: that with the
+// most important pod, and of several such ones that whose last turn is longest ago.
+func (q *queue) first() *turns {
+	var first *turns
+	for _, of := range q.active {
+		if first == nil || of.ready[0].priority > first.ready[0].priority ||
+			of.ready[0].priority == first.ready[0].priority && of.last < first.last {
+			first = of
+		}
+	}
+	return first
+}
+
+// take removes a pod from those to try.
+func (q *queue) take(p *queued) {
+	of := q.active[p.Namespace]
+	heap.Remove(&of.ready, p.index)
+	if len(of.ready) == 0 {
+		delete(q.active, p.Namespace)
+	}
 }
 
 // failed ends an attempt in vain. The pod waits for one of the events.
@@ -172,7 +220,11 @@ func (q *queue) happenedToAll(e event, hopeless func(*queued) bool) {
 
 // retry lets a pod be tried again, after a pause since the last attempt.
 func (q *queue) retry(p *queued) {
-	pause := min(firstPause<<min(p.attempts-1, 10), maxPause) - time.Since(p.tried)
+	pause := min(firstPause<<min(p.attempts-1, 10), maxPause)
+	if p.slow {
+		pause = slowPause
+	}
+	pause -= time.Since(p.tried)
 	if pause <= 0 {
 		q.activate(p)
 		return

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,5 +30,37 @@ func TestImportantPodsPauseForNobody(t *testing.T) {
 		if p := q.pop(); p == nil || p.UID != "high" {
 			t.Fatal("the important pod is not the first to be tried")
 		}
+	}
+}
+
+// A pod does not wait for the pods of another namespace, unless these are more important.
+func TestNamespacesTakeTurns(t *testing.T) {
+	t.Parallel()
+	q := newQueue(nil)
+	put := func(namespace, name string, priority int32) {
+		q.put(&pod{
+			Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, UID: types.UID(namespace + name),
+			}},
+			priority: priority,
+		}, nil)
+	}
+	for _, name := range []string{"1", "2", "3", "4"} {
+		put("many", name, 0)
+	}
+	put("few", "1", 0)
+	put("many", "important", 1)
+	put("few", "2", 0)
+	q.remove("many3")
+	var order []string
+	for p := q.pop(); p != nil; p = q.pop() {
+		order = append(order, p.key())
+		if len(order) == 3 {
+			put("late", "1", 0)
+		}
+	}
+	want := []string{"many/important", "few/1", "many/1", "late/1", "few/2", "many/2", "many/4"}
+	if !slices.Equal(order, want) {
+		t.Errorf("the order is %v, want %v", order, want)
 	}
 }

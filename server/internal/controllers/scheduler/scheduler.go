@@ -40,20 +40,24 @@ type Dependencies struct {
 // Scheduler assigns pods to nodes.
 type Scheduler struct {
 	Dependencies
-	// Patience is how long a pod waits for an event before it is tried anyway. It may be changed
-	// before Run.
-	Patience time.Duration
+	// Patience is how long a pod waits for an event before it is tried anyway, and DeviceLimit how
+	// long an attempt to allocate devices may take. Both may be changed before Run.
+	Patience, DeviceLimit time.Duration
 }
 
 // New returns a scheduler.
 func New(d Dependencies) *Scheduler {
-	return &Scheduler{Dependencies: d, Patience: 5 * time.Minute} // as in kube-scheduler
+	// Both are those of kube-scheduler, where the limit is one for each node.
+	return &Scheduler{Dependencies: d, Patience: 5 * time.Minute, DeviceLimit: 10 * time.Second}
 }
 
 // Run runs the scheduler until ctx ends. It returns when all goroutines of the scheduler have
 // ended.
 func (s *Scheduler) Run(ctx context.Context) error {
-	r := &run{Dependencies: s.Dependencies, events: newRecorder(s.Client), cluster: newCluster()}
+	r := &run{
+		Dependencies: s.Dependencies, events: newRecorder(s.Client), cluster: newCluster(),
+		lanes: newLanes(s.DeviceLimit),
+	}
 	r.queue = newQueue(func(delay time.Duration, do func()) *time.Timer {
 		return time.AfterFunc(delay, func() {
 			r.mu.Lock()
@@ -101,13 +105,18 @@ type run struct {
 	Dependencies
 	events   *recorder
 	requests errgroup.Group // that bind pods or tell them why they are not bound
-	handlers loop.Handlers
+	lanes    []*lane        // for pods that need devices, the quick one first
+	// allocations are the goroutines of these pods.
+	allocations sync.WaitGroup
 
-	budgets policylisters.PodDisruptionBudgetLister // used only by the goroutine that schedules
+	watching sync.Mutex
+	handlers loop.Handlers // guarded by watching
 
 	mu      sync.Mutex
 	cluster *cluster // guarded by mu
 	queue   *queue   // guarded by mu
+	// budgets is nil until a pod needs it, and guarded by mu.
+	budgets policylisters.PodDisruptionBudgetLister
 	// Volumes, devices and namespaces are nil until a pod needs them. They are set, under mu, by
 	// the goroutine that schedules.
 	volumes    *volumes
@@ -116,6 +125,7 @@ type run struct {
 }
 
 func (r *run) stop() {
+	r.allocations.Wait()
 	r.handlers.Remove()
 	_ = r.requests.Wait() // the requests return no errors
 	r.events.sending.Wait()
@@ -134,6 +144,8 @@ type watched struct {
 
 // watch adds handlers to informers, starts the informers and waits for their first list.
 func (r *run) watch(ctx context.Context, list []watched) error {
+	r.watching.Lock()
+	defer r.watching.Unlock()
 	for _, w := range list {
 		if err := r.handlers.Add(w.informer, w.handler); err != nil {
 			return fmt.Errorf("%s: %w", Name, err)
@@ -199,6 +211,8 @@ func (r *run) watchBudgets(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.budgets = budgets.Lister()
 	return nil
 }
@@ -214,66 +228,91 @@ func (r *run) namespaceLabels(name string) labels.Set {
 	return namespace.Labels
 }
 
-// schedule tries to find a node for a pod.
+// schedule tries to find a node for a pod. One that needs devices gets them meanwhile.
 func (r *run) schedule(ctx context.Context, p *queued) error {
 	if err := r.prepare(ctx, p); err != nil {
 		return err
 	}
-	follow, again := r.try(ctx, p)
-	if again {
-		if err := r.watchBudgets(ctx); err != nil {
-			return err
-		}
-		follow, _ = r.try(ctx, p)
+	nodes, err := r.decide(ctx, p, nil)
+	if len(nodes) > 0 {
+		r.allocations.Go(func() { r.allocate(ctx, p) })
 	}
-	if follow != nil {
+	return err
+}
+
+// decide decides about a pod and makes the requests that follow from that, unless the allocator of
+// devices must be asked about some nodes before.
+func (r *run) decide(ctx context.Context, p *queued, s *search) ([]*corev1.Node, error) {
+	d := r.try(ctx, p, s)
+	if d.budgets {
+		if err := r.watchBudgets(ctx); err != nil {
+			return nil, err
+		}
+		d = r.try(ctx, p, s)
+	}
+	if d.follow != nil {
 		r.requests.Go(func() error {
-			follow()
+			d.follow()
 			return nil
 		})
 	}
-	return nil
+	return d.ask, nil
 }
 
-// try decides about a pod and returns the requests that follow from that. Again is true if the
-// disruption budgets must be known to decide.
-func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
+// decision is what comes of an attempt to find a node for a pod.
+type decision struct {
+	follow func() // makes the requests that follow; may be nil
+	// To decide, the disruption budgets must be known, or the allocator asked about some nodes.
+	budgets bool
+	ask     []*corev1.Node
+}
+
+// try decides about a pod.
+func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.queue.has(p) {
-		return nil, false
+		return decision{}
 	}
 	info := p.pod
 	if p.invalid != nil {
 		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
-		return func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }, false
+		return decision{follow: func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }}
 	}
 	if r.devices != nil && r.devices.allocating(info) {
 		r.queue.failed(p, devicesChanged)
-		return nil, false
+		return decision{}
 	}
 	a := r.attempt(info, &p.wishes)
+	a.search = s
 	n, f := a.find()
+	if ask := a.prepared.devices.ask; len(ask) > 0 {
+		return decision{ask: ask}
+	}
 	if n != nil && len(a.prepared.bound.unbound) > 0 {
 		chosen, _ := a.chooseVolumes(n)
 		r.cluster.nominate(info, n.name) // keeps the room until the volumes are bound
-		return func() { r.bindVolumes(ctx, p, info, n.name, chosen) }, false
+		return decision{follow: func() { r.bindVolumes(ctx, p, info, n.name, chosen) }}
 	}
 	if n != nil {
-		reserved, err := a.allocate(n)
-		if err != nil {
-			return func() { r.failed(ctx, p, info, err) }, false
+		if len(a.prepared.devices.open) > 0 && r.devices.outdated(s, s.answers[n.name].results) {
+			*s = search{claims: s.claims}
+			return decision{ask: []*corev1.Node{n.Node}}
 		}
+		reserved := a.reservations(n)
 		for _, reservation := range reserved {
 			if reservation.allocation != nil {
 				r.devices.allocated[reservation.claim.UID] = reservation.allocation
 			}
 		}
 		r.cluster.put(info, n.name, true)
-		return func() { r.bind(ctx, p, info, n.name, reserved) }, false
+		return decision{follow: func() { r.bind(ctx, p, info, n.name, reserved) }}
+	}
+	if p.slow = s != nil && s.timedOut; p.slow {
+		p.tried = time.Now()
 	}
 	if f.nodes == 0 {
-		return func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }, false
+		return decision{follow: func() { r.report(ctx, p, info, f.Error(), f.helps, nil) }}
 	}
 	message := a.ineligible(f)
 	eligible := message == ""
@@ -281,21 +320,25 @@ func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
 		var budgets []*policyv1.PodDisruptionBudget
 		if len(f.open) > 0 && r.cluster.outranked(info.priority) {
 			if r.budgets == nil {
-				return nil, true
+				return decision{budgets: true}
 			}
 			budgets, _ = r.budgets.List(labels.Everything()) // never fails
 		}
-		var chosen *preemption
-		if chosen, message = a.preempt(f, budgets); chosen != nil {
+		chosen, why := a.preempt(f, budgets)
+		if ask := a.prepared.devices.ask; len(ask) > 0 {
+			return decision{ask: ask}
+		}
+		if chosen != nil {
 			cleared := r.makeRoom(info, chosen)
-			return func() {
+			return decision{follow: func() {
 				if err := r.evict(ctx, info, chosen, cleared); err != nil {
 					r.failed(ctx, p, info, err)
 					return
 				}
 				r.report(ctx, p, info, f.Error(), f.helps, &chosen.node.name)
-			}, false
+			}}
 		}
+		message = why
 	}
 	var nominated *string
 	if info.Status.NominatedNodeName == "" {
@@ -305,7 +348,7 @@ func (r *run) try(ctx context.Context, p *queued) (follow func(), again bool) {
 		nominated = new(string)
 	}
 	full := f.Error() + " no new claims to deallocate, preemption: " + message
-	return func() { r.report(ctx, p, info, full, f.helps, nominated) }, false
+	return decision{follow: func() { r.report(ctx, p, info, full, f.helps, nominated) }}
 }
 
 func (r *run) attempt(p *pod, w *wishes) *attempt {
