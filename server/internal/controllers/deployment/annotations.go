@@ -68,13 +68,12 @@ func annotate(d *appsv1.Deployment, rs *appsv1.ReplicaSet, next int64, exists bo
 // annotateReplicas notes in a set how many replicas its Deployment has. It returns whether anything
 // has changed.
 func annotateReplicas(d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
-	surge, _ := limits(d)
 	changed := false
 	if rs.Annotations == nil {
 		rs.Annotations = map[string]string{}
 	}
 	for name, n := range map[string]int32{
-		desiredReplicas: *d.Spec.Replicas, maxReplicas: *d.Spec.Replicas + surge,
+		desiredReplicas: *d.Spec.Replicas, maxReplicas: clamp(atMost(d)),
 	} {
 		if value := strconv.Itoa(int(n)); rs.Annotations[name] != value {
 			rs.Annotations[name], changed = value, true

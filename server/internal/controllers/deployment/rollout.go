@@ -166,9 +166,7 @@ func (o *rollout) room(have int32) int32 {
 	if o.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return *o.d.Spec.Replicas - have
 	}
-	surge, _ := limits(o.d)
-	free := *o.d.Spec.Replicas + surge - replicas(o.all())
-	return max(0, min(free, *o.d.Spec.Replicas-have))
+	return clamp(min(atMost(o.d)-replicas(o.all()), int64(*o.d.Spec.Replicas)-int64(have)))
 }
 
 // scaleDownOld takes from the old sets what the current one makes up for: first pods that are not
@@ -179,19 +177,20 @@ func (o *rollout) scaleDownOld(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	_, unavailable := limits(o.d)
-	atLeast := *o.d.Spec.Replicas - unavailable
-	spare := replicas(all) - atLeast - (*o.current.Spec.Replicas - o.current.Status.AvailableReplicas)
+	atLeast := int64(*o.d.Spec.Replicas) - int64(unavailable)
+	spare := replicas(all) - atLeast -
+		int64(*o.current.Spec.Replicas-o.current.Status.AvailableReplicas)
 	if spare <= 0 {
 		return false, nil
 	}
-	var available, taken int32
+	var available, taken int64
 	for _, rs := range all {
-		available += rs.Status.AvailableReplicas
+		available += int64(rs.Status.AvailableReplicas)
 	}
-	sizes := make([]int32, len(old))
+	sizes := make([]int64, len(old))
 	for i, rs := range old {
-		sizes[i] = *rs.Spec.Replicas
-		n := max(0, min(spare-taken, sizes[i]-rs.Status.AvailableReplicas))
+		sizes[i] = int64(*rs.Spec.Replicas)
+		n := max(0, min(spare-taken, sizes[i]-int64(rs.Status.AvailableReplicas)))
 		sizes[i] -= n
 		taken += n
 	}
@@ -203,11 +202,11 @@ func (o *rollout) scaleDownOld(ctx context.Context) (bool, error) {
 	}
 	var scaled bool
 	for i, rs := range old {
-		if sizes[i] == *rs.Spec.Replicas {
+		if sizes[i] == int64(*rs.Spec.Replicas) {
 			continue
 		}
 		scaled = true
-		if err := o.scale(ctx, rs, sizes[i]); err != nil {
+		if err := o.scale(ctx, rs, int32(sizes[i])); err != nil {
 			return true, err
 		}
 	}

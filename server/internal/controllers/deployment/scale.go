@@ -27,6 +27,9 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 		if err != nil {
 			return 0
 		}
+		if n < 0 || n > math.MaxInt32 { // a percentage above 100, so large that it overflows
+			return math.MaxInt32
+		}
 		return int32(n)
 	}
 	surge, unavailable = resolve(rolling.MaxSurge, true), resolve(rolling.MaxUnavailable, false)
@@ -43,12 +46,18 @@ func active(sets []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 }
 
 // replicas returns how many pods the sets are to have.
-func replicas(sets []*appsv1.ReplicaSet) int32 {
-	var n int32
+func replicas(sets []*appsv1.ReplicaSet) int64 {
+	var n int64
 	for _, rs := range sets {
-		n += *rs.Spec.Replicas
+		n += int64(*rs.Spec.Replicas)
 	}
 	return n
+}
+
+// atMost returns how many pods the Deployment may have, those of the surge included.
+func atMost(d *appsv1.Deployment) int64 {
+	surge, _ := limits(d)
+	return int64(*d.Spec.Replicas) + int64(surge)
 }
 
 // scale changes the size of a set, and notes how many replicas the Deployment has.
@@ -137,10 +146,9 @@ func (o *rollout) saturated() bool {
 // gets a share of the difference that corresponds to its size, and the largest one what is left. It
 // reorders the sets.
 func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) []int32 {
-	var most int32
-	surge, _ := limits(d)
+	var most int64
 	if *d.Spec.Replicas > 0 {
-		most = *d.Spec.Replicas + surge
+		most = atMost(d)
 	}
 	add := most - replicas(sets)
 	// The largest first. Of equal ones, the newest grows and the oldest shrinks first.
@@ -152,30 +160,33 @@ func proportional(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) []int32 {
 		return cmp.Or(cmp.Compare(*b.Spec.Replicas, *a.Spec.Replicas), age)
 	})
 	sizes := make([]int32, len(sets))
-	var added int32
+	var added int64
 	for i, rs := range sets {
 		sizes[i] = *rs.Spec.Replicas
 		if add == 0 || add == added {
 			continue
 		}
-		share := shareOf(d, rs, surge)
+		share := shareOf(d, rs)
 		if add > 0 {
 			share = min(share, add-added)
 		} else {
 			share = max(share, add-added)
 		}
-		sizes[i] += share
+		sizes[i] = clamp(int64(sizes[i]) + share)
 		added += share
 	}
 	if len(sizes) > 0 {
-		sizes[0] = max(0, sizes[0]+add-added)
+		sizes[0] = clamp(int64(sizes[0]) + add - added)
 	}
 	return sizes
 }
 
+// clamp returns the number of replicas that is next to n.
+func clamp(n int64) int32 { return int32(max(0, min(n, math.MaxInt32))) }
+
 // shareOf returns by how much a set is to grow in proportion.
-func shareOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet, surge int32) int32 {
-	size := *rs.Spec.Replicas
+func shareOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet) int64 {
+	size := int64(*rs.Spec.Replicas)
 	if *d.Spec.Replicas == 0 {
 		return -size
 	}
@@ -186,8 +197,8 @@ func shareOf(d *appsv1.Deployment, rs *appsv1.ReplicaSet, surge int32) int32 {
 	if before == 0 {
 		return 0
 	}
-	after := float64(size) * float64(*d.Spec.Replicas+surge) / float64(before)
-	return int32(math.Round(after)) - size
+	after := float64(size) * float64(atMost(d)) / float64(before)
+	return int64(math.Round(min(after, math.MaxInt32))) - size
 }
 
 func annotated(rs *appsv1.ReplicaSet, name string) (int32, bool) {

@@ -53,7 +53,7 @@ func (o *rollout) status() appsv1.DeploymentStatus {
 	if o.current != nil {
 		s.UpdatedReplicas = o.current.Status.Replicas
 	}
-	s.UnavailableReplicas = max(0, replicas(o.all())-s.AvailableReplicas)
+	s.UnavailableReplicas = clamp(replicas(o.all()) - int64(s.AvailableReplicas))
 	_, unavailable := limits(o.d)
 	if s.AvailableReplicas >= *o.d.Spec.Replicas-unavailable {
 		setCondition(&s, newCondition(appsv1.DeploymentAvailable, corev1.ConditionTrue,

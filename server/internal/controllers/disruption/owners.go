@@ -3,6 +3,7 @@ package disruption
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,6 +31,7 @@ func (c *Controller) scale(
 	ctx context.Context, pods []*corev1.Pod,
 ) (expected int32, unmanaged int, err error) {
 	seen := map[types.UID]bool{}
+	var all int64
 	for _, p := range pods {
 		ref := metav1.GetControllerOfNoCopy(p)
 		if ref == nil {
@@ -54,9 +56,9 @@ func (c *Controller) scale(
 			}
 			seen[uid] = true
 		}
-		expected += found.replicas
+		all += int64(found.replicas)
 	}
-	return expected, unmanaged, nil
+	return int32(min(all, math.MaxInt32)), unmanaged, nil
 }
 
 // find returns the controller that decides how many pods there are, or nil if it is gone.

@@ -41,11 +41,11 @@ func (h *history) begin(current int32, now time.Time) {
 func (h *history) scaled(by int32, now time.Time) { h.changes = append(h.changes, dated{now, by}) }
 
 // changed returns the sum of the changes within a period.
-func (h *history) changed(period time.Duration, now time.Time) int32 {
-	sum := int32(0)
+func (h *history) changed(period time.Duration, now time.Time) int64 {
+	sum := int64(0)
 	for _, c := range h.changes {
 		if now.Sub(c.at) < period {
-			sum += c.n
+			sum += int64(c.n)
 		}
 	}
 	return sum
@@ -164,20 +164,20 @@ func (a *autoscaler) stabilize(
 // of scaling up is the older one, which does not depend on earlier changes.
 func (a *autoscaler) limit(current int32, up bool, rules *autoscalingv2.HPAScalingRules) int32 {
 	if up && a.Spec.Behavior == nil {
-		return max(2*current, 4)
+		return ceil(max(2*float64(current), 4))
 	}
 	var limits []int32
 	for _, p := range rules.Policies {
-		start := current - a.history.changed(time.Duration(p.PeriodSeconds)*time.Second, a.now)
+		start := int64(current) - a.history.changed(time.Duration(p.PeriodSeconds)*time.Second, a.now)
 		switch {
 		case p.Type == autoscalingv2.PodsScalingPolicy && up:
-			limits = append(limits, start+p.Value)
+			limits = append(limits, ceil(float64(start)+float64(p.Value)))
 		case p.Type == autoscalingv2.PodsScalingPolicy:
-			limits = append(limits, start-p.Value)
+			limits = append(limits, ceil(float64(start)-float64(p.Value)))
 		case up:
-			limits = append(limits, int32(math.Ceil(float64(start)*(1+float64(p.Value)/100))))
+			limits = append(limits, ceil(float64(start)*(1+float64(p.Value)/100)))
 		default:
-			limits = append(limits, int32(float64(start)*(1-float64(p.Value)/100)))
+			limits = append(limits, ceil(math.Trunc(float64(start)*(1-float64(p.Value)/100))))
 		}
 	}
 	selected := ptr.Deref(rules.SelectPolicy, autoscalingv2.MaxChangePolicySelect)

@@ -31,8 +31,13 @@ const Name = "horizontal-pod-autoscaler-controller"
 // Component is the source of the events.
 const Component = "horizontal-pod-autoscaler"
 
-// period is the time between two looks at the metrics.
-const period = 15 * time.Second
+const (
+	// period is the time between two looks at the metrics.
+	period = 15 * time.Second
+	// workers is the number of autoscalers that are looked at concurrently, as in
+	// kube-controller-manager.
+	workers = 5
+)
 
 // Controller sets the number of replicas of the targets of HorizontalPodAutoscalers.
 type Controller struct {
@@ -62,7 +67,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
 	c.Informers.StartWithContext(ctx)
-	return r.queue.Run(ctx, 2, r.sync, append(handlers.Synced(), pods.HasSyncedChecker())...)
+	return r.queue.Run(ctx, workers, r.sync, append(handlers.Synced(), pods.HasSyncedChecker())...)
 }
 
 // run is the state of one call of Run.

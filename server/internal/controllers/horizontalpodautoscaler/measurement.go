@@ -292,7 +292,7 @@ func ratioOf(
 	if requested == 0 {
 		return 0, nil, errors.New("no metrics returned matched known pods")
 	}
-	percent := int32(total * 100 / requested)
+	percent := int32(min(total*100/requested, math.MaxInt32))
 	status.AverageUtilization = &percent
 	return float64(percent) / float64(*target.AverageUtilization), status, nil
 }
@@ -348,4 +348,7 @@ func (m *measurement) tolerable(ratio float64) bool {
 	return ratio >= 1-allowed(false) && ratio <= 1+allowed(true)
 }
 
-func ceil(x float64) int32 { return int32(min(math.Ceil(x), math.MaxInt32)) }
+// ceil returns the number of replicas that is at least x, or the one that is next to it.
+func ceil(x float64) int32 {
+	return int32(max(math.MinInt32, min(math.Ceil(x), math.MaxInt32)))
+}
