@@ -31,6 +31,9 @@ const (
 	// managedByLabel says who keeps an object, since Kubernetes 1.33.
 	managedByLabel = "endpoints.kubernetes.io/managed-by"
 	managedBy      = "endpoint-controller"
+	// workers is the number of Services that are looked at concurrently, as in
+	// kube-controller-manager.
+	workers = 5
 	// capacity is the most addresses in an object.
 	capacity  = 1000
 	truncated = "truncated"
@@ -78,7 +81,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	return r.queue.Run(ctx, 2, r.sync, handlers.Synced()...)
+	return r.queue.Run(ctx, workers, r.sync, handlers.Synced()...)
 }
 
 func (r *run) serviceChanged(old, service *corev1.Service) {

@@ -58,8 +58,20 @@ func subsetsOf(s *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
 	return subsets
 }
 
+// sortByHash hashes each element once, because a Service may have thousands of ports.
 func sortByHash[T any](list []T) {
-	slices.SortFunc(list, func(a, b T) int { return slices.Compare(hash(a), hash(b)) })
+	type hashed struct {
+		hash []byte
+		of   T
+	}
+	all := make([]hashed, len(list))
+	for i := range list {
+		all[i] = hashed{hash(list[i]), list[i]}
+	}
+	slices.SortFunc(all, func(a, b hashed) int { return slices.Compare(a.hash, b.hash) })
+	for i := range all {
+		list[i] = all[i].of
+	}
 }
 
 // hash returns what kube-controller-manager orders ports and subsets by.

@@ -32,6 +32,9 @@ const (
 	Component = "endpoint-slice-controller"
 	// managedBy is the value of the label that tells the controller's slices from those of others.
 	managedBy = "endpointslice-controller.k8s.io"
+	// workers is the number of Services that are looked at concurrently, as in
+	// kube-controller-manager.
+	workers = 5
 	// perSlice is the most endpoints in a slice, as in kube-controller-manager.
 	perSlice = 100
 )
@@ -85,7 +88,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("%s: %w", Name, err)
 	}
-	return r.queue.Run(ctx, 2, r.sync, handlers.Synced()...)
+	return r.queue.Run(ctx, workers, r.sync, handlers.Synced()...)
 }
 
 func (r *run) serviceChanged(old, service *corev1.Service) {
