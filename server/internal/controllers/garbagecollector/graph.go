@@ -200,7 +200,9 @@ func (g *graph) remove(n *node) {
 
 // link makes the node a dependent of its owners, and of no others.
 func (g *graph) link(n *node, old *object) {
+	owners := map[types.UID]bool{}
 	for _, r := range n.object.owners {
+		owners[r.UID] = true
 		g.node(r.UID).dependents[n] = struct{}{}
 	}
 	if old == nil {
@@ -211,21 +213,12 @@ func (g *graph) link(n *node, old *object) {
 		if owner == nil {
 			continue // named twice, and removed already
 		}
-		if !refersTo(n.object, r.UID) {
+		if !owners[r.UID] {
 			delete(owner.dependents, n)
 		}
 		g.released(owner)
 		g.tidy(owner)
 	}
-}
-
-func refersTo(o *object, owner types.UID) bool {
-	for i := range o.owners {
-		if o.owners[i].UID == owner {
-			return true
-		}
-	}
-	return false
 }
 
 func (g *graph) unlinkAll(n *node) {
