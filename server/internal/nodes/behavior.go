@@ -86,9 +86,10 @@ func steer(p *corev1.Pod, key, container string, kind containerKind) (string, bo
 }
 
 // exitCode returns the exit code of the nth run. The last of the list stands for all further runs.
+// Others may have written a negative number of restarts into the status.
 func exitCode(list string, nth int32) (int32, error) {
 	codes := strings.Split(list, ",")
-	code, err := strconv.ParseUint(strings.TrimSpace(codes[min(int(nth), len(codes)-1)]), 10, 8)
+	code, err := strconv.ParseUint(strings.TrimSpace(codes[max(0, min(int(nth), len(codes)-1))]), 10, 8)
 	if err != nil {
 		return 0, err
 	}
