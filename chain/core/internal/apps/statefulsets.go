@@ -3,12 +3,12 @@ package apps
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -194,20 +194,18 @@ func ordinalTemplate(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 	tmpl := spec.Template.DeepCopy()
 	tmpl.Spec.Hostname, tmpl.Spec.Subdomain = "", ""
 	var volumes []corev1.Volume
-	named := func(name string) func(corev1.Volume) bool {
-		return func(v corev1.Volume) bool { return v.Name == name }
-	}
+	claimed := sets.New[string]()
 	for _, claim := range spec.VolumeClaimTemplates {
-		if slices.ContainsFunc(volumes, named(claim.Name)) {
+		if claimed.Has(claim.Name) {
 			continue
 		}
+		claimed.Insert(claim.Name)
 		volumes = append(volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
 		}})
 	}
-	claimed := len(volumes)
 	for _, v := range tmpl.Spec.Volumes {
-		if !slices.ContainsFunc(volumes[:claimed], named(v.Name)) {
+		if !claimed.Has(v.Name) {
 			volumes = append(volumes, v)
 		}
 	}

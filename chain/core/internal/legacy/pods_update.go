@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,8 +32,9 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 		return errs
 	}
 	errs = append(errs, validateAddedTolerations(p, old, spec.Child("tolerations"))...)
+	gates := sets.New(old.Spec.SchedulingGates...)
 	for i, gate := range p.Spec.SchedulingGates {
-		if !slices.Contains(old.Spec.SchedulingGates, gate) {
+		if !gates.Has(gate) {
 			errs = append(errs, field.Forbidden(spec.Child("schedulingGates").Index(i).Child("name"),
 				fmt.Sprintf("gate %s is new: gates can only be removed", gate.Name)))
 		}
@@ -107,12 +107,14 @@ func validateDeadlineUpdate(
 // validateAddedTolerations checks that every old toleration is kept. Only its tolerationSeconds may
 // change.
 func validateAddedTolerations(p, old *corev1.Pod, path *field.Path) field.ErrorList {
+	kept := map[corev1.Toleration]bool{}
+	for _, is := range p.Spec.Tolerations {
+		is.TolerationSeconds = nil
+		kept[is] = true
+	}
 	for _, was := range old.Spec.Tolerations {
-		kept := slices.ContainsFunc(p.Spec.Tolerations, func(is corev1.Toleration) bool {
-			is.TolerationSeconds = was.TolerationSeconds
-			return is == was
-		})
-		if !kept {
+		was.TolerationSeconds = nil
+		if !kept[was] {
 			return field.ErrorList{field.Forbidden(path,
 				"existing tolerations may not be removed or changed, except for tolerationSeconds")}
 		}

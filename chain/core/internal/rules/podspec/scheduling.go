@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"math"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,8 +97,9 @@ func validateAffinityKeys(t *corev1.PodAffinityTerm, path *field.Path) field.Err
 	errs = append(errs, validateLabelKeys(t.MismatchLabelKeys, t.LabelSelector,
 		path.Child("mismatchLabelKeys"))...)
 	errs = append(errs, validateMergedKeys(t.MatchLabelKeys, t.LabelSelector, path)...)
+	mismatch := sets.New(t.MismatchLabelKeys...)
 	for i, key := range t.MatchLabelKeys {
-		if slices.Contains(t.MismatchLabelKeys, key) {
+		if mismatch.Has(key) {
 			errs = append(errs, field.Invalid(path.Child("matchLabelKeys").Index(i), key,
 				"must not be in both matchLabelKeys and mismatchLabelKeys"))
 		}
@@ -154,6 +154,14 @@ func validateSpreadConstraints(
 	list []corev1.TopologySpreadConstraint, path *field.Path, opts Options,
 ) field.ErrorList {
 	var errs field.ErrorList
+	type what struct {
+		key  string
+		when corev1.UnsatisfiableConstraintAction
+	}
+	last := map[what]int{}
+	for i, c := range list {
+		last[what{c.TopologyKey, c.WhenUnsatisfiable}] = i
+	}
 	for i, c := range list {
 		at := path.Index(i)
 		if c.MaxSkew <= 0 {
@@ -162,10 +170,7 @@ func validateSpreadConstraints(
 		errs = append(errs, required(at.Child("topologyKey"), c.TopologyKey)...)
 		errs = append(errs, supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable,
 			corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
-		repeated := slices.ContainsFunc(list[i+1:], func(other corev1.TopologySpreadConstraint) bool {
-			return other.TopologyKey == c.TopologyKey && other.WhenUnsatisfiable == c.WhenUnsatisfiable
-		})
-		if repeated {
+		if last[what{c.TopologyKey, c.WhenUnsatisfiable}] > i { // it is repeated
 			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"),
 				c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
 		}
@@ -209,11 +214,12 @@ func validateSpreadKeys(
 	if c.LabelSelector == nil {
 		return errs
 	}
+	selected := sets.KeySet(c.LabelSelector.MatchLabels)
+	for _, r := range c.LabelSelector.MatchExpressions {
+		selected.Insert(r.Key)
+	}
 	for i, key := range c.MatchLabelKeys {
-		_, inLabels := c.LabelSelector.MatchLabels[key]
-		inRequirements := slices.ContainsFunc(c.LabelSelector.MatchExpressions,
-			func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
-		if inLabels || inRequirements {
+		if selected.Has(key) {
 			errs = append(errs, field.Invalid(keys.Index(i), key,
 				"must not be in both matchLabelKeys and labelSelector"))
 		}
