@@ -19,7 +19,7 @@ type queue struct {
 	pods map[types.UID]*queued
 	// idle are the pods to which events matter: those that wait for one and those being tried.
 	idle   map[*queued]struct{}
-	paused map[*queued]struct{}
+	paused map[int32]map[*queued]struct{} // by priority
 	// active are the pods to try, by namespace. Namespaces take turns, so that nobody waits for the
 	// many pods of somebody else.
 	active map[string]*turns
@@ -63,7 +63,8 @@ type queued struct {
 
 func newQueue(after func(time.Duration, func()) *time.Timer) *queue {
 	return &queue{
-		pods: map[types.UID]*queued{}, idle: map[*queued]struct{}{}, paused: map[*queued]struct{}{},
+		pods: map[types.UID]*queued{}, idle: map[*queued]struct{}{},
+		paused: map[int32]map[*queued]struct{}{},
 		active: map[string]*turns{}, wake: make(chan struct{}, 1), after: after,
 	}
 }
@@ -109,7 +110,7 @@ func (q *queue) remove(uid types.UID) {
 	}
 	delete(q.pods, uid)
 	delete(q.idle, p)
-	delete(q.paused, p)
+	q.unpause(p)
 	if p.state == active {
 		q.take(p)
 	}
@@ -128,7 +129,7 @@ func (q *queue) has(p *queued) bool { return q.pods[p.UID] == p }
 func (q *queue) activate(p *queued) {
 	p.state = active
 	delete(q.idle, p)
-	delete(q.paused, p)
+	q.unpause(p)
 	of := q.active[p.Namespace]
 	if of == nil {
 		of = &turns{}
@@ -149,8 +150,11 @@ func (q *queue) pop() *queued {
 		return nil
 	}
 	priority := first.ready[0].priority
-	for other := range q.paused {
-		if other.priority > priority {
+	for higher, pods := range q.paused {
+		if higher <= priority {
+			continue
+		}
+		for other := range pods {
 			other.timer.Stop()
 			q.activate(other)
 		}
@@ -231,12 +235,23 @@ func (q *queue) retry(p *queued) {
 	}
 	p.state = paused
 	delete(q.idle, p)
-	q.paused[p] = struct{}{}
+	if q.paused[p.priority] == nil {
+		q.paused[p.priority] = map[*queued]struct{}{}
+	}
+	q.paused[p.priority][p] = struct{}{}
 	p.timer = q.after(pause, func() {
 		if q.has(p) && p.state == paused {
 			q.activate(p)
 		}
 	})
+}
+
+// unpause ends the pause of a pod, whose priority never changes.
+func (q *queue) unpause(p *queued) {
+	delete(q.paused[p.priority], p)
+	if len(q.paused[p.priority]) == 0 {
+		delete(q.paused, p.priority)
+	}
 }
 
 // retryStale lets the pods be tried again that have waited for an event for too long.
