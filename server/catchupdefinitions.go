@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -52,7 +53,7 @@ func customResource(d *apiextensionsv1.CustomResourceDefinition) schema.GroupRes
 // waitDefinitions waits until custom resources are served and described as the changed definitions
 // say.
 func (c *caches) waitDefinitions(ctx context.Context, objects []changed) error {
-	versions := sets.New[schema.GroupVersion]()
+	versions := map[schema.GroupVersion]sets.Set[string]{} // with the names of the definitions
 	for _, o := range objects {
 		if o.GroupKind != definitionKind {
 			continue
@@ -70,7 +71,11 @@ func (c *caches) waitDefinitions(ctx context.Context, objects []changed) error {
 				continue
 			}
 			for _, v := range d.Spec.Versions {
-				versions.Insert(schema.GroupVersion{Group: d.Spec.Group, Version: v.Name})
+				gv := schema.GroupVersion{Group: d.Spec.Group, Version: v.Name}
+				if versions[gv] == nil {
+					versions[gv] = sets.New[string]()
+				}
+				versions[gv].Insert(d.Name)
 			}
 		}
 		if before != nil && after != nil {
@@ -79,12 +84,10 @@ func (c *caches) waitDefinitions(ctx context.Context, objects []changed) error {
 			}
 		}
 	}
-	if len(versions) == 0 {
-		return nil
-	}
-	for gv := range versions {
+	for gv, names := range versions {
 		if err := poll(ctx, func() (bool, error) { return c.described(ctx, gv) }); err != nil {
-			return fmt.Errorf("discovery of %s: %w", gv, cmp.Or(context.Cause(ctx), err))
+			return fmt.Errorf("discovery of %s, which CustomResourceDefinition %s defines: %w", gv,
+				strings.Join(sets.List(names), ", "), cmp.Or(context.Cause(ctx), err))
 		}
 	}
 	return nil

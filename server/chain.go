@@ -67,7 +67,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	}
 	generic.ExternalAddress = p.listener.Addr().String()
 	generic.LoopbackClientConfig = p.self.config
-	generic.LongRunningFunc = longRunning()
+	generic.LongRunningFunc = longRunning(p.isProxied)
 	generic.EnableProfiling = !p.options.DisableProfiling
 	generic.AddHealthChecks(healthz.NamedCheck("etcd", p.etcd.check))
 	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", p.etcd.check))

@@ -22,7 +22,7 @@ import (
 // gate holds requests while the control plane is reset. At first, it holds those that write, and
 // waits for the ones that have already begun; reads pass, because admission and webhooks may read
 // through the API. Then it holds everything that begins, and waits for the reads. Long-running
-// requests that have begun go on.
+// requests that have begun go on. It does not wait for clients: see passage.
 //
 // The server's own requests pass, because other requests and the caches wait for them. But once the
 // gate is closed, none of them may write, and none may follow from what a control loop knew before
@@ -64,15 +64,16 @@ const (
 )
 
 func newGate() *gate {
-	return &gate{
+	g := &gate{
 		elsewhere: func(string) bool { return false },
-		longRuns:  longRunning(),
 		infos: &genericapirequest.RequestInfoFactory{
 			APIPrefixes:          sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api"),
 		},
 		drained: make(chan struct{}, 1),
 	}
+	g.longRuns = longRunning(func(path string) bool { return g.elsewhere(path) })
+	return g
 }
 
 // wrap returns a handler that passes requests on to next as the gate permits.
@@ -88,10 +89,17 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 			responsewriters.ErrorNegotiated(err, clientscheme.Codecs, schema.GroupVersion{}, w, r)
 			return
 		}
-		if kind != lasting {
+		switch {
+		case kind == lasting:
+			next.ServeHTTP(w, r)
+		case loopback.IsOwn(r.Context()):
 			defer g.leave(kind, generation)
+			next.ServeHTTP(w, r)
+		default:
+			p := &passage{gate: g, kind: kind, generation: generation, begun: g.epochs.Now(), inside: true}
+			defer p.end()
+			next.ServeHTTP(p.response(w), p.request(r))
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

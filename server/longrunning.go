@@ -13,15 +13,21 @@ import (
 
 // longRunning reports which requests are long-running: the filters do not time them out or count
 // them against the limit of concurrent requests, and Stop does not wait for them. These are
-// kube-apiserver's long-running requests, snapshots, streams of traces, and all protocol upgrades at
-// a subresource, because extension API servers have websockets at subresources with other names. An
-// Upgrade header on any other request has no effect.
-func longRunning() genericapirequest.LongRunningRequestCheck {
+// kube-apiserver's long-running requests, snapshots, streams of traces, and the protocol upgrades at
+// subresources of extension API servers, which have websockets under any name. An Upgrade header
+// elsewhere has no effect.
+func longRunning(elsewhere func(path string) bool) genericapirequest.LongRunningRequestCheck {
 	basic := genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	return func(r *http.Request, info *genericapirequest.RequestInfo) bool {
-		return basic(r, info) || isSnapshotPath(r.URL.Path) ||
-			r.URL.Path == trace.FollowPath ||
-			info.IsResourceRequest && info.Subresource != "" && httpstream.IsUpgradeRequest(r)
+		return basic(r, info) || isSnapshotPath(r.URL.Path) || r.URL.Path == trace.FollowPath ||
+			info.Subresource != "" && upgrades(r) && elsewhere(r.URL.Path)
 	}
+}
+
+// upgrades reports whether a request may change to another protocol. A websocket begins with GET,
+// and SPDY with POST.
+func upgrades(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodPost) &&
+		httpstream.IsUpgradeRequest(r)
 }

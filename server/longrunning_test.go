@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -15,7 +16,9 @@ func TestLongRunning(t *testing.T) {
 		APIPrefixes:          sets.NewString("api", "apis"),
 		GrouplessAPIPrefixes: sets.NewString("api"),
 	}
-	check := longRunning()
+	check := longRunning(func(path string) bool {
+		return strings.HasPrefix(path, "/apis/chat.example.com/")
+	})
 	for _, test := range []struct {
 		method, path, upgrade string
 		want                  bool
@@ -30,6 +33,12 @@ func TestLongRunning(t *testing.T) {
 		{http.MethodGet, "/api/v1/watch/pods", "websocket", true},
 
 		{http.MethodGet, "/apis/chat.example.com/v1/namespaces/n/rooms/lobby/talk", "", false},
+		{http.MethodPut, "/apis/chat.example.com/v1/namespaces/n/rooms/lobby/talk", "websocket", false},
+		{http.MethodGet, "/apis/chat.example.com/v1/namespaces/n/rooms/lobby", "websocket", false},
+		{http.MethodPut, "/api/v1/namespaces/n/pods/p/status", "websocket", false},
+		{http.MethodGet, "/api/v1/namespaces/n/pods/p/status", "websocket", false},
+		{http.MethodPost, "/api/v1/namespaces/n/pods/p/eviction", "SPDY/3.1", false},
+		{http.MethodGet, "/apis/crd.example.com/v1/namespaces/n/things/t/scale", "websocket", false},
 		{http.MethodGet, "/api/v1/pods", "websocket", false},
 		{http.MethodGet, "/api/v1/namespaces/n/pods/p", "websocket", false},
 		{http.MethodGet, "/healthz", "websocket", false},

@@ -13,6 +13,9 @@ type Counter struct{ n atomic.Int64 }
 // Next begins the next epoch.
 func (c *Counter) Next() { c.n.Add(1) }
 
+// Now returns a stamp for work that begins now.
+func (c *Counter) Now() *Stamp { return &Stamp{c, c.n.Load()} }
+
 type (
 	counterKey struct{}
 	stampKey   struct{}
@@ -39,7 +42,7 @@ func Begin(ctx context.Context) context.Context {
 	if !ok {
 		return ctx
 	}
-	return context.WithValue(ctx, stampKey{}, &Stamp{c, c.n.Load()})
+	return context.WithValue(ctx, stampKey{}, c.Now())
 }
 
 // Of returns when the work of a context began, or nil if [Begin] was not called.
