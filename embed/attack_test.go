@@ -163,3 +163,19 @@ func FuzzDatabase(f *testing.F) {
 		}
 	})
 }
+
+// Reading a snapshot puts no copy into the directory for temporary files, where a process that is
+// killed would leave it.
+func TestAttackCopiesOfSnapshots(t *testing.T) {
+	data := withFreelist(t)
+	for _, name := range []string{"TMPDIR", "TMP", "TEMP"} {
+		t.Setenv(name, filepath.Join(t.TempDir(), "missing"))
+	}
+	s, err := embed.ReadSnapshot(bytes.NewReader(data))
+	must(t, err)
+	state, err := s.State()
+	must(t, err)
+	if got := string(state.Entries[numberedKey(299)].Value); len(got) != 200 {
+		t.Errorf("the last key has the value %q", got)
+	}
+}
