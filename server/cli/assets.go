@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,8 @@ environment variable:
   KUBEBUILDER_ASSETS=$(kinproc envtest-assets) go test ./...
 
 All three are this program under other names. The folder is in the user's cache directory, one for
-each build of kinproc. It can be removed at any time.`,
+each build of kinproc. It can be removed at any time, and is removed when nobody has asked for it for
+30 days.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
@@ -52,7 +54,8 @@ func fillAssets(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if dir == "" {
+	cached := dir == ""
+	if cached {
 		dir, err = cachedAssets(program)
 	} else {
 		err = makeOwn(dir)
@@ -63,8 +66,37 @@ func fillAssets(dir string) (string, error) {
 	if err := standin.Fill(dir, program, os.Link); err != nil {
 		return "", err
 	}
+	if cached {
+		pruneAssets(dir, time.Now())
+	}
 	return filepath.Abs(dir)
 }
+
+// assetsKept is how long the folder of a build stays in the cache directory after its last use.
+const assetsKept = 30 * 24 * time.Hour
+
+// pruneAssets notes that a folder is in use, and removes those of other builds that have not been
+// used for long. What cannot be removed stays.
+func pruneAssets(used string, now time.Time) {
+	_ = os.Chtimes(used, now, now)
+	parent := filepath.Dir(used)
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		digest, err := hex.DecodeString(e.Name())
+		if err != nil || len(digest) != assetsDigest || e.Name() == filepath.Base(used) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && info.IsDir() && now.Sub(info.ModTime()) > assetsKept {
+			_ = os.RemoveAll(filepath.Join(parent, e.Name()))
+		}
+	}
+}
+
+// assetsDigest is how many bytes of a program's digest are the name of its folder.
+const assetsDigest = 8
 
 // cachedAssets returns the folder for a program in the user's cache directory. Its name is derived
 // from the content of the program.
@@ -77,7 +109,7 @@ func cachedAssets(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"kinproc", "envtest", hex.EncodeToString(digest[:8])} {
+	for _, name := range []string{"kinproc", "envtest", hex.EncodeToString(digest[:assetsDigest])} {
 		dir = filepath.Join(dir, name)
 		if err := makeOwn(dir); err != nil {
 			return "", err

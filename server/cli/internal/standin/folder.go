@@ -11,13 +11,17 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 )
 
 // Fill puts a program into a directory under the names of the programs that it stands in for. It
 // links the files with the given function, such as [os.Link], and copies the program where that
 // fails. Each file appears or is replaced in one step. Files that are not of this program, in any
-// version, are an error.
+// version, are an error, and so is a directory that has other files only.
 func Fill(dir, program string, link func(from, to string) error) error {
+	if err := checkFolder(dir); err != nil {
+		return err
+	}
 	programs := []string{program}
 	for _, name := range []string{APIServer, Etcd, Kubectl} {
 		path := filepath.Join(dir, name+suffix)
@@ -32,6 +36,25 @@ func Fill(dir, program string, link func(from, to string) error) error {
 	}
 	return nil
 }
+
+// checkFolder returns an error if a directory is neither empty nor one that Fill has filled.
+func checkFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == APIServer+suffix, name == Etcd+suffix, name == Kubectl+suffix,
+			strings.HasPrefix(name, unfinished):
+			return nil // whose program it is, holds says
+		}
+	}
+	return fmt.Errorf("%s is not empty, and kinproc did not make it: name another directory", dir)
+}
+
+// unfinished begins the names of directories in which files are made.
+const unfinished = ".new-"
 
 // holds reports whether the file at path is the same as one of the programs, which are all equal.
 // It returns an error if the file must not be replaced.
@@ -103,7 +126,7 @@ func Digest(path string) ([]byte, error) {
 // place puts a program at path, where it replaces what is there. If none of the programs can be
 // linked, because it is in another file system or belongs to another user, it is copied.
 func place(path string, programs []string, link func(from, to string) error) error {
-	temporary, err := os.MkdirTemp(filepath.Dir(path), ".new-*")
+	temporary, err := os.MkdirTemp(filepath.Dir(path), unfinished+"*")
 	if err != nil {
 		return err
 	}
