@@ -98,6 +98,11 @@ fuzz: ## Run every fuzz test with FUZZTIME (10000x) inputs.
 		done; \
 	done
 
+.PHONY: attack
+attack: ## Repeat attacks that once succeeded: on loopback, with bounded time and memory.
+	@$(call each,GOMEMLIMIT=2GiB go test -vet=off -timeout 10m -run '^TestAttack' $$(grep -rlE \
+		'^func TestAttack' --include='*_test.go' . | xargs -n 1 dirname | sort -u | grep -v '^./examples'))
+
 .PHONY: soak
 soak: ## Kill the program ROUNDS (200) times, run 500 control planes one by one, and 100 at once.
 	go test -v -timeout 60m -run 'TestAcknowledgedWritesSurviveKill|TestKilledDuringAReset' ./server/cli -rounds $(ROUNDS)
