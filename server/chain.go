@@ -127,7 +127,8 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		made <- p.options.Admission.ApplyTo(&configured, late.Track(shared), client, dynamicClient,
 			utilfeature.DefaultFeatureGate, configured.EffectiveVersion, webhooks,
 			core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(configured.APIServerID),
-			tolerations, admission.CountedQuotas(counted), plugin.StorageInitializer{Storage: p.storage},
+			tolerations, admission.Quotas{Counted: counted, Charges: &p.charges},
+			plugin.StorageInitializer{Storage: p.storage},
 			late, admission.Begun(begun))
 	}()
 	generic.AdmissionControl = plugins

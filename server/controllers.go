@@ -79,6 +79,7 @@ func (p *plane) runControllers(ctx context.Context) (wait func(), err error) {
 			ServiceCIDRs: p.services.allocator.CIDRs(),
 			Tokens:       p.access.tokens,
 			Storage:      metadataStorage{p.storage},
+			Charges:      &p.charges,
 			BuiltIn:      p.chain.Core.Resource,
 			Appeared: func(
 				ctx context.Context, resources []schema.GroupResource, appeared func(schema.GroupResource),

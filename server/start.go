@@ -15,6 +15,7 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/connections"
 	"github.com/kinproc/kinproc/server/internal/ownership"
 )
@@ -43,6 +44,7 @@ type plane struct {
 	informers   *informerFactory
 	chain       *chain.Chain
 	plugins     *admission.Deferred
+	charges     quota.Charges
 	// fresh is true if the storage was empty, so that the first objects are as they have to be.
 	fresh bool
 	// ready is closed when /readyz has reported for the first time that the server is ready.

@@ -33,7 +33,8 @@ type resourceQuota struct {
 	config    *resourcequotaapi.Configuration
 	drained   <-chan struct{}
 	quotas    coreinformers.ResourceQuotaInformer
-	counted   CountedQuotas
+	counted   bool
+	charges   *quota.Charges
 	evaluator func() resourcequota.Evaluator // makes it for the first request that needs it
 
 	requests sync.WaitGroup // those that are being validated
@@ -42,15 +43,19 @@ type resourceQuota struct {
 	created  map[string]time.Time // when quotas were created lately, by namespace
 }
 
-// CountedQuotas says that a controller counts what is used. It is an initializer of ResourceQuota.
-// If it is false, a quota limits nothing until somebody writes its status, as with kube-apiserver
-// alone.
-type CountedQuotas bool
+// Quotas is an initializer of ResourceQuota.
+type Quotas struct {
+	// Counted says that a controller counts what is used. Otherwise, a quota limits nothing until
+	// somebody writes its status, as with kube-apiserver alone.
+	Counted bool
+	// Charges tells the controller which requests have charged quotas.
+	Charges *quota.Charges
+}
 
 // Initialize implements admission.PluginInitializer.
-func (c CountedQuotas) Initialize(plugin admission.Interface) {
+func (q Quotas) Initialize(plugin admission.Interface) {
 	if p, ok := plugin.(*resourceQuota); ok {
-		p.counted = c
+		p.counted, p.charges = q.Counted, q.Charges
 	}
 }
 
@@ -66,7 +71,9 @@ func newResourceQuota(config io.Reader) (admission.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &resourceQuota{config: loaded, created: map[string]time.Time{}}, nil
+	return &resourceQuota{
+		config: loaded, charges: &quota.Charges{}, created: map[string]time.Time{},
+	}, nil
 }
 
 // Handles implements admission.Interface.
@@ -188,7 +195,7 @@ func (p *resourceQuota) creates(namespace string) {
 
 // Validate implements admission.ValidationInterface.
 func (p *resourceQuota) Validate(
-	_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
+	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
 ) error {
 	namespace, creates := a.GetNamespace(), a.GetOperation() == admission.Create
 	if namespace == "" || creates && plugin.Is(a, corev1.Resource("namespaces"), "") {
@@ -205,5 +212,10 @@ func (p *resourceQuota) Validate(
 		return apierrors.NewServiceUnavailable("the server is shutting down")
 	}
 	defer p.requests.Done()
-	return p.evaluator().Evaluate(a)
+	end := p.charges.Begin(ctx, namespace)
+	err := p.evaluator().Evaluate(a)
+	if err != nil {
+		end()
+	}
+	return err
 }

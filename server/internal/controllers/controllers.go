@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	controllermetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
+	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
@@ -66,6 +67,8 @@ type Dependencies struct {
 	Recorder func(component string) record.EventRecorder
 	// Tokens issues the tokens that are stored in secrets.
 	Tokens tokensecrets.Issuer
+	// Charges are the requests that charge quotas.
+	Charges *quota.Charges
 	// Storage is where the objects are stored.
 	Storage garbagecollector.Storage
 	// BuiltIn returns the resource of a built-in kind, and whether it is namespaced.
@@ -253,7 +256,7 @@ func cluster() []Controller {
 					return nil, err
 				}
 				return resourcequotas.New(resourcequotas.Dependencies{
-					Client: d.Client, Metadata: client, Informers: d.Informers,
+					Client: d.Client, Metadata: client, Informers: d.Informers, Charges: d.Charges,
 				}), nil
 			},
 		},

@@ -35,7 +35,8 @@ const (
 	// Name is the name of the controller in kube-controller-manager.
 	Name = "resourcequota-controller"
 	// Settle is how long after the last charge of a quota its usage may be reduced. The plugin charges
-	// a quota before the object is stored, and a count in between would be too low.
+	// a quota before the object is stored, and a count in between would be too low. This process knows
+	// when its requests have ended, but not when those of other replicas have.
 	Settle = 250 * time.Millisecond
 	// pause is the time between two counts for a quota whose objects change all the time.
 	pause = 20 * time.Millisecond
@@ -49,6 +50,8 @@ type Dependencies struct {
 	Metadata metadata.Interface
 	// Informers is a factory. The controller starts the informers of the resources that quotas limit.
 	Informers informers.SharedInformerFactory
+	// Charges are the requests of this process that charge quotas.
+	Charges *evaluators.Charges
 }
 
 // Controller keeps the status of quotas.
@@ -79,6 +82,9 @@ type known struct {
 	charged time.Time // when the plugin changed what is used
 	// written is what the controller wrote as used, until the informer has seen it.
 	written corev1.ResourceList
+	// paying reports whether a request runs that may have charged the quota up to the version paid.
+	paying func() bool
+	paid   string
 }
 
 // Run runs the controller until ctx ends. It returns when all goroutines of the controller have
@@ -175,9 +181,20 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 	if wait > 0 {
 		return wait, nil
 	}
-	used, missing, err := r.usage(ctx, q)
-	if less(used, q.Status.Used) && settled > 0 {
-		return settled, err
+	used, missing, err := r.usage(ctx, q, r.resources.lister)
+	if q.Status.Hard == nil || less(used, q.Status.Used) {
+		if settled > 0 {
+			return settled, err
+		}
+		if k.paid != q.ResourceVersion {
+			k.paying, k.paid = r.Charges.Running(q.Namespace), q.ResourceVersion
+		}
+		if k.paying() {
+			return pause, err
+		}
+		// The objects of all charges up to this version are stored, if they ever are, but informers may
+		// not have them yet. If there is another charge meanwhile, the write fails.
+		used, missing, err = r.usage(ctx, q, r.resources.live(ctx))
 	}
 	if werr := r.write(ctx, k, q, used); werr != nil {
 		return 0, errors.Join(werr, err)
@@ -201,9 +218,9 @@ func less(used, before corev1.ResourceList) bool {
 // usage returns what is used of a quota. What cannot be counted stays as it is. Missing is set if
 // the quota limits a resource that does not exist.
 func (r *run) usage(
-	ctx context.Context, q *corev1.ResourceQuota,
+	ctx context.Context, q *corev1.ResourceQuota, lister quota.ListerForResourceFunc,
 ) (used corev1.ResourceList, missing bool, err error) {
-	registry := generic.NewRegistry(evaluators.Configuration(r.resources.lister).Evaluators())
+	registry := generic.NewRegistry(evaluators.Configuration(lister).Evaluators())
 	for hard := range q.Spec.Hard {
 		what, ok := strings.CutPrefix(string(hard), "count/")
 		resource := schema.ParseGroupResource(what)
@@ -217,7 +234,7 @@ func (r *run) usage(
 			missing = true
 		} else {
 			registry.Add(generic.NewObjectCountEvaluator(resource,
-				generic.ListResourceUsingListerFunc(r.resources.lister, found), ""))
+				generic.ListResourceUsingListerFunc(lister, found), ""))
 		}
 	}
 	counted, cerr := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, registry,
