@@ -152,15 +152,20 @@ func (p *resourceQuota) GetQuotas(namespace string) ([]corev1.ResourceQuota, err
 		}
 		for name := range status.Hard {
 			if _, ok := status.Used[name]; !ok {
-				status.Used[name] = apiresource.Quantity{Format: apiresource.DecimalSI}
+				status.Used[name] = apiresource.Quantity{} // see UpdateQuotaStatus
 			}
 		}
 	}
 	return quotas, nil
 }
 
-// UpdateQuotaStatus implements resourcequota.QuotaAccessor.
+// UpdateQuotaStatus implements resourcequota.QuotaAccessor. It leaves out the zeros of GetQuotas,
+// which have no format: only the controller knows whether there are such resources.
 func (p *resourceQuota) UpdateQuotaStatus(q *corev1.ResourceQuota) error {
+	q = q.DeepCopy()
+	maps.DeleteFunc(q.Status.Used, func(_ corev1.ResourceName, used apiresource.Quantity) bool {
+		return used.Format == "" && used.IsZero()
+	})
 	_, err := p.Client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(context.Background(), q,
 		metav1.UpdateOptions{})
 	return err
