@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/internal/admission"
@@ -55,7 +57,9 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 		}),
 		"storage-readiness": p.storageReady,
 	}
-	maps.Copy(hooks, p.identityHooks(generic.APIServerID))
+	if utilfeature.DefaultFeatureGate.Enabled(genericfeatures.APIServerIdentity) {
+		maps.Copy(hooks, p.identityHooks(generic.APIServerID))
+	}
 	maps.Copy(hooks, p.forkHooks(client))
 	if p.options.ReadOnly {
 		hooks = map[string]func(context.Context) error{"storage-readiness": p.storageReady}

@@ -154,7 +154,8 @@ type Options struct {
 	// RuntimeConfig enables and disables group versions and resources, for example api/beta=true.
 	// Default: all GA versions are enabled.
 	RuntimeConfig cliflag.ConfigurationMap
-	// FeatureGates enable and disable features for the whole process.
+	// FeatureGates enable and disable features for the whole process. All gates of kube-apiserver are
+	// known; those that cannot be switched here take the value that they have.
 	FeatureGates map[string]bool
 
 	// ServiceClusterIPRange is the range of cluster IPs: a CIDR, or one of each IP family separated
@@ -504,7 +505,7 @@ func (o *Options) validate() []error {
 	for _, err := range o.validateRuntimeConfig() {
 		wrong("RuntimeConfig", "runtime-config", "%w", err)
 	}
-	if err := checkFeatureGates(o.FeatureGates); err != nil {
+	if err := registeredGates().Check(o.FeatureGates); err != nil {
 		wrong("FeatureGates", "feature-gates", "%w", err)
 	}
 	if _, err := controllers.Enabled(o.Controllers); err != nil {

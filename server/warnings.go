@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
 
 // anonymous reports whether requests without credentials are accepted as those of system:anonymous.
@@ -20,6 +21,9 @@ func (o *Options) Warnings() []string {
 	var warnings []string
 	for _, flag := range o.ineffective {
 		warnings = append(warnings, "--"+flag+" has no effect: there are no kubelets to connect to")
+	}
+	for _, sentence := range featuregates.Ineffective(o.FeatureGates) {
+		warnings = append(warnings, o.name("FeatureGates", "feature-gates")+": "+sentence)
 	}
 	if o.DisableAnonymous || o.anonymous() {
 		return warnings
