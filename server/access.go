@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
@@ -169,25 +168,30 @@ func (a *access) judge(p *plane) error {
 		return err
 	}
 	a.tokens = tokens
+	others, err := newExternal(p, tokens.Audiences())
+	if err != nil {
+		return err
+	}
 	a.authenticator, err = auth.Authentication{
 		ClientCA:        a.clientCA,
 		RequestHeader:   a.requestHeader,
 		TokenFile:       o.TokenAuthFile,
 		ServiceAccounts: tokens.Authenticator(serviceaccount.FromClient(client.CoreV1())),
 		BootstrapTokens: bootstrapTokens(o, client),
+		Issuers:         others.issuers,
+		Webhook:         others.webhook,
 		Audiences:       tokens.Audiences(),
-		Anonymous:       &apiserver.AnonymousAuthConfig{Enabled: o.anonymous()},
+		Anonymous:       others.anonymous,
 	}.New()
 	if err != nil {
 		return err
 	}
-	a.authorizer, err = auth.Authorization{
-		Modes: o.AuthorizationModes,
+	a.authorizer, err = newAuthorizer(p, auth.Authorization{
 		Roles: rbacauthorizer.Lazily(func() rbacauthorizer.Source {
 			return watchRoles(p.tasks, client, p.storage)
 		}),
 		Client: client,
-	}.New()
+	})
 	return err
 }
 

@@ -51,6 +51,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Roles:           p.access.authorizer,
 		Tokens:          p.access.tokens,
 		Services:        p.services.allocator,
+		EventTTL:        p.options.EventTTL,
 		AllowLocalProxy: p.options.ProxyAllowLocalAddresses,
 	})
 	scheme, err := core.Scheme()
@@ -74,6 +75,9 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	certificate := healthz.NamedCheck("loopback-serving-certificate", p.access.checkServingCertificate)
 	generic.HealthzChecks = append(generic.HealthzChecks, certificate)
 	generic.LivezChecks = append(generic.LivezChecks, certificate)
+	p.encryption.applyTo(generic, p)
+	generic.RequestTimeout = p.options.RequestTimeout
+	generic.MinRequestTimeout = p.options.MinRequestTimeout
 	resources := serverstorage.NewResourceConfig()
 	resources.EnableVersions(apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion)
 	for _, g := range groups {

@@ -165,8 +165,11 @@ func (e *etcd) check(r *http.Request) error {
 }
 
 // newStorage returns the storage of all objects.
-func newStorage(e *etcd, o *Options, u *undo) *chain.Storage {
+func newStorage(e *etcd, o *Options, by *encryption, u *undo) *chain.Storage {
 	storage := chain.NewStorage(e.client, o.EtcdPrefix)
+	if by != nil {
+		storage.Encrypt(by)
+	}
 	if o.ReadOnly {
 		storage.RefuseWrites()
 	}

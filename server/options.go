@@ -23,7 +23,6 @@ import (
 
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/allocation"
-	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
@@ -36,6 +35,10 @@ const (
 
 	defaultMaxRequestsInFlight         = 400
 	defaultMaxMutatingRequestsInFlight = 200
+
+	defaultEventTTL          = time.Hour
+	defaultRequestTimeout    = time.Minute
+	defaultMinRequestTimeout = 1800
 )
 
 // Options configure a control plane. The zero value suits tests: the control plane keeps nothing
@@ -93,6 +96,13 @@ type Options struct {
 	ListenEtcd string
 	// EtcdPrefix is the prefix of all keys in etcd. Default: /registry.
 	EtcdPrefix string
+	// EncryptionProviderConfig is a file that says which resources are encrypted in etcd, and how.
+	// Then there are no snapshots and resets. Default: nothing is encrypted.
+	EncryptionProviderConfig string
+	// EncryptionProviderConfigAutomaticReload lets changes of that file take effect at once.
+	EncryptionProviderConfigAutomaticReload bool
+	// EventTTL is how long events are kept. Default: an hour.
+	EventTTL time.Duration
 	// PKIDir holds the certificate authorities and the service account key, under kubeadm's names:
 	// ca.crt, ca.key, front-proxy-ca.crt, front-proxy-ca.key, sa.key and sa.pub. Start creates what
 	// is missing. Control planes that share an etcd need the same ones, in one directory or in
@@ -134,10 +144,22 @@ type Options struct {
 	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers.
 	// Default: a generated pair.
 	ProxyClientCertFile, ProxyClientKeyFile string
+	// OIDC is an OpenID Connect provider whose tokens are accepted. Default: none.
+	OIDC OIDCOptions
+	// AuthenticationConfigFile holds an AuthenticationConfiguration: issuers whose tokens are
+	// accepted, and what anonymous users may reach. Changes of the file take effect at once.
+	AuthenticationConfigFile string
+	// TokenWebhook is asked about tokens that nothing else accepts. Default: none.
+	TokenWebhook TokenWebhookOptions
 
-	// AuthorizationModes are the authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny.
-	// Default: RBAC.
+	// AuthorizationModes are the authorizers to ask, in order: RBAC, Node, Webhook, AlwaysAllow,
+	// AlwaysDeny. Default: RBAC.
 	AuthorizationModes []string
+	// AuthorizationWebhook is asked in the mode Webhook.
+	AuthorizationWebhook AuthorizationWebhookOptions
+	// AuthorizationConfigFile holds an AuthorizationConfiguration, which replaces AuthorizationModes
+	// and AuthorizationWebhook. Changes of the file take effect at once.
+	AuthorizationConfigFile string
 	// Admission selects and configures the admission plugins; see [NewAdmissionOptions]. Default:
 	// the same as kube-apiserver.
 	Admission *genericoptions.AdmissionOptions
@@ -181,6 +203,11 @@ type Options struct {
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
 	// DisablePriorityAndFairness switches API Priority and Fairness off.
 	DisablePriorityAndFairness bool
+	// RequestTimeout is how long a request may take that is not long-running. Default: a minute.
+	RequestTimeout time.Duration
+	// MinRequestTimeout is the shortest time, in seconds, after which the server ends a watch that
+	// asks for no timeout. The longest is twice as long. Default: 1800.
+	MinRequestTimeout int
 	// DisableProfiling removes the profiles at /debug/pprof.
 	DisableProfiling bool
 
@@ -207,7 +234,7 @@ type Options struct {
 
 	// flags is set when the options are bound to flags.
 	flags bool
-	// ineffective are the flags that were given but have no effect.
+	// ineffective are the flags that were given but have no effect, each with the reason.
 	ineffective []string
 }
 
@@ -241,7 +268,6 @@ func (o *Options) complete() {
 	set(&o.ServiceClusterIPRange, defaultServiceClusterIPRange)
 	set(&o.ServiceNodePortRange, defaultServiceNodePortRange)
 	orDefault(&o.ServiceAccountIssuer, defaultServiceAccountIssuer)
-	orDefault(&o.AuthorizationModes, "RBAC")
 	orDefault(&o.RequestHeader.UsernameHeaders, "X-Remote-User")
 	orDefault(&o.RequestHeader.UIDHeaders, "X-Remote-Uid")
 	orDefault(&o.RequestHeader.GroupHeaders, "X-Remote-Group")
@@ -252,7 +278,12 @@ func (o *Options) complete() {
 		o.MaxRequestsInFlight = cmp.Or(o.MaxRequestsInFlight, defaultMaxRequestsInFlight)
 		o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight,
 			defaultMaxMutatingRequestsInFlight)
+		o.EventTTL = cmp.Or(o.EventTTL, defaultEventTTL)
+		o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
+		o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, defaultMinRequestTimeout)
 	}
+	o.completeAuthentication()
+	o.completeAuthorization()
 	if o.Admission == nil {
 		o.Admission = NewAdmissionOptions()
 	}
@@ -285,7 +316,7 @@ func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
 	o.addServiceAccountFlags(sections.FlagSet("service accounts"))
 	o.addAPIFlags(sections.FlagSet("API"))
 	o.addAdmissionFlags(sections.FlagSet("admission"))
-	o.addFixedFlags(sections.FlagSet("API"))
+	o.addHiddenFlags(sections.FlagSet("API"))
 	o.Audit.AddFlags(sections.FlagSet("auditing"))
 }
 
@@ -316,6 +347,8 @@ func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
 			"127.0.0.1:2379; they need the certificates in pki/etcd")
 	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix,
 		"prefix of all keys in etcd; /registry if empty")
+	f.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "how long events are kept; for ever if 0")
+	o.addEncryptionFlags(f)
 }
 
 func (o *Options) addAuthFlags(f *pflag.FlagSet) {
@@ -329,8 +362,8 @@ func (o *Options) addAuthFlags(f *pflag.FlagSet) {
 	addNegated(f, &o.DisableAnonymous, "anonymous-auth",
 		"treat requests without credentials as coming from system:anonymous; never with "+
 			"AlwaysAllow")
-	f.StringSliceVar(&o.AuthorizationModes, "authorization-mode", o.AuthorizationModes,
-		"authorizers to ask, in order: RBAC, Node, AlwaysAllow, AlwaysDeny")
+	o.addIssuerFlags(f)
+	o.addAuthorizationFlags(f)
 	r := &o.RequestHeader
 	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile,
 		"certificate authorities of proxies that may name users in headers")
@@ -485,17 +518,8 @@ func (o *Options) validate() []error {
 	if o.EtcdCertFile != "" && o.EtcdKeyFile == "" {
 		wrong("EtcdKeyFile", "etcd-keyfile", together)
 	}
-	for i, mode := range o.AuthorizationModes {
-		if slices.Contains(o.AuthorizationModes[:i], mode) {
-			wrong("AuthorizationModes", "authorization-mode", "%s is given twice", mode)
-		}
-		switch mode {
-		case auth.ModeRBAC, auth.ModeNode, auth.ModeAlwaysAllow, auth.ModeAlwaysDeny:
-		default:
-			wrong("AuthorizationModes", "authorization-mode",
-				"%q is not one of RBAC, Node, AlwaysAllow, AlwaysDeny", mode)
-		}
-	}
+	errs = slices.Concat(errs, o.validateEncryption(), o.validateAuthentication(),
+		o.validateAuthorization(), o.validateTimes())
 	if err := checkRanges(o.ServiceClusterIPRange, ""); err != nil {
 		wrong("ServiceClusterIPRange", "service-cluster-ip-range", "%w", err)
 	}

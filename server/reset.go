@@ -43,6 +43,8 @@ func (p *plane) reset(ctx context.Context, to *Snapshot) error {
 		return errResetExternal
 	case p.options.ReadOnly:
 		return errResetReadOnly
+	case p.encryption != nil:
+		return fmt.Errorf("reset: %w", errEncrypted)
 	}
 	target, err := to.data.State() // the first time, this takes long
 	if err != nil {

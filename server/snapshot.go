@@ -40,6 +40,9 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 }
 
 func (p *plane) snapshot(ctx context.Context) (*Snapshot, error) {
+	if p.encryption != nil {
+		return nil, fmt.Errorf("snapshot: %w", errEncrypted)
+	}
 	if p.etcd.embedded != nil {
 		data, err := p.etcd.embedded.TakeSnapshot(ctx)
 		if err != nil {

@@ -33,12 +33,14 @@ type plane struct {
 	listener *connections.Listener
 	dir      string // Options.DataDir or a temporary directory
 	etcd     *etcd
-	storage  *chain.Storage
-	requests *requests
-	self     *self
-	tasks    *tasks
-	services *services
-	access   *access
+	// encryption is nil unless stored objects are encrypted.
+	encryption *encryption
+	storage    *chain.Storage
+	requests   *requests
+	self       *self
+	tasks      *tasks
+	services   *services
+	access     *access
 	// etcdClients is nil unless etcd serves clients outside the process.
 	etcdClients *etcdClients
 	informers   *informerFactory
@@ -120,7 +122,10 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	if err := ownership.KeepOutOfGit(p.dir); err != nil {
 		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 	}
-	p.storage = newStorage(p.etcd, p.options, p.undo)
+	if p.encryption, err = newEncryption(p.options, p.undo); err != nil {
+		return nil, err
+	}
+	p.storage = newStorage(p.etcd, p.options, p.encryption, p.undo)
 	p.undo.push("handlers", p.forgetHandlers)
 	p.requests = newRequests(p.options, p.undo)
 	// Requests end with their connections, and before the storage stops.

@@ -19,9 +19,7 @@ func (o *Options) anonymous() bool {
 // not log or print the warnings; that is left to the caller.
 func (o *Options) Warnings() []string {
 	var warnings []string
-	for _, flag := range o.ineffective {
-		warnings = append(warnings, "--"+flag+" has no effect: there are no kubelets to connect to")
-	}
+	warnings = append(warnings, o.ineffective...)
 	for _, sentence := range featuregates.Ineffective(o.FeatureGates) {
 		warnings = append(warnings, o.name("FeatureGates", "feature-gates")+": "+sentence)
 	}

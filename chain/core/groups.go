@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -55,6 +56,8 @@ type Dependencies struct {
 	Tokens TokenIssuer
 	// Services allocates the cluster IPs and node ports of services.
 	Services ServiceAllocator
+	// EventTTL is how long events are kept; 0 is for ever.
+	EventTTL time.Duration
 	// AllowLocalProxy lets the service proxy connect to loopback, link-local and unspecified
 	// addresses.
 	AllowLocalProxy bool
@@ -85,6 +88,7 @@ func Groups(d Dependencies) []kind.Group {
 			Objects:   bound,
 			Allocator: d.Services,
 			Client:    d.Client,
+			EventTTL:  d.EventTTL,
 
 			ProxyAllowLocalAddresses: d.AllowLocalProxy,
 			Components:               []legacy.Component{{Name: "etcd-0", Check: readNewest(d.Client)}},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
+	storagevalue "k8s.io/apiserver/pkg/storage/value"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -65,8 +66,8 @@ func Renew(obj Object) {
 	obj.SetManagedFields(managed)
 }
 
-// Encode returns a prepared object encoded, with its key in the storage. Options provide the codec,
-// the prefix and the path of each resource.
+// Encode returns a prepared object encoded, and encrypted if the storage is, with its key in the
+// storage. Options provide the codec, the prefix and the path of each resource.
 func (p *Preparer) Encode(
 	obj Object, options generic.RESTOptionsGetter,
 ) (key string, value []byte, err error) {
@@ -88,8 +89,15 @@ func (p *Preparer) Encode(
 	if value, err = runtime.Encode(stored.StorageConfig.Codec, obj); err != nil {
 		return "", nil, fmt.Errorf("encode %s %q: %w", c.resource, obj.GetName(), err)
 	}
-	return path.Join("/", stored.StorageConfig.Prefix, stored.ResourcePrefix,
-		obj.GetNamespace(), obj.GetName()), value, nil
+	key = path.Join("/", stored.StorageConfig.Prefix, stored.ResourcePrefix,
+		obj.GetNamespace(), obj.GetName())
+	if t := stored.StorageConfig.Transformer; t != nil {
+		value, err = t.TransformToStorage(context.Background(), value, storagevalue.DefaultContext(key))
+		if err != nil {
+			return "", nil, fmt.Errorf("encrypt %s %q: %w", c.resource, obj.GetName(), err)
+		}
+	}
+	return key, value, nil
 }
 
 // creation returns how objects of obj's kind are created.

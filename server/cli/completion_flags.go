@@ -33,9 +33,7 @@ func completeServerFlags(cmd *cobra.Command) {
 		"controllers":               loops,
 		"enable-admission-plugins":  plugins,
 		"disable-admission-plugins": plugins,
-		"authorization-mode": {
-			auth.ModeRBAC, auth.ModeNode, auth.ModeAlwaysAllow, auth.ModeAlwaysDeny,
-		},
+		"authorization-mode":        auth.Modes(),
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, completeList(words)) // the flags exist
 	}

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -67,6 +68,7 @@ type Backend struct {
 
 	undecodable chan struct{} // closed when damaged is not empty
 	readOnly    bool
+	encryption  value.ResourceTransformers // nil: objects are stored as they are
 
 	// beginning is held for reading while a watch begins, and for writing during a reset
 	beginning sync.RWMutex
@@ -114,6 +116,10 @@ func (inProcess) Endpoints() []string { return []string{"in process"} }
 func (inProcess) Status(context.Context, string) (*clientv3.StatusResponse, error) {
 	return &clientv3.StatusResponse{Version: version.Version}, nil
 }
+
+// Encrypt makes stores transform the objects of each resource before they are written and after they
+// are read. It must be called before the first store is made.
+func (b *Backend) Encrypt(by value.ResourceTransformers) { b.encryption = by }
 
 // Hold keeps all stores alive until Stop, even if their owners destroy them. A server destroys its
 // stores while requests may still start to watch, and a watch on a stopped cache would wait for
@@ -197,6 +203,9 @@ func (r *Resources) GetRESTOptions(
 			EventsHistoryWindow: cacher.DefaultEventFreshDuration,
 			LeaseManagerConfig:  etcd3.NewDefaultLeaseManagerConfig(),
 		},
+	}
+	if r.Backend.encryption != nil {
+		options.StorageConfig.Transformer = r.Backend.encryption.TransformerForResource(resource)
 	}
 	return options, nil
 }

@@ -250,11 +250,11 @@ func TestAuthorization(t *testing.T) {
 				test.user.GetName(), decision, reason, err)
 		}
 	}
-	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), kubelet, "shop"); !incomplete ||
+	if _, _, incomplete, err := a.RulesFor(t.Context(), kubelet, "shop"); !incomplete ||
 		err == nil {
 		t.Error("the rules of a kubelet are reported as complete")
 	}
-	if _, _, incomplete, err := a.RuleResolver.RulesFor(t.Context(), reader, "shop"); incomplete ||
+	if _, _, incomplete, err := a.RulesFor(t.Context(), reader, "shop"); incomplete ||
 		err != nil {
 		t.Errorf("the rules of a reader: incomplete %t, %v", incomplete, err)
 	}

@@ -33,6 +33,10 @@ type Authentication struct {
 	ServiceAccounts authenticator.Token
 	// BootstrapTokens verifies bootstrap tokens.
 	BootstrapTokens authenticator.Token
+	// Issuers verifies the tokens of other issuers.
+	Issuers authenticator.Token
+	// Webhook asks about tokens that nothing else accepts.
+	Webhook authenticator.Token
 	// Audiences are the audiences of the API server. A token without audiences is valid for it.
 	Audiences []string
 	// Anonymous accepts requests without credentials as requests of system:anonymous. Its
@@ -92,6 +96,12 @@ func (a Authentication) token() (authenticator.Token, error) {
 	if a.BootstrapTokens != nil {
 		tokens = append(tokens,
 			authenticator.WrapAudienceAgnosticToken(a.Audiences, a.BootstrapTokens))
+	}
+	// The issuers and the webhook come last, because asking them takes long.
+	for _, external := range []authenticator.Token{a.Issuers, a.Webhook} {
+		if external != nil {
+			tokens = append(tokens, external)
+		}
 	}
 	if len(tokens) == 0 {
 		return nil, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -22,16 +23,14 @@ import (
 )
 
 const (
-	// eventSeconds is how long events are kept, the default of --event-ttl in kube-apiserver.
-	eventSeconds = 3600
 	// Limits on the text fields of new-style events, in bytes.
 	maxEventWord    = 128
 	maxEventMessage = 1024
 )
 
 // Events declares events, which are served in the core group and in events.k8s.io. Writes through
-// events.k8s.io are validated more strictly.
-func Events() *kind.Kind[*corev1.Event] {
+// events.k8s.io are validated more strictly. An event is gone after ttl, unless that is 0.
+func Events(ttl time.Duration) *kind.Kind[*corev1.Event] {
 	return &kind.Kind[*corev1.Event]{
 		Plural:         "events",
 		ShortNames:     []string{"ev"},
@@ -57,7 +56,9 @@ func Events() *kind.Kind[*corev1.Event] {
 		Fields:         eventFields(),
 		CreateOnUpdate: true,
 		Adjust: func(store *genericregistry.Store) {
-			store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return eventSeconds, nil }
+			store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) {
+				return uint64(ttl / time.Second), nil
+			}
 		},
 		Quirks: kind.Quirks{
 			AnyFinalizers:   true,

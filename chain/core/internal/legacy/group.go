@@ -1,6 +1,8 @@
 package legacy
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +20,8 @@ type Dependencies struct {
 	// Allocator allocates cluster IPs and node ports. If it is nil, services cannot be created or
 	// updated.
 	Allocator ServiceAllocator
+	// EventTTL is how long events are kept; 0 is for ever.
+	EventTTL time.Duration
 	// Components are the components that componentstatuses lists.
 	Components []Component
 	// Client is a client of this server. If it is nil, services/proxy is refused and evictions
@@ -38,7 +42,7 @@ func Group(d Dependencies) kind.Group {
 			ComponentStatuses(d.Components),
 			ConfigMaps(),
 			Endpoints(),
-			Events(),
+			Events(d.EventTTL),
 			LimitRanges(),
 			Namespaces(),
 			Nodes(),

@@ -72,6 +72,9 @@ for the pods, or to a list as for kinproc start --controllers.`,
 				o.SimulatedNodes = 1
 			}
 		}
+		if o.AuthorizationConfigFile != "" && !cmd.Flags().Changed("authorization-mode") {
+			o.AuthorizationModes = nil
+		}
 		if cmd.Flags().Changed("v") {
 			o.Log = log(*verbosity + 1)
 		} else {

@@ -10,39 +10,25 @@ import (
 
 // unsupported are the flags of kube-apiserver 1.37 that cannot be honoured, by the reason.
 var unsupported = map[string]string{
-	"kinproc has no such authenticator": `authentication-config authentication-token-webhook-cache-ttl
-		authentication-token-webhook-config-file authentication-token-webhook-version
-		oidc-ca-file oidc-client-id oidc-groups-claim oidc-groups-prefix oidc-issuer-url
-		oidc-required-claim oidc-signing-algs oidc-username-claim oidc-username-prefix
-		service-account-signing-endpoint`,
-	"kinproc has no such authorizer": `authorization-config authorization-policy-file
-		authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
-		authorization-webhook-config-file authorization-webhook-version`,
-	"kinproc stores objects unencrypted": `encryption-provider-config
-		encryption-provider-config-automatic-reload`,
-	"kinproc serves HTTPS only": "insecure-bind-address",
-	"kinproc has one listener with one certificate": `disable-http2-serving external-hostname
-		http2-max-streams-per-connection permit-address-sharing permit-port-sharing
-		tls-curve-preferences tls-sni-cert-key`,
-	"kinproc uses etcd in its own way": `default-watch-cache-size delete-collection-workers
-		etcd-compaction-interval etcd-count-metric-poll-period etcd-db-metric-poll-interval
-		etcd-healthcheck-timeout etcd-readycheck-timeout etcd-servers-overrides event-ttl
-		lease-reuse-duration-seconds storage-initialization-timeout watch-cache-sizes`,
-	"kinproc serves each request in its own way": `aggregator-reject-forwarding-redirect
-		contention-profiling cors-allowed-origins debug-socket-path egress-selector-config-file
-		enable-logs-handler goaway-chance max-connection-bytes-per-sec min-request-timeout
-		request-timeout strict-transport-security-directives tracing-config-file`,
-	"kinproc is ready and ends in its own way": `livez-grace-period shutdown-delay-duration
-		shutdown-send-retry-after shutdown-watch-termination-grace-period`,
+	"kinproc signs tokens itself":          "service-account-signing-endpoint",
+	"kinproc has no ABAC authorizer":       "authorization-policy-file",
+	"kinproc serves HTTPS only":            "insecure-bind-address",
+	"kinproc has one certificate":          "tls-sni-cert-key",
+	"kinproc uses the key exchanges of Go": "tls-curve-preferences",
+	"kinproc always serves HTTP/2 in its own way": `disable-http2-serving
+		http2-max-streams-per-connection`,
+	"kinproc names itself by the address it has":       "external-hostname",
+	"kinproc keeps all objects in one etcd":            "etcd-servers-overrides",
+	"kinproc does not answer pages of other sites":     "cors-allowed-origins",
+	"kinproc does not tell browsers to stay on HTTPS":  "strict-transport-security-directives",
+	"kinproc serves profiles at the API's port only":   "debug-socket-path",
+	"kinproc connects directly":                        "egress-selector-config-file",
+	"kinproc has traces of its own, see kinproc trace": "tracing-config-file",
 	"kinproc serves one version of Kubernetes": `emulated-version emulation-forward-compatible
-		min-compatibility-version runtime-config-emulation-forward-compatible
-		allow-metric-labels allow-metric-labels-manifest disabled-metrics
-		show-hidden-metrics-for-version`,
-	"kinproc knows no peers": `coordinated-leadership-lease-duration
-		coordinated-leadership-renew-deadline coordinated-leadership-retry-period peer-advertise-ip
-		peer-advertise-port peer-ca-file`,
-	"kinproc logs in its own way, see -v": `log-flush-frequency log-json-info-buffer-size
-		log-json-split-stream log-text-info-buffer-size log-text-split-stream vmodule`,
+		min-compatibility-version runtime-config-emulation-forward-compatible`,
+	"kinproc serves the metrics of the Kubernetes libraries as they are": `allow-metric-labels
+		allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version`,
+	"kinproc knows no peers": "peer-advertise-ip peer-advertise-port peer-ca-file",
 }
 
 // ExplainFlag adds to the error about an unknown flag why kinproc does not have it, if
