@@ -42,7 +42,10 @@ const (
 func (m *moment) statusOf(
 	list *[]corev1.ContainerStatus, c *corev1.Container,
 ) *corev1.ContainerStatus {
-	i := slices.IndexFunc(*list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+	i := m.next // in a pod of thousands of containers, a search for each would take long
+	if i >= len(*list) || (*list)[i].Name != c.Name {
+		i = slices.IndexFunc(*list, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+	}
 	if i < 0 {
 		i = len(*list)
 		*list = append(*list, corev1.ContainerStatus{
@@ -50,6 +53,7 @@ func (m *moment) statusOf(
 			State: waiting("ContainerCreating", ""),
 		})
 	}
+	m.next = i + 1
 	return &(*list)[i]
 }
 

@@ -20,6 +20,7 @@ type moment struct {
 	clock clock
 
 	status corev1.PodStatus
+	next   int       // where the status of the next container may be
 	wake   time.Time // when something changes next, zero for never
 	// noAddress is set if the node has no address left for the pod.
 	noAddress bool
