@@ -50,7 +50,8 @@ type queued struct {
 	timer   *time.Timer
 
 	attempts int
-	tried    time.Time // the last attempt
+	tried    time.Time     // the last attempt
+	took     time.Duration // while nothing else was decided
 	// helps are the events after which the pod is worth another attempt. Only is true if a changed
 	// node helps only if it suits the pod itself.
 	helps event
@@ -222,9 +223,10 @@ func (q *queue) happenedToAll(e event, hopeless func(*queued) bool) {
 	}
 }
 
-// retry lets a pod be tried again, after a pause since the last attempt.
+// retry lets a pod be tried again, after a pause since the last attempt. Attempts that take long,
+// because the pod has very many terms, are rare.
 func (q *queue) retry(p *queued) {
-	pause := min(firstPause<<min(p.attempts-1, 10), maxPause)
+	pause := max(min(firstPause<<min(p.attempts-1, 10), maxPause), min(10*p.took, slowPause))
 	if p.slow {
 		pause = slowPause
 	}

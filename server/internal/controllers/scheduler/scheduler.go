@@ -274,6 +274,8 @@ func (r *run) try(ctx context.Context, p *queued, s *search) decision {
 	if !r.queue.has(p) {
 		return decision{}
 	}
+	start := time.Now()
+	defer func() { p.took = time.Since(start) }()
 	info := p.pod
 	if p.invalid != nil {
 		f := &failure{nodes: len(r.cluster.order), whole: p.invalid.Error()}
