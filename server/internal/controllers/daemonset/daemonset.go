@@ -85,7 +85,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			Kind:    kind.GroupKind(),
 			Changed: func(key string, _, _ *corev1.Pod) { queue.Soon(key) },
 			Orphan: func(pod *corev1.Pod) {
-				ownerrefs.Matching(c.sets.GetIndexer(), pod, selector, queue.Soon)
+				ownerrefs.Matching(c.sets.GetIndexer(), pod, func(s *appsv1.DaemonSet) *metav1.LabelSelector {
+					return s.Spec.Selector
+				}, queue.Soon)
 			},
 		}),
 	); err != nil {

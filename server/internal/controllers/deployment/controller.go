@@ -68,7 +68,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			Kind:    kind.GroupKind(),
 			Changed: func(key string, _, _ *appsv1.ReplicaSet) { r.queue.Soon(key) },
 			Orphan: func(rs *appsv1.ReplicaSet) {
-				ownerrefs.Matching(c.deployments.GetIndexer(), rs, selector, r.queue.Soon)
+				ownerrefs.Matching(c.deployments.GetIndexer(), rs, func(d *appsv1.Deployment) *metav1.LabelSelector {
+					return d.Spec.Selector
+				}, r.queue.Soon)
 			},
 		}),
 		handlers.Add(c.pods, loop.OnChange(r.podChanged)),

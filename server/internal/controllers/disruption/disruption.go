@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 )
 
 // Name is the name of the controller in kube-controller-manager.
@@ -90,8 +91,8 @@ func (r *run) podChanged(old, p *corev1.Pod) {
 	budgets, _ := r.budgets.ByIndex(cache.NamespaceIndex, p.Namespace)
 	for _, obj := range budgets {
 		b := obj.(*policyv1.PodDisruptionBudget)
-		s := selector(b)
-		if s.Matches(labels.Set(p.Labels)) || old != nil && s.Matches(labels.Set(old.Labels)) {
+		s := b.Spec.Selector
+		if ownerrefs.Selects(s, p.Labels) || old != nil && ownerrefs.Selects(s, old.Labels) {
 			r.budgetChanged(b)
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -137,9 +136,7 @@ func (r *run) orphan(pod *corev1.Pod) {
 		r.queue.Add(podPrefix + cache.MetaObjectToName(pod).String())
 	}
 	ownerrefs.Matching(r.Informers.Batch().V1().Jobs().Informer().GetIndexer(), pod,
-		func(job *batchv1.Job) (labels.Selector, error) {
-			return metav1.LabelSelectorAsSelector(job.Spec.Selector)
-		}, r.queue.Add)
+		func(job *batchv1.Job) *metav1.LabelSelector { return job.Spec.Selector }, r.queue.Add)
 }
 
 // jobOf returns the Job of a pod, or nil if it is gone.

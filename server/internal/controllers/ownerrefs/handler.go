@@ -2,9 +2,9 @@ package ownerrefs
 
 import (
 	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -113,7 +113,7 @@ func OfOwners(changed func(key string), gone func(owner metav1.Object)) cache.Re
 // Matching calls add with the keys of the owners in the namespace of an object that select it. An
 // object that is being deleted gets no owner.
 func Matching[O Object](
-	owners cache.Indexer, object metav1.Object, selector func(O) (labels.Selector, error),
+	owners cache.Indexer, object metav1.Object, selector func(O) *metav1.LabelSelector,
 	add func(key string),
 ) {
 	if len(object.GetLabels()) == 0 || object.GetDeletionTimestamp() != nil {
@@ -125,9 +125,42 @@ func Matching[O Object](
 	}
 	for _, obj := range found {
 		owner := obj.(O)
-		s, err := selector(owner)
-		if err == nil && !s.Empty() && s.Matches(labels.Set(object.GetLabels())) {
+		s := selector(owner)
+		if s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 &&
+			Selects(s, object.GetLabels()) {
 			add(Key(owner))
 		}
 	}
+}
+
+// Selects reports whether a valid selector selects labels. To parse a selector of thousands of
+// requirements takes so long that an event handler would keep others waiting.
+func Selects(s *metav1.LabelSelector, set map[string]string) bool {
+	if s == nil {
+		return false
+	}
+	for key, value := range s.MatchLabels {
+		if has, ok := set[key]; !ok || has != value {
+			return false
+		}
+	}
+	for i := range s.MatchExpressions {
+		r := &s.MatchExpressions[i]
+		value, ok := set[r.Key]
+		var met bool
+		switch r.Operator {
+		case metav1.LabelSelectorOpIn:
+			met = ok && slices.Contains(r.Values, value)
+		case metav1.LabelSelectorOpNotIn:
+			met = !ok || !slices.Contains(r.Values, value)
+		case metav1.LabelSelectorOpExists:
+			met = ok
+		case metav1.LabelSelectorOpDoesNotExist:
+			met = !ok
+		}
+		if !met {
+			return false
+		}
+	}
+	return true
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
@@ -98,8 +97,8 @@ func matters(old, pod *corev1.Pod) bool {
 		!equality.Semantic.DeepEqual(old.OwnerReferences, pod.OwnerReferences)
 }
 
-func (c *Controller) selector(obj ownerrefs.Object) (labels.Selector, error) {
-	return metav1.LabelSelectorAsSelector(c.view(obj).Spec.Selector)
+func (c *Controller) selector(obj ownerrefs.Object) *metav1.LabelSelector {
+	return c.view(obj).Spec.Selector
 }
 
 // run is one call of Run.

@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
@@ -165,7 +165,7 @@ func violations(
 		violates := false
 		for i, b := range budgets {
 			if b.Namespace != p.Namespace || len(p.Labels) == 0 || b.Spec.Selector == nil ||
-				!selector(b.Spec.Selector).Matches(labels.Set(p.Labels)) {
+				!ownerrefs.Selects(b.Spec.Selector, p.Labels) {
 				continue
 			}
 			if _, counted := b.Status.DisruptedPods[p.Name]; counted {
