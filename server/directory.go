@@ -16,6 +16,8 @@ const (
 	pkiDir  = "pki"
 	// ephemeralDir is where the command line records control planes that keep their data elsewhere.
 	ephemeralDir = "ephemeral"
+	// originFile is where the command line notes who made a data directory.
+	originFile = "origin"
 )
 
 // openDir returns the directory of a control plane: the data directory or, without one, a new
@@ -60,7 +62,7 @@ func ownDir(dir string) error {
 	}
 	ours := func(e fs.DirEntry) bool { return e.Name() == etcdDir || e.Name() == pkiDir }
 	known := func(e fs.DirEntry) bool {
-		return e.Name() == ownership.IgnoreFile || e.Name() == ephemeralDir
+		return e.Name() == ownership.IgnoreFile || e.Name() == ephemeralDir || e.Name() == originFile
 	}
 	foreign := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return !known(e) })
 	if foreign >= 0 && !slices.ContainsFunc(entries, ours) {

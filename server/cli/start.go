@@ -49,6 +49,7 @@ type startOptions struct {
 	server     server.Options
 	name       string
 	ephemeral  bool
+	adopt      bool   // use a data directory that somebody else made
 	from       string // a file with a snapshot
 	kubeconfig string
 	timings    bool
@@ -100,6 +101,8 @@ With --detach, the control plane runs in the background until kinproc stop:
 	_ = f.MarkHidden("detached") // the flag exists
 	f.BoolVar(&o.ephemeral, "ephemeral", false,
 		"keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
+	f.BoolVar(&o.adopt, "adopt", false, "use a data directory that was not made by this user on this "+
+		"machine, with the objects and keys of whoever made it")
 	o.addFromFlag(f)
 	f.StringVar(&o.name, "name", "", "name of this sandbox, used for its kubeconfig context "+
 		"kinproc-NAME; the name of the directory if empty")
@@ -165,10 +168,22 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if err := o.checkKubeconfig(name, held); err != nil {
 		return err
 	}
+	mark, err := o.checkOrigin()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil { // the start may have made the directory before it failed
+			_ = mark()
+		}
+	}()
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	o.server.Log = setLogging(o.verbosity)
 	return serve(ctx, o.server, func(srv *server.Server) (err error) {
+		if err := mark(); err != nil {
+			return err
+		}
 		if held == nil {
 			if held, err = holdFolder(srv.Dir()); err != nil {
 				return err
