@@ -81,7 +81,7 @@ func readPages(r io.ReaderAt, size int64, visit func(bucket string, key, value [
 }
 
 func damaged(format string, args ...any) error {
-	return fmt.Errorf("%w: database: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: db: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
 // openPages verifies the meta pages.
