@@ -297,6 +297,8 @@ func TestJobsCountAsKubeControllerManager(t *testing.T) {
 		},
 		"deleted by others, by index": {of(size(2, 2), indexed, perIndex(1)), "active=2 started",
 			[]jobsStep{{jobsDelete(jobsIndex("0")), "active=1 terminating=1 started"}}},
+		"deleted by others, others wait": {of(size(1, 2), indexed, perIndex(1)), "active=1 started",
+			[]jobsStep{{jobsDelete(jobsIndex("0")), "terminating=1 started"}}}, // backs off
 		"deleted by others, index fails": {of(size(2, 2), indexed, perIndex(0)), "active=2 started",
 			[]jobsStep{
 				{jobsDelete(jobsIndex("0")), "active=1 failed=1 indexes-failed=0 started"},
