@@ -28,6 +28,7 @@ var unsupported = map[string]string{
 		min-compatibility-version runtime-config-emulation-forward-compatible`,
 	"kinproc serves the metrics of the Kubernetes libraries as they are": `allow-metric-labels
 		allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version`,
+	"kinproc runs plugins in a fixed order, see --enable-admission-plugins": "admission-control",
 	"kinproc knows no peers": "peer-advertise-ip peer-advertise-port peer-ca-file",
 }
 
