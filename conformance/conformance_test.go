@@ -63,11 +63,12 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 	}
 	var mu sync.Mutex
 	meant, seen, replayed := exceptions(t), map[string]bool{}, map[string]bool{}
+	words := &wordings{found: map[string][]string{}}
 	t.Run("recording", func(t *testing.T) {
 		for _, r := range recordings {
 			t.Run(r.Name, func(t *testing.T) {
 				t.Parallel()
-				differences, count := replay(t, r, meant)
+				differences, count := replay(t, r, meant, words)
 				mu.Lock()
 				defer mu.Unlock()
 				replayed[r.Name] = true
@@ -82,6 +83,7 @@ func TestAnswersAsKubeAPIServer(t *testing.T) {
 			})
 		}
 	})
+	words.check(t, replayed)
 	for key, reason := range meant {
 		if file, _, _ := strings.Cut(key, "/"); !replayed[file] {
 			continue // not selected by -run
@@ -101,11 +103,13 @@ const attempts = 4
 
 // replay replays a recording, each time against a new control plane.
 func replay(
-	t *testing.T, r *exchanges.Recording, meant map[string]string,
+	t *testing.T, r *exchanges.Recording, meant map[string]string, words *wordings,
 ) ([]*exchanges.Difference, int) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
-		differences, count, err := r.Replay(t.Context(), start(t))
+		target := start(t)
+		target.Wording = words.begin(r.Name)
+		differences, count, err := r.Replay(t.Context(), target)
 		if err != nil {
 			t.Error(err)
 		}

@@ -29,7 +29,7 @@ func ValidateFinalizers(obj metav1.Object) field.ErrorList {
 		default:
 			path := field.NewPath("metadata", "finalizers").Index(i)
 			errs = append(errs, field.Invalid(path, name,
-				"must be qualified with a domain: only Kubernetes' own finalizers have none"))
+				"name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
 	return errs

@@ -77,7 +77,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) (errs fie
 	if s.k.Validate != nil {
 		errs = append(errs, s.k.Validate(ctx, t)...)
 	}
-	return errs
+	return withGoNames(errs)
 }
 
 // ValidateUpdate leaves the rest of the metadata to rest.BeforeUpdate.
@@ -95,7 +95,7 @@ func (s strategy[T]) ValidateUpdate(
 	case s.k.Validate != nil:
 		errs = append(errs, s.k.Validate(ctx, obj.(T))...)
 	}
-	return errs
+	return withGoNames(errs)
 }
 
 // traceValidation adds to the request's trace what the strategy changed, and begins the step of the

@@ -3,6 +3,7 @@ package exchanges
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -135,6 +136,34 @@ func causes(want, got any) []string {
 	for _, c := range slices.Sorted(maps.Keys(g)) {
 		if !w[c] {
 			out = append(out, "causes: unwanted "+c)
+		}
+	}
+	return out
+}
+
+// wordings compares the texts of causes that are about the same field for the same reason.
+func wordings(want, got any) []string {
+	w, g := causeTexts(want), causeTexts(got)
+	address := regexp.MustCompile(`10\.0\.0\.\d+|<ip>`) // they are chosen at random
+	var out []string
+	for _, c := range slices.Sorted(maps.Keys(w)) {
+		recorded, own := address.ReplaceAllString(w[c], "<ip>"), address.ReplaceAllString(g[c], "<ip>")
+		if _, ok := g[c]; ok && recorded != own {
+			out = append(out, fmt.Sprintf("%s: want %s, got %s", c, short(recorded), short(own)))
+		}
+	}
+	return out
+}
+
+func causeTexts(v any) map[string]string {
+	out := map[string]string{}
+	list, _ := lookup(v, "/details/causes").([]any)
+	for _, c := range list {
+		field, _ := lookup(c, "/field").(string)
+		reason, _ := lookup(c, "/reason").(string)
+		text, _ := lookup(c, "/message").(string)
+		if !strings.Contains(out[field+" "+reason], text) { // kube-apiserver repeats some
+			out[field+" "+reason] += text
 		}
 	}
 	return out

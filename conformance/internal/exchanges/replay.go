@@ -20,6 +20,9 @@ type Target struct {
 	Client *http.Client
 	// Token is the bearer token of a user in system:masters.
 	Token string
+	// Wording, if set, is called with each difference in the text of a cause, which is not among the
+	// differences of a response.
+	Wording func(file, difference string)
 }
 
 // Difference is an exchange whose response differs from the recording.
@@ -52,7 +55,7 @@ func (r *Recording) Replay(
 ) (differences []*Difference, exchanges int, err error) {
 	target = target.withoutRedirects()
 	for i := range r.Cases {
-		c := &replay{target: target, names: normaliser{revisions: map[string]string{}}}
+		c := &replay{file: r.Name, target: target, names: normaliser{revisions: map[string]string{}}}
 		found, err := c.run(ctx, &r.Cases[i])
 		for _, d := range found {
 			d.File = r.Name
@@ -68,6 +71,7 @@ func (r *Recording) Replay(
 
 // replay is the state of replaying one case.
 type replay struct {
+	file   string
 	target Target
 	live   []any // response bodies of the steps so far, not normalised
 	names  normaliser
@@ -99,6 +103,11 @@ func (c *replay) run(ctx context.Context, recorded *Case) (differences []*Differ
 		}
 		c.live = append(c.live, body)
 		answer.Body = c.names.value(body)
+		if c.target.Wording != nil {
+			for _, w := range wordings(step.Response.Body, answer.Body) {
+				c.target.Wording(c.file, fmt.Sprintf("%s #%d %s", recorded.Name, i, w))
+			}
+		}
 		if what := compare(&step.Response, answer); len(what) > 0 {
 			differences = append(differences, &Difference{
 				Case:    recorded.Name,

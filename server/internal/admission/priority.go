@@ -103,7 +103,7 @@ func (p *priority) of(
 	if name != "" {
 		class, err := p.Client.SchedulingV1().PriorityClasses().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return nil, plugin.Forbid(a, "spec.priorityClassName: there is no priority class %q", name)
+			return nil, plugin.Forbid(a, "no PriorityClass with name %s was found", name)
 		}
 		if err != nil {
 			return nil, admission.NewForbidden(a, err)

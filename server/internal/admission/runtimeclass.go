@@ -96,7 +96,7 @@ func (p *runtimeClass) of(
 	class, err := p.Client.NodeV1().RuntimeClasses().Get(ctx, *pod.Spec.RuntimeClassName,
 		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, plugin.Forbid(a, "spec.runtimeClassName: there is no runtime class %q",
+		return nil, plugin.Forbid(a, "pod rejected: RuntimeClass %q not found",
 			*pod.Spec.RuntimeClassName)
 	}
 	if err != nil {

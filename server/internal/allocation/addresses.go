@@ -59,7 +59,7 @@ func (a *Allocator) AllocateIP(
 			}
 			return addr.String(), take(addr)
 		}
-		return "", errors.New("is not in the range of a ready ServiceCIDR")
+		return "", errors.New("the provided network does not match the current range")
 	}
 	for _, b := range blocks {
 		for _, band := range bands(b.size, b.staticPart()) {
@@ -75,7 +75,7 @@ func (a *Allocator) AllocateIP(
 	if len(blocks) == 0 {
 		return "", fmt.Errorf("no ServiceCIDR with %s addresses is ready", family)
 	}
-	return "", fmt.Errorf("every %s address of the ServiceCIDRs is in use", family)
+	return "", fmt.Errorf("range is full: every %s address of the ServiceCIDRs is in use", family)
 }
 
 // takeAny takes any free address in the band. It returns ErrTaken if there is none. In a sparsely
@@ -170,7 +170,7 @@ func (s *stores) take(ctx context.Context, addr netip.Addr, service *corev1.Serv
 	a := newAddress(addr, parentOf(service))
 	err := s.addresses.Create(ctx, addressKey(a.Name), a, nil, 0)
 	if storage.IsExist(err) {
-		return ErrTaken
+		return fmt.Errorf("provided IP %w", ErrTaken)
 	}
 	if err != nil {
 		return fmt.Errorf("create IP address %s: %w", addr, err)

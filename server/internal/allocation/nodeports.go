@@ -88,15 +88,16 @@ func (b bitmap) free() int32 {
 func (b bitmap) choose(port int32) (int32, error) {
 	if port == 0 {
 		if port = b.free(); port == 0 {
-			return 0, fmt.Errorf("every node port from %d to %d is in use", b.first, b.last)
+			return 0, fmt.Errorf("range is full: every node port from %d to %d is in use", b.first, b.last)
 		}
 		return port, nil
 	}
 	if !b.covers(port) {
-		return 0, fmt.Errorf("is not in the valid node port range %s", b.portRange)
+		return 0, fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s",
+			b.portRange)
 	}
 	if b.has(port) {
-		return 0, ErrTaken
+		return 0, fmt.Errorf("provided port %w", ErrTaken)
 	}
 	return port, nil
 }

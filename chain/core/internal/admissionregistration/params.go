@@ -153,7 +153,7 @@ func validateParamRef(r *admissionv1.ParamRef, at *field.Path) field.ErrorList {
 	}
 	switch {
 	case r.Name != "" && r.Selector != nil:
-		const both = "may not specify both a name and a selector"
+		const both = "name and selector are mutually exclusive"
 		errs = append(errs, field.Forbidden(at.Child("name"), both),
 			field.Forbidden(at.Child("selector"), both))
 	case r.Name == "" && r.Selector == nil:

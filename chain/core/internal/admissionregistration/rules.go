@@ -183,7 +183,8 @@ func resources(list []string, at *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(at, list, "must have no other entry if */* is present"))
 	}
 	if allWhole && lastIsWhole {
-		errs = append(errs, field.Invalid(at, list, "must have no other resource if * is present"))
+		errs = append(errs, field.Invalid(at, list,
+			"if '*' is present, must not specify other resources without subresources"))
 	}
 	return errs
 }

@@ -99,7 +99,7 @@ func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) 
 	errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
 	at = at.Child("validationActions")
 	if len(b.Spec.ValidationActions) == 0 {
-		return append(errs, field.Required(at, "must specify at least one action"))
+		return append(errs, field.Required(at, "at least one validation action is required"))
 	}
 	seen := sets.New[admissionv1.ValidationAction]()
 	for i, action := range b.Spec.ValidationActions {

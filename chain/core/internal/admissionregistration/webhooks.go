@@ -111,12 +111,12 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 	}
 	if w.SideEffects == nil {
 		errs = append(errs, field.Required(at.Child("sideEffects"),
-			"must state whether the webhook has side effects"))
+			"must specify one of None, NoneOnDryRun"))
 	}
 	errs = append(errs, oneOf(w.SideEffects, allowed, at.Child("sideEffects"))...)
 	if s := w.TimeoutSeconds; s != nil && (*s < 1 || *s > maxWebhookTimeout) {
 		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *s,
-			"must be between 1 and 30 seconds"))
+			"the timeout value must be between 1 and 30 seconds"))
 	}
 
 	options := metavalidation.LabelSelectorValidationOptions{
@@ -131,7 +131,7 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 	url, service := w.ClientConfig.URL, w.ClientConfig.Service
 	switch {
 	case (url == nil) == (service == nil):
-		errs = append(errs, field.Required(client, "must specify either a url or a service"))
+		errs = append(errs, field.Required(client, "exactly one of url or service is required"))
 	case url != nil:
 		errs = append(errs, webhookutil.ValidateWebhookURL(client.Child("url"), *url, true)...)
 	default:
@@ -154,7 +154,7 @@ func validateWebhook(w *webhook, t tolerated, at *field.Path) field.ErrorList {
 
 func validateReviewVersions(versions []string, unknown bool, at *field.Path) field.ErrorList {
 	if len(versions) == 0 {
-		return field.ErrorList{field.Required(at, "must include at least one of v1, v1beta1")}
+		return field.ErrorList{field.Required(at, "must specify one of v1, v1beta1")}
 	}
 	var errs field.ErrorList
 	seen := sets.New[string]()
@@ -169,7 +169,7 @@ func validateReviewVersions(versions []string, unknown bool, at *field.Path) fie
 		}
 	}
 	if !unknown && !seen.HasAny(reviewVersions.UnsortedList()...) {
-		errs = append(errs, field.Invalid(at, versions, "must include at least one of v1, v1beta1"))
+		errs = append(errs, field.Invalid(at, versions, "must specify one of v1, v1beta1"))
 	}
 	return errs
 }

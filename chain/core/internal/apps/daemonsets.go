@@ -185,7 +185,8 @@ func validateDaemonSetStrategy(
 	case noneUnavailable && noneMore:
 		errs = append(errs, field.Required(unavailablePath, "cannot be 0 when maxSurge is 0"))
 	case !noneUnavailable && !noneMore:
-		errs = append(errs, field.Invalid(surgePath, surge, "must be 0 unless maxUnavailable is 0"))
+		errs = append(errs, field.Invalid(surgePath, surge,
+			"may not be set when maxUnavailable is non-zero"))
 	}
 	return errs
 }

@@ -149,7 +149,7 @@ func validateDeploymentStrategy(
 	case appsv1.RecreateDeploymentStrategyType:
 		if strategy.RollingUpdate != nil {
 			return field.ErrorList{
-				field.Forbidden(rolling, "may only be specified when strategy type is RollingUpdate"),
+				field.Forbidden(rolling, "may not be specified when strategy `type` is 'Recreate'"),
 			}
 		}
 		return nil

@@ -138,7 +138,7 @@ func validateStatefulSetSpec(spec, old *appsv1.StatefulSetSpec, t tolerated) fie
 	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
 	default:
 		errs = append(errs, field.Invalid(specPath.Child("podManagementPolicy"), spec.PodManagementPolicy,
-			"must be OrderedReady or Parallel"))
+			"must be 'OrderedReady' or 'Parallel'"))
 	}
 	errs = append(errs, validateStatefulSetStrategy(&spec.UpdateStrategy,
 		specPath.Child("updateStrategy"))...)
@@ -281,8 +281,9 @@ func validateStatefulSetChange(spec, old *appsv1.StatefulSetSpec) field.ErrorLis
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(specPath,
-		"updates to statefulset spec are only allowed for replicas, ordinals, template, updateStrategy, "+
-			"revisionHistoryLimit, persistentVolumeClaimRetentionPolicy and minReadySeconds")}
+		"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "+
+			"'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "+
+			"'minReadySeconds' are forbidden")}
 }
 
 func statefulSetWarnings(_ context.Context, s, old *appsv1.StatefulSet) []string {

@@ -22,7 +22,7 @@ func TokenReviews(requests authenticator.Request, audiences authenticator.Audien
 			Singular: "tokenreview",
 			Check: func(_ context.Context, review T) error {
 				if review.Spec.Token == "" {
-					return apierrors.NewBadRequest("a TokenReview requires a token")
+					return apierrors.NewBadRequest("token is required for TokenReview in authentication")
 				}
 				return nil
 			},

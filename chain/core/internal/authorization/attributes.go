@@ -24,7 +24,7 @@ func validateSubject(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorL
 	errs := validateAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), spec.User,
-			"must specify a user or at least one group"))
+			"at least one of user or group must be specified"))
 	}
 	return errs
 }
@@ -37,12 +37,12 @@ func validateAttributes(
 	switch {
 	case r != nil && n != nil:
 		return append(validateSelectors(r), field.Invalid(at.Child("nonResourceAttributes"), n,
-			"may not be specified together with resourceAttributes"))
+			"cannot be specified in combination with resourceAttributes"))
 	case r != nil:
 		return validateSelectors(r)
 	case n == nil:
 		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), r,
-			"must specify either resourceAttributes or nonResourceAttributes")}
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}
 	return nil
 }

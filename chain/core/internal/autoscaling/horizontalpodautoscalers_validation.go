@@ -51,14 +51,14 @@ func validate(a, old *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	switch {
 	case spec.MaxReplicas == 0:
 		errs = append(errs, field.Required(path.Child("maxReplicas"),
-			"must specify the maximum number of replicas"))
+			"must be set and greater than 0"))
 	case spec.MaxReplicas < 0:
 		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas,
 			"must be greater than 0"))
 	}
 	if spec.MinReplicas != nil && spec.MaxReplicas < *spec.MinReplicas {
 		errs = append(errs, field.Invalid(path.Child("maxReplicas"), spec.MaxReplicas,
-			"must be greater than or equal to minReplicas"))
+			"must be greater than or equal to `minReplicas`"))
 	}
 
 	target := spec.ScaleTargetRef
@@ -201,7 +201,7 @@ func validateMetric(
 				first = false
 			}
 			if set > 1 && s.of != m.Type {
-				errs = append(errs, field.Forbidden(at, "may not be set for metrics of this type"))
+				errs = append(errs, field.Forbidden(at, "must populate the given metric source only"))
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func validateResource(
 	errs = append(errs, validateTarget(target, path.Child("target"))...)
 	if target.AverageUtilization == nil && target.AverageValue == nil {
 		errs = append(errs, field.Required(path.Child("target", "averageUtilization"),
-			"must specify a target averageUtilization or averageValue"))
+			"must set either a target raw value or a target utilization"))
 	}
 	if target.AverageUtilization != nil && target.AverageValue != nil {
 		errs = append(errs, field.Forbidden(path.Child("target", "averageValue"),

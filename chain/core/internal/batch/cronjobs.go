@@ -221,7 +221,8 @@ func checkTimeZone(name string) error {
 		}
 	}
 	if strings.EqualFold(name, "Local") {
-		return errors.New("must be an explicit time zone, not the controller's local one")
+		return errors.New("timeZone must be an explicit time zone as defined in " +
+			"https://www.iana.org/time-zones")
 	}
 	_, err := time.LoadLocation(name)
 	return err

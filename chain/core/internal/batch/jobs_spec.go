@@ -142,11 +142,11 @@ func validateJobSpec(
 	case batchv1.NonIndexedCompletion:
 		if spec.BackoffLimitPerIndex != nil {
 			errs = append(errs, field.Invalid(path.Child("backoffLimitPerIndex"), *spec.BackoffLimitPerIndex,
-				"may only be set for indexed jobs"))
+				"requires indexed completion mode"))
 		}
 		if spec.MaxFailedIndexes != nil {
 			errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *spec.MaxFailedIndexes,
-				"may only be set for indexed jobs"))
+				"requires indexed completion mode"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("completionMode"), mode,
@@ -160,8 +160,8 @@ func validateJobSpec(
 		if isIndexed(spec) {
 			errs = append(errs, validateSuccessPolicy(spec, path.Child("successPolicy", "rules"))...)
 		} else {
-			errs = append(errs, field.Invalid(path.Child("successPolicy"), field.OmitValueType{},
-				"may only be set for indexed jobs"))
+			errs = append(errs, field.Invalid(path.Child("successPolicy"), spec.SuccessPolicy,
+				"requires indexed completion mode"))
 		}
 	}
 	errs = append(errs, validateReplacement(spec, path.Child("podReplacementPolicy"))...)

@@ -82,7 +82,7 @@ func validateRequest(r *certificatesv1.CertificateSigningRequest, t tolerated) f
 	}
 	if !t.legacySigner && r.Spec.SignerName == legacySigner {
 		errs = append(errs, field.Invalid(at.Child("signerName"), r.Spec.SignerName,
-			"is not supported in certificates.k8s.io/v1"))
+			"the legacy signerName is not allowed via this API version"))
 	} else {
 		errs = append(errs, signers.ValidateName(r.Spec.SignerName, at.Child("signerName"))...)
 	}

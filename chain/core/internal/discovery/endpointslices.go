@@ -204,7 +204,7 @@ func validateEndpoint(
 	var errs field.ErrorList
 	addresses := path.Child("addresses")
 	if len(e.Addresses) == 0 {
-		errs = append(errs, field.Required(addresses, "at least one address is required"))
+		errs = append(errs, field.Required(addresses, "must contain at least 1 address"))
 	} else if len(e.Addresses) > maxAddresses {
 		errs = append(errs, field.TooMany(addresses, len(e.Addresses), maxAddresses))
 	}
@@ -249,7 +249,7 @@ func validateAddress(
 	ip := addresses.Parse(address)
 	if ip.Is4() != (s.AddressType == discoveryv1.AddressTypeIPv4) {
 		errs = append(errs, field.Invalid(path, address,
-			fmt.Sprintf("must be %s addresses", s.AddressType)))
+			fmt.Sprintf("must be an %s address", s.AddressType)))
 	}
 	if ip.IsLoopback() && s.Labels[discoveryv1.LabelServiceName] != "" {
 		return errs

@@ -117,7 +117,8 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 	case spec.MatchingPrecedence <= 0:
 		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be positive"))
 	case spec.MatchingPrecedence > flowcontrolv1.FlowSchemaMaxMatchingPrecedence:
-		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be at most 10000"))
+		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence,
+			"must not be greater than 10000"))
 	case spec.MatchingPrecedence == exemptPrecedence && f.Name != flowcontrolv1.FlowSchemaNameExempt:
 		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence,
 			"1 is reserved for the flow schema exempt"))
@@ -128,7 +129,7 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 	}
 	level := at.Child("priorityLevelConfiguration", "name")
 	if name := spec.PriorityLevelConfiguration.Name; name == "" {
-		errs = append(errs, field.Required(level, "must name a priority level"))
+		errs = append(errs, field.Required(level, "must reference a priority level"))
 	} else {
 		for _, msg := range apivalidation.NameIsDNSSubdomain(name, false) {
 			errs = append(errs, field.Invalid(level, name, msg))

@@ -212,7 +212,7 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, at *field.Path) fiel
 
 func notNegative(n *int32, at *field.Path) field.ErrorList {
 	if n != nil && *n < 0 {
-		return field.ErrorList{field.Invalid(at, *n, "must not be negative")}
+		return field.ErrorList{field.Invalid(at, *n, "must be a non-negative integer")}
 	}
 	return nil
 }

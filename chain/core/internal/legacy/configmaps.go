@@ -49,7 +49,7 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 			errs = append(errs, field.Invalid(path, key, msg))
 		}
 		if _, both := c.BinaryData[key]; both {
-			errs = append(errs, field.Invalid(path, key, "must not be a key of binaryData too"))
+			errs = append(errs, field.Invalid(path, key, "duplicate of key present in binaryData"))
 		}
 		size += len(value)
 	}

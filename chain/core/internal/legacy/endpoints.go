@@ -113,7 +113,7 @@ func validateSubsets(e *corev1.Endpoints) field.ErrorList {
 	for i, s := range e.Subsets {
 		path := field.NewPath("subsets").Index(i)
 		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
-			errs = append(errs, field.Required(path, "must specify addresses or notReadyAddresses"))
+			errs = append(errs, field.Required(path, "must specify `addresses` or `notReadyAddresses`"))
 		}
 		for j, p := range s.Ports {
 			errs = append(errs, validateEndpointPort(&p, len(s.Ports) > 1, path.Child("ports").Index(j))...)

@@ -266,7 +266,7 @@ func validateWords(ctx context.Context, e *corev1.Event) field.ErrorList {
 		}
 		if f.max > 0 && len(f.value) > f.max {
 			errs = append(errs, field.Invalid(field.NewPath(f.name), "",
-				fmt.Sprintf("may not be more than %d bytes", f.max)))
+				fmt.Sprintf("can have at most %d characters", f.max)))
 		}
 	}
 	for _, msg := range validation.IsQualifiedName(e.ReportingController) {

@@ -124,7 +124,7 @@ func validateLimits(item *corev1.LimitRangeItem, at *field.Path) field.ErrorList
 		_, hasMax := item.Max[corev1.ResourceStorage]
 		if !hasMin && !hasMax {
 			errs = append(errs, field.Required(at.Child("limits"),
-				"must specify min or max for storage, or both"))
+				"either minimum or maximum storage value is required, but neither was provided"))
 		}
 	}
 	check(item.MaxLimitRequestRatio, "maxLimitRequestRatio")
@@ -181,7 +181,8 @@ func validateRatio(
 	var errs field.ErrorList
 	key := at.Child("maxLimitRequestRatio").Key(string(name))
 	if ratio.Cmp(*resource.NewQuantity(1, resource.DecimalSI)) < 0 {
-		errs = append(errs, field.Invalid(key, ratio.String(), "must be at least 1"))
+		errs = append(errs, field.Invalid(key, ratio.String(),
+			fmt.Sprintf("ratio %s is less than 1", ratio.String())))
 	}
 	least, hasMin := item.Min[name]
 	most, hasMax := item.Max[name]

@@ -104,7 +104,7 @@ func validateFinalizer(f corev1.FinalizerName, at *field.Path) field.ErrorList {
 		f == metav1.FinalizerDeleteDependents:
 	default:
 		errs = append(errs, field.Invalid(at, f,
-			"must be a well-known finalizer or have a domain prefix"))
+			"name is neither a standard finalizer name nor is it fully qualified"))
 	}
 	return errs
 }

@@ -149,8 +149,8 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	}
 	if !equality.Semantic.DeepEqual(is, want) {
 		errs = append(errs, field.Forbidden(spec,
-			"immutable after creation, except for resources.requests and volumeAttributesClassName of a "+
-				"bound claim"))
+			"spec is immutable after creation except resources.requests and "+
+				"volumeAttributesClassName for bound claims"))
 	}
 
 	size, oldSize := c.Spec.Resources.Requests[corev1.ResourceStorage],
@@ -159,7 +159,7 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(oldSize) < 0 &&
 		size.Cmp(capacity) <= 0 {
 		errs = append(errs, field.Forbidden(spec.Child("resources", "requests", "storage"),
-			"must be greater than status.capacity"))
+			"field can not be less than status.capacity"))
 	}
 	errs = append(errs, apivalidation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode,
 		field.NewPath("volumeMode"))...)

@@ -182,7 +182,7 @@ func validatePersistentVolumeSource(
 		case !s.set:
 		case found && s.field != "flexVolume": // kube-apiserver accepts flexVolume beside another source
 			errs = append(errs, field.Forbidden(at.Child(s.field),
-				"may not specify more than one volume source"))
+				"may not specify more than 1 volume type"))
 		default:
 			found = true
 			errs = append(errs, s.validate(at.Child(s.path()))...)

@@ -308,7 +308,7 @@ func (r *evictionREST) take(
 			errors.New("too many evictions have not been confirmed by the disruption controller"))
 	case s.DisruptionsAllowed == 0:
 		return tooManyDisruptions(0,
-			fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d",
+			fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
 				b.Name, s.DesiredHealthy, s.CurrentHealthy))
 	}
 	s.DisruptionsAllowed--

@@ -36,7 +36,7 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	for i, gate := range p.Spec.SchedulingGates {
 		if !gates.Has(gate) {
 			errs = append(errs, field.Forbidden(spec.Child("schedulingGates").Index(i).Child("name"),
-				fmt.Sprintf("gate %s is new: gates can only be removed", gate.Name)))
+				fmt.Sprintf("only deletion is allowed, but found new scheduling gate '%s'", gate.Name)))
 		}
 	}
 
@@ -60,9 +60,11 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	}
 	if !equality.Semantic.DeepEqual(rest, &old.Spec) {
 		errs = append(errs, field.Forbidden(spec,
-			"pod updates may not change fields other than container images, activeDeadlineSeconds, "+
-				"terminationGracePeriodSeconds (only from negative to 1), tolerations (only additions) "+
-				"and schedulingGates (only removals)"))
+			"pod updates may not change fields other than `spec.containers[*].image`, "+
+				"`spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, "+
+				"`spec.tolerations` (only additions to existing tolerations), "+
+				"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously "+
+				"negative), `spec.schedulingGates` (only removals)"))
 	}
 	return errs
 }
@@ -78,7 +80,9 @@ func sameContainers(p, old *corev1.Pod, spec *field.Path) field.ErrorList {
 	default:
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(spec.Child(name), "containers may not be added or removed")}
+	return field.ErrorList{
+		field.Forbidden(spec.Child(name), "pod updates may not add or remove containers"),
+	}
 }
 
 // validateDeadlineUpdate checks that the deadline is only set or shortened. The result further is
@@ -98,7 +102,7 @@ func validateDeadlineUpdate(
 			field.Invalid(path, *is, validation.InclusiveRangeError(0, math.MaxInt32)),
 		}, false
 	case was != nil && *is > *was:
-		return field.ErrorList{field.Invalid(path, *is, "must not be greater than the previous value")},
+		return field.ErrorList{field.Invalid(path, *is, "must be less than or equal to previous value")},
 			false
 	}
 	return nil, true
@@ -116,7 +120,7 @@ func validateAddedTolerations(p, old *corev1.Pod, path *field.Path) field.ErrorL
 		was.TolerationSeconds = nil
 		if !kept[was] {
 			return field.ErrorList{field.Forbidden(path,
-				"existing tolerations may not be removed or changed, except for tolerationSeconds")}
+				"existing toleration can not be modified except its tolerationSeconds")}
 		}
 	}
 	return nil

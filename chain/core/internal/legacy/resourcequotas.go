@@ -46,7 +46,7 @@ func ResourceQuotas() *kind.Kind[*corev1.ResourceQuota] {
 			errs := append(validateQuotaSpec(&q.Spec), validateQuotaStatus(&q.Status)...)
 			if !sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)) {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "scopes"),
-					q.Spec.Scopes, "cannot be changed"))
+					q.Spec.Scopes, "field is immutable"))
 			}
 			return errs
 		},
@@ -93,7 +93,7 @@ func validateQuotaList(list corev1.ResourceList, at *field.Path) field.ErrorList
 		key := at.Key(string(name))
 		errs = append(errs, quantities.ValidateResourceName(name, key)...)
 		if !strings.Contains(string(name), "/") && !quantities.IsStandardQuotaResource(name) {
-			errs = append(errs, field.Invalid(key, name, "must be a standard quota resource"))
+			errs = append(errs, field.Invalid(key, name, "must be a standard resource for quota"))
 		}
 		errs = append(errs, quantities.ValidateResourceQuantity(name, q, key)...)
 	}
@@ -132,7 +132,7 @@ func validateQuotaScope(
 	countable, ok := quotaScopes[scope]
 	if !ok {
 		return field.ErrorList{
-			field.Invalid(nameAt, name, fmt.Sprintf("unsupported quota scope %s", scope)),
+			field.Invalid(nameAt, name, "unsupported scope"),
 		}
 	}
 	var errs field.ErrorList
@@ -154,8 +154,7 @@ func validateScopePairs(
 		{corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating},
 	} {
 		if slices.Contains(scopes, pair[0]) && slices.Contains(scopes, pair[1]) {
-			errs = append(errs, field.Invalid(at, value,
-				fmt.Sprintf("conflicting scopes %s and %s", pair[0], pair[1])))
+			errs = append(errs, field.Invalid(at, value, "conflicting scopes"))
 		}
 	}
 	return errs

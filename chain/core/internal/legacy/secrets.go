@@ -136,7 +136,7 @@ func forbidChange(value, old any, name string) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{
-		field.Forbidden(field.NewPath(name), "may not be changed: the object is immutable"),
+		field.Forbidden(field.NewPath(name), "field is immutable when `immutable` is set"),
 	}
 }
 

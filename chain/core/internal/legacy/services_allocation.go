@@ -228,7 +228,7 @@ func (r *reservation) takeIPs(ctx context.Context) error {
 		switch {
 		case err != nil && wanted != "":
 			return invalidService(r.service, field.Invalid(field.NewPath("spec", "clusterIPs"),
-				spec.ClusterIPs, fmt.Sprintf("%s: %v", wanted, err)))
+				spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %v", wanted, err)))
 		case err != nil:
 			return apierrors.NewInternalError(fmt.Errorf("failed to allocate a cluster IP: %w", err))
 		}

@@ -146,7 +146,7 @@ func chooseFamilies(s, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 		for i, family := range spec.IPFamilies {
 			if !slices.Contains(cluster, family) {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family,
-					"this cluster is not configured for this IP family"))
+					"not configured on this cluster"))
 			}
 		}
 		if len(errs) > 0 {
@@ -300,7 +300,7 @@ func validateFamiliesOfIPs(spec *corev1.ServiceSpec, path *field.Path) field.Err
 		found.Insert(family)
 		if i < len(spec.IPFamilies) && spec.IPFamilies[i] == otherFamily(family) {
 			errs = append(errs, field.Invalid(ips.Index(i), ip,
-				fmt.Sprintf("must be an address of family %s, like ipFamilies[%d]", spec.IPFamilies[i], i)))
+				fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", spec.IPFamilies[i], i)))
 		}
 	}
 	// Two addresses must be of different families. More than two are an error here too, although

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/addresses"
 )
@@ -202,7 +203,10 @@ func validateAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLis
 	return errs
 }
 
-const onlyLoadBalancer = "may only be set for services of type LoadBalancer"
+const (
+	onlyLoadBalancer = "may only be used when `type` is 'LoadBalancer'"
+	onceSet          = "may not change once set"
+)
 
 func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	errs := validateSourceRanges(s, old, path)
@@ -221,8 +225,9 @@ func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorL
 		errs = append(errs, field.Required(allocate, ""))
 	}
 	if old != nil && isLoadBalancer(old) {
-		errs = append(errs, apivalidation.ValidateImmutableField(s.Spec.LoadBalancerClass,
-			old.Spec.LoadBalancerClass, class)...)
+		if !ptr.Equal(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+			errs = append(errs, field.Invalid(class, s.Spec.LoadBalancerClass, onceSet))
+		}
 	}
 	if s.Spec.LoadBalancerClass != nil {
 		errs = append(errs, invalidAs(class, *s.Spec.LoadBalancerClass, validation.IsQualifiedName)...)
@@ -274,7 +279,7 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	case !isExternallyAccessible(s):
 		if policy != "" {
 			errs = append(errs, field.Invalid(external, policy,
-				"may only be set for services that are accessible from outside the cluster"))
+				"may only be set for externally-accessible services"))
 		}
 	case policy == "":
 		errs = append(errs, field.Required(external, ""))
@@ -343,7 +348,7 @@ func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
 	}
 	for i := range min(len(ips), len(oldIPs)) {
 		if ips[i] != oldIPs[i] && (i == 0 || len(ips) == len(oldIPs)) {
-			errs = append(errs, field.Invalid(path.Index(i), ips, apivalidation.FieldImmutableErrorMsg))
+			errs = append(errs, field.Invalid(path.Index(i), ips, onceSet))
 		}
 	}
 	if len(ips) == 1 && len(oldIPs) > 1 {
@@ -366,7 +371,7 @@ func validateFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
 	}
 	var errs field.ErrorList
 	if !slices.Equal(families[:common], oldFamilies[:common]) {
-		errs = append(errs, field.Invalid(first, families, apivalidation.FieldImmutableErrorMsg))
+		errs = append(errs, field.Invalid(first, families, onceSet))
 	}
 	if len(families) < len(oldFamilies) {
 		if len(s.Spec.ClusterIPs) == 0 {
@@ -393,7 +398,9 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	ingress := s.Status.LoadBalancer.Ingress
 	if !isLoadBalancer(s) && len(ingress) > 0 {
-		return field.ErrorList{field.Forbidden(path, onlyLoadBalancer)}
+		return field.ErrorList{
+			field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'"),
+		}
 	}
 	var oldIPs []string
 	for _, in := range old.Status.LoadBalancer.Ingress {

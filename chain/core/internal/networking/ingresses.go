@@ -121,7 +121,7 @@ func validateIngressCreate(_ context.Context, in *networkingv1.Ingress) field.Er
 	class, annotated := in.Annotations[classAnnotation]
 	if annotated && in.Spec.IngressClassName != nil && class != *in.Spec.IngressClassName {
 		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class,
-			"must match spec.ingressClassName"))
+			"must match `ingressClassName` when both are specified"))
 	}
 	return errs
 }
@@ -143,7 +143,8 @@ func (r ingressRules) validate(in *networkingv1.Ingress) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := in.Spec, field.NewPath("spec")
 	if spec.DefaultBackend == nil && len(spec.Rules) == 0 {
-		errs = append(errs, field.Invalid(path, spec.Rules, "must have a defaultBackend or rules"))
+		errs = append(errs, field.Invalid(path, spec.Rules,
+			"either `defaultBackend` or `rules` must be specified"))
 	}
 	if spec.DefaultBackend != nil {
 		errs = append(errs, validateBackend(spec.DefaultBackend, path.Child("defaultBackend"))...)
@@ -224,11 +225,11 @@ func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.E
 	switch *p.PathType {
 	case networkingv1.PathTypeExact, networkingv1.PathTypePrefix:
 		if !absolute {
-			errs = append(errs, field.Invalid(url, p.Path, "must start with /"))
+			errs = append(errs, field.Invalid(url, p.Path, "must be an absolute path"))
 		}
 		for _, part := range []string{"//", "/./", "/../", "%2f", "%2F"} {
 			if strings.Contains(p.Path, part) {
-				errs = append(errs, field.Invalid(url, p.Path, "the sequence "+part+" is not allowed"))
+				errs = append(errs, field.Invalid(url, p.Path, "must not contain '"+part+"'"))
 			}
 		}
 		for _, end := range []string{"/..", "/."} {
@@ -238,7 +239,7 @@ func validateHTTPPath(p *networkingv1.HTTPIngressPath, path *field.Path) field.E
 		}
 	case networkingv1.PathTypeImplementationSpecific:
 		if p.Path != "" && !absolute {
-			errs = append(errs, field.Invalid(url, p.Path, "must start with /"))
+			errs = append(errs, field.Invalid(url, p.Path, "must be an absolute path"))
 		}
 	default:
 		errs = append(errs, field.NotSupported(path.Child("pathType"), *p.PathType,
@@ -260,7 +261,7 @@ func validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.Err
 	case b.Service != nil:
 		return validateServiceBackend(b.Service, path)
 	}
-	return field.ErrorList{field.Invalid(path, "", "must have a resource or a service")}
+	return field.ErrorList{field.Invalid(path, "", "resource or service backend is required")}
 }
 
 func validateServiceBackend(
@@ -278,7 +279,7 @@ func validateServiceBackend(
 	port := path.Child("service", "port")
 	switch {
 	case s.Port.Name != "" && s.Port.Number != 0:
-		errs = append(errs, field.Invalid(path, "", "may not have both a port name and a port number"))
+		errs = append(errs, field.Invalid(path, "", "cannot set both port name & port number"))
 	case s.Port.Name != "":
 		for _, msg := range validation.IsValidPortName(s.Port.Name) {
 			errs = append(errs, field.Invalid(port.Child("name"), s.Port.Name, msg))
@@ -288,7 +289,7 @@ func validateServiceBackend(
 			errs = append(errs, field.Invalid(port.Child("number"), s.Port.Number, msg))
 		}
 	default:
-		errs = append(errs, field.Required(path, "a port name or a port number is required"))
+		errs = append(errs, field.Required(path, "port name or number is required"))
 	}
 	return errs
 }

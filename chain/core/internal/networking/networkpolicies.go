@@ -126,11 +126,13 @@ func validatePolicyPort(p *networkingv1.NetworkPolicyPort, path *field.Path) fie
 	switch {
 	case p.Port == nil:
 		if p.EndPort != nil {
-			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be set without port"))
+			errs = append(errs, field.Invalid(end, *p.EndPort,
+				"may not be set without port"))
 		}
 	case p.Port.Type == intstr.String:
 		if p.EndPort != nil {
-			errs = append(errs, field.Invalid(end, *p.EndPort, "may not be set with a named port"))
+			errs = append(errs, field.Invalid(end, *p.EndPort,
+				"may not be specified when `port` is non-numeric"))
 		}
 		for _, msg := range validation.IsValidPortName(p.Port.StrVal) {
 			errs = append(errs, field.Invalid(path.Child("port"), p.Port.StrVal, msg))
@@ -171,7 +173,7 @@ func (r policyRules) validatePeer(
 	switch {
 	case !selects && p.IPBlock == nil:
 		errs = append(errs, field.Required(path,
-			"must have a podSelector, a namespaceSelector or both, or an ipBlock"))
+			"must specify a peer"))
 	case selects && p.IPBlock != nil:
 		errs = append(errs, field.Forbidden(path,
 			"an ipBlock may not be combined with a podSelector or a namespaceSelector"))

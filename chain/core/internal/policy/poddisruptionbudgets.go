@@ -71,8 +71,8 @@ func validateSpec(
 	var errs field.ErrorList
 	at := field.NewPath("spec")
 	if spec.MinAvailable != nil && spec.MaxUnavailable != nil {
-		errs = append(errs, field.Invalid(at, field.OmitValueType{},
-			"may not have both minAvailable and maxUnavailable"))
+		errs = append(errs, field.Invalid(at, spec,
+			"minAvailable and maxUnavailable cannot be both set"))
 	}
 	if spec.MinAvailable != nil {
 		errs = append(errs, workloads.ValidateIntOrPercent(*spec.MinAvailable,

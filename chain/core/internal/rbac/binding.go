@@ -97,7 +97,7 @@ func sameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref,
-		"cannot be changed: delete the binding and create a new one")}
+		"cannot change roleRef")}
 }
 
 func bindingColumns() []kind.Column {

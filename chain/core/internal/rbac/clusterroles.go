@@ -53,7 +53,8 @@ func validateClusterRole(
 	}
 	at := field.NewPath("aggregationRule", "clusterRoleSelectors")
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
-		errs = append(errs, field.Required(at, "at least one selector is required"))
+		errs = append(errs, field.Required(at,
+			"at least one clusterRoleSelector required if aggregationRule is non-nil"))
 	}
 	for i, selector := range r.AggregationRule.ClusterRoleSelectors {
 		errs = append(errs, metav1validation.ValidateLabelSelector(&selector, selectors, at.Index(i))...)

@@ -35,16 +35,16 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	for i, rule := range rules {
 		at := field.NewPath("rules").Index(i)
 		if len(rule.Verbs) == 0 {
-			errs = append(errs, field.Required(at.Child("verbs"), "at least one verb is required"))
+			errs = append(errs, field.Required(at.Child("verbs"), "verbs must contain at least one value"))
 		}
 		if len(rule.NonResourceURLs) > 0 {
 			if namespaced {
 				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs,
-					"only cluster roles may have non-resource URLs"))
+					"namespaced rules cannot apply to non-resource URLs"))
 			}
 			if len(rule.APIGroups) > 0 || len(rule.Resources) > 0 || len(rule.ResourceNames) > 0 {
 				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), rule.NonResourceURLs,
-					"a rule may not have both resources and non-resource URLs"))
+					"rules cannot apply to both regular resources and non-resource URLs"))
 			}
 			continue
 		}

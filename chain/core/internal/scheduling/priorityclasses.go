@@ -59,7 +59,7 @@ func PriorityClasses() *kind.Kind[*schedulingv1.PriorityClass] {
 			errs := apivalidation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy,
 				field.NewPath("preemptionPolicy"))
 			if c.Value != old.Value {
-				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed"))
+				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 			}
 			return errs
 		},

@@ -52,7 +52,7 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 		}
 		if d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0 {
 			errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count,
-				"must not be negative"))
+				"must be greater than or equal to 0"))
 		}
 		if names.Has(d.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
@@ -87,7 +87,7 @@ func validateCSINodeUpdate(ctx context.Context, n, old *csiNode) field.ErrorList
 			was.Allocatable = is.Allocatable
 			if !equality.Semantic.DeepEqual(is, was) {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is,
-					"a driver is immutable except for its allocatable"))
+					"field is immutable"))
 			}
 		}
 	}

@@ -121,7 +121,7 @@ func validateParameters(parameters map[string]string, at *field.Path) field.Erro
 	size := 0
 	for key, value := range parameters {
 		if key == "" {
-			errs = append(errs, field.Invalid(at, key, "parameter names must not be empty"))
+			errs = append(errs, field.Invalid(at, key, "field can not be empty."))
 		}
 		size += len(key) + len(value)
 	}

@@ -80,7 +80,7 @@ func validateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	switch name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec; {
 	case name == nil && inline == nil:
 		errs = append(errs, field.Required(at,
-			"one of persistentVolumeName and inlineVolumeSpec is required"))
+			"must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
 	case name != nil && inline != nil:
 		errs = append(errs, field.Forbidden(at,
 			"may not have both persistentVolumeName and inlineVolumeSpec"))

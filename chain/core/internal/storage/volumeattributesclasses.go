@@ -26,7 +26,7 @@ func VolumeAttributesClasses() *kind.Kind[*storagev1.VolumeAttributesClass] {
 			}
 			if !equality.Semantic.DeepEqual(c.Parameters, old.Parameters) {
 				errs = append(errs, field.Forbidden(field.NewPath("parameters"),
-					"may not be changed: create another class"))
+					"updates to parameters are forbidden."))
 			}
 			return errs
 		},

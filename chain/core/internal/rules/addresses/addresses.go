@@ -32,7 +32,7 @@ func RoutableIP(path *field.Path, value string) field.ErrorList {
 		}
 	case ip.IsLoopback():
 		return field.ErrorList{
-			field.Invalid(path, value, "must not be a loopback address (127.0.0.0/8, ::1)"),
+			field.Invalid(path, value, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
 		}
 	case ip.IsLinkLocalUnicast():
 		return field.ErrorList{

@@ -153,7 +153,7 @@ func ValidateAccessModes(
 	modes []corev1.PersistentVolumeAccessMode, path *field.Path,
 ) field.ErrorList {
 	if len(modes) == 0 {
-		return field.ErrorList{field.Required(path, "must specify at least one access mode")}
+		return field.ErrorList{field.Required(path, "at least 1 access mode is required")}
 	}
 	var errs field.ErrorList
 	for _, mode := range modes {

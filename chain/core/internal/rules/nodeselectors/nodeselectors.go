@@ -17,7 +17,7 @@ import (
 func Validate(s *corev1.NodeSelector, allowInvalidValues bool, path *field.Path) field.ErrorList {
 	terms := path.Child("nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
-		return field.ErrorList{field.Required(terms, "must contain at least one term")}
+		return field.ErrorList{field.Required(terms, "must have at least one node selector term")}
 	}
 	var errs field.ErrorList
 	for i := range s.NodeSelectorTerms {
@@ -68,7 +68,8 @@ func validateNodeLabelRequirement(
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) == 0 {
-			errs = append(errs, field.Required(values, "must be specified when operator is In or NotIn"))
+			errs = append(errs, field.Required(values,
+				"must be specified when `operator` is 'In' or 'NotIn'"))
 		}
 	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
 		if len(r.Values) > 0 {

@@ -67,7 +67,7 @@ func (v *validator) validateInitContainers(path *field.Path) field.ErrorList {
 		forbid := func(set bool, name string) {
 			if set {
 				errs = append(errs, field.Forbidden(at.Child(name),
-					"may only be set for init containers with restartPolicy Always"))
+					"may not be set for init containers without restartPolicy=Always"))
 			}
 		}
 		forbid(c.Lifecycle != nil, "lifecycle")

@@ -56,9 +56,10 @@ func validateValueFrom(e *corev1.EnvVar, path *field.Path) field.ErrorList {
 	switch {
 	case sources == 0:
 		errs = append(errs, field.Invalid(path, "",
-			"must specify one of fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef or fileKeyRef"))
+			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or "+
+				"`fileKeyRef`"))
 	case e.Value != "":
-		errs = append(errs, field.Invalid(path, "", "may not be specified when value is not empty"))
+		errs = append(errs, field.Invalid(path, "", "may not be specified when `value` is not empty"))
 	case sources > 1:
 		errs = append(errs, field.Invalid(path, "", "may not specify more than one source"))
 	}

@@ -30,7 +30,7 @@ func forbidTokens(volumes []corev1.Volume, path *field.Path) field.ErrorList {
 		for j, source := range volume.Projected.Sources {
 			if source.ServiceAccountToken != nil {
 				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).
-					Child("serviceAccountToken"), "may not be set without serviceAccountName"))
+					Child("serviceAccountToken"), "must not be specified when serviceAccountName is not set"))
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func ValidateNewPod(pod *corev1.Pod) field.ErrorList {
 	}
 	if pod.Spec.NodeName != "" && len(pod.Spec.SchedulingGates) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("nodeName"),
-			"may not be set while there are schedulingGates"))
+			"cannot be set until all schedulingGates have been cleared"))
 	}
 	return append(errs, validateProfileAnnotations(pod.Annotations, &pod.Spec, spec)...)
 }

@@ -125,7 +125,7 @@ func validateHandler(h handler, gracePeriod *int64, path *field.Path) field.Erro
 	})
 	if !found {
 		errs = append(errs, field.Required(path,
-			"must specify a handler type, such as exec, httpGet or tcpSocket"))
+			"must specify a handler type"))
 	}
 	return errs
 }

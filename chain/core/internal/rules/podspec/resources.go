@@ -38,7 +38,7 @@ func validateRequirements(
 				fmt.Sprintf("%s cannot be overcommitted: must be equal to the limit %s", name, limit.String())))
 		case limited && request.Cmp(limit) > 0:
 			errs = append(errs, field.Invalid(requests, request.String(),
-				fmt.Sprintf("must be less than or equal to the %s limit %s", name, limit.String())))
+				fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 		case !limited && isFixed(name):
 			errs = append(errs, field.Required(limits,
 				fmt.Sprintf("%s cannot be overcommitted: must be set when a request is set", name)))
@@ -52,7 +52,7 @@ func validateRequirements(
 		}
 	}
 	if hugePages && !computing {
-		errs = append(errs, field.Forbidden(path, "huge pages require cpu or memory"))
+		errs = append(errs, field.Forbidden(path, "HugePages require cpu or memory"))
 	}
 	return append(errs, validateClaimUses(r.Claims, claims, path.Child("claims"))...)
 }

@@ -249,11 +249,12 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Option
 			errs = append(errs, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
 		} else if t.Operator != corev1.TolerationOpExists {
 			errs = append(errs, field.Invalid(at.Child("operator"), t.Operator,
-				"must be Exists when key is empty, which matches all keys"))
+				"operator must be Exists when `key` is empty, which means \"match all values and all "+
+					"keys\""))
 		}
 		if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
 			errs = append(errs, field.Invalid(at.Child("effect"), t.Effect,
-				"must be NoExecute when tolerationSeconds is set"))
+				"effect must be 'NoExecute' when `tolerationSeconds` is set"))
 		}
 		switch t.Operator {
 		case corev1.TolerationOpEqual, "":
@@ -262,7 +263,7 @@ func ValidateTolerations(list []corev1.Toleration, path *field.Path, opts Option
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
 				errs = append(errs, field.Invalid(at.Child("operator"), t.Value,
-					"value must be empty when operator is Exists"))
+					"value must be empty when `operator` is 'Exists'"))
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt:
 			// The operators belong to an alpha feature of 1.35, which is off by default (KEP-5471).

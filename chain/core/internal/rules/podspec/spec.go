@@ -176,7 +176,7 @@ func (v *validator) validateDNS(path *field.Path) field.ErrorList {
 	}
 	if len(config.Nameservers) > maxNameservers {
 		errs = append(errs, field.Invalid(at.Child("nameservers"), config.Nameservers,
-			"must not have more than 3 entries"))
+			"must not have more than 3 nameservers"))
 	}
 	for i, server := range config.Nameservers {
 		errs = append(errs, addresses.IP(at.Child("nameservers").Index(i), server, nil)...)
@@ -237,7 +237,7 @@ func (v *validator) validateHostNetwork(path *field.Path) field.ErrorList {
 			if port.HostPort != 0 && port.HostPort != port.ContainerPort {
 				at := path.Child("containers").Index(i).Child("ports").Index(j).Child("hostPort")
 				errs = append(errs, field.Invalid(at, port.HostPort,
-					"must match containerPort when hostNetwork is true"))
+					"must match `containerPort` when `hostNetwork` is true"))
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func (v *validator) validateHostUsers(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(set bool, at *field.Path) {
 		if set {
-			errs = append(errs, field.Forbidden(at, "may not be set when hostUsers is false"))
+			errs = append(errs, field.Forbidden(at, "when `hostUsers` is false"))
 		}
 	}
 	// The unusual capitals are those of kube-apiserver.

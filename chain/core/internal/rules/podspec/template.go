@@ -26,7 +26,7 @@ func ValidateTemplate(
 		&tmpl.Spec, path.Child("spec"))...)
 	if len(tmpl.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"),
-			"ephemeral containers are not allowed in pod templates"))
+			"ephemeral containers not allowed in pod template"))
 	}
 	return errs
 }

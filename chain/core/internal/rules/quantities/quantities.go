@@ -48,7 +48,7 @@ func RoundUp(lists ...corev1.ResourceList) {
 // ValidateNonnegativeQuantity rejects negative quantities.
 func ValidateNonnegativeQuantity(q resource.Quantity, path *field.Path) field.ErrorList {
 	if q.Sign() < 0 {
-		return field.ErrorList{field.Invalid(path, q.String(), "must be greater than or equal to zero")}
+		return field.ErrorList{field.Invalid(path, q.String(), "must be greater than or equal to 0")}
 	}
 	return nil
 }
@@ -127,7 +127,8 @@ func IsQuotaHugePages(name corev1.ResourceName) bool {
 func ValidateResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := validateQualified(name, path)
 	if len(errs) == 0 && !strings.Contains(string(name), "/") && !IsStandardResource(name) {
-		errs = append(errs, field.Invalid(path, name, "must be a standard resource or have a prefix"))
+		errs = append(errs, field.Invalid(path, name,
+			"must be a standard resource type or fully qualified"))
 	}
 	return errs
 }

@@ -17,7 +17,7 @@ func ValidateTemplateLabels(
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path.Child("metadata", "labels"), tmpl.Labels,
-		"selector does not match template labels")}
+		"`selector` does not match template `labels`")}
 }
 
 // ValidateEverlasting requires the pods of the template at path to run until they are deleted.
