@@ -294,8 +294,9 @@ func (p *pass) roll(ctx context.Context) error {
 		}
 		most = max(1, n)
 	}
-	unavailable := p.replicas
+	var unavailable int
 	if most > 1 {
+		unavailable = p.replicas
 		for _, pod := range p.slots {
 			if p.healthy(pod) {
 				unavailable--
