@@ -61,6 +61,9 @@ func (w *wordings) check(t *testing.T, replayed map[string]bool) {
 			want = append(want, lines.Text())
 		}
 	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
 	for _, line := range got {
 		if !slices.Contains(want, line) {
 			t.Errorf("another text: %s", line)

@@ -192,6 +192,7 @@ func (p *dashboardPage) stream(path string) (_ dashboardAwait, leave func()) {
 				received <- e
 			}
 		}
+		_ = lines.Err() // a stream ends with an error when the test leaves it
 	}()
 	return func(name string, enough func(data string) bool) string {
 		p.t.Helper()

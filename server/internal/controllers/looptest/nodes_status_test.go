@@ -28,13 +28,13 @@ func nodesOne(t *testing.T, configure ...func(*server.Options)) kubernetes.Inter
 	t.Helper()
 	s := servertest.Run(t, append(configure, servertest.Workloads)...)
 	client := workloadtest.Client(t, s)
-	nodesAwait(t, client, "ready", func(n *corev1.Node) bool {
+	nodesAwaitOne(t, client, "ready", func(n *corev1.Node) bool {
 		return nodesCondition(n, corev1.NodeReady) == corev1.ConditionTrue
 	})
 	return client
 }
 
-func nodesAwait(
+func nodesAwaitOne(
 	t *testing.T, client kubernetes.Interface, what string, wanted func(*corev1.Node) bool,
 ) *corev1.Node {
 	t.Helper()
@@ -45,15 +45,6 @@ func nodesAwait(
 		}
 		return n, err
 	}, wanted)
-}
-
-func nodesCondition(n *corev1.Node, which corev1.NodeConditionType) corev1.ConditionStatus {
-	for _, c := range n.Status.Conditions {
-		if c.Type == which {
-			return c.Status
-		}
-	}
-	return ""
 }
 
 func nodesPatch(t *testing.T, client kubernetes.Interface, patch string, subresources ...string) {
@@ -85,10 +76,10 @@ func TestNodesKeepWhatOthersReport(t *testing.T) {
 			nodesAmount(n.Status.Allocatable, nodesFPGA) == 2 &&
 			n.Status.Allocatable.Cpu().Value() == 32
 	}
-	nodesAwait(t, client, "with what others reported", kept)
+	nodesAwaitOne(t, client, "with what others reported", kept)
 
 	nodesPatch(t, client, `{"metadata":{"annotations":{"kinproc.dev/not-ready":"true"}}}`)
-	n := nodesAwait(t, client, "not ready", func(n *corev1.Node) bool {
+	n := nodesAwaitOne(t, client, "not ready", func(n *corev1.Node) bool {
 		return nodesCondition(n, corev1.NodeReady) == corev1.ConditionFalse
 	})
 	if !kept(n) {
@@ -126,7 +117,7 @@ func TestNodesKeepWhatOthersReport(t *testing.T) {
 	})
 
 	nodesPatch(t, client, `{"status":{"capacity":{"example.com/gpu":null}}}`, "status")
-	nodesAwait(t, client, "without the resource", func(n *corev1.Node) bool {
+	nodesAwaitOne(t, client, "without the resource", func(n *corev1.Node) bool {
 		_, ok := n.Status.Allocatable[nodesGPU]
 		return !ok
 	})

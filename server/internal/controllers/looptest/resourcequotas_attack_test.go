@@ -1,4 +1,4 @@
-package resourcequotas_test
+package looptest
 
 import (
 	"context"
@@ -41,8 +41,8 @@ func TestAttackSlowlyStoredObject(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	n := newNamespace(t, client, "n")
-	n.quota("q", corev1.ResourceQuotaSpec{Hard: quantities("pods", "5")})
+	n := resourceQuotasIn(t, client, "n")
+	n.quota("q", corev1.ResourceQuotaSpec{Hard: resourceQuantities("pods", "5")})
 	n.used("q", "pods", "0")
 
 	stored := charges.Begin(t.Context(), "n")
@@ -50,7 +50,7 @@ func TestAttackSlowlyStoredObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Status.Used = quantities("pods", "1")
+	q.Status.Used = resourceQuantities("pods", "1")
 	if _, err := client.CoreV1().ResourceQuotas("n").UpdateStatus(ctx, q,
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

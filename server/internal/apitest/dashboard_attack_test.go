@@ -1,4 +1,4 @@
-package dashboard_test
+package apitest
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 func TestAttackLargeRequests(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
-	p := open(t, s, dashboard.Options{})
+	p := openDashboard(t, s, dashboard.Options{})
 	live, leave := p.stream("/live?path=configmaps")
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().RESTClient()
 	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large"},
@@ -29,7 +29,7 @@ func TestAttackLargeRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		var passed struct{ Requests []struct{ ID uint64 } }
-		if err := json.Unmarshal([]byte(live("passed", has(`"groups"`))), &passed); err != nil {
+		if err := json.Unmarshal([]byte(live("passed", hasText(`"groups"`))), &passed); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range passed.Requests {
