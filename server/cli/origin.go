@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/kinproc/kinproc/server/internal/ownership"
@@ -26,14 +27,17 @@ const (
 
 // checkOrigin refuses a data directory with data or keys that this user has not made on this machine.
 // Such a directory may have come with a cloned repository or an archive: its files belong to the
-// caller, but somebody else has chosen the objects and knows the keys. It returns a function that
-// marks a new directory as the caller's once it exists, and also one that the caller adopts.
-func (o *startOptions) checkOrigin() (mark func() error, err error) {
-	nothing := func() error { return nil }
+// caller, but somebody else has chosen the objects and knows the keys. It marks a new directory as the
+// caller's before there is anything in it, and one that the caller adopts. If the start fails before
+// it writes anything, undo removes a directory that did not exist before.
+func (o *startOptions) checkOrigin() (undo func(), err error) {
+	nothing := func() {}
 	dir := o.server.DataDir
 	if dir == "" {
 		return nothing, nil
 	}
+	_, err = os.Lstat(dir)
+	absent := errors.Is(err, fs.ErrNotExist)
 	key, err := originKey()
 	switch marked, used := originOf(dir, key); {
 	case used && !marked && !o.adopt && err != nil:
@@ -45,18 +49,38 @@ func (o *startOptions) checkOrigin() (mark func() error, err error) {
 			dir)
 	case marked || err != nil:
 		return nothing, nil
+	case !used && !isNew(dir):
+		return nothing, nil // the server says why it is unsuitable
 	}
-	return func() error {
-		if _, made := originOf(dir, key); !made {
-			return nil // the start has failed
+	private, err := openPrivate(dir, os.Geteuid())
+	if err != nil {
+		return nothing, nil // so does it here
+	}
+	defer private.close()
+	if err := writeOrigin(private, key); err != nil {
+		return nil, fmt.Errorf("--data-dir: mark %s: %w", dir, err)
+	}
+	if !absent {
+		return nothing, nil
+	}
+	return func() {
+		if _, used := originOf(dir, nil); !used {
+			_ = os.Remove(filepath.Join(dir, originName))
+			_ = os.Remove(dir) // unless there is something else in it
 		}
-		private, err := openPrivate(dir, os.Geteuid())
-		if err != nil {
-			return err
-		}
-		defer private.close()
-		return writeOrigin(private, key)
 	}, nil
+}
+
+// isNew reports whether a directory has nothing in it but what kinproc writes before data and keys.
+// It creates the directory if there is none.
+func isNew(dir string) bool {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() != ownership.IgnoreFile && e.Name() != ephemeralName && e.Name() != originName
+	})
 }
 
 // originOf reports whether a directory is marked with a key, and whether it has data or keys of a

@@ -77,6 +77,10 @@ func newNeighbours(t *testing.T) *neighbours {
 		"ca.crt": n.pki.CA.Cert, "proxy.crt": n.pki.Proxy.Cert, "proxy.key": n.pki.Proxy.Key,
 		"sa.key": sa.Key, "sa.pub": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
 		"tokens.csv": []byte("black,carol,7,developers\nwhite,root,8,system:masters\n"),
+		"authorization.yaml": []byte("apiVersion: apiserver.config.k8s.io/v1\n" +
+			"kind: AuthorizationConfiguration\nauthorizers: [{type: Node, name: node}]\n"),
+		"authentication.yaml": []byte("apiVersion: apiserver.config.k8s.io/v1\n" +
+			"kind: AuthenticationConfiguration\nanonymous: {enabled: false}\n"),
 		"policy.yaml": []byte(
 			"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: RequestResponse\n"),
 	} {

@@ -257,6 +257,16 @@ func reachCases(n *neighbours) map[string]reachCase {
 				return map[string]expected{"a service account": {bearer(r.serviceAccountToken(t)), reachIssuer}}
 			},
 		},
+		"a file of authorizers": {
+			args:      []string{"--authorization-config=" + file("authorization.yaml")},
+			anonymous: reachNothing,
+			jane:      reachNothing,
+		},
+		"a file of authenticators": {
+			args:      []string{"--authentication-config=" + file("authentication.yaml")},
+			anonymous: reachUnknown,
+			jane:      reachDiscovery,
+		},
 		"etcd for other programs": {
 			args: []string{"--listen-etcd=127.0.0.1:0"}, anonymous: reachHealth, jane: reachDiscovery,
 		},
@@ -301,6 +311,20 @@ var withoutReach = map[string]string{
 	"service-node-port-range":              "ports",
 	"simulate":                             "nodes and what they have",
 	"tls-":                                 "how the server identifies itself",
+
+	// Issuers and webhooks decide who the user is and what the user may do. Package server tests that
+	// they are asked.
+	"oidc-": "an issuer decides", "authentication-token-webhook-": "a webhook decides",
+	"authorization-webhook-": "a webhook decides",
+
+	"encryption-provider-config": "how objects are stored",
+	"event-ttl":                  "limits", "request-timeout": "limits", "min-request-timeout": "limits",
+
+	"aggregator-reject-": "no effect", "contention-profiling": "no effect",
+	"coordinated-leadership-": "no effect", "delete-collection-": "no effect",
+	"enable-logs-handler": "no effect", "goaway-chance": "no effect", "lease-reuse-": "no effect",
+	"livez-grace-period": "no effect", "log-": "no effect", "permit-": "no effect",
+	"shutdown-": "no effect", "storage-initialization-": "no effect", "vmodule": "no effect",
 
 	// Only the value that describes the server in any case is accepted.
 	"apiserver-count": "fixed", "enable-garbage-collector": "fixed",

@@ -168,22 +168,19 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if err := o.checkKubeconfig(name, held); err != nil {
 		return err
 	}
-	mark, err := o.checkOrigin()
+	undo, err := o.checkOrigin()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err != nil { // the start may have made the directory before it failed
-			_ = mark()
+		if err != nil {
+			undo()
 		}
 	}()
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	o.server.Log = setLogging(o.verbosity)
 	return serve(ctx, o.server, func(srv *server.Server) (err error) {
-		if err := mark(); err != nil {
-			return err
-		}
 		if held == nil {
 			if held, err = holdFolder(srv.Dir()); err != nil {
 				return err

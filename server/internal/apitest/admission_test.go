@@ -74,7 +74,7 @@ func TestAdmissionPods(t *testing.T) {
 		},
 		"priority-unknown": {
 			change:  func(p *corev1.Pod) { p.Spec.PriorityClassName = "none" },
-			refused: `no priority class "none"`,
+			refused: "no PriorityClass with name none was found",
 		},
 		"priority-different": {
 			change:  func(p *corev1.Pod) { p.Spec.Priority = new(int32(8)) },
@@ -113,7 +113,7 @@ func TestAdmissionPods(t *testing.T) {
 		},
 		"runtime-class-unknown": {
 			change:  func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("none") },
-			refused: `no runtime class "none"`,
+			refused: `RuntimeClass "none" not found`,
 		},
 		"overhead": {
 			change:  func(p *corev1.Pod) { p.Spec.Overhead = quantities("memory", "1Mi") },
