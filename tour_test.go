@@ -84,7 +84,7 @@ const tries = `tries() {
 // definition has any conditions, and gives up then. It asks once for documents that a new server's
 // registration changes a moment later.
 var hasty = regexp.MustCompile(
-	`(?m)^.*\bkubectl (wait --for=condition=Established|explain portrules\.spec)`)
+	`(?m)^.*\bkubectl (wait --for=condition=Established|explain \S+\.spec)`)
 
 // built matches the commands that build the program and run it.
 var built = regexp.MustCompile(`\bgo (run \.|tool kinproc)`)
