@@ -32,10 +32,25 @@ PROGRAM_TESTS := github.com/kinproc/kinproc github.com/kinproc/kinproc/server/cl
 # for it, which takes minutes.
 RACE ?=
 
+# Without this, the race detector sleeps for a second at the end of each package.
+export GORACE ?= atexit_sleep_ms=0
+
+# The three parts run at once, because each of them often waits for servers and programs.
 .PHONY: test
 test: ## Run all tests. RACE=-race detects races, except in tests that start the program.
-	@$(call each,go test $(RACE) -vet=off -timeout 30m $$(go list ./... | grep -vxF $(PROGRAM_TESTS:%=-e %)))
+	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-packages test-program test-examples
+
+.PHONY: test-packages
+test-packages: # The packages of the module, except those that start the program.
+	@go test $(RACE) -vet=off -timeout 30m $$(go list ./... | grep -vxF $(PROGRAM_TESTS:%=-e %))
+
+.PHONY: test-program
+test-program:
 	@go test -vet=off -timeout 30m $(PROGRAM_TESTS)
+
+.PHONY: test-examples
+test-examples:
+	@go test -C examples $(RACE) -vet=off -timeout 30m ./...
 
 .PHONY: race
 race: ## Run all tests with RACE=-race.

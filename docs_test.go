@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/lockedfile"
 	"github.com/rogpeppe/go-internal/testscript"
 	modmodule "golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/zip"
 )
 
@@ -39,7 +43,7 @@ func TestDocumentsCanBePasted(t *testing.T) {
 		"GOPATH="+filepath.Join(home, "go"),
 		"GOCACHE="+goCommand(t, ".", "env", "GOCACHE"),
 		"GOMODCACHE="+goCommand(t, ".", "env", "GOMODCACHE"),
-		"GOPROXY="+moduleProxy(t)+","+goCommand(t, ".", "env", "GOPROXY"),
+		"GOPROXY="+moduleProxy(t, clone)+","+goCommand(t, ".", "env", "GOPROXY"),
 		"GONOSUMDB="+module,
 	)
 	run := func(t *testing.T, dir, script string) {
@@ -115,11 +119,24 @@ func copyOfRepository(t *testing.T) string {
 	return dir
 }
 
-// moduleProxy returns the URL of a module proxy that has one version of this module. The version is
-// this test's own, and it is removed from the module cache at the end.
-func moduleProxy(t *testing.T) string {
+// moduleProxy returns the URL of a module proxy that has one version of this module, made of a copy of
+// the repository. The version is named after the content, so that the go command compiles the same
+// content only once. It is removed from the module cache at the end.
+func moduleProxy(t *testing.T, clone string) string {
 	t.Helper()
-	version := modmodule.PseudoVersion("v0", "", time.Now(), strings.Repeat("0", 12))
+	cache := goCommand(t, ".", "env", "GOMODCACHE")
+	// Another run with the same module cache would remove the same version.
+	unlock, err := lockedfile.MutexAt(filepath.Join(cache, "cache", "kinproc.lock")).Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(unlock)
+	content, err := dirhash.HashDir(clone, "", dirhash.Hash1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))[:12]
+	version := modmodule.PseudoVersion("v0", "", time.Unix(0, 0), revision)
 	dir := t.TempDir()
 	at := filepath.Join(dir, module, "@v")
 	if err := os.MkdirAll(at, 0o700); err != nil {
@@ -131,14 +148,14 @@ func moduleProxy(t *testing.T) string {
 	}
 	defer archive.Close()
 	if err := zip.CreateFromDir(archive,
-		modmodule.Version{Path: module, Version: version}, "."); err != nil {
+		modmodule.Version{Path: module, Version: version}, clone); err != nil {
 		t.Fatal(err)
 	}
 	manifest, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	info := `{"Version":"` + version + `","Time":"` + time.Now().UTC().Format(time.RFC3339) + `"}`
+	info := `{"Version":"` + version + `","Time":"1970-01-01T00:00:00Z"}`
 	for name, content := range map[string][]byte{
 		version + ".mod":  manifest,
 		version + ".info": []byte(info),
@@ -148,7 +165,6 @@ func moduleProxy(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	cache := goCommand(t, ".", "env", "GOMODCACHE")
 	t.Cleanup(func() {
 		extracted := filepath.Join(cache, module+"@"+version)
 		_ = filepath.WalkDir(extracted, func(path string, d os.DirEntry, err error) error {
