@@ -35,6 +35,7 @@ const electionRetry = 500 * time.Microsecond
 // Etcd is a running member.
 type Etcd struct {
 	dir      string
+	lockInfo os.FileInfo // of the lock file, unless the member is ephemeral
 	server   *etcdserver.EtcdServer
 	writer   *storeWriter // nil if all changes go through the log
 	client   *clientv3.Client
@@ -194,6 +195,9 @@ func (e *Etcd) openDir(opts Options) error {
 		return explain("lock "+dir, err)
 	}
 	e.undo = append(e.undo, lock.release)
+	if e.lockInfo, err = lock.file.Stat(); err != nil {
+		return explain("lock "+dir, err)
+	}
 	endSweep := startSweep(os.TempDir())
 	e.undo = append(e.undo, func() error { endSweep(); return nil })
 	return nil

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 )
 
-// errRemoved means that the data directory was removed or moved while in use.
+// errRemoved means that the data directory was removed or moved while in use, and perhaps replaced.
 var errRemoved = errors.New("the data directory was removed or moved")
 
 // filesInterval is how often the files are checked. If they were removed, the writes since the last
@@ -43,8 +43,13 @@ func (e *Etcd) watchFiles() {
 }
 
 func (e *Etcd) missingFile() error {
+	// The lock file stays the same as long as the directory does. etcd replaces other files.
+	lock := filepath.Join(e.dir, lockName)
+	if now, err := os.Stat(lock); err == nil && !os.SameFile(now, e.lockInfo) {
+		return fmt.Errorf("%w: %s is another file now", errRemoved, lock)
+	}
 	for _, path := range []string{
-		filepath.Join(e.dir, lockName), datadir.ToBackendFileName(e.dir), datadir.ToWALDir(e.dir),
+		lock, datadir.ToBackendFileName(e.dir), datadir.ToWALDir(e.dir),
 	} {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: %s no longer exists", errRemoved, path)

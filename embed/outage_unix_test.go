@@ -15,15 +15,31 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// A member whose directory was removed fails, which ends all calls and watches.
+// A member whose directory was removed fails, which ends all calls and watches. So does one whose
+// directory was replaced by a copy.
 func TestFailsWithItsDirectory(t *testing.T) {
 	t.Parallel()
+	for name, away := range map[string]func(dir, moved string) error{
+		"removed": func(dir, _ string) error { return os.RemoveAll(dir) },
+		"replaced": func(dir, moved string) error {
+			return errors.Join(os.Rename(dir, moved), os.CopyFS(dir, os.DirFS(moved)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failsWithoutItsDirectory(t, away)
+		})
+	}
+}
+
+func failsWithoutItsDirectory(t *testing.T, away func(dir, moved string) error) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	e := start(t, embed.Options{Dir: dir})
 	changes := e.Client().Watch(context.Background(), "/", clientv3.WithPrefix(),
 		clientv3.WithCreatedNotify())
 	<-changes
-	must(t, os.RemoveAll(dir))
+	must(t, away(dir, filepath.Join(t.TempDir(), "moved")))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	select {

@@ -56,16 +56,17 @@ func Main(args []string) int {
 }
 
 // untilInterrupted returns a context that the first interrupt cancels. The second interrupt ends
-// the process. SIGHUP counts as the first interrupt but never as the second, because both the
-// kernel and the shell send it when a terminal closes. It is ignored if the parent process ignored
-// it, as nohup does.
+// the process. SIGTERM and SIGHUP count as the first interrupt but never as the second: SIGTERM
+// because it may come from two calls of kinproc stop, SIGHUP because both the kernel and the shell
+// send it when a terminal closes. SIGHUP is ignored if the parent process ignored it, as nohup does.
 func untilInterrupted(parent context.Context) (context.Context, context.CancelFunc) {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	gentle := []os.Signal{syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
-		signals = append(signals, syscall.SIGHUP)
-		// Nobody reads this channel. Its only purpose is to disable the signal's default action.
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		gentle = append(gentle, syscall.SIGHUP)
 	}
+	signals := append([]os.Signal{os.Interrupt}, gentle...)
+	// Nobody reads this channel. Its only purpose is to disable the default action of the signals.
+	signal.Notify(make(chan os.Signal, 1), gentle...)
 	ctx, stop := signal.NotifyContext(parent, signals...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop

@@ -79,9 +79,7 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 		cancel()
 		kubeconfig := filepath.Join(srv.Dir(), kubeconfigName)
 		config := clientcmdapi.NewConfig()
-		if err := entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig()); err != nil {
-			return err
-		}
+		entriesOf("exec", srv.Dir()).add(config, srv.Kubeconfig())
 		if err := pki.WriteKubeconfig(kubeconfig, config); err != nil {
 			return err
 		}

@@ -58,9 +58,7 @@ func (o extensionRun) run(ctx context.Context, s streams) error {
 	return serve(ctx, options, func(srv *server.Server) error {
 		o.kubeconfig = filepath.Join(srv.Dir(), kubeconfigName)
 		config := clientcmdapi.NewConfig()
-		if err := entriesOf("extension", srv.Dir()).add(config, srv.Kubeconfig()); err != nil {
-			return err
-		}
+		entriesOf("extension", srv.Dir()).add(config, srv.Kubeconfig())
 		if err := pki.WriteKubeconfig(o.kubeconfig, config); err != nil {
 			return err
 		}

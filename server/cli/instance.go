@@ -57,7 +57,13 @@ func holdFolder(path string) (*folder, error) {
 	for attempt := 1; ; attempt++ {
 		locked, err := fileutil.TryLockFile(lock, os.O_RDWR|os.O_CREATE, 0o600)
 		if err == nil {
-			return &folder{path: path, lock: locked}, nil
+			f := &folder{path: path, lock: locked}
+			// The record of one that was killed must not be taken for this one's: its process ID may be
+			// that of any process by now.
+			if err := f.removeRecord(); err != nil {
+				return nil, errors.Join(err, locked.Close())
+			}
+			return f, nil
 		}
 		if !errors.Is(err, fileutil.ErrLocked) || attempt == lockAttempts {
 			return nil, err
@@ -81,14 +87,33 @@ func (f *folder) announce(r record) error {
 
 // release removes the record and unlocks the folder.
 func (f *folder) release() error {
-	err := os.Remove(filepath.Join(f.path, recordName))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	var err error
+	if f.isThere() {
+		err = f.removeRecord()
 	}
 	if f.remove != nil {
 		err = errors.Join(err, f.remove())
 	}
 	return errors.Join(err, f.lock.Close())
+}
+
+// isThere reports whether the folder is the one that was locked. Somebody may have put another one
+// in its place, where another process runs.
+func (f *folder) isThere() bool {
+	now, err := os.Stat(filepath.Join(f.path, lockName))
+	if err != nil {
+		return false
+	}
+	locked, err := f.lock.Stat()
+	return err == nil && os.SameFile(now, locked)
+}
+
+func (f *folder) removeRecord() error {
+	err := os.Remove(filepath.Join(f.path, recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // running reports whether the control plane of a folder is running. The second result is false if

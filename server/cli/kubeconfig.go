@@ -1,18 +1,25 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
@@ -25,6 +32,18 @@ type mark struct {
 	WrittenBy string `json:"writtenBy"`
 	// Directory is the control plane's folder.
 	Directory string `json:"directory,omitempty"`
+	// Previous is what the current context was before, and will be again. Only contexts have it.
+	Previous string `json:"previous,omitempty"`
+}
+
+func (m mark) extensions() map[string]runtime.Object {
+	data, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
+	return map[string]runtime.Object{
+		kubeconfigMark: &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON},
+	}
 }
 
 // readMark returns the mark among an entry's extensions, and whether there is one. A mark that
@@ -94,35 +113,47 @@ func abandoned(directory string) bool {
 
 // add copies the current context of from, with its cluster and user, into config and makes it the
 // current context there.
-func (e entries) add(config, from *clientcmdapi.Config) error {
-	data, err := json.Marshal(mark{WrittenBy: "kinproc", Directory: e.directory})
-	if err != nil {
-		return err
-	}
-	marked := map[string]runtime.Object{
-		kubeconfigMark: &runtime.Unknown{Raw: data, ContentType: runtime.ContentTypeJSON},
-	}
+func (e entries) add(config, from *clientcmdapi.Config) {
+	marked := mark{WrittenBy: "kinproc", Directory: e.directory}
 	current := from.Contexts[from.CurrentContext]
 	cluster, user := from.Clusters[current.Cluster].DeepCopy(),
 		from.AuthInfos[current.AuthInfo].DeepCopy()
-	cluster.Extensions, user.Extensions = marked, marked
+	cluster.Extensions, user.Extensions = marked.extensions(), marked.extensions()
 	config.Clusters[e.name] = cluster
 	config.AuthInfos[e.name] = user
+	if marked.Previous = config.CurrentContext; marked.Previous == e.name {
+		marked.Previous = e.previous(config)
+	}
 	config.Contexts[e.name] = &clientcmdapi.Context{
 		Cluster:    e.name,
 		AuthInfo:   e.name,
-		Extensions: marked,
+		Extensions: marked.extensions(),
 	}
 	config.CurrentContext = e.name
-	return nil
+}
+
+// previous returns what the current context was before the entries were added.
+func (e entries) previous(config *clientcmdapi.Config) string {
+	if context := config.Contexts[e.name]; context != nil {
+		m, _ := readMark(context.Extensions)
+		return m.Previous
+	}
+	return ""
 }
 
 // loadKubeconfig reads a user's kubeconfig. It returns an empty configuration if the file does not
-// exist.
+// exist, and an error if the file has something that would be lost if it were written again.
 func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
-	config, err := clientcmd.LoadFromFile(path)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return clientcmdapi.NewConfig(), nil
+	}
+	var config *clientcmdapi.Config
+	if err == nil {
+		config, err = clientcmd.Load(data)
+	}
+	if err == nil {
+		err = checkWhole(data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: read %s: %w; name a kubeconfig to add to, "+
@@ -131,36 +162,62 @@ func loadKubeconfig(path string) (*clientcmdapi.Config, error) {
 	return config, nil
 }
 
+// checkWhole returns an error unless data is one kubeconfig and nothing else. The library takes any
+// YAML for a kubeconfig, and leaves out what it does not know.
+func checkWhole(data []byte) error {
+	documents := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for number := 1; ; number++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = yaml.UnmarshalStrict(document, &clientcmdv1.Config{})
+		}
+		if err == nil && number > 1 {
+			err = errors.New("there is more than one document")
+		}
+		if err != nil {
+			return fmt.Errorf("it is not just a kubeconfig: %w", err)
+		}
+	}
+}
+
 // addToFile adds the entries to the kubeconfig at path. Other content of the file stays, and a
 // symbolic link stays a link. The returned function removes the entries.
 func (e entries) addToFile(
 	path string, from *clientcmdapi.Config,
 ) (remove func() error, err error) {
-	before := ""
 	err = changeKubeconfig(path, func(config *clientcmdapi.Config) error {
 		if err := e.check(path, config); err != nil {
 			return err
 		}
-		if before = config.CurrentContext; before == e.name {
-			before = ""
-		}
-		return e.add(config, from)
+		e.add(config, from)
+		return nil
 	})
-	return func() error { return e.removeFromFile(path, before) }, err
+	return func() error { return e.removeFromFile(path) }, err
 }
 
 // removeFromFile removes the entries, unless somebody else has written entries of the same name
-// since. It restores the previous current context.
-func (e entries) removeFromFile(path, before string) error {
+// since. It restores the previous current context, and for sandboxes that were added later, it is
+// the previous one from now on.
+func (e entries) removeFromFile(path string) error {
 	return changeKubeconfig(path, func(config *clientcmdapi.Config) error {
 		for _, extensions := range e.extensions(config) {
 			if m, ok := readMark(extensions); !ok || m.Directory != e.directory {
 				return nil
 			}
 		}
+		before := e.previous(config)
 		delete(config.Clusters, e.name)
 		delete(config.AuthInfos, e.name)
 		delete(config.Contexts, e.name)
+		for _, context := range config.Contexts {
+			if m, ok := readMark(context.Extensions); ok && m.Previous == e.name {
+				m.Previous = before
+				maps.Copy(context.Extensions, m.extensions())
+			}
+		}
 		if config.CurrentContext == e.name {
 			config.CurrentContext = ""
 			if config.Contexts[before] != nil {

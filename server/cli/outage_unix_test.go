@@ -4,6 +4,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -117,12 +118,16 @@ func (p *program) has(names []string) {
 	}
 }
 
-// TestEndsWhenItsDirectoryGoes removes or moves the data directory while the program runs.
+// TestEndsWhenItsDirectoryGoes removes, moves or replaces the data directory while the program runs.
 func TestEndsWhenItsDirectoryGoes(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(from, to string) error{
 		"removed": func(from, _ string) error { return os.RemoveAll(from) },
 		"moved":   os.Rename,
+		"replaced": func(from, to string) error {
+			return errors.Join(os.Rename(from, to), os.CopyFS(from, os.DirFS(to)),
+				os.WriteFile(filepath.Join(from, "running.json"), []byte("of another"), 0o600))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,10 +141,15 @@ func TestEndsWhenItsDirectoryGoes(t *testing.T) {
 				}
 			})
 			p.fails("data directory was removed or moved")
-			if name == "moved" {
+			if name != "removed" {
 				again := startProgram(t, moved)
 				again.has(acked)
 				again.kill()
+			}
+			if name == "replaced" { // by the directory of another process
+				if _, err := os.Stat(filepath.Join(dir, "running.json")); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}

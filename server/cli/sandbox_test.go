@@ -264,8 +264,8 @@ func TestWrittenKubeconfigIsTrusted(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o700))
 	config := clientcmdapi.NewConfig()
 	user := &clientcmdapi.AuthInfo{ClientCertificateData: []byte("cert"), ClientKeyData: []byte("key")}
-	must(t, entriesOf("app", dir).add(config,
-		pki.Kubeconfig("kinproc", "https://127.0.0.1:6443", []byte("ca"), pki.AdminUser, user)))
+	entriesOf("app", dir).add(config,
+		pki.Kubeconfig("kinproc", "https://127.0.0.1:6443", []byte("ca"), pki.AdminUser, user))
 	must(t, pki.WriteKubeconfig(filepath.Join(dir, kubeconfigName), config))
 	s, err := findSandbox(filepath.Dir(dir))
 	must(t, err)

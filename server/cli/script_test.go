@@ -215,7 +215,7 @@ const stopLimit = 10 * time.Second * slowdown
 
 // interrupt [terminate|twice|hangup] interrupts the background processes. Without an argument it
 // sends SIGINT, as Ctrl-C does, and with twice it sends it two times. With terminate it sends
-// SIGTERM, with hangup SIGHUP two times. It waits until the processes have ended, which must not
+// SIGTERM two times, with hangup SIGHUP. It waits until the processes have ended, which must not
 // take long. Use wait to check their results.
 func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	how := strings.Join(args, " ")
@@ -231,7 +231,7 @@ func interrupt(ts *testscript.TestScript, neg bool, args []string) {
 	began := time.Now()
 	for _, cmd := range ts.BackgroundCmds() {
 		ts.Check(cmd.Process.Signal(signal))
-		if how != "twice" && how != "hangup" {
+		if how == "" {
 			continue
 		}
 		// The first signal may have ended it already.

@@ -385,9 +385,7 @@ func (o *startOptions) writeKubeconfigs(
 ) (path string, remove func() error, err error) {
 	path = filepath.Join(e.directory, kubeconfigName)
 	config := clientcmdapi.NewConfig()
-	if err := e.add(config, srv.Kubeconfig()); err != nil {
-		return "", nil, err
-	}
+	e.add(config, srv.Kubeconfig())
 	if err := pki.WriteKubeconfig(path, config); err != nil {
 		return "", nil, err
 	}

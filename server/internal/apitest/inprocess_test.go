@@ -2,6 +2,9 @@ package apitest
 
 import (
 	"context"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,8 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -66,6 +72,84 @@ func TestInProcessIdentity(t *testing.T) {
 	admin.Impersonate = rest.ImpersonationConfig{UserName: "john"}
 	if john := whoami(admin); john.Username != "john" {
 		t.Errorf("impersonated %q, want john", john.Username)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestInProcessPretence has a client in process pretend to be somebody else, by everything that a
+// request can carry. Only the certificate counts, and impersonation needs the permission for it.
+func TestInProcessPretence(t *testing.T) {
+	t.Parallel()
+	s, namespace := shared(t)
+	admin := kubernetes.NewForConfigOrDie(s.RESTConfig())
+	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Rules: []rbacv1.PolicyRule{{
+			Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"},
+			ResourceNames: []string{"john"},
+		}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	jane := "jane-" + namespace // nobody else's binding is about her
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: jane}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		header http.Header
+		want   string // the user, or empty if it is refused
+	}{
+		"of a proxy": {http.Header{
+			"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"},
+		}, jane},
+		"token":            {http.Header{"Authorization": {"Bearer nobody's"}}, jane},
+		"impersonate":      {http.Header{"Impersonate-User": {"john"}}, "john"},
+		"impersonate more": {http.Header{"Impersonate-User": {"admin"}}, ""},
+		"impersonate a group": {http.Header{
+			"Impersonate-User": {"john"}, "Impersonate-Group": {"system:masters"},
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := inProcess(t, s, jane, "developers")
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					r = r.Clone(r.Context())
+					maps.Copy(r.Header, test.header)
+					return next.RoundTrip(r)
+				})
+			})
+			ctx := genericapirequest.WithUser(t.Context(), &user.DefaultInfo{
+				Name: "admin", Groups: []string{user.SystemPrivilegedGroup},
+			})
+			client := kubernetes.NewForConfigOrDie(config)
+			review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+				&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			if test.want == "" {
+				if !apierrors.IsForbidden(err) {
+					t.Errorf("got %v, want it forbidden", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			is := review.Status.UserInfo
+			if is.Username != test.want || slices.Contains(is.Groups, user.SystemPrivilegedGroup) {
+				t.Errorf("the client is %q in %v, want %q", is.Username, is.Groups, test.want)
+			}
+			if _, err := client.CoreV1().Secrets(namespace).List(ctx,
+				metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+				t.Errorf("list of secrets: %v, want it forbidden", err)
+			}
+		})
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // containerKind is what a container is for.
@@ -137,7 +136,7 @@ func (m *moment) start(c *corev1.Container, s *corev1.ContainerStatus) {
 	s.Image, s.ImageID = c.Image, "simulated://"+c.Image
 	s.ContainerID = fmt.Sprintf("simulated://%x", id)
 	s.State = corev1.ContainerState{
-		Running: &corev1.ContainerStateRunning{StartedAt: m.begins(c.Name)},
+		Running: &corev1.ContainerStateRunning{StartedAt: m.begins(c.Name, m.now)},
 	}
 }
 
@@ -147,10 +146,9 @@ func (m *moment) end(s *corev1.ContainerStatus, code int32, at time.Time) {
 	if code != 0 {
 		reason = "Error"
 	}
-	m.clock["end of "+s.Name] = at
 	s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: code, Reason: reason, ContainerID: s.ContainerID,
-		StartedAt: s.State.Running.StartedAt, FinishedAt: metav1.NewTime(at.Truncate(time.Second)),
+		StartedAt: s.State.Running.StartedAt, FinishedAt: m.begins("end of "+s.Name, at),
 	}}
 }
 

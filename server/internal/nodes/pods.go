@@ -98,41 +98,45 @@ func (n *Nodes) stopPod(ctx context.Context, is *node, p *corev1.Pod) (time.Dura
 	return 0, loop.IgnoreChanged(err)
 }
 
-// clock has the exact times at which the parts of a pod began. Those in the status are in seconds.
-type clock map[string]time.Time
+// clock has the exact times at which the parts of a pod began. Those that the pod says are in
+// seconds, and may be in the future if the clock of this machine has been set back.
+type clock map[string]beginning
 
-// began returns when a part of a pod began, which the status says in seconds.
+type beginning struct{ says, exact time.Time }
+
+// began returns when a part of a pod began, which the pod says in seconds.
 func (m *moment) began(part string, says time.Time) time.Time {
-	exact, ok := m.clock[part]
-	if ok && exact.Truncate(time.Second).Equal(says.Truncate(time.Second)) {
-		return exact
+	b, ok := m.clock[part]
+	if !ok || !b.says.Equal(says) {
+		b = beginning{says, says}
+		if says.After(m.now) {
+			b.exact = m.now
+		}
+		m.clock[part] = b
 	}
-	return says
+	return b.exact
 }
 
-// begins notes that a part of the pod begins now.
-func (m *moment) begins(part string) metav1.Time {
-	m.clock[part] = m.now
-	return metav1.NewTime(m.now.Truncate(time.Second))
+// begins notes that a part of the pod began, and returns what the pod says of that.
+func (m *moment) begins(part string, at time.Time) metav1.Time {
+	b := beginning{at.Truncate(time.Second), at}
+	m.clock[part] = b
+	return metav1.NewTime(b.says)
 }
 
 // deleted returns when the pod was deleted, as exactly as is known: its deletion timestamp, which is
 // that time plus the grace period, is in seconds.
 func (m *moment) deleted(grace time.Duration) time.Time {
 	const part = "the deletion"
-	if _, ok := m.clock[part]; !ok {
-		m.clock[part] = m.now
+	says := m.pod.DeletionTimestamp.Time
+	if !m.clock[part].says.Equal(says) {
+		m.clock[part] = beginning{says, m.now}
 	}
-	earliest := m.pod.DeletionTimestamp.Add(-grace)
-	latest := earliest.Add(time.Second)
-	switch seen := m.clock[part]; {
-	case seen.Before(earliest):
-		return earliest
-	case seen.After(latest):
+	seen, latest := m.clock[part].exact, says.Add(time.Second-grace)
+	if seen.After(latest) {
 		return latest
-	default:
-		return seen
 	}
+	return seen
 }
 
 func (n *Nodes) momentOf(is *node, p *corev1.Pod) *moment {

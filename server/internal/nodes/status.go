@@ -36,7 +36,7 @@ func (m *moment) wakeAt(t time.Time) {
 func (m *moment) advance() {
 	s, spec := &m.status, &m.pod.Spec
 	if s.StartTime == nil {
-		began := m.begins("")
+		began := m.begins("", m.now)
 		s.StartTime = &began
 	}
 	began := m.began("", s.StartTime.Time)
@@ -70,7 +70,7 @@ func (m *moment) advance() {
 func (m *moment) stop() {
 	s := &m.status
 	if s.StartTime == nil {
-		began := m.begins("")
+		began := m.begins("", m.now)
 		s.StartTime = &began
 	}
 	m.setHost()

@@ -84,7 +84,7 @@ func (w *watcher) begin() ([]record, error) {
 		initial = *w.options.SendInitialEvents
 	}
 	if !initial && w.last > 0 {
-		return nil, nil // run says if the version is too old, as an event
+		return nil, nil // run says if the client has to list again, as an event
 	}
 	existing, version, err := w.store.history.at(w.selection, 0)
 	if err != nil {
@@ -135,6 +135,10 @@ func (w *watcher) run(ctx context.Context, existing []record) error {
 		if err != nil {
 			return err
 		}
+		if w.last > version {
+			// The client has it from before a restart, when the clock was ahead.
+			return errExpired
+		}
 		for _, c := range changes {
 			if !w.selection.has(c.key) {
 				continue
@@ -143,7 +147,7 @@ func (w *watcher) run(ctx context.Context, existing []record) error {
 				return err
 			}
 		}
-		w.last = max(w.last, version)
+		w.last = version
 		select {
 		case <-more:
 		case <-tick:

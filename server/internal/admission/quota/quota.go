@@ -7,13 +7,16 @@
 package quota
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -166,7 +169,86 @@ func (e *evaluator[T]) UsageStats(options quota.UsageStatsOptions) (quota.UsageS
 	if e.list == nil {
 		return quota.UsageStats{}, fmt.Errorf("quota of %s: no lister was configured", e.resource)
 	}
-	return generic.CalculateUsageStats(options, e.list, e.matches, e.Usage)
+	stats := quota.UsageStats{Used: corev1.ResourceList{}}
+	for _, name := range options.Resources {
+		stats.Used[name] = resource.Quantity{Format: resource.DecimalSI}
+	}
+	items, err := e.list(options.Namespace)
+	if err != nil {
+		return stats, fmt.Errorf("quota of %s: %w", e.resource, err)
+	}
+	scopes := scopesOf(options)
+	for _, item := range items {
+		in, err := e.MatchingScopes(item, scopes)
+		if err != nil {
+			return stats, nil // a scope that nothing is in
+		}
+		if len(in) < len(scopes) {
+			continue
+		}
+		used, err := e.Usage(item)
+		if err != nil {
+			return stats, err
+		}
+		// Only what the object uses is added: a quota may name thousands of resources.
+		for name, n := range used {
+			sum := stats.Used[name]
+			sum.Add(n)
+			stats.Used[name] = sum
+		}
+	}
+	return stats, nil
+}
+
+// scopesOf returns the scopes of both kinds that a quota can have.
+func scopesOf(options quota.UsageStatsOptions) []corev1.ScopedResourceSelectorRequirement {
+	var scopes []corev1.ScopedResourceSelectorRequirement
+	for _, name := range options.Scopes {
+		scopes = append(scopes, corev1.ScopedResourceSelectorRequirement{
+			ScopeName: name, Operator: corev1.ScopeSelectorOpExists,
+		})
+	}
+	if options.ScopeSelector != nil {
+		scopes = append(scopes, options.ScopeSelector.MatchExpressions...)
+	}
+	return scopes
+}
+
+// Used returns what is used of the resources that a quota limits, as far as the evaluators know
+// them. If some cannot be counted, it returns the others and an error. Unlike CalculateUsage of
+// k8s.io/apiserver, Used takes time in proportion to the number of the resources.
+func Used(
+	q *corev1.ResourceQuota, evaluators []quota.Evaluator,
+) (corev1.ResourceList, error) {
+	limited := quota.ResourceNames(q.Spec.Hard)
+	used, failed := corev1.ResourceList{}, corev1.ResourceList{}
+	var errs []error
+	for _, e := range evaluators {
+		names := e.MatchingResources(limited)
+		if len(names) == 0 {
+			continue
+		}
+		stats, err := e.UsageStats(quota.UsageStatsOptions{
+			Namespace: q.Namespace, Scopes: q.Spec.Scopes, ScopeSelector: q.Spec.ScopeSelector,
+			Resources: names,
+		})
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, name := range names {
+			if err != nil {
+				failed[name] = resource.Quantity{}
+			}
+			sum := used[name]
+			sum.Add(stats.Used[name])
+			used[name] = sum
+		}
+	}
+	maps.DeleteFunc(used, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		_, ok := failed[name]
+		return ok
+	})
+	return used, errors.Join(errs...)
 }
 
 // onCreate reports whether a request creates an object. onWrite also reports true for updates.

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/client-go/tools/cache"
 )
 
 func evaluatorOf(t *testing.T, name string) quota.Evaluator {
@@ -254,5 +256,44 @@ func TestLimitedPodsMustBeExplicit(t *testing.T) {
 	})
 	if err := e.Constraints(names, bounded); err != nil {
 		t.Errorf("a pod with pod-level resources: %v", err)
+	}
+}
+
+// What each object costs to count does not depend on how many resources a quota names.
+func TestUsageOfManyNames(t *testing.T) {
+	const objects = 100
+	list := func(schema.GroupVersionResource) (cache.GenericLister, error) {
+		pods := cache.NewIndexer(cache.MetaNamespaceKeyFunc,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		for i := range objects {
+			err := pods.Add(pod(func(p *corev1.Pod) { p.Name, p.Namespace = fmt.Sprint(i), "n" }))
+			if err != nil {
+				return nil, err
+			}
+		}
+		return cache.NewGenericLister(pods, corev1.Resource("pods")), nil
+	}
+	q := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n"},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard:   corev1.ResourceList{"pods": resource.MustParse("5")},
+			Scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort},
+		},
+	}
+	evaluators := Configuration(list).Evaluators()[:1]
+	count := func() float64 {
+		return testing.AllocsPerRun(1, func() {
+			used, err := Used(q, evaluators)
+			if n := used["pods"]; err != nil || n.Value() != objects {
+				t.Errorf("%d pods are counted, want %d: %v", n.Value(), objects, err)
+			}
+		})
+	}
+	before := count()
+	for i := range 1000 {
+		q.Spec.Hard[corev1.ResourceName(fmt.Sprint("requests.example.com/", i))] = resource.MustParse("5")
+	}
+	if more := count() - before; more > 5000 {
+		t.Errorf("1000 names cost %v more allocations", more)
 	}
 }

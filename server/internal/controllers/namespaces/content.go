@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -154,15 +155,21 @@ func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string
 			f.finalizers[name]++
 		}
 		if o.DeletionTimestamp != nil {
-			f.grace = max(f.grace, untilGraceEnds(o), time.Millisecond)
+			f.grace = max(f.grace, untilGraceEnds(o, time.Now()), time.Millisecond)
 		}
 	}
 }
 
 // untilGraceEnds returns how much of the grace period of a deleted object remains. The grace period
-// ends at the deletion timestamp.
-func untilGraceEnds(o *metav1.PartialObjectMetadata) time.Duration {
-	return time.Until(o.DeletionTimestamp.Add(timestampStep))
+// ends at the deletion timestamp. If the deletion is in the future, because the clock has been set
+// back, nothing remains: the namespace must not wait for hours.
+func untilGraceEnds(o *metav1.PartialObjectMetadata, now time.Time) time.Duration {
+	grace := time.Duration(ptr.Deref(o.DeletionGracePeriodSeconds, 0)) * time.Second
+	left := o.DeletionTimestamp.Add(timestampStep).Sub(now)
+	if left > grace+2*timestampStep {
+		return 0
+	}
+	return left
 }
 
 // finish deletes the pods whose grace period is over. That is the task of a kubelet, which has
@@ -174,7 +181,7 @@ func finish(
 	var errs []error
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.DeletionTimestamp == nil || untilGraceEnds(pod) > 0 {
+		if pod.DeletionTimestamp == nil || untilGraceEnds(pod, time.Now()) > 0 {
 			continue
 		}
 		options := metav1.DeleteOptions{

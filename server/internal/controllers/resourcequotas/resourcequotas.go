@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +44,9 @@ const (
 	pause = 20 * time.Millisecond
 	// again is when to look again for a resource that does not exist.
 	again = time.Second
+	// fresh is how long to rely on what discovery has said. It bounds the requests for quotas of
+	// resources that do not exist.
+	fresh = 100 * time.Millisecond
 )
 
 // Dependencies are what the controller needs.
@@ -91,7 +96,10 @@ type known struct {
 // ended.
 func (c *Controller) Run(ctx context.Context) error {
 	r := &run{Controller: c, queue: loop.New(Name), quotas: map[string]*known{}}
-	r.resources = resources{run: r, ctx: ctx, trackers: map[schema.GroupVersionResource]*tracker{}}
+	r.resources = resources{
+		run: r, ctx: ctx, trackers: map[schema.GroupVersionResource]*tracker{},
+		tracked: map[schema.GroupResource]schema.GroupVersionResource{},
+	}
 	defer r.resources.stop()
 	defer r.handlers.Remove()
 	if err := r.handlers.Add(c.Informers.Core().V1().ResourceQuotas().Informer(),
@@ -221,6 +229,7 @@ func (r *run) usage(
 	ctx context.Context, q *corev1.ResourceQuota, lister quota.ListerForResourceFunc,
 ) (used corev1.ResourceList, missing bool, err error) {
 	registry := generic.NewRegistry(evaluators.Configuration(lister).Evaluators())
+	failed := map[string]error{} // by group, of which a quota may name many resources
 	for hard := range q.Spec.Hard {
 		what, ok := strings.CutPrefix(string(hard), "count/")
 		resource := schema.ParseGroupResource(what)
@@ -229,7 +238,7 @@ func (r *run) usage(
 		}
 		found, ok, ferr := r.resources.find(ctx, resource)
 		if ferr != nil {
-			err = errors.Join(err, ferr)
+			failed[resource.Group] = ferr
 		} else if !ok {
 			missing = true
 		} else {
@@ -237,13 +246,11 @@ func (r *run) usage(
 				generic.ListResourceUsingListerFunc(lister, found), ""))
 		}
 	}
-	counted, cerr := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, registry,
-		q.Spec.ScopeSelector)
+	counted, err := evaluators.Used(q, registry.List())
 	used = quota.Add(corev1.ResourceList{}, q.Status.Used)
-	for name, n := range counted {
-		used[name] = n
-	}
-	return quota.Mask(used, quota.ResourceNames(q.Spec.Hard)), missing, errors.Join(err, cerr)
+	maps.Copy(used, counted)
+	err = errors.Join(err, errors.Join(slices.Collect(maps.Values(failed))...))
+	return quota.Mask(used, quota.ResourceNames(q.Spec.Hard)), missing, err
 }
 
 func (r *run) write(

@@ -1,7 +1,9 @@
 package resourcequotas
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -32,8 +35,11 @@ type resources struct {
 	ctx     context.Context
 	running sync.WaitGroup
 
+	discovered discovered // only the worker uses it
+
 	mu       sync.Mutex
 	trackers map[schema.GroupVersionResource]*tracker
+	tracked  map[schema.GroupResource]schema.GroupVersionResource // the keys of trackers
 }
 
 // tracker follows the objects of a resource.
@@ -55,36 +61,65 @@ func (r *resources) stop() {
 	r.running.Wait()
 }
 
-// find returns the preferred version in which a namespaced resource can be listed and watched.
+// find returns the preferred version in which a namespaced resource can be listed and watched. Only
+// the worker calls it.
 func (r *resources) find(
 	ctx context.Context, resource schema.GroupResource,
 ) (schema.GroupVersionResource, bool, error) {
 	r.mu.Lock()
-	for known := range r.trackers {
-		if known.GroupResource() == resource {
-			r.mu.Unlock()
-			return known, true, nil
-		}
-	}
+	known, ok := r.tracked[resource]
 	r.mu.Unlock()
-	groups, err := r.run.Client.Discovery().ServerGroups()
-	if err != nil {
-		return schema.GroupVersionResource{}, false, fmt.Errorf("find %s: %w", resource, err)
+	if ok {
+		return known, true, nil
 	}
-	for _, group := range groups.Groups {
-		if group.Name != resource.Group {
-			continue
+	if time.Since(r.discovered.at) >= fresh {
+		r.discovered = r.discover(ctx)
+	}
+	found, ok := r.discovered.found[resource]
+	if !ok {
+		return found, false, cmp.Or(r.discovered.err, r.discovered.failed[resource.Group])
+	}
+	return found, true, nil
+}
+
+// discovered is what discovery said of all resources at once.
+type discovered struct {
+	at     time.Time
+	found  map[schema.GroupResource]schema.GroupVersionResource
+	failed map[string]error // by group
+	err    error            // of all groups
+}
+
+func (r *resources) discover(ctx context.Context) discovered {
+	lists, err := discovery.ServerPreferredNamespacedResourcesWithContext(ctx,
+		discovery.ToDiscoveryInterfaceWithContext(r.run.Client.Discovery()))
+	d := discovered{
+		found: map[schema.GroupResource]schema.GroupVersionResource{}, failed: map[string]error{},
+	}
+	if failed := new(discovery.ErrGroupDiscoveryFailed); errors.As(err, &failed) {
+		for gv, err := range failed.Groups {
+			d.failed[gv.Group] = fmt.Errorf("describe %s: %w", gv, err)
 		}
-		for _, version := range group.Versions {
-			gvr := schema.GroupVersionResource{
-				Group: resource.Group, Version: version.Version, Resource: resource.Resource,
-			}
-			if _, ok, err := r.describe(gvr); ok || err != nil {
-				return gvr, ok, err
+	} else if err != nil {
+		d.err = fmt.Errorf("discover resources: %w", err)
+	}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue // not a group that a quota can name
+		}
+		for _, one := range list.APIResources {
+			if countable(one) {
+				d.found[gv.WithResource(one.Name).GroupResource()] = gv.WithResource(one.Name)
 			}
 		}
 	}
-	return schema.GroupVersionResource{}, false, ctx.Err()
+	d.at = time.Now()
+	return d
+}
+
+func countable(r metav1.APIResource) bool {
+	return r.Namespaced && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
 }
 
 // describe returns what discovery says of a resource, if objects of it can be counted.
@@ -97,8 +132,7 @@ func (r *resources) describe(gvr schema.GroupVersionResource) (metav1.APIResourc
 		return metav1.APIResource{}, false, fmt.Errorf("describe %s: %w", gvr, err)
 	}
 	for _, found := range list.APIResources {
-		if found.Name == gvr.Resource && found.Namespaced && slices.Contains(found.Verbs, "list") &&
-			slices.Contains(found.Verbs, "watch") {
+		if found.Name == gvr.Resource && countable(found) {
 			return found, true, nil
 		}
 	}
@@ -169,7 +203,7 @@ func (r *resources) track(gvr schema.GroupVersionResource, kind string) (*tracke
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trackers[gvr] = t
+	r.trackers[gvr], r.tracked[gvr.GroupResource()] = t, gvr
 	return t, nil
 }
 
@@ -193,6 +227,7 @@ func (r *resources) gone(gvr schema.GroupVersionResource) {
 	if t := r.trackers[gvr]; t != nil {
 		t.cancel()
 		delete(r.trackers, gvr)
+		delete(r.tracked, gvr.GroupResource())
 	}
 }
 
