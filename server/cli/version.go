@@ -33,7 +33,7 @@ func versions() string {
 }
 
 // commit returns the commit that a program was built from and the commit's time, in parentheses. It
-// returns nothing for a program built outside a checkout, as by go install: its version says it all.
+// returns nothing for a program built outside a checkout, as by go install: its version tells.
 func commit(settings []debug.BuildSetting) string {
 	var revision, time, modified string
 	for _, s := range settings {

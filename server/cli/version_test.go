@@ -7,7 +7,9 @@ import (
 
 func TestCommit(t *testing.T) {
 	t.Parallel()
-	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567"}
+	revision := debug.BuildSetting{
+		Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567",
+	}
 	date := debug.BuildSetting{Key: "vcs.time", Value: "2026-11-20T10:00:00Z"}
 	for _, test := range []struct {
 		settings []debug.BuildSetting
