@@ -47,6 +47,7 @@ test-packages: # The packages of the module, except those that start the program
 .PHONY: test-program
 test-program:
 	@go test -vet=off -timeout 30m $(PROGRAM_TESTS)
+	@go test -C tools -vet=off ./...
 
 .PHONY: test-examples
 test-examples:
@@ -137,6 +138,30 @@ cross: ## Compile for all platforms.
 	@for platform in {linux,darwin,windows}/{amd64,arm64}; do \
 		echo "$$platform"; CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build ./...; \
 	done
+
+KUBERNETES ?=
+FROM ?=
+
+.PHONY: upgrade
+upgrade: ## Move to KUBERNETES (0.38.0), and list what to decide. With FROM (0.37.2), list only.
+	@go build -C tools -o $(CURDIR)/bin/upgrade ./upgrade
+	@cd tools && $(CURDIR)/bin/upgrade $(FROM:%=-from %) $(KUBERNETES)
+
+# The programs that make a release. They are no requirements of a module here.
+GORELEASER := go run github.com/goreleaser/goreleaser/v2@v2.15.1
+export CYCLONEDX := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+
+.PHONY: release-check
+release-check: ## Check the configuration of releases.
+	$(GORELEASER) check
+
+.PHONY: release-snapshot
+release-snapshot: ## Build the files of a release, but for the image, into dist/.
+	$(GORELEASER) release --snapshot --clean --skip docker
+
+.PHONY: release
+release: ## Publish the tagged commit: archives, checksums, SBOMs and an image.
+	$(GORELEASER) release --clean
 
 # The versions that a server can serve. Payloads (admission, imagepolicy) and removed versions are
 # left out.

@@ -1,0 +1,11 @@
+# The image has nothing but the program. Its builder puts the program into a folder that is named
+# after the platform: see .goreleaser.yaml.
+FROM scratch
+ARG TARGETPLATFORM
+COPY $TARGETPLATFORM/kinproc /kinproc
+USER 65532:65532
+# A directory of the user's own, for data and temporary files.
+WORKDIR /home/kinproc
+ENV HOME=/home/kinproc TMPDIR=/home/kinproc
+ENTRYPOINT ["/kinproc"]
+CMD ["start", "--ephemeral", "--bind-address=0.0.0.0"]
