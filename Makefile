@@ -14,6 +14,8 @@ VULNDB ?= https://vuln.go.dev
 BENCHTIME ?= 2s
 SEED ?= 1
 SECOND ?=
+E2E ?=
+KUBECTL ?= kubectl
 
 .PHONY: help
 help: ## Print this help.
@@ -35,23 +37,27 @@ RACE ?=
 # Without this, the race detector sleeps for a second at the end of each package.
 export GORACE ?= atexit_sleep_ms=0
 
-# The three parts run at once, because each of them often waits for servers and programs.
+# The parts run at once, because each of them often waits for servers and programs.
 .PHONY: test
 test: ## Run all tests. RACE=-race detects races, except in tests that start the program.
-	@$(MAKE) --no-print-directory -j 3 --output-sync=target test-packages test-program test-examples
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target test-packages test-program test-examples \
+		test-tools
 
 .PHONY: test-packages
-test-packages: # The packages of the module, except those that start the program.
+test-packages:
 	@go test $(RACE) -vet=off -timeout 30m $$(go list ./... | grep -vxF $(PROGRAM_TESTS:%=-e %))
 
 .PHONY: test-program
 test-program:
 	@go test -vet=off -timeout 30m $(PROGRAM_TESTS)
-	@go test -C tools -vet=off ./...
 
 .PHONY: test-examples
 test-examples:
 	@go test -C examples $(RACE) -vet=off -timeout 30m ./...
+
+.PHONY: test-tools
+test-tools:
+	@go test -C tools -vet=off ./...
 
 .PHONY: race
 race: ## Run all tests with RACE=-race.
@@ -132,6 +138,10 @@ conformance: ## Compare responses with those recorded from a real kube-apiserver
 .PHONY: conformance-fuzz
 conformance-fuzz: ## Compare ROUNDS (200) odd requests by SEED (1) with kubeconfig SECOND's server.
 	go test -v -timeout 24h -run TestAnswersOddRequestsAsAnother ./conformance -rounds $(ROUNDS) -seed $(SEED) -second "$(abspath $(SECOND))"
+
+.PHONY: e2e
+e2e: ## Run the specs of Kubernetes' program E2E=path/to/e2e.test that pass here, with KUBECTL.
+	go test -v -timeout 4h -run TestPassesEndToEndSpecs ./conformance -e2e "$(abspath $(E2E))" -kubectl "$$(command -v "$(KUBECTL)")"
 
 .PHONY: cross
 cross: ## Compile for all platforms.
