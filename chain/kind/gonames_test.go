@@ -37,3 +37,21 @@ func TestGoNames(t *testing.T) {
 		}
 	}
 }
+
+// Each of many errors about a list may have the whole list as its value. Clients are told the first
+// ones, and each of a few.
+func TestErrorsAreBounded(t *testing.T) {
+	t.Parallel()
+	list := make([]string, 1000)
+	var errs field.ErrorList
+	for i := range list {
+		errs = append(errs, field.Invalid(field.NewPath("list").Index(i), list, "detail"))
+	}
+	if n := len(bounded(errs[:3])); n != 3 {
+		t.Errorf("%d errors of 3", n)
+	}
+	first := bounded(errs)
+	if size := len(first.ToAggregate().Error()); size < mostOfErrors || size > 2*mostOfErrors {
+		t.Errorf("%d errors with %d bytes, want about %d bytes", len(first), size, mostOfErrors)
+	}
+}

@@ -77,7 +77,7 @@ func (s strategy[T]) Validate(ctx context.Context, obj runtime.Object) (errs fie
 	if s.k.Validate != nil {
 		errs = append(errs, s.k.Validate(ctx, t)...)
 	}
-	return withGoNames(errs)
+	return bounded(withGoNames(errs))
 }
 
 // ValidateUpdate leaves the rest of the metadata to rest.BeforeUpdate.
@@ -95,7 +95,24 @@ func (s strategy[T]) ValidateUpdate(
 	case s.k.Validate != nil:
 		errs = append(errs, s.k.Validate(ctx, obj.(T))...)
 	}
-	return withGoNames(errs)
+	return bounded(withGoNames(errs))
+}
+
+// mostOfErrors is the size of what clients are told of an object, in bytes. Each of thousands of
+// errors may have the whole list as its value, and the library that joins the errors copies what it
+// has for each of them.
+const mostOfErrors = 50_000
+
+// bounded returns the first errors, up to that size.
+func bounded(errs field.ErrorList) field.ErrorList {
+	size := 0
+	for i, err := range errs {
+		size += len(err.Field) + len(err.ErrorBody())
+		if size > mostOfErrors {
+			return errs[:i+1]
+		}
+	}
+	return errs
 }
 
 // traceValidation adds to the request's trace what the strategy changed, and begins the step of the

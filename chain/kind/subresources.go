@@ -95,7 +95,7 @@ func (s subresourceStrategy[T]) ValidateUpdate(
 	if s.validate != nil {
 		errs = append(errs, s.validate(ctx, obj.(T), old.(T))...)
 	}
-	return errs
+	return bounded(errs)
 }
 
 func (s subresourceStrategy[T]) WarningsOnUpdate(

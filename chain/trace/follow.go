@@ -40,6 +40,16 @@ type Request struct {
 	Dropped int `json:"dropped,omitempty"`
 }
 
+// Size returns about how much memory the request takes, in bytes, for those who keep some.
+func (r *Request) Size() int {
+	const request, step = 256, 160
+	n := request + len(r.Path)
+	for _, s := range r.Steps {
+		n += step + len(s.Reason) + len(s.Patch) + len(s.Object)
+	}
+	return n
+}
+
 // FollowOptions selects requests, and what their traces show.
 type FollowOptions struct {
 	// Method, if not empty, selects the requests of a method.

@@ -87,7 +87,7 @@ func (f *Followers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		case request := <-own.requests:
 			err := encoder.Encode(request)
-			own.waiting.Add(-bytesOf(request))
+			own.waiting.Add(-int64(request.Size()))
 			if err != nil || len(own.requests) == 0 && flush() != nil {
 				return
 			}
@@ -147,7 +147,7 @@ func (f *Followers) report(path string, request trace.Request) {
 // offer lets a request wait for the client, or drops it if the client reads too slowly. Only one
 // goroutine at a time may call it.
 func (f *follower) offer(request trace.Request) {
-	n := bytesOf(request)
+	n := int64(request.Size())
 	if waiting := f.waiting.Load(); waiting > 0 && waiting+n > backlogBytes {
 		f.dropped.Add(1)
 		return
@@ -161,16 +161,6 @@ func (f *follower) offer(request trace.Request) {
 		f.waiting.Add(-n)
 		f.dropped.Add(dropped + 1)
 	}
-}
-
-// bytesOf returns about how much memory a request takes.
-func bytesOf(r trace.Request) int64 {
-	const request, step = 256, 160
-	n := request + len(r.Path)
-	for _, s := range r.Steps {
-		n += step + len(s.Reason) + len(s.Patch) + len(s.Object)
-	}
-	return int64(n)
 }
 
 func withoutObjects(steps []trace.Step) []trace.Step {

@@ -106,6 +106,46 @@ func TestClusterIPs(t *testing.T) {
 	}
 }
 
+// nodePort allocates one node port.
+func nodePort(
+	a *allocation.Allocator, ctx context.Context, port int32, dryRun bool,
+) (got int32, err error) {
+	err = a.AllocateNodePorts(ctx, dryRun, func(reserve func(int32) (int32, error)) (err error) {
+		got, err = reserve(port)
+		return err
+	})
+	return got, err
+}
+
+// A request for many node ports is one write, and gets all of them or none, also in a dry run.
+func TestManyNodePorts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	a := c.allocator(t, allocation.Options{FirstNodePort: 30000, LastNodePort: 32767})
+	for _, dryRun := range []bool{true, false} {
+		got := sets.New[int32]()
+		take := func(n int) func(func(int32) (int32, error)) error {
+			return func(reserve func(int32) (int32, error)) error {
+				got.Clear()
+				for range n {
+					port, err := reserve(0)
+					if err != nil {
+						return err
+					}
+					got.Insert(port)
+				}
+				return nil
+			}
+		}
+		if err := a.AllocateNodePorts(t.Context(), dryRun, take(2769)); err == nil {
+			t.Errorf("dry run %v: got more ports than there are", dryRun)
+		}
+		if err := a.AllocateNodePorts(t.Context(), dryRun, take(2768)); err != nil || len(got) != 2768 {
+			t.Errorf("dry run %v: got %d different ports, %v", dryRun, len(got), err)
+		}
+	}
+}
+
 func TestNodePorts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -114,7 +154,7 @@ func TestNodePorts(t *testing.T) {
 	a := allocators[0]
 	got := sets.New[int32]()
 	for i := range 20 {
-		port, err := allocators[i%2].AllocateNodePort(t.Context(), 0, false)
+		port, err := nodePort(allocators[i%2], t.Context(), 0, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,33 +167,33 @@ func TestNodePorts(t *testing.T) {
 	if len(got) != 20 {
 		t.Fatalf("got %v", sets.List(got))
 	}
-	if _, err := a.AllocateNodePort(t.Context(), 0, false); err == nil {
+	if _, err := nodePort(a, t.Context(), 0, false); err == nil {
 		t.Error("an exhausted range returned a port")
 	}
 	if err := a.ReleaseNodePorts(t.Context(), 30007); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if port, err := a.AllocateNodePort(t.Context(), 0, true); err != nil || port != 30007 {
+		if port, err := nodePort(a, t.Context(), 0, true); err != nil || port != 30007 {
 			t.Errorf("dry run: got port %d (%v), want 30007", port, err)
 		}
 	}
-	if _, err := a.AllocateNodePort(t.Context(), 30007, false); err != nil {
+	if _, err := nodePort(a, t.Context(), 30007, false); err != nil {
 		t.Error(err)
 	}
-	if _, err := a.AllocateNodePort(t.Context(), 30007, false); !errors.Is(err, allocation.ErrTaken) {
+	if _, err := nodePort(a, t.Context(), 30007, false); !errors.Is(err, allocation.ErrTaken) {
 		t.Errorf("allocate a port in use: got %v, want ErrTaken", err)
 	}
-	if _, err := a.AllocateNodePort(t.Context(), 30020, false); err == nil {
+	if _, err := nodePort(a, t.Context(), 30020, false); err == nil {
 		t.Error("allocated a port outside the range")
 	}
 	// A server with another range keeps the reservations that are in both ranges.
 	moved := c.allocator(t, allocation.Options{FirstNodePort: 30010, LastNodePort: 30029})
-	if _, err := moved.AllocateNodePort(t.Context(), 30010, false); !errors.Is(err,
+	if _, err := nodePort(moved, t.Context(), 30010, false); !errors.Is(err,
 		allocation.ErrTaken) {
 		t.Errorf("allocate a port in use after the range changed: got %v, want ErrTaken", err)
 	}
-	if _, err := moved.AllocateNodePort(t.Context(), 30020, false); err != nil {
+	if _, err := nodePort(moved, t.Context(), 30020, false); err != nil {
 		t.Error(err)
 	}
 }
@@ -168,7 +208,7 @@ func TestRepair(t *testing.T) {
 		"10.0.0.20", false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.AllocateNodePort(ctx, 30100, false); err != nil {
+	if _, err := nodePort(a, ctx, 30100, false); err != nil {
 		t.Fatal(err)
 	}
 	s := service("kept")
@@ -207,7 +247,7 @@ func TestRepair(t *testing.T) {
 		}
 	}
 	for port, want := range map[int32]error{30100: nil, 30200: allocation.ErrTaken} {
-		if _, err := a.AllocateNodePort(ctx, port, true); !errors.Is(err, want) {
+		if _, err := nodePort(a, ctx, port, true); !errors.Is(err, want) {
 			t.Errorf("%d: %v, want %v", port, err, want)
 		}
 	}

@@ -102,32 +102,42 @@ func (b bitmap) choose(port int32) (int32, error) {
 	return port, nil
 }
 
-// AllocateNodePort reserves port, or any port if it is 0, and returns it. If dryRun is true, it
-// reserves nothing.
-func (a *Allocator) AllocateNodePort(ctx context.Context, port int32, dryRun bool) (int32, error) {
-	store := a.store
+// take is like choose, and takes the port.
+func (b bitmap) take(port int32) (int32, error) {
+	port, err := b.choose(port)
+	if err == nil {
+		b.set(port, true)
+	}
+	return port, err
+}
+
+// AllocateNodePorts calls take with a function that reserves a port, or any port if it is 0, and
+// returns it. It stores all of them at once, or none if take returns an error or dryRun is true. If
+// another writer interferes, it calls take again, which has to start over.
+func (a *Allocator) AllocateNodePorts(
+	ctx context.Context, dryRun bool, take func(reserve func(port int32) (int32, error)) error,
+) error {
 	if dryRun {
 		var stored corev1.RangeAllocation
-		if err := store.ranges.Get(ctx, portsKey,
+		if err := a.store.ranges.Get(ctx, portsKey,
 			storage.GetOptions{IgnoreNotFound: true}, &stored); err != nil {
-			return 0, fmt.Errorf("get node ports: %w", err)
+			return fmt.Errorf("get node ports: %w", err)
 		}
 		b := a.ports.read(&stored)
-		if port != 0 && !b.covers(port) { // as in kube-apiserver, a dry run does not check the range
-			return port, nil
-		}
-		return b.choose(port)
+		return take(func(port int32) (int32, error) {
+			if port != 0 && !b.covers(port) { // as in kube-apiserver, a dry run does not check the range
+				return port, nil
+			}
+			return b.take(port)
+		})
 	}
-	var chosen int32
-	err := store.changePorts(ctx, a.ports, func(b bitmap) (bool, error) {
-		var err error
-		if chosen, err = b.choose(port); err != nil {
-			return false, err
-		}
-		b.set(chosen, true)
-		return true, nil
+	return a.store.changePorts(ctx, a.ports, func(b bitmap) (changed bool, err error) {
+		err = take(func(port int32) (int32, error) {
+			changed = true
+			return b.take(port)
+		})
+		return changed, err
 	})
-	return chosen, err
 }
 
 // ReleaseNodePorts frees ports.

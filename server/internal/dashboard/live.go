@@ -204,23 +204,13 @@ func (l *live) keepLocked(id uint64, r trace.Request) {
 	if n := len(l.kept); n > 0 && l.kept[n-1].id == id {
 		return
 	}
-	l.kept = append(l.kept, keptRequest{id, bytesOf(&r), r})
+	l.kept = append(l.kept, keptRequest{id, r.Size(), r})
 	l.bytes += l.kept[len(l.kept)-1].bytes
 	for len(l.kept) > 1 && (len(l.kept) > keptRequests || l.bytes > keptBytes) {
 		l.bytes -= l.kept[0].bytes
 		l.kept[0] = keptRequest{}
 		l.kept = l.kept[1:]
 	}
-}
-
-// bytesOf returns about how much memory a request takes.
-func bytesOf(r *trace.Request) int {
-	const request, step = 256, 160
-	n := request + len(r.Path)
-	for _, s := range r.Steps {
-		n += step + len(s.Reason) + len(s.Patch) + len(s.Object)
-	}
-	return n
 }
 
 // request returns a request that was shown.

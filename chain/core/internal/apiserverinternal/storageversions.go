@@ -8,6 +8,7 @@ import (
 	apiserverinternalv1alpha1 "k8s.io/api/apiserverinternal/v1alpha1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -123,7 +124,8 @@ func validateServer(
 				"must be a valid API version"))
 		}
 	}
-	if !slices.Contains(v.DecodableVersions, v.EncodingVersion) {
+	decodable := sets.New(v.DecodableVersions...)
+	if !decodable.Has(v.EncodingVersion) {
 		errs = append(errs, field.Invalid(at.Child("decodableVersions"), v.DecodableVersions,
 			"must contain encodingVersion"))
 	}
@@ -132,7 +134,7 @@ func validateServer(
 		if !isAPIVersion(version) {
 			errs = append(errs, field.Invalid(at, version, "must be a valid API version"))
 		}
-		if !slices.Contains(v.DecodableVersions, version) {
+		if !decodable.Has(version) {
 			errs = append(errs, field.Invalid(at, version, "must be one of decodableVersions"))
 		}
 	}

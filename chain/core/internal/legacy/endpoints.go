@@ -61,28 +61,31 @@ func Endpoints() *kind.Kind[*corev1.Endpoints] {
 	}
 }
 
+// formatEndpoints returns the first endpoints, and how many there are besides. A subset has one for
+// each of its addresses and ports, which may be billions.
 func formatEndpoints(e *corev1.Endpoints) string {
 	const shown = 3
-	var all []string
+	var first []string
+	all := 0
 	for _, s := range e.Subsets {
-		if len(s.Ports) == 0 {
-			for _, a := range s.Addresses {
-				all = append(all, a.IP)
+		n := len(s.Addresses) * max(1, len(s.Ports))
+		for i := range min(n, shown-len(first)) {
+			address := s.Addresses[i%len(s.Addresses)].IP
+			if len(s.Ports) > 0 {
+				port := s.Ports[i/len(s.Addresses)].Port
+				address = net.JoinHostPort(address, strconv.Itoa(int(port)))
 			}
+			first = append(first, address)
 		}
-		for _, p := range s.Ports {
-			for _, a := range s.Addresses {
-				all = append(all, net.JoinHostPort(a.IP, strconv.Itoa(int(p.Port))))
-			}
-		}
+		all += n
 	}
 	switch {
 	case len(e.Subsets) == 0:
 		return "<none>"
-	case len(all) > shown:
-		return fmt.Sprintf("%s + %d more...", strings.Join(all[:shown], ","), len(all)-shown)
+	case all > shown:
+		return fmt.Sprintf("%s + %d more...", strings.Join(first, ","), all-shown)
 	}
-	return strings.Join(all, ",")
+	return strings.Join(first, ",")
 }
 
 func eachAddress(e *corev1.Endpoints, do func(*corev1.EndpointAddress, *field.Path)) {

@@ -202,8 +202,9 @@ func validatePodAddresses(p, old *corev1.Pod, path *field.Path) field.ErrorList 
 // validateAddresses validates the addresses and checks that there is at most one of each IP family.
 func validateAddresses(is, was []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	old := sets.New(was...)
 	for i, ip := range is {
-		errs = append(errs, addresses.IP(path.Index(i), ip, was)...)
+		errs = append(errs, addresses.IP(path.Index(i), ip, old)...)
 	}
 	if len(is) < 2 {
 		return errs
@@ -227,12 +228,17 @@ func validateTransitions(
 		return nil
 	}
 	var errs field.ErrorList
+	left, byName := sets.New[string](), containersByName(containers)
+	for _, s := range is {
+		if s.State.Terminated == nil {
+			left.Insert(s.Name)
+		}
+	}
 	for i, old := range was {
-		if old.State.Terminated == nil || restarts(p, old, containers) {
+		if old.State.Terminated == nil || restarts(p, old, byName[old.Name]) {
 			continue
 		}
-		if slices.ContainsFunc(is,
-			func(s corev1.ContainerStatus) bool { return s.Name == old.Name && s.State.Terminated == nil }) {
+		if left.Has(old.Name) {
 			errs = append(errs, field.Forbidden(path.Index(i).Child("state"),
 				"a terminated container that may not restart cannot leave the terminated state"))
 		}
@@ -250,15 +256,25 @@ func restartsAll(p *corev1.Pod) bool {
 		})
 }
 
+// containersByName returns the first container of each name.
+func containersByName(containers []corev1.Container) map[string]*corev1.Container {
+	byName := map[string]*corev1.Container{}
+	for i := range containers {
+		if c := &containers[i]; byName[c.Name] == nil {
+			byName[c.Name] = c
+		}
+	}
+	return byName
+}
+
 // restarts reports whether the kubelet may restart the terminated container. The first of its
 // restart rules that matches the exit code decides, then the restart policy of the container, then
 // the restart policy of the pod.
-func restarts(p *corev1.Pod, s corev1.ContainerStatus, containers []corev1.Container) bool {
-	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
-	if i < 0 {
+func restarts(p *corev1.Pod, s corev1.ContainerStatus, c *corev1.Container) bool {
+	if c == nil {
 		return false
 	}
-	c, code := containers[i], s.State.Terminated.ExitCode
+	code := s.State.Terminated.ExitCode
 	policy := string(p.Spec.RestartPolicy)
 	if c.RestartPolicy != nil {
 		policy = string(*c.RestartPolicy)

@@ -21,13 +21,12 @@ func validateAllocated(
 	p *corev1.Pod, statuses []corev1.ContainerStatus, containers []corev1.Container, path *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
+	byName := containersByName(containers)
 	for i, s := range statuses {
-		container := slices.IndexFunc(containers, func(c corev1.Container) bool {
-			return c.Name == s.Name
-		})
+		container := byName[s.Name]
 		for j, allocated := range s.AllocatedResourcesStatus {
 			at := path.Index(i).Child("allocatedResourcesStatus").Index(j)
-			if container >= 0 && !hasResource(p, &containers[container], allocated.Name) {
+			if container != nil && !hasResource(p, container, allocated.Name) {
 				errs = append(errs, field.Invalid(at.Child("name"), allocated.Name, "must be a resource that "+
 					"the container requests or, with the prefix claim:, one of its claims"))
 			}

@@ -103,9 +103,10 @@ func validateQuotaList(list corev1.ResourceList, at *field.Path) field.ErrorList
 func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 	errs := validateQuotaList(spec.Hard, field.NewPath("spec", "hard"))
 
+	limited := standardResources(spec.Hard)
 	at := field.NewPath("spec", "scopes")
 	for _, scope := range spec.Scopes {
-		errs = append(errs, validateQuotaScope(scope, spec.Hard, at, spec.Scopes, at, spec.Scopes)...)
+		errs = append(errs, validateQuotaScope(scope, limited, at, spec.Scopes, at, spec.Scopes)...)
 	}
 	errs = append(errs, validateScopePairs(spec.Scopes, at, spec.Scopes)...)
 
@@ -116,17 +117,30 @@ func validateQuotaSpec(spec *corev1.ResourceQuotaSpec) field.ErrorList {
 	var scopes []corev1.ResourceQuotaScope
 	for _, r := range spec.ScopeSelector.MatchExpressions {
 		scopes = append(scopes, r.ScopeName)
-		errs = append(errs, validateQuotaScope(r.ScopeName, spec.Hard, at.Child("scopeName"), r.ScopeName,
+		errs = append(errs, validateQuotaScope(r.ScopeName, limited, at.Child("scopeName"), r.ScopeName,
 			at, spec.ScopeSelector)...)
 		errs = append(errs, validateScopeRequirement(r, at)...)
 	}
 	return append(errs, validateScopePairs(scopes, at, spec.ScopeSelector)...)
 }
 
-// validateQuotaScope checks that the scope is known and that it supports the resources in hard.
+// standardResources returns the standard ones of the resources in hard, of which there may be
+// thousands of others.
+func standardResources(hard corev1.ResourceList) []corev1.ResourceName {
+	var names []corev1.ResourceName
+	for name := range hard {
+		if quantities.IsStandardQuotaResource(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// validateQuotaScope checks that the scope is known and that it supports the limited resources.
 // Unknown scopes are reported with nameAt and name, unsupported resources with at and value.
 func validateQuotaScope(
-	scope corev1.ResourceQuotaScope, hard corev1.ResourceList, nameAt *field.Path, name any,
+	scope corev1.ResourceQuotaScope, limited []corev1.ResourceName, nameAt *field.Path, name any,
 	at *field.Path, value any,
 ) field.ErrorList {
 	countable, ok := quotaScopes[scope]
@@ -136,8 +150,8 @@ func validateQuotaScope(
 		}
 	}
 	var errs field.ErrorList
-	for _, limited := range sets.List(sets.KeySet(hard)) {
-		if quantities.IsStandardQuotaResource(limited) && !countable.Has(limited) {
+	for _, name := range limited {
+		if !countable.Has(name) {
 			// The message is the same for all, so that the error has it once.
 			errs = append(errs, field.Invalid(at, value, "unsupported scope applied to resource"))
 		}

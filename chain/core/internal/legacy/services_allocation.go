@@ -32,9 +32,12 @@ type ServiceAllocator interface {
 	) (string, error)
 	// ReleaseIP releases ip if it is reserved for the service.
 	ReleaseIP(ctx context.Context, s *corev1.Service, ip string) error
-	// AllocateNodePort reserves port, or any free port if port is 0. With dryRun, it returns the
-	// port without reserving it.
-	AllocateNodePort(ctx context.Context, port int32, dryRun bool) (int32, error)
+	// AllocateNodePorts calls take with a function that reserves a port, or any free port if it is
+	// 0. It reserves all of them or, if take returns an error or with dryRun, none. It may call take
+	// again, which has to start over.
+	AllocateNodePorts(
+		ctx context.Context, dryRun bool, take func(reserve func(port int32) (int32, error)) error,
+	) error
 	// ReleaseNodePorts releases ports.
 	ReleaseNodePorts(ctx context.Context, ports ...int32) error
 }
@@ -243,7 +246,43 @@ func (r *reservation) takeIPs(ctx context.Context) error {
 	return nil
 }
 
+// takePorts reserves all ports at once, however many the service has.
 func (r *reservation) takePorts(ctx context.Context) error {
+	ports, health := r.service.Spec.Ports, r.service.Spec.HealthCheckNodePort
+	var planned error
+	plan := func(reserve func(int32) (int32, error)) error {
+		r.service.Spec.Ports, r.service.Spec.HealthCheckNodePort = slices.Clone(ports), health
+		r.takenPorts = nil
+		planned = r.planPorts(func(port int32) (int32, error) {
+			taken, err := reserve(port)
+			if err == nil {
+				r.takenPorts = append(r.takenPorts, taken)
+			}
+			return taken, err
+		})
+		return planned
+	}
+	// Most requests need no other ports than the service has.
+	needed := false
+	if err := plan(func(int32) (int32, error) {
+		needed = true
+		return 0, errors.New("the port is not reserved yet")
+	}); !needed {
+		return err
+	}
+	err := r.allocator.AllocateNodePorts(ctx, r.dryRun, plan)
+	if err == nil {
+		return nil
+	}
+	r.takenPorts = nil
+	if planned == nil {
+		return apierrors.NewInternalError(fmt.Errorf("failed to allocate node ports: %w", err))
+	}
+	return planned
+}
+
+// planPorts decides on the ports of the service. It calls reserve for those that it does not hold.
+func (r *reservation) planPorts(reserve func(int32) (int32, error)) error {
 	spec := &r.service.Spec
 	held := sets.New[int32]()
 	if r.old != nil {
@@ -255,13 +294,13 @@ func (r *reservation) takePorts(ctx context.Context) error {
 		if r.old != nil {
 			take = r.changeNodePorts
 		}
-		if err := take(ctx, used); err != nil {
+		if err := take(reserve, used); err != nil {
 			return err
 		}
 	}
 	if hasHealthCheck(r.service) {
 		if r.old == nil || !hasHealthCheck(r.old) {
-			port, err := r.takePort(ctx, spec.HealthCheckNodePort, used)
+			port, err := takePort(reserve, spec.HealthCheckNodePort, used)
 			if err != nil {
 				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a health check node port: %w",
 					err))
@@ -278,7 +317,9 @@ func (r *reservation) takePorts(ctx context.Context) error {
 
 // takeNodePorts reserves the node ports that a new service asks for, and allocates the others. A
 // port number that is served over several protocols gets the same node port for all of them.
-func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) error {
+func (r *reservation) takeNodePorts(
+	reserve func(int32) (int32, error), used sets.Set[int32],
+) error {
 	ports := r.service.Spec.Ports
 	wanted, shared := map[int32]int32{}, map[int32]int32{} // by port number
 	for _, p := range slices.Backward(ports) {
@@ -298,7 +339,7 @@ func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) e
 		case !known:
 			p.NodePort = wanted[p.Port]
 		}
-		if err := r.takeNodePort(ctx, i, used); err != nil {
+		if err := r.takeNodePort(reserve, i, used); err != nil {
 			return err
 		}
 		if !known {
@@ -310,7 +351,9 @@ func (r *reservation) takeNodePorts(ctx context.Context, used sets.Set[int32]) e
 
 // changeNodePorts lets a service keep its node ports, and allocates a separate node port for every
 // port that is added.
-func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32]) error {
+func (r *reservation) changeNodePorts(
+	reserve func(int32) (int32, error), used sets.Set[int32],
+) error {
 	held := heldNodePorts(r.old)
 	type portKey struct {
 		protocol corev1.Protocol
@@ -324,7 +367,7 @@ func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32])
 			continue
 		}
 		if p.NodePort == 0 || !held.Has(p.NodePort) && !used.Has(p.NodePort) {
-			if err := r.takeNodePort(ctx, i, used); err != nil {
+			if err := r.takeNodePort(reserve, i, used); err != nil {
 				return err
 			}
 		}
@@ -339,9 +382,11 @@ func (r *reservation) changeNodePorts(ctx context.Context, used sets.Set[int32])
 }
 
 // takeNodePort reserves the node port of the i-th port, or any free port if it is 0.
-func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int32]) error {
+func (r *reservation) takeNodePort(
+	reserve func(int32) (int32, error), i int, used sets.Set[int32],
+) error {
 	p := &r.service.Spec.Ports[i]
-	port, err := r.takePort(ctx, p.NodePort, used)
+	port, err := takePort(reserve, p.NodePort, used)
 	switch {
 	case err != nil && p.NodePort != 0:
 		return invalidService(r.service,
@@ -355,24 +400,14 @@ func (r *reservation) takeNodePort(ctx context.Context, i int, used sets.Set[int
 	return nil
 }
 
-// takePort reserves port, or any free port if port is 0. It never returns a port that is in used.
-func (r *reservation) takePort(
-	ctx context.Context, port int32, used sets.Set[int32],
+// takePort reserves port, or any free port if port is 0.
+func takePort(
+	reserve func(int32) (int32, error), port int32, used sets.Set[int32],
 ) (int32, error) {
 	if port != 0 && used.Has(port) {
 		return 0, errors.New("is specified twice")
 	}
-	for {
-		taken, err := r.allocator.AllocateNodePort(ctx, port, r.dryRun)
-		if err != nil {
-			return 0, err
-		}
-		if r.dryRun && port == 0 && used.Has(taken) {
-			continue // a dry run reserves nothing, so the same port may be drawn twice
-		}
-		r.takenPorts = append(r.takenPorts, taken)
-		return taken, nil
-	}
+	return reserve(port)
 }
 
 func invalidService(s *corev1.Service, errs ...*field.Error) error {

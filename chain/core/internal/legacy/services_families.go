@@ -277,7 +277,7 @@ func validateClusterIPs(s, old *corev1.Service) field.ErrorList {
 			}
 			continue
 		}
-		bad := addresses.IP(ips.Index(i), ip, oldIPs)
+		bad := addresses.IP(ips.Index(i), ip, sets.New(oldIPs...))
 		errs, wrong = append(errs, bad...), wrong || len(bad) > 0
 	}
 	if len(spec.ClusterIPs) > 2 {

@@ -31,9 +31,9 @@ func validateService(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, metavalidation.ValidateLabels(s.Spec.Selector, path.Child("selector"))...)
 	}
 	errs = append(errs, validateAffinity(&s.Spec, path)...)
-	var oldIPs []string
+	oldIPs := sets.New[string]()
 	if old != nil {
-		oldIPs = old.Spec.ExternalIPs
+		oldIPs.Insert(old.Spec.ExternalIPs...)
 	}
 	for i, ip := range s.Spec.ExternalIPs {
 		path := path.Child("externalIPs").Index(i)
@@ -238,10 +238,10 @@ func validateLoadBalancer(s, old *corev1.Service, path *field.Path) field.ErrorL
 // validateSourceRanges validates the field or, if it is empty, the annotation. The ranges in both
 // may be padded with spaces, as was always allowed in the annotation.
 func validateSourceRanges(s, old *corev1.Service, path *field.Path) field.ErrorList {
-	var oldRanges []string
+	oldRanges := sets.New[string]()
 	if old != nil {
 		for _, r := range old.Spec.LoadBalancerSourceRanges {
-			oldRanges = append(oldRanges, strings.TrimSpace(r))
+			oldRanges.Insert(strings.TrimSpace(r))
 		}
 	}
 	var errs field.ErrorList
@@ -402,9 +402,9 @@ func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 			field.Forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'"),
 		}
 	}
-	var oldIPs []string
+	oldIPs := sets.New[string]()
 	for _, in := range old.Status.LoadBalancer.Ingress {
-		oldIPs = append(oldIPs, in.IP)
+		oldIPs.Insert(in.IP)
 	}
 	var errs field.ErrorList
 	for i, in := range ingress {

@@ -8,6 +8,7 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -296,9 +297,9 @@ func validateServiceBackend(
 
 func validateIngressStatus(_ context.Context, in, old *networkingv1.Ingress) field.ErrorList {
 	var errs field.ErrorList
-	var oldIPs []string
+	oldIPs := sets.New[string]()
 	for _, o := range old.Status.LoadBalancer.Ingress {
-		oldIPs = append(oldIPs, o.IP)
+		oldIPs.Insert(o.IP)
 	}
 	for i, lb := range in.Status.LoadBalancer.Ingress {
 		path := field.NewPath("status", "loadBalancer", "ingress").Index(i)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -75,18 +76,19 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 // they are invalid.
 type policyRules struct {
 	selectors metavalidation.LabelSelectorValidationOptions
-	cidrs     []string
+	cidrs     sets.Set[string]
 }
 
 func validateNetworkPolicyUpdate(
 	_ context.Context, p, old *networkingv1.NetworkPolicy,
 ) field.ErrorList {
-	var r policyRules
+	r := policyRules{cidrs: sets.New[string]()}
 	r.selectors.AllowInvalidLabelValueInSelector =
 		len(metavalidation.ValidateLabelSelector(&old.Spec.PodSelector, r.selectors, nil)) > 0
 	eachPeer(&old.Spec, func(peer *networkingv1.NetworkPolicyPeer, _ *field.Path) {
 		if peer.IPBlock != nil {
-			r.cidrs = append(append(r.cidrs, peer.IPBlock.CIDR), peer.IPBlock.Except...)
+			r.cidrs.Insert(peer.IPBlock.CIDR)
+			r.cidrs.Insert(peer.IPBlock.Except...)
 		}
 	})
 	return r.validate(&p.Spec)

@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"github.com/kinproc/kinproc/chain/kind"
 )
@@ -187,6 +187,9 @@ func mayDo(ctx context.Context, p Policy, a authorizer.AttributesRecord) bool {
 	return err == nil && decision == authorizer.DecisionAllow
 }
 
+// mostListed is how many missing rules an error lists.
+const mostListed = 1000
+
 // holds returns an error that lists the rules that the request's user does not hold, or nil.
 func holds(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) error {
 	u, ok := genericapirequest.UserFrom(ctx)
@@ -194,15 +197,19 @@ func holds(ctx context.Context, p Policy, rules []rbacv1.PolicyRule) error {
 		return errors.New("the request has no user")
 	}
 	held, err := p.RulesOf(ctx, u, genericapirequest.NamespaceValue(ctx))
-	covered, missing := validation.Covers(held, rules)
-	if covered {
+	lacking, many := missing(held, rules)
+	if len(lacking) == 0 && many == nil {
 		return nil
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "user %q (groups=%q) would grant permissions that they do not hold:",
 		u.GetName(), u.GetGroups())
-	for _, rule := range compact(missing) {
+	compacted := compact(lacking)
+	for _, rule := range compacted[:min(len(compacted), mostListed)] {
 		b.WriteString("\n" + describe(rule))
+	}
+	if many != nil || len(compacted) > mostListed {
+		fmt.Fprintf(&b, "\n%v", cmp.Or(many, errMissing))
 	}
 	if err != nil {
 		fmt.Fprintf(&b, "\n(some of their roles could not be resolved: %v)", err)

@@ -14,6 +14,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kinproc/kinproc/chain/core/internal/rules/nodeselectors"
@@ -308,16 +309,19 @@ func validateBindingConditions(success, failure []string, at *field.Path) field.
 	}
 	errs := each(success, resourcev1.BindingConditionsMaxSize, successes, check)
 	errs = append(errs, each(failure, resourcev1.BindingFailureConditionsMaxSize, failures, check)...)
+	succeeds, fails := sets.New[string](), sets.New[string]()
 	for i, c := range success {
-		if slices.Contains(success[:i], c) {
+		if succeeds.Has(c) {
 			errs = append(errs, field.Duplicate(successes.Index(i), c))
 		}
+		succeeds.Insert(c)
 	}
 	for i, c := range failure {
-		if slices.Contains(failure[:i], c) {
+		if fails.Has(c) {
 			errs = append(errs, field.Duplicate(failures.Index(i), c))
 		}
-		if slices.Contains(success, c) {
+		fails.Insert(c)
+		if succeeds.Has(c) {
 			errs = append(errs, field.Invalid(failures.Index(i), c, "must not be in bindingConditions too"))
 		}
 	}

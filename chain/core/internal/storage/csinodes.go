@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -79,16 +80,15 @@ func validateCSINode(_ context.Context, n *csiNode) field.ErrorList {
 // removed and added again with other values.
 func validateCSINodeUpdate(ctx context.Context, n, old *csiNode) field.ErrorList {
 	errs := validateCSINode(ctx, n)
+	drivers := map[string]storagev1.CSINodeDriver{}
+	for _, is := range n.Spec.Drivers {
+		drivers[is.Name] = is
+	}
 	for _, was := range old.Spec.Drivers {
-		for _, is := range n.Spec.Drivers {
-			if is.Name != was.Name {
-				continue
-			}
-			was.Allocatable = is.Allocatable
-			if !equality.Semantic.DeepEqual(is, was) {
-				errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is,
-					"field is immutable"))
-			}
+		is, ok := drivers[was.Name]
+		was.Allocatable = is.Allocatable
+		if ok && !equality.Semantic.DeepEqual(is, was) {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "drivers"), is, "field is immutable"))
 		}
 	}
 	return errs

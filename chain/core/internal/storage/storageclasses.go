@@ -2,12 +2,12 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -134,7 +134,7 @@ func validateParameters(parameters map[string]string, at *field.Path) field.Erro
 func validateTopologies(terms []corev1.TopologySelectorTerm, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	// Start with an empty term, so that a term that selects everything counts as a duplicate.
-	seen := []map[string]sets.Set[string]{{}}
+	seen := sets.New("{}")
 	for i, term := range terms {
 		path := at.Index(i).Child("matchLabelExpressions")
 		selected := map[string]sets.Set[string]{}
@@ -155,12 +155,14 @@ func validateTopologies(terms []corev1.TopologySelectorTerm, at *field.Path) fie
 			}
 			errs = append(errs, metav1validation.ValidateLabelName(r.Key, path.Index(j).Child("key"))...)
 		}
-		for _, other := range seen {
-			if equality.Semantic.DeepEqual(selected, other) {
-				errs = append(errs, field.Duplicate(path, ""))
-			}
+		key, err := json.Marshal(selected) // in which keys and values are sorted
+		if err != nil {
+			errs = append(errs, field.InternalError(path, err))
 		}
-		seen = append(seen, selected)
+		if seen.Has(string(key)) {
+			errs = append(errs, field.Duplicate(path, ""))
+		}
+		seen.Insert(string(key))
 	}
 	return errs
 }

@@ -189,3 +189,17 @@ func TestTokenWarnings(t *testing.T) {
 		}
 	}
 }
+
+// Each of many topologies that are all the same is a duplicate, not of each of the others.
+func TestManyTopologies(t *testing.T) {
+	t.Parallel()
+	terms := make([]corev1.TopologySelectorTerm, 1000)
+	for i := range terms {
+		terms[i].MatchLabelExpressions = []corev1.TopologySelectorLabelRequirement{{
+			Key: "zone", Values: []string{"a", "b"},
+		}}
+	}
+	if errs := validateTopologies(terms, nil); len(errs) != len(terms)-1 {
+		t.Errorf("%d errors, want %d", len(errs), len(terms)-1)
+	}
+}

@@ -140,7 +140,8 @@ func (c *consistency) list(ctx context.Context, v view) *told {
 	case 0:
 		version, match = fmt.Sprint(current), metav1.ResourceVersionMatchNotOlderThan
 	case 1:
-		version, match = fmt.Sprint(current-min(current-1, rand.Uint64N(20))), metav1.ResourceVersionMatchExact
+		version = fmt.Sprint(current - min(current-1, rand.Uint64N(20)))
+		match = metav1.ResourceVersionMatchExact
 	}
 	list := &example.PodList{}
 	err = c.GetList(ctx, v.key, v.options(version, match), list)

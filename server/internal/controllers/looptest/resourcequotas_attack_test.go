@@ -104,8 +104,9 @@ func TestAttackQuotaOfManyResources(t *testing.T) {
 	client := runResourceQuotas(t, config, &evaluators.Charges{})
 	hard := resourceQuantities("count/deployments.apps", "5", "count/configmaps", "5")
 	for i := range 5_000 {
-		hard[corev1.ResourceName(fmt.Sprintf("count/nothing%d.apps", i))] = resource.MustParse("5")
-		hard[corev1.ResourceName(fmt.Sprintf("requests.example.com/nothing%d", i))] = resource.MustParse("5")
+		for _, name := range []string{"count/nothing%d.apps", "requests.example.com/nothing%d"} {
+			hard[corev1.ResourceName(fmt.Sprintf(name, i))] = resource.MustParse("5")
+		}
 	}
 	mine, theirs := resourceQuotasIn(t, client, "mine"), resourceQuotasIn(t, client, "theirs")
 	mine.quota("many", corev1.ResourceQuotaSpec{Hard: hard})

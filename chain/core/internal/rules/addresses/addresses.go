@@ -3,6 +3,7 @@ package addresses
 import (
 	"net/netip"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -10,13 +11,19 @@ import (
 
 // IP validates an address in a field that once accepted leading zeros and IPv4-mapped IPv6
 // addresses (KEP-4858). Such values are still allowed if the old object contains them.
-func IP(path *field.Path, value string, old []string) field.ErrorList {
-	return validation.IsValidIPForLegacyField(path, value, true, old)
+func IP(path *field.Path, value string, old sets.Set[string]) field.ErrorList {
+	if old.Has(value) {
+		return nil
+	}
+	return validation.IsValidIPForLegacyField(path, value, true, nil)
 }
 
 // CIDR is like [IP], but for address blocks.
-func CIDR(path *field.Path, value string, old []string) field.ErrorList {
-	return validation.IsValidCIDRForLegacyField(path, value, true, old)
+func CIDR(path *field.Path, value string, old sets.Set[string]) field.ErrorList {
+	if old.Has(value) {
+		return nil
+	}
+	return validation.IsValidCIDRForLegacyField(path, value, true, nil)
 }
 
 // RoutableIP rejects addresses that mean something different on every host and so cannot be reached
@@ -47,7 +54,9 @@ func RoutableIP(path *field.Path, value string) field.ErrorList {
 
 // LoadBalancerIngress validates the IP address and hostname of a load balancer. Either may be
 // empty.
-func LoadBalancerIngress(path *field.Path, ip, hostname string, oldIPs []string) field.ErrorList {
+func LoadBalancerIngress(
+	path *field.Path, ip, hostname string, oldIPs sets.Set[string],
+) field.ErrorList {
 	var errs field.ErrorList
 	if ip != "" {
 		errs = append(errs, IP(path.Child("ip"), ip, oldIPs)...)

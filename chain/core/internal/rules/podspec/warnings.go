@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,8 +53,16 @@ type warner struct {
 	warnings    []string
 }
 
+// mostWarnings is more than a client gets: the API server sends 4,096 characters of warnings. In a
+// pod with thousands of ports or files, each may clash with each.
+const mostWarnings = 200
+
+func (w *warner) enough() bool { return len(w.warnings) >= mostWarnings }
+
 func (w *warner) warn(path *field.Path, format string, args ...any) {
-	w.warnings = append(w.warnings, path.String()+": "+fmt.Sprintf(format, args...))
+	if !w.enough() {
+		w.warnings = append(w.warnings, path.String()+": "+fmt.Sprintf(format, args...))
+	}
 }
 
 func (w *warner) all() []string {
@@ -225,20 +234,21 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, source string) []file {
 func (w *warner) overlaps(v *corev1.Volume) {
 	switch {
 	case v.ConfigMap != nil:
-		w.clashes(v.Name, nil, keyFiles(v.ConfigMap.Items, "configMap"))
+		w.clashes(v.Name, keyFiles(v.ConfigMap.Items, "configMap"))
 	case v.Secret != nil:
-		w.clashes(v.Name, nil, keyFiles(v.Secret.Items, "secret"))
+		w.clashes(v.Name, keyFiles(v.Secret.Items, "secret"))
 	case v.DownwardAPI != nil:
-		w.clashes(v.Name, nil, downwardFiles(v.DownwardAPI.Items, "downwardAPI"))
+		w.clashes(v.Name, downwardFiles(v.DownwardAPI.Items, "downwardAPI"))
 	case v.Projected != nil:
-		var before []file
+		var files []file
 		for _, s := range v.Projected.Sources {
 			if s == (corev1.VolumeProjection{}) {
 				w.warnings = append(w.warnings, fmt.Sprintf("volume %q has an empty source", v.Name))
 				continue
 			}
-			before = w.clashes(v.Name, before, projectedFiles(&s))
+			files = append(files, projectedFiles(&s)...)
 		}
+		w.clashes(v.Name, files)
 	}
 }
 
@@ -269,21 +279,38 @@ func projectedFiles(s *corev1.VolumeProjection) []file {
 	return nil
 }
 
-// clashes warns about each pair of files with the same path or one path below the other. It returns
-// all files.
-func (w *warner) clashes(volume string, before, files []file) []file {
-	for _, f := range files {
-		f.path = strings.TrimRight(f.path, "/")
-		for _, other := range before {
-			if f.path != "" && other.path != "" && (strings.HasPrefix(f.path+"/", other.path+"/") ||
-				strings.HasPrefix(other.path+"/", f.path+"/")) {
-				w.warnings = append(w.warnings, fmt.Sprintf("volume %q: the files %q (%s) and %q (%s) overlap",
-					volume, f.path, f.source, other.path, other.source))
-			}
+// clashes warns about each pair of files with the same path or one path below the other.
+func (w *warner) clashes(volume string, files []file) {
+	// With a slash at the end, the path of a directory is the beginning of all paths below it, which
+	// follow it when sorted.
+	order := make([]int, 0, len(files))
+	for i := range files {
+		if files[i].path = strings.TrimRight(files[i].path, "/"); files[i].path != "" {
+			files[i].path += "/"
+			order = append(order, i)
 		}
-		before = append(before, f)
 	}
-	return before
+	slices.SortStableFunc(order, func(i, j int) int {
+		return strings.Compare(files[i].path, files[j].path)
+	})
+	var pairs [][]int // the later file first
+	var above []int   // the files on the way to the next one
+	for _, i := range order {
+		for n := len(above); n > 0 && !strings.HasPrefix(files[i].path, files[above[n-1]].path); n-- {
+			above = above[:n-1]
+		}
+		for _, j := range above[:min(len(above), mostWarnings-len(pairs))] {
+			pairs = append(pairs, []int{max(i, j), min(i, j)})
+		}
+		above = append(above, i)
+	}
+	slices.SortFunc(pairs, slices.Compare)
+	for _, pair := range pairs {
+		f, other := files[pair[0]], files[pair[1]]
+		w.warnings = append(w.warnings, fmt.Sprintf("volume %q: the files %q (%s) and %q (%s) overlap",
+			volume, strings.TrimSuffix(f.path, "/"), f.source, strings.TrimSuffix(other.path, "/"),
+			other.source))
+	}
 }
 
 // profileAnnotations warns about annotations that fields have replaced, unless the field is set.
@@ -351,11 +378,7 @@ func (w *warner) duplicateEnv(c *corev1.Container, at *field.Path) {
 
 // ports warns about ports that cannot be told apart by number or, in services and probes, by name.
 func (w *warner) ports() {
-	type port struct {
-		corev1.ContainerPort
-		at *field.Path
-	}
-	var before []port
+	var before crowd
 	names := map[string]*field.Path{}
 	eachContainer(w.spec, func(c *corev1.Container, p *field.Path) {
 		for i, is := range c.Ports {
@@ -363,12 +386,15 @@ func (w *warner) ports() {
 			if is.HostIP != "" && is.HostPort == 0 {
 				w.warn(at, "hostIP has no effect without hostPort")
 			}
-			for _, was := range before {
-				if overlap := overlap(&is, &was.ContainerPort); overlap != "" {
+			if w.enough() {
+				return
+			}
+			for _, was := range before.near(&is) {
+				if overlap := overlap(&is, was.ContainerPort); overlap != "" {
 					w.warn(at, "%s %s", overlap, was.at)
 				}
 			}
-			before = append(before, port{is, at})
+			before.add(&is, at)
 			if is.Name == "" {
 				continue
 			}
@@ -379,6 +405,63 @@ func (w *warner) ports() {
 			}
 		}
 	})
+}
+
+// crowd is the ports of a pod, found by what they may have in common.
+type crowd struct {
+	ports []crowdedPort
+	by    map[common][]int
+}
+
+type crowdedPort struct {
+	*corev1.ContainerPort
+	at *field.Path
+}
+
+// common is what ports have in common: the number, and perhaps the port of the host, and perhaps
+// its address too.
+type common struct {
+	number   int32
+	protocol corev1.Protocol
+	shared   int // how many of the following count
+	hostPort int32
+	hostIP   string
+}
+
+func commonOf(p *corev1.ContainerPort, shared int, hostPort int32, hostIP string) common {
+	return common{p.ContainerPort, p.Protocol, shared, hostPort, hostIP}
+}
+
+func (c *crowd) add(p *corev1.ContainerPort, at *field.Path) {
+	if c.by == nil {
+		c.by = map[common][]int{}
+	}
+	for _, key := range []common{
+		commonOf(p, 0, 0, ""), commonOf(p, 1, p.HostPort, ""), commonOf(p, 2, p.HostPort, p.HostIP),
+	} {
+		c.by[key] = append(c.by[key], len(c.ports))
+	}
+	c.ports = append(c.ports, crowdedPort{p, at})
+}
+
+// near returns the ports that overlap with p, in order.
+func (c *crowd) near(p *corev1.ContainerPort) []crowdedPort {
+	var found []int
+	switch {
+	case p.HostPort == 0:
+		found = c.by[commonOf(p, 0, 0, "")]
+	case p.HostIP == "":
+		found = slices.Concat(c.by[commonOf(p, 1, 0, "")], c.by[commonOf(p, 1, p.HostPort, "")])
+	default:
+		found = slices.Concat(c.by[commonOf(p, 1, 0, "")], c.by[commonOf(p, 2, p.HostPort, "")],
+			c.by[commonOf(p, 2, p.HostPort, p.HostIP)])
+	}
+	slices.Sort(found)
+	near := make([]crowdedPort, 0, len(found))
+	for _, i := range found {
+		near = append(near, c.ports[i])
+	}
+	return near
 }
 
 // overlap describes the conflict between two ports with the same number, if there is one.
