@@ -44,6 +44,7 @@ func kubectlFor(t *testing.T, s *server.Server) func(args ...string) (string, er
 		var out, errOut bytes.Buffer
 		flags := genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(1000).WithDiscoveryQPS(1000)
 		*flags.KubeConfig, *flags.CacheDir = kubeconfig, cache
+		*flags.Timeout = "5m" // with the race detector, OpenAPI documents take long on a busy machine
 		cmd := kubectl.NewKubectlCommand(kubectl.KubectlOptions{
 			IOStreams:   genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut},
 			ConfigFlags: flags,

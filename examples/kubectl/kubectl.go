@@ -102,6 +102,7 @@ func (k *Kubectl) Try(args ...string) (out string, err error) {
 	}()
 	args = append([]string{
 		"--kubeconfig", k.Kubeconfig, "--cache-dir", filepath.Join(filepath.Dir(k.Kubeconfig), "cache"),
+		"--request-timeout=5m", // with the race detector, OpenAPI documents take long on a busy machine
 	}, args...)
 	cmd := kubectl.NewDefaultKubectlCommandWithArgs(kubectl.KubectlOptions{
 		Arguments: append([]string{"kubectl"}, args...),

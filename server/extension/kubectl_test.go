@@ -63,6 +63,7 @@ func (k *kubectl) run(in string, args ...string) (out string, err error) {
 	}()
 	args = append([]string{
 		"--kubeconfig", k.kubeconfig, "--cache-dir", filepath.Join(filepath.Dir(k.kubeconfig), "cache"),
+		"--request-timeout=5m", // with the race detector, OpenAPI documents take long on a busy machine
 	}, args...)
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
 	c := cmd.NewDefaultKubectlCommandWithArgs(cmd.KubectlOptions{
