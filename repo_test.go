@@ -47,6 +47,9 @@ var rooms = map[string][]string{
 	"chain/core/internal":           {"chain/kind"},
 	"chain/core":                    {"chain/kind", "chain/internal"},
 	"chain":                         nil, // it links the servers, all of which are below it
+	"server/internal/stopper":       nil,
+	"server/internal/reload":        {"server/internal/stopper"},
+	"server/internal/informers":     {"chain", "server/internal/stopper"},
 	"server/internal/allocation":    nil,
 	"server/internal/dashboard":     {"chain/trace"},
 	"server/internal/epoch":         nil,

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -18,13 +19,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 
-	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/auth/bootstraptoken"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/informers"
 )
 
 // access holds the authenticator and the authorizer, and the certificates and keys that they use.
@@ -188,7 +189,7 @@ func (a *access) judge(p *plane) error {
 	}
 	a.authorizer, err = newAuthorizer(p, auth.Authorization{
 		Roles: rbacauthorizer.Lazily(func() rbacauthorizer.Source {
-			return watchRoles(p.tasks, client, p.storage)
+			return watchRoles(p.stopper.Context(), client, p.allInformers)
 		}),
 		Client: client,
 	})
@@ -261,15 +262,13 @@ func (a *access) applyTo(generic *genericapiserver.Config, o *Options, l net.Lis
 	return nil
 }
 
-// watchRoles keeps the roles and bindings in memory until the tasks end.
+// watchRoles keeps the roles and bindings in memory until ctx ends.
 func watchRoles(
-	t *tasks, client kubernetes.Interface, storage *chain.Storage,
+	ctx context.Context, client kubernetes.Interface, all *informers.Set,
 ) rbacauthorizer.Source {
-	factory := newInformerFactory(t.ctx, client, storage)
+	factory := all.Factory()
 	source := rbacauthorizer.FromInformers(factory.Rbac().V1(),
 		rbacauthorizer.FromClient(client.RbacV1()))
-	factory.StartWithContext(t.ctx)
-	t.starts(factory)
-	t.join(factory.Shutdown)
+	factory.StartWithContext(ctx)
 	return source
 }

@@ -15,6 +15,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/reload"
 )
 
 // OIDCOptions configure an OpenID Connect provider, whose tokens are accepted.
@@ -182,7 +183,7 @@ func newExternal(p *plane, audiences []string) (external, error) {
 		if err != nil {
 			return e, o.wrong("OIDC.CAFile", "oidc-ca-file", "%w", err)
 		}
-		if e.issuers, err = auth.NewIssuers(p.tasks.ctx, config, rules); err != nil {
+		if e.issuers, err = auth.NewIssuers(p.stopper.Context(), config, rules); err != nil {
 			return e, o.wrong("OIDC", "oidc-issuer-url", "%w", err)
 		}
 	}
@@ -209,7 +210,7 @@ func (e *external) readConfig(p *plane, rules auth.IssuerRules) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	rules.SigningAlgorithms = auth.AllSigningAlgorithms()
-	issuers, err := auth.NewIssuers(p.tasks.ctx, config, rules)
+	issuers, err := auth.NewIssuers(p.stopper.Context(), config, rules)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -221,7 +222,7 @@ func (e *external) readConfig(p *plane, rules auth.IssuerRules) error {
 		}
 		e.anonymous = config.Anonymous
 	}
-	p.tasks.follow(file, data, func(ctx context.Context, data []byte) error {
+	reload.Follow(p.stopper, file, data, func(ctx context.Context, data []byte) error {
 		changed, err := auth.DecodeAuthentication(data)
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/reload"
 )
 
 // AuthorizationWebhookOptions configure the webhook that is asked who may do what.
@@ -173,7 +174,7 @@ func newAuthorizer(p *plane, a auth.Authorization) (*auth.Authorizer, error) {
 		return nil, wrong(err)
 	}
 	if o.AuthorizationConfigFile != "" {
-		p.tasks.follow(o.AuthorizationConfigFile, data, func(_ context.Context, data []byte) error {
+		reload.Follow(p.stopper, o.AuthorizationConfigFile, data, func(_ context.Context, data []byte) error {
 			changed, err := auth.DecodeAuthorization(data)
 			if err != nil {
 				return err

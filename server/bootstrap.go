@@ -67,7 +67,7 @@ func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
 	for name, hook := range hooks {
 		err := generic.AddPostStartHook(name, func(hc genericapiserver.PostStartHookContext) error {
 			done := make(chan struct{})
-			if !p.tasks.run(func() { p.runHook(hc, name, hook); close(done) }) {
+			if !p.stopper.Go(func() { p.runHook(hc, name, hook); close(done) }) {
 				return nil
 			}
 			<-done
@@ -104,9 +104,9 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 	case refused(err) && !p.damaged():
 		utilruntime.HandleErrorWithContext(ctx, err,
 			"The server's own write was refused and will be retried", "hook", name)
-		p.tasks.run(func() { retryRefused(ctx, hook) })
+		p.stopper.Go(func() { retryRefused(ctx, hook) })
 	default:
-		p.tasks.fail(fmt.Errorf("%s: %w", name, err))
+		p.stopper.Fail(fmt.Errorf("%s: %w", name, err))
 		<-ctx.Done()
 	}
 }
@@ -119,11 +119,11 @@ func (p *plane) identityHooks(id string) map[string]func(context.Context) error 
 	lease := identitylease.New(client, id, p.listener.Addr().String())
 	return map[string]func(context.Context) error{
 		"start-kube-apiserver-identity-lease-controller": func(ctx context.Context) error {
-			p.tasks.run(func() { lease.Run(ctx) })
+			p.stopper.Go(func() { lease.Run(ctx) })
 			return nil
 		},
 		"start-kube-apiserver-identity-lease-garbage-collector": func(ctx context.Context) error {
-			p.tasks.every(identitylease.Interval, func(ctx context.Context) {
+			p.stopper.Every(identitylease.Interval, func(ctx context.Context) {
 				identitylease.Collect(ctx, client)
 			})
 			return nil
@@ -173,10 +173,10 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 		return err
 	}
 	informer.Start(ctx)
-	p.tasks.join(informer.Wait)
-	p.tasks.run(func() {
+	p.stopper.Wait(informer.Wait)
+	p.stopper.Go(func() {
 		if err := controller.Run(ctx); err != nil {
-			p.tasks.fail(err)
+			p.stopper.Fail(err)
 		}
 	})
 	return nil
@@ -196,7 +196,7 @@ func (p *plane) keepFlowControl(ctx context.Context, client kubernetes.Interface
 	if err := p.unlessFresh(ensure)(ctx); err != nil {
 		return err
 	}
-	p.tasks.every(flowcontrolbootstrap.Period, func(ctx context.Context) {
+	p.stopper.Every(flowcontrolbootstrap.Period, func(ctx context.Context) {
 		if err := ensure(ctx); err != nil && ctx.Err() == nil {
 			utilruntime.HandleErrorWithContext(ctx, err,
 				"Failed to ensure the bootstrap objects of API Priority and Fairness")

@@ -66,7 +66,7 @@ func (p *plane) caches() *caches {
 			return services.InformerFor(o, nil)
 		}},
 	}
-	for _, shared := range append(p.tasks.informers(), p.informers) {
+	for _, shared := range p.allInformers.Factories() {
 		all = append(all, factory{shared.WaitForCacheSync,
 			func(o runtime.Object) cache.SharedIndexInformer { return shared.InformerFor(o, nil) }})
 	}

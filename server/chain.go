@@ -58,7 +58,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared := newInformerFactory(p.tasks.ctx, client, p.storage)
+	shared := p.allInformers.Factory()
 	p.informers = shared
 
 	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
@@ -146,7 +146,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	<-hooked
 	p.chain, err = chain.Assemble(chain.Config{
 		Generic:             generic,
-		Informers:           servingInformers{shared, p.ready},
+		Informers:           shared.Until(p.ready),
 		Storage:             p.storage,
 		StorageAlive:        p.etcd.alive,
 		Abandonable:         embed.Abandonable,

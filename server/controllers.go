@@ -29,18 +29,17 @@ func (s metadataStorage) FollowMetadata(ctx context.Context, h garbagecollector.
 // on their work waits for it, such as admission of a pod that needs its namespace's service
 // account.
 func (p *plane) startControllers() error {
-	p.tasks.join(p.informers.Shutdown)
 	if p.options.ReadOnly {
 		return nil
 	}
 	if len(p.options.EtcdServers) > 0 {
 		return p.whileLeading(p.runLoops)
 	}
-	wait, err := p.runLoops(p.tasks.ctx)
+	wait, err := p.runLoops(p.stopper.Context())
 	if err != nil {
 		return err
 	}
-	p.tasks.join(wait)
+	p.stopper.Wait(wait)
 	return nil
 }
 

@@ -26,7 +26,7 @@ const (
 // would retry them forever.
 func (p *plane) untilDamage(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
-	p.tasks.run(func() {
+	p.stopper.Go(func() {
 		select {
 		case <-p.storage.Undecodable():
 			cancel(errDamage)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/ownership"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // The contents of a data directory.
@@ -22,7 +23,7 @@ const (
 
 // openDir returns the directory of a control plane: the data directory or, without one, a new
 // temporary directory.
-func openDir(o *Options, u *undo) (string, error) {
+func openDir(o *Options, s *stopper.Stopper) (string, error) {
 	if o.DataDir != "" {
 		if err := ownDir(o.DataDir); err != nil {
 			return "", o.wrong("DataDir", "data-dir", "%w", err)
@@ -33,7 +34,7 @@ func openDir(o *Options, u *undo) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	u.push("temporary files", remove)
+	s.Push("temporary files", remove)
 	return dir, nil
 }
 

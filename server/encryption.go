@@ -12,6 +12,9 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/storage/value"
+
+	"github.com/kinproc/kinproc/server/internal/reload"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 func (o *Options) addEncryptionFlags(f *pflag.FlagSet) {
@@ -51,7 +54,7 @@ type encryption struct {
 }
 
 // newEncryption reads the configuration of the options. It returns nil if there is none.
-func newEncryption(o *Options, u *undo) (*encryption, error) {
+func newEncryption(o *Options, s *stopper.Stopper) (*encryption, error) {
 	file, follow := o.EncryptionProviderConfig, o.EncryptionProviderConfigAutomaticReload
 	if file == "" {
 		return nil, nil
@@ -61,7 +64,7 @@ func newEncryption(o *Options, u *undo) (*encryption, error) {
 		return nil, o.wrong("EncryptionProviderConfig", "encryption-provider-config", "%w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	u.push("encryption", func() error { cancel(); return nil })
+	s.Push("encryption", func() error { cancel(); return nil })
 	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, file, follow, "")
 	if err != nil {
 		return nil, o.wrong("EncryptionProviderConfig", "encryption-provider-config", "%s: %w", file,
@@ -92,7 +95,7 @@ func (e *encryption) applyTo(generic *genericapiserver.Config, p *plane) {
 		return
 	}
 	file := p.options.EncryptionProviderConfig
-	p.tasks.follow(file, e.content, func(ctx context.Context, _ []byte) error {
+	reload.Follow(p.stopper, file, e.content, func(ctx context.Context, _ []byte) error {
 		ctx, cancel := context.WithCancel(ctx)
 		loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, file, true, "")
 		if err != nil {

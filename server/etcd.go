@@ -18,6 +18,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // etcd is a client of the embedded or an external etcd.
@@ -37,10 +38,10 @@ const diagnosisTimeout = 500 * time.Millisecond
 // startEtcd starts the embedded etcd in dir, or connects to the external one. It calls fail if the
 // embedded etcd fails while it runs.
 func startEtcd(
-	ctx context.Context, options *Options, dir string, fail func(error), u *undo,
+	ctx context.Context, options *Options, dir string, fail func(error), s *stopper.Stopper,
 ) (*etcd, error) {
 	if len(options.EtcdServers) > 0 {
-		return dialEtcd(ctx, options, u)
+		return dialEtcd(ctx, options, s)
 	}
 	alive, end := context.WithCancelCause(context.Background())
 	o := embed.Options{
@@ -62,11 +63,11 @@ func startEtcd(
 	if err != nil {
 		return nil, err
 	}
-	u.push("etcd", func() error { return e.Stop(context.Background()) })
+	s.Push("etcd", func() error { return e.Stop(context.Background()) })
 	return &etcd{e.Client(), e, alive}, nil
 }
 
-func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
+func dialEtcd(ctx context.Context, o *Options, s *stopper.Stopper) (*etcd, error) {
 	watch := &leaderWatch{}
 	config := clientv3.Config{
 		Endpoints:   o.EtcdServers,
@@ -98,7 +99,7 @@ func dialEtcd(ctx context.Context, o *Options, u *undo) (*etcd, error) {
 				"are right", strings.Join(o.EtcdServers, ", "), err)
 		return nil, errors.Join(err, client.Close())
 	}
-	u.push("the client of etcd", client.Close)
+	s.Push("the client of etcd", client.Close)
 	return &etcd{client: client, alive: context.Background()}, nil
 }
 
@@ -165,7 +166,7 @@ func (e *etcd) check(r *http.Request) error {
 }
 
 // newStorage returns the storage of all objects.
-func newStorage(e *etcd, o *Options, by *encryption, u *undo) *chain.Storage {
+func newStorage(e *etcd, o *Options, by *encryption, s *stopper.Stopper) *chain.Storage {
 	storage := chain.NewStorage(e.client, o.EtcdPrefix)
 	if by != nil {
 		storage.Encrypt(by)
@@ -173,6 +174,6 @@ func newStorage(e *etcd, o *Options, by *encryption, u *undo) *chain.Storage {
 	if o.ReadOnly {
 		storage.RefuseWrites()
 	}
-	u.push("watch caches", func() error { storage.Stop(); return nil })
+	s.Push("watch caches", func() error { storage.Stop(); return nil })
 	return storage
 }

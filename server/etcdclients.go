@@ -76,7 +76,7 @@ func (p *plane) listenEtcd() (*etcdClients, error) {
 		ClientCAs:    clients,
 		MinVersion:   tls.VersionTLS12,
 	})
-	p.undo.push("clients of etcd", stop)
+	p.stopper.Push("clients of etcd", stop)
 	return &etcdClients{
 		endpoint: "https://" + l.Addr().String(),
 		caFile:   filepath.Join(dir, "ca.crt"),

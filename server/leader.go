@@ -38,10 +38,10 @@ func (p *plane) whileLeading(run func(context.Context) (wait func(), err error))
 		Client:     p.self.client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 	}
-	ctx, cancel := context.WithCancel(p.tasks.ctx)
+	ctx, cancel := context.WithCancel(p.stopper.Context())
 	ended := make(chan struct{})
 	// The API must still be served when this control plane gives up the lease.
-	if !p.undo.push("the lead of the control loops", func() error {
+	if !p.stopper.Push("the lead of the control loops", func() error {
 		cancel()
 		<-ended
 		return nil
@@ -53,7 +53,7 @@ func (p *plane) whileLeading(run func(context.Context) (wait func(), err error))
 		defer close(ended)
 		for ctx.Err() == nil {
 			if err := p.lead(ctx, lock, run); err != nil {
-				p.tasks.fail(err)
+				p.stopper.Fail(err)
 				return
 			}
 		}
@@ -75,11 +75,11 @@ func (p *plane) lead(
 		Callbacks: leaderelection.LeaderCallbacks{
 			// The elector calls this function in a goroutine that nothing waits for.
 			OnStartedLeading: func(leading context.Context) {
-				if !p.tasks.run(func() {
+				if !p.stopper.Go(func() {
 					defer close(ended)
 					wait, err := run(leading)
 					if err != nil {
-						p.tasks.fail(err)
+						p.stopper.Fail(err)
 						return
 					}
 					<-leading.Done()

@@ -6,10 +6,11 @@ import (
 	"net"
 
 	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // listen opens the port, or uses the listener from the options.
-func listen(o *Options, u *undo) (*connections.Listener, error) {
+func listen(o *Options, s *stopper.Stopper) (*connections.Listener, error) {
 	address := net.JoinHostPort(o.BindAddress, fmt.Sprint(o.SecurePort))
 	l := o.Listener
 	if l == nil {
@@ -23,6 +24,6 @@ func listen(o *Options, u *undo) (*connections.Listener, error) {
 		}
 	}
 	tracked := connections.Track(l)
-	u.push("connections", tracked.CloseAll)
+	s.Push("connections", tracked.CloseAll)
 	return tracked, nil
 }

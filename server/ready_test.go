@@ -17,7 +17,7 @@ import (
 func TestReadyWhileInformersSync(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
-	ctx, kind := s.plane.tasks.ctx, &metav1.PartialObjectMetadata{}
+	ctx, kind := s.plane.stopper.Context(), &metav1.PartialObjectMetadata{}
 	s.plane.informers.SharedInformerFactory.InformerFor(kind,
 		func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return cache.NewSharedIndexInformer(&cache.ListWatch{

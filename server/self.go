@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server/internal/loopback"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // requests tracks the requests that are being served, over the network or in process.
@@ -24,10 +25,10 @@ type requests struct {
 	gate      *gate
 }
 
-func newRequests(o *Options, u *undo) *requests {
+func newRequests(o *Options, s *stopper.Stopper) *requests {
 	gate := newGate()
 	r := &requests{options: o, transport: loopback.New(gate.streams), gate: gate}
-	u.push("requests", func() error {
+	s.Push("requests", func() error {
 		r.transport.Stop()
 		r.running.Wait()
 		return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"sync"
+
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // Server is a control plane. Methods that return details of the running control plane panic if
@@ -12,9 +14,7 @@ import (
 type Server struct {
 	options  Options
 	timeline timeline
-	undo     undo
-	failure  *failure
-	stopping stopping
+	stopper  *stopper.Stopper
 
 	mu sync.Mutex
 	// closed when the start has ended, successfully or not; nil before it begins
@@ -34,9 +34,8 @@ func New(options Options) (*Server, error) {
 		return nil, options.wrong("FeatureGates", "feature-gates", "%w", err)
 	}
 	return &Server{
-		options:  options,
-		failure:  newFailure(),
-		stopping: stopping{ended: make(chan struct{})},
+		options: options,
+		stopper: stopper.New(options.withLog(context.Background())),
 	}, nil
 }
 
@@ -53,10 +52,10 @@ func (s *Server) up(method string) *plane {
 
 // Failed returns a channel that is closed if the control plane fails while it runs; [Server.Err]
 // then returns the reason. Failed may be called before Start.
-func (s *Server) Failed() <-chan struct{} { return s.failure.happened }
+func (s *Server) Failed() <-chan struct{} { return s.stopper.Failed() }
 
 // Err returns why the control plane failed, or nil if it has not. It may be called before Start.
-func (s *Server) Err() error { return s.failure.get() }
+func (s *Server) Err() error { return s.stopper.Err() }
 
 // Dir returns the directory with data, keys and certificates: Options.DataDir, or the temporary
 // directory that is used without it.

@@ -58,9 +58,9 @@ func newServices(ctx context.Context, p *plane) (*services, error) {
 	}
 	repair := serviceips.New(s.allocator, serviceips.Grace)
 	s.repaired = repair.First()
-	p.tasks.run(func() {
-		if err := repair.Run(p.tasks.ctx); err != nil && p.tasks.ctx.Err() == nil {
-			p.tasks.fail(err)
+	p.stopper.Go(func() {
+		if err := repair.Run(p.stopper.Context()); err != nil && p.stopper.Context().Err() == nil {
+			p.stopper.Fail(err)
 		}
 	})
 	return s, nil
@@ -88,7 +88,7 @@ func (p *plane) keepKubernetesService(ctx context.Context, client kubernetes.Int
 		return <-done
 	}
 	// The API must still be served when this server leaves the service.
-	if !p.undo.push("the service default/kubernetes", leave) {
+	if !p.stopper.Push("the service default/kubernetes", leave) {
 		cancel() // Stop has begun
 		return nil
 	}

@@ -17,7 +17,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/ownership"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 var (
@@ -28,7 +30,7 @@ var (
 // plane holds the parts of a control plane, in the order in which Start creates them.
 type plane struct {
 	options *Options
-	undo    *undo
+	stopper *stopper.Stopper
 
 	listener *connections.Listener
 	dir      string // Options.DataDir or a temporary directory
@@ -38,15 +40,15 @@ type plane struct {
 	storage    *chain.Storage
 	requests   *requests
 	self       *self
-	tasks      *tasks
 	services   *services
 	access     *access
 	// etcdClients is nil unless etcd serves clients outside the process.
-	etcdClients *etcdClients
-	informers   *informerFactory
-	chain       *chain.Chain
-	plugins     *admission.Deferred
-	charges     quota.Charges
+	etcdClients  *etcdClients
+	allInformers *informers.Set
+	informers    *informers.Factory
+	chain        *chain.Chain
+	plugins      *admission.Deferred
+	charges      quota.Charges
 	// fresh is true if the storage was empty, so that the first objects are as they have to be.
 	fresh bool
 	// ready is closed when /readyz has reported for the first time that the server is ready.
@@ -68,7 +70,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
-		return errors.Join(err, s.stop(undoing))
+		return errors.Join(err, s.stopper.Stop(undoing))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,9 +95,9 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 }
 
 // start creates the parts of the control plane in order. Each constructor returns a complete part,
-// and pushes the steps that end it onto p.undo.
+// and pushes the steps that end it onto the stopper.
 func (s *Server) start(ctx context.Context) (_ *plane, err error) {
-	p := &plane{options: &s.options, undo: &s.undo, ready: make(chan struct{})}
+	p := &plane{options: &s.options, stopper: s.stopper, ready: make(chan struct{})}
 	if s.options.DataDir != "" {
 		// If another control plane runs here, the port is busy too, but the directory is the better
 		// explanation.
@@ -104,17 +106,17 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 		}
 	}
 	s.timeline.phase("listen")
-	if p.listener, err = listen(p.options, p.undo); err != nil {
+	if p.listener, err = listen(p.options, p.stopper); err != nil {
 		return nil, err
 	}
 	s.timeline.phase("etcd")
-	if p.dir, err = openDir(p.options, p.undo); err != nil {
+	if p.dir, err = openDir(p.options, p.stopper); err != nil {
 		return nil, err
 	}
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
 	sharing.Go(p.shareObjects) // meanwhile
-	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.failure.set, p.undo); err != nil {
+	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.stopper.Fail, p.stopper); err != nil {
 		return nil, err
 	}
 	// Write this file before keys are generated. A directory that is unsuitable for them has been
@@ -122,23 +124,24 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	if err := ownership.KeepOutOfGit(p.dir); err != nil {
 		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 	}
-	if p.encryption, err = newEncryption(p.options, p.undo); err != nil {
+	if p.encryption, err = newEncryption(p.options, p.stopper); err != nil {
 		return nil, err
 	}
-	p.storage = newStorage(p.etcd, p.options, p.encryption, p.undo)
-	p.undo.push("handlers", p.forgetHandlers)
-	p.requests = newRequests(p.options, p.undo)
+	p.storage = newStorage(p.etcd, p.options, p.encryption, p.stopper)
+	p.stopper.Push("handlers", p.forgetHandlers)
+	p.requests = newRequests(p.options, p.stopper)
 	// Requests end with their connections, and before the storage stops.
-	p.undo.push("connections", p.listener.CloseAll)
+	p.stopper.Push("connections", p.listener.CloseAll)
 	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
 		return nil, err
 	}
-	p.tasks = newTasks(p.options, s.failure.set, p.undo)
-	p.undo.push("watches", func() error { p.storage.Hold(); return nil })
+	p.stopper.EndGoroutines("the API servers and control loops")
+	p.allInformers = informers.New(p.self.client, p.storage, p.stopper)
+	p.stopper.Push("watches", func() error { p.storage.Hold(); return nil })
 
 	// Many of the following parts can end only after they have run, so an interrupted start
 	// continues until it is ready.
-	continuing, cancel := p.outlive(ctx, lateness, s.failure)
+	continuing, cancel := p.outlive(ctx, lateness)
 	defer cancel()
 	reading, cancelReading := p.untilDamage(continuing)
 	defer cancelReading()
@@ -184,7 +187,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		generic.ShutdownTimeout = connections.ShutdownTimeout
 		generic.Handler.FullHandlerChain = p.requests.counted(generic.Handler.FullHandlerChain)
 		p.requests.transport.Serve(generic.Handler)
-		err = p.chain.StartInformers(reading, p.tasks.ctx)
+		err = p.chain.StartInformers(reading, p.stopper.Context())
 	}
 	prepared, failed := prepare()
 	if err := errors.Join(failed, err); err != nil {
@@ -194,9 +197,9 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return fmt.Errorf("admission: %w", err)
 	}
 	t.phase("hooks")
-	p.tasks.run(func() {
-		if err := prepared.Run(p.tasks.ctx); err != nil {
-			p.tasks.fail(fmt.Errorf("run the chain: %w", err))
+	p.stopper.Go(func() {
+		if err := prepared.Run(p.stopper.Context()); err != nil {
+			p.stopper.Fail(fmt.Errorf("run the chain: %w", err))
 		}
 	})
 	if err := p.waitReady(ctx); err != nil {
@@ -223,16 +226,16 @@ const lateness = 10 * time.Second
 
 // outlive returns a context that ends some time after its parent, or when the control plane fails.
 func (p *plane) outlive(
-	parent context.Context, by time.Duration, f *failure,
+	parent context.Context, by time.Duration,
 ) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
 		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
 	})
-	p.tasks.run(func() {
+	p.stopper.Go(func() {
 		select {
-		case <-f.happened:
-			cancel(f.err)
+		case <-p.stopper.Failed():
+			cancel(p.stopper.Err())
 		case <-ctx.Done():
 		}
 	})

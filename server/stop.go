@@ -3,19 +3,11 @@ package server
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 )
 
 // undoTimeout is how long a failed start waits for its cleanup.
 const undoTimeout = 5 * time.Second
-
-// stopping is the state of the control plane's only stop.
-type stopping struct {
-	once  sync.Once
-	ended chan struct{}
-	err   error // valid once ended is closed
-}
 
 // Stop stops the control plane and waits until nothing of it is left: first the API servers, then
 // etcd, then temporary files. It also stops a start that is in progress. If ctx ends early, the
@@ -31,23 +23,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	interrupt(errStopped)
 	select {
 	case <-started:
-		return s.stop(ctx)
+		return s.stopper.Stop(ctx)
 	case <-ctx.Done():
 		return fmt.Errorf("stop: waiting for the end of the start: %w", context.Cause(ctx))
-	}
-}
-
-func (s *Server) stop(ctx context.Context) error {
-	s.stopping.once.Do(func() {
-		go func() {
-			defer close(s.stopping.ended)
-			s.stopping.err = s.undo.run()
-		}()
-	})
-	select {
-	case <-s.stopping.ended:
-		return s.stopping.err
-	case <-ctx.Done():
-		return fmt.Errorf("stop: waiting for %s: %w", s.undo.running(), context.Cause(ctx))
 	}
 }

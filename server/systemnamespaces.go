@@ -33,7 +33,7 @@ func (p *plane) keepNamespaces(
 	if err := p.unlessFresh(ensure)(ctx); err != nil {
 		return err
 	}
-	p.tasks.every(namespacesInterval, func(ctx context.Context) {
+	p.stopper.Every(namespacesInterval, func(ctx context.Context) {
 		createMissing(ctx, client, namespaces)
 	})
 	return nil

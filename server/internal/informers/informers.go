@@ -1,15 +1,17 @@
-package server
+// Package informers makes the informers of the server itself.
+package informers
 
 import (
 	"context"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/informers"
+	clientinformers "k8s.io/client-go/informers"
 	"k8s.io/client-go/informers/admissionregistration"
 	"k8s.io/client-go/informers/apps"
 	"k8s.io/client-go/informers/autoscaling"
@@ -31,14 +33,53 @@ import (
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
-// informerFactory makes the informers of the server itself. Those of built-in kinds in their hub
-// version read from etcd, so that the server does not have to serve the kinds to itself: its start
-// would wait for the routes, requests and watch caches of twenty kinds that most clients never use.
-// All other informers are those of the generated factory.
-type informerFactory struct {
-	informers.SharedInformerFactory
+// Set makes the factories of a control plane, and knows them all.
+type Set struct {
+	client  kubernetes.Interface
+	storage *chain.Storage
+	stopper *stopper.Stopper
+
+	mu        sync.Mutex
+	factories []*Factory
+}
+
+// New returns a set without factories. The informers end with the goroutines of s.
+func New(client kubernetes.Interface, storage *chain.Storage, s *stopper.Stopper) *Set {
+	return &Set{client: client, storage: storage, stopper: s}
+}
+
+// Factory returns a new factory.
+func (s *Set) Factory() *Factory {
+	f := &Factory{
+		ctx:                   s.stopper.Context(),
+		SharedInformerFactory: clientinformers.NewSharedInformerFactory(s.client, 10*time.Minute),
+		storage:               s.storage,
+		direct:                map[directKey]*chain.Informer{},
+		started:               map[directKey]bool{},
+	}
+	s.stopper.Wait(f.Shutdown)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.factories = append(s.factories, f)
+	return f
+}
+
+// Factories returns all factories.
+func (s *Set) Factories() []*Factory {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.factories)
+}
+
+// Factory makes informers. Those of built-in kinds in their hub version read from etcd, so that the
+// server does not have to serve the kinds to itself: its start would wait for the routes, requests
+// and watch caches of twenty kinds that most clients never use. All other informers are those of the
+// generated factory.
+type Factory struct {
+	clientinformers.SharedInformerFactory
 	storage *chain.Storage
 	// ctx is that of the control plane. The informers end with it, no matter who starts them: what
 	// has started them may end earlier, and start again.
@@ -55,20 +96,8 @@ type directKey struct {
 	name string
 }
 
-func newInformerFactory(
-	ctx context.Context, client kubernetes.Interface, storage *chain.Storage,
-) *informerFactory {
-	return &informerFactory{
-		ctx:                   ctx,
-		SharedInformerFactory: informers.NewSharedInformerFactory(client, 10*time.Minute),
-		storage:               storage,
-		direct:                map[directKey]*chain.Informer{},
-		started:               map[directKey]bool{},
-	}
-}
-
 // InformerFor implements informers.SharedInformerFactory.
-func (f *informerFactory) InformerFor(
+func (f *Factory) InformerFor(
 	example runtime.Object, new internalinterfaces.NewInformerFunc,
 ) cache.SharedIndexInformer {
 	if !core.IsHub(example) {
@@ -78,7 +107,7 @@ func (f *informerFactory) InformerFor(
 }
 
 // Named returns an informer of the objects of a kind that have a certain name.
-func (f *informerFactory) Named(example runtime.Object, name string) cache.SharedIndexInformer {
+func (f *Factory) Named(example runtime.Object, name string) cache.SharedIndexInformer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := directKey{reflect.TypeOf(example), name}
@@ -89,12 +118,12 @@ func (f *informerFactory) Named(example runtime.Object, name string) cache.Share
 }
 
 // Start implements informers.SharedInformerFactory.
-func (f *informerFactory) Start(stop <-chan struct{}) {
+func (f *Factory) Start(stop <-chan struct{}) {
 	f.StartWithContext(wait.ContextForChannel(stop))
 }
 
 // StartWithContext implements informers.SharedInformerFactory.
-func (f *informerFactory) StartWithContext(context.Context) {
+func (f *Factory) StartWithContext(context.Context) {
 	f.SharedInformerFactory.StartWithContext(f.ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +136,7 @@ func (f *informerFactory) StartWithContext(context.Context) {
 }
 
 // Shutdown implements informers.SharedInformerFactory.
-func (f *informerFactory) Shutdown() {
+func (f *Factory) Shutdown() {
 	f.SharedInformerFactory.Shutdown()
 	for _, informer := range f.running() {
 		informer.Wait()
@@ -115,7 +144,7 @@ func (f *informerFactory) Shutdown() {
 }
 
 // running returns the informers that read from etcd and have been started.
-func (f *informerFactory) running() map[directKey]*chain.Informer {
+func (f *Factory) running() map[directKey]*chain.Informer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	running := maps.Clone(f.direct)
@@ -124,13 +153,13 @@ func (f *informerFactory) running() map[directKey]*chain.Informer {
 }
 
 // WaitForCacheSync implements informers.SharedInformerFactory.
-func (f *informerFactory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	return f.WaitForCacheSyncWithContext(wait.ContextForChannel(stop)).Synced
 }
 
 // WaitForCacheSyncWithContext implements informers.SharedInformerFactory. It waits for informers of
 // single names too, but does not return them.
-func (f *informerFactory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
+func (f *Factory) WaitForCacheSyncWithContext(ctx context.Context) cache.SyncResult {
 	result := f.SharedInformerFactory.WaitForCacheSyncWithContext(ctx)
 	for key, informer := range f.running() {
 		synced := cache.WaitFor(ctx, "", informer.HasSyncedChecker())
@@ -144,59 +173,64 @@ func (f *informerFactory) WaitForCacheSyncWithContext(ctx context.Context) cache
 	return result
 }
 
-// servingInformers are the informers for which /readyz waits. Control loops start informers of
+// Until returns a factory whose WaitForCacheSync waits for nothing once the server is ready.
+func (f *Factory) Until(ready <-chan struct{}) clientinformers.SharedInformerFactory {
+	return serving{f, ready}
+}
+
+// serving are the informers for which /readyz waits. Control loops start informers of
 // their own once the server is ready. Those must not make it unready, so they do not count.
-type servingInformers struct {
-	*informerFactory
+type serving struct {
+	*Factory
 	ready <-chan struct{}
 }
 
 // WaitForCacheSync implements informers.SharedInformerFactory.
-func (f servingInformers) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
+func (f serving) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	select {
 	case <-f.ready:
 		return nil
 	default:
-		return f.informerFactory.WaitForCacheSync(stop)
+		return f.Factory.WaitForCacheSync(stop)
 	}
 }
 
 // The groups below are those of which the server has informers. Their factories use InformerFor.
 
-func (f *informerFactory) Admissionregistration() admissionregistration.Interface {
+func (f *Factory) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(f, "", nil)
 }
 
-func (f *informerFactory) Apps() apps.Interface { return apps.New(f, "", nil) }
+func (f *Factory) Apps() apps.Interface { return apps.New(f, "", nil) }
 
-func (f *informerFactory) Autoscaling() autoscaling.Interface { return autoscaling.New(f, "", nil) }
+func (f *Factory) Autoscaling() autoscaling.Interface { return autoscaling.New(f, "", nil) }
 
-func (f *informerFactory) Batch() batch.Interface { return batch.New(f, "", nil) }
+func (f *Factory) Batch() batch.Interface { return batch.New(f, "", nil) }
 
-func (f *informerFactory) Certificates() certificates.Interface {
+func (f *Factory) Certificates() certificates.Interface {
 	return certificates.New(f, "", nil)
 }
 
-func (f *informerFactory) Coordination() coordination.Interface {
+func (f *Factory) Coordination() coordination.Interface {
 	return coordination.New(f, "", nil)
 }
 
-func (f *informerFactory) Core() coreinformers.Interface { return coreinformers.New(f, "", nil) }
+func (f *Factory) Core() coreinformers.Interface { return coreinformers.New(f, "", nil) }
 
-func (f *informerFactory) Discovery() discovery.Interface { return discovery.New(f, "", nil) }
+func (f *Factory) Discovery() discovery.Interface { return discovery.New(f, "", nil) }
 
-func (f *informerFactory) Flowcontrol() flowcontrol.Interface { return flowcontrol.New(f, "", nil) }
+func (f *Factory) Flowcontrol() flowcontrol.Interface { return flowcontrol.New(f, "", nil) }
 
-func (f *informerFactory) Networking() networking.Interface { return networking.New(f, "", nil) }
+func (f *Factory) Networking() networking.Interface { return networking.New(f, "", nil) }
 
-func (f *informerFactory) Policy() policy.Interface { return policy.New(f, "", nil) }
+func (f *Factory) Policy() policy.Interface { return policy.New(f, "", nil) }
 
-func (f *informerFactory) Rbac() rbac.Interface { return rbac.New(f, "", nil) }
+func (f *Factory) Rbac() rbac.Interface { return rbac.New(f, "", nil) }
 
-func (f *informerFactory) Resource() resource.Interface { return resource.New(f, "", nil) }
+func (f *Factory) Resource() resource.Interface { return resource.New(f, "", nil) }
 
-func (f *informerFactory) Scheduling() scheduling.Interface { return scheduling.New(f, "", nil) }
+func (f *Factory) Scheduling() scheduling.Interface { return scheduling.New(f, "", nil) }
 
-func (f *informerFactory) Storage() storageinformers.Interface {
+func (f *Factory) Storage() storageinformers.Interface {
 	return storageinformers.New(f, "", nil)
 }
