@@ -25,6 +25,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/informers"
 )
 
@@ -69,11 +70,11 @@ func newAccess(p *plane) (*access, error) {
 		po.Names = append(po.Names, genericapiserver.LoopbackClientServerNameOverride)
 	}
 	if po.Shared = p.options.PKIDir; po.Shared != "" {
-		if err := ownPKIDir(po.Shared); err != nil {
+		if err := datadir.ClaimKeys(po.Shared); err != nil {
 			return nil, p.options.wrong("PKIDir", "pki-dir", "%w", err)
 		}
 	}
-	dir := filepath.Join(p.dir, pkiDir)
+	dir := p.dir.PKI()
 	if p.options.DataDir == "" {
 		a.pki, err = pki.New(po)
 	} else {

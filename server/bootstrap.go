@@ -23,6 +23,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 	"github.com/kinproc/kinproc/server/internal/controllers/identitylease"
 	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
+	"github.com/kinproc/kinproc/server/internal/etcdconn"
 )
 
 // addBootstrapHooks adds the hooks that create the objects every cluster has. They are listed by
@@ -101,7 +102,7 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 	err := hook(ctx)
 	switch {
 	case err == nil:
-	case refused(err) && !p.damaged():
+	case refused(err) && !etcdconn.IsDamaged(p.storage):
 		utilruntime.HandleErrorWithContext(ctx, err,
 			"The server's own write was refused and will be retried", "hook", name)
 		p.stopper.Go(func() { retryRefused(ctx, hook) })

@@ -70,12 +70,15 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	generic.LoopbackClientConfig = p.self.config
 	generic.LongRunningFunc = longRunning(p.isProxied)
 	generic.EnableProfiling = !p.options.DisableProfiling
-	generic.AddHealthChecks(healthz.NamedCheck("etcd", p.etcd.check))
-	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", p.etcd.check))
+	generic.AddHealthChecks(healthz.NamedCheck("etcd", p.etcd.Check))
+	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", p.etcd.Check))
 	certificate := healthz.NamedCheck("loopback-serving-certificate", p.access.checkServingCertificate)
 	generic.HealthzChecks = append(generic.HealthzChecks, certificate)
 	generic.LivezChecks = append(generic.LivezChecks, certificate)
-	p.encryption.applyTo(generic, p)
+	if p.encryption != nil {
+		generic.HealthzChecks = append(generic.HealthzChecks, p.encryption.Checks...)
+		generic.ReadyzChecks = append(generic.ReadyzChecks, p.encryption.Checks...)
+	}
 	generic.RequestTimeout = p.options.RequestTimeout
 	generic.MinRequestTimeout = p.options.MinRequestTimeout
 	resources := serverstorage.NewResourceConfig()
@@ -148,7 +151,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Generic:             generic,
 		Informers:           shared.Until(p.ready),
 		Storage:             p.storage,
-		StorageAlive:        p.etcd.alive,
+		StorageAlive:        p.etcd.Alive,
 		Abandonable:         embed.Abandonable,
 		ReadOnly:            p.options.ReadOnly,
 		Groups:              groups,

@@ -68,3 +68,25 @@ func (p *plane) restConfig(user pki.Pair) *rest.Config {
 		QPS: -1,
 	}
 }
+
+// EtcdEndpoints returns the URL at which the embedded etcd serves clients outside the process, or
+// nil without [Options].ListenEtcd. Clients need the files of [Server.EtcdClientFiles].
+//
+// Keep out of the keys below Options.EtcdPrefix: the control plane does not expect that somebody
+// else writes them. A reset covers all keys.
+func (s *Server) EtcdEndpoints() []string {
+	if clients := s.up("EtcdEndpoints").etcdClients; clients != nil {
+		return []string{clients.Endpoint}
+	}
+	return nil
+}
+
+// EtcdClientFiles returns the files with which a client of [Server.EtcdEndpoints] trusts etcd and
+// identifies itself, such as for the flags --etcd-cafile, --etcd-certfile and --etcd-keyfile of an
+// extension API server. They are empty without [Options].ListenEtcd.
+func (s *Server) EtcdClientFiles() (ca, cert, key string) {
+	if clients := s.up("EtcdClientFiles").etcdClients; clients != nil {
+		return clients.CAFile, clients.CertFile, clients.KeyFile
+	}
+	return "", "", ""
+}

@@ -94,7 +94,7 @@ func (p *plane) writeNew(ctx context.Context, objects []kind.Object) (all bool, 
 			ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(key), "=", 0))
 			puts = append(puts, clientv3.OpPut(key, string(value)))
 		}
-		written, err := p.etcd.client.Txn(ctx).If(ifs...).Then(puts...).Commit()
+		written, err := p.etcd.Client.Txn(ctx).If(ifs...).Then(puts...).Commit()
 		if err != nil {
 			return false, fmt.Errorf("write the first objects: %w", err)
 		}

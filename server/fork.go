@@ -96,7 +96,7 @@ func (p *plane) rootEdits(ctx context.Context) (map[string]editFunc, error) {
 		return nil, err
 	}
 	prefix := p.storage.Prefix() + "/namespaces/"
-	namespaces, err := p.etcd.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	namespaces, err := p.etcd.Client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		return nil, fmt.Errorf("list the namespaces of the snapshot: %w", err)
 	}
@@ -117,7 +117,7 @@ func (p *plane) editStored(ctx context.Context, edits map[string]editFunc) (foun
 		for _, object := range some {
 			gets = append(gets, clientv3.OpGet(p.storage.Prefix()+"/"+object))
 		}
-		read, err := p.etcd.client.Txn(ctx).Then(gets...).Commit()
+		read, err := p.etcd.Client.Txn(ctx).Then(gets...).Commit()
 		if err != nil {
 			return 0, fmt.Errorf("read objects of the snapshot: %w", err)
 		}
@@ -126,7 +126,7 @@ func (p *plane) editStored(ctx context.Context, edits map[string]editFunc) (foun
 				puts = append(puts, clientv3.OpPut(string(kv.Key), string(edits[some[i]](kv.Value))))
 			}
 		}
-		if _, err := p.etcd.client.Txn(ctx).Then(puts...).Commit(); err != nil {
+		if _, err := p.etcd.Client.Txn(ctx).Then(puts...).Commit(); err != nil {
 			return 0, fmt.Errorf("write objects of the snapshot: %w", err)
 		}
 		found += len(puts)

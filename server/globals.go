@@ -1,10 +1,12 @@
 package server
 
 import (
+	"context"
 	"fmt"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	flowcontrolmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
+	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
@@ -27,4 +29,10 @@ func setFeatureGates(gates map[string]bool) error {
 
 func registeredGates() featuregates.Registered {
 	return utilfeature.DefaultMutableFeatureGate.GetAll()
+}
+
+// withLog makes the Kubernetes libraries log to Options.Log wherever they take the logger from the
+// context. A zero logger discards everything; with no logger in the context they would use klog's.
+func (o *Options) withLog(ctx context.Context) context.Context {
+	return klog.NewContext(ctx, o.Log)
 }

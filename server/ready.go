@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/kinproc/kinproc/server/internal/etcdconn"
 )
 
 // waitReady waits until /readyz reports that the server is ready.
@@ -26,9 +28,9 @@ func (p *plane) waitReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("not ready: %w; /readyz says:\n%s", context.Cause(ctx), says)
 		case <-undecodable:
-			undecodable, giveUp = nil, time.After(damageGrace)
+			undecodable, giveUp = nil, time.After(etcdconn.DamageGrace)
 		case <-giveUp:
-			return errDamage
+			return etcdconn.ErrDamage
 		case <-tick.C:
 		}
 	}

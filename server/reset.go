@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/internal/etcdconn"
 )
 
 // Reset makes the objects of the running control plane those of a snapshot, which may come from
@@ -39,12 +40,12 @@ var (
 
 func (p *plane) reset(ctx context.Context, to *Snapshot) error {
 	switch {
-	case p.etcd.embedded == nil:
+	case p.etcd.Embedded == nil:
 		return errResetExternal
 	case p.options.ReadOnly:
 		return errResetReadOnly
 	case p.encryption != nil:
-		return fmt.Errorf("reset: %w", errEncrypted)
+		return fmt.Errorf("reset: %w", etcdconn.ErrEncrypted)
 	}
 	target, err := to.data.State() // the first time, this takes long
 	if err != nil {
@@ -161,7 +162,7 @@ func (r *reset) write(ctx context.Context) (int64, []string, error) {
 // difference returns the changes that make the current objects those of the snapshot, deletions
 // first, and the current revision.
 func (r *reset) difference(ctx context.Context) (changes []change, now int64, err error) {
-	current, err := r.plane.etcd.client.Get(ctx, "\x00", clientv3.WithFromKey())
+	current, err := r.plane.etcd.Client.Get(ctx, "\x00", clientv3.WithFromKey())
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the current state: %w", err)
 	}
@@ -216,7 +217,7 @@ func (r *reset) commit(ctx context.Context, changes []change, keys []string) (in
 		}
 		all = append(all, embed.Change{Key: c.key, Value: c.after, Lease: lease})
 	}
-	return r.plane.etcd.embedded.Change(ctx, all)
+	return r.plane.etcd.Embedded.Change(ctx, all)
 }
 
 // lease returns a lease that lasts as long as one of the snapshot. That one may have expired here,
@@ -229,7 +230,7 @@ func (r *reset) lease(ctx context.Context, leases map[int64]int64, id int64) (in
 		return lease, nil
 	}
 	seconds := max(r.target.LeaseSeconds[id], 1)
-	granted, err := r.plane.etcd.client.Grant(ctx, seconds)
+	granted, err := r.plane.etcd.Client.Grant(ctx, seconds)
 	if err != nil {
 		return 0, fmt.Errorf("grant a lease: %w", err)
 	}

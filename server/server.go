@@ -59,7 +59,7 @@ func (s *Server) Err() error { return s.stopper.Err() }
 
 // Dir returns the directory with data, keys and certificates: Options.DataDir, or the temporary
 // directory that is used without it.
-func (s *Server) Dir() string { return s.up("Dir").dir }
+func (s *Server) Dir() string { return s.up("Dir").dir.Path }
 
 // Kinds returns the number of built-in kinds that the control plane serves.
 func (s *Server) Kinds() int { return s.up("Kinds").chain.Core.Kinds }

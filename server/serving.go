@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/spf13/pflag"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -14,63 +13,6 @@ import (
 
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 )
-
-func (o *Options) addTLSFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.AdvertiseAddress, "advertise-address", o.AdvertiseAddress,
-		"IP address of the endpoint of the service default/kubernetes; if empty, the bind "+
-			"address or that of the default route")
-	f.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile,
-		"serving certificate, followed by its authorities; one of the control plane's own "+
-			"authority if empty")
-	f.StringVar(&o.TLSPrivateKeyFile, "tls-private-key-file", o.TLSPrivateKeyFile,
-		"key of that certificate")
-	f.StringVar(&o.CertDir, "cert-dir", o.CertDir,
-		"directory with the serving certificate apiserver.crt and its key apiserver.key, "+
-			"written if they do not exist; not used with --tls-cert-file")
-	f.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion,
-		"oldest version of TLS to accept, such as VersionTLS13")
-	f.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites,
-		"cipher suites to accept up to TLS 1.2; Go's default if empty")
-}
-
-// validateServing validates the options of the serving certificate.
-func (o *Options) validateServing() []error {
-	var errs []error
-	wrong := func(field, flag, format string, args ...any) {
-		errs = append(errs, o.wrong(field, flag, format, args...))
-	}
-	const together = "a certificate and its key go together: set both or neither"
-	if o.TLSCertFile == "" && o.TLSPrivateKeyFile != "" {
-		wrong("TLSCertFile", "tls-cert-file", together)
-	}
-	if o.TLSCertFile != "" && o.TLSPrivateKeyFile == "" {
-		wrong("TLSPrivateKeyFile", "tls-private-key-file", together)
-	}
-	if _, err := cliflag.TLSVersion(o.TLSMinVersion); err != nil {
-		wrong("TLSMinVersion", "tls-min-version", "%w", err)
-	}
-	if _, err := cliflag.TLSCipherSuites(o.TLSCipherSuites); err != nil {
-		wrong("TLSCipherSuites", "tls-cipher-suites", "%w", err)
-	}
-	if o.AdvertiseAddress != "" && net.ParseIP(o.AdvertiseAddress) == nil {
-		wrong("AdvertiseAddress", "advertise-address", "%q is not an IP address",
-			o.AdvertiseAddress)
-	}
-	if o.MaxRequestsInFlight < 0 {
-		wrong("MaxRequestsInFlight", "max-requests-inflight", "%d is negative",
-			o.MaxRequestsInFlight)
-	}
-	if o.MaxMutatingRequestsInFlight < 0 {
-		wrong("MaxMutatingRequestsInFlight", "max-mutating-requests-inflight", "%d is negative",
-			o.MaxMutatingRequestsInFlight)
-	}
-	if !o.DisablePriorityAndFairness && o.MaxRequestsInFlight+o.MaxMutatingRequestsInFlight == 0 {
-		wrong("MaxRequestsInFlight", "max-requests-inflight",
-			"both limits are 0, so API Priority and Fairness has nothing to divide: raise one, "+
-				"or switch it off")
-	}
-	return errs
-}
 
 // certificateFiles are the files of a certificate and its key.
 type certificateFiles struct{ cert, key string }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/kinproc/kinproc/embed"
+	"github.com/kinproc/kinproc/server/internal/etcdconn"
 )
 
 // Snapshot is the state of a control plane at one revision: all objects, but no keys and no
@@ -41,16 +42,16 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 
 func (p *plane) snapshot(ctx context.Context) (*Snapshot, error) {
 	if p.encryption != nil {
-		return nil, fmt.Errorf("snapshot: %w", errEncrypted)
+		return nil, fmt.Errorf("snapshot: %w", etcdconn.ErrEncrypted)
 	}
-	if p.etcd.embedded != nil {
-		data, err := p.etcd.embedded.TakeSnapshot(ctx)
+	if p.etcd.Embedded != nil {
+		data, err := p.etcd.Embedded.TakeSnapshot(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return &Snapshot{data: data, bootstrapped: !p.options.ReadOnly}, nil
 	}
-	stream, err := p.etcd.client.Snapshot(ctx)
+	stream, err := p.etcd.Client.Snapshot(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("take snapshot: %w", err)
 	}

@@ -13,12 +13,12 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/kinproc/kinproc/chain"
-	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/datadir"
+	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/informers"
-	"github.com/kinproc/kinproc/server/internal/ownership"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -33,17 +33,17 @@ type plane struct {
 	stopper *stopper.Stopper
 
 	listener *connections.Listener
-	dir      string // Options.DataDir or a temporary directory
-	etcd     *etcd
+	dir      *datadir.Dir
+	etcd     *etcdconn.Conn
 	// encryption is nil unless stored objects are encrypted.
-	encryption *encryption
+	encryption *etcdconn.Encryption
 	storage    *chain.Storage
 	requests   *requests
 	self       *self
 	services   *services
 	access     *access
 	// etcdClients is nil unless etcd serves clients outside the process.
-	etcdClients  *etcdClients
+	etcdClients  *etcdconn.Clients
 	allInformers *informers.Set
 	informers    *informers.Factory
 	chain        *chain.Chain
@@ -98,36 +98,41 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 // and pushes the steps that end it onto the stopper.
 func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p := &plane{options: &s.options, stopper: s.stopper, ready: make(chan struct{})}
-	if s.options.DataDir != "" {
-		// If another control plane runs here, the port is busy too, but the directory is the better
-		// explanation.
-		if err := embed.InUse(filepath.Join(s.options.DataDir, etcdDir)); err != nil {
-			return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
-		}
+	directory := datadir.Config{Path: s.options.DataDir, Names: s.options.names()}
+	// If another control plane runs here, the port is busy too, but the directory is the better
+	// explanation.
+	if err := datadir.CheckFree(directory); err != nil {
+		return nil, err
 	}
 	s.timeline.phase("listen")
 	if p.listener, err = listen(p.options, p.stopper); err != nil {
 		return nil, err
 	}
 	s.timeline.phase("etcd")
-	if p.dir, err = openDir(p.options, p.stopper); err != nil {
+	if p.dir, err = datadir.Open(directory, p.stopper); err != nil {
 		return nil, err
 	}
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
 	sharing.Go(p.shareObjects) // meanwhile
-	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.stopper.Fail, p.stopper); err != nil {
+	if p.etcd, err = etcdconn.Open(ctx, p.options.etcd(p.dir), p.stopper); err != nil {
 		return nil, err
 	}
 	// Write this file before keys are generated. A directory that is unsuitable for them has been
 	// refused by now.
-	if err := ownership.KeepOutOfGit(p.dir); err != nil {
+	if err := datadir.KeepOutOfGit(p.dir.Path); err != nil {
 		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
 	}
-	if p.encryption, err = newEncryption(p.options, p.stopper); err != nil {
+	if p.encryption, err = etcdconn.OpenEncryption(etcdconn.EncryptionConfig{
+		File:   p.options.EncryptionProviderConfig,
+		Reload: p.options.EncryptionProviderConfigAutomaticReload,
+		Names:  p.options.names(),
+	}, p.stopper); err != nil {
 		return nil, err
 	}
-	p.storage = newStorage(p.etcd, p.options, p.encryption, p.stopper)
+	p.storage = etcdconn.NewStorage(p.etcd, etcdconn.StorageConfig{
+		Prefix: p.options.EtcdPrefix, ReadOnly: p.options.ReadOnly, Encryption: p.encryption,
+	}, p.stopper)
 	p.stopper.Push("handlers", p.forgetHandlers)
 	p.requests = newRequests(p.options, p.stopper)
 	// Requests end with their connections, and before the storage stops.
@@ -143,10 +148,10 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	// continues until it is ready.
 	continuing, cancel := p.outlive(ctx, lateness)
 	defer cancel()
-	reading, cancelReading := p.untilDamage(continuing)
+	reading, cancelReading := etcdconn.UntilDamage(continuing, p.storage, p.stopper)
 	defer cancelReading()
 	if err := p.serve(continuing, reading, &s.timeline); err != nil {
-		return nil, p.nameDamage(continuing, cmp.Or(s.Err(), err))
+		return nil, etcdconn.NameDamage(continuing, p.storage, cmp.Or(s.Err(), err))
 	}
 	return p, cmp.Or(s.Err(), context.Cause(ctx))
 }
@@ -162,10 +167,12 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 	if p.access, err = newAccess(p); err != nil {
 		return err
 	}
-	if p.options.ListenEtcd != "" {
-		if p.etcdClients, err = p.listenEtcd(); err != nil {
-			return err
-		}
+	if p.etcdClients, err = p.etcd.Listen(etcdconn.ListenConfig{
+		Address: p.options.ListenEtcd,
+		Dir:     filepath.Join(p.dir.PKI(), "etcd"),
+		Names:   p.options.names(),
+	}, p.stopper); err != nil {
+		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -240,4 +247,16 @@ func (p *plane) outlive(
 		}
 	})
 	return ctx, func() { stop(); cancel(nil) }
+}
+
+// etcd returns the configuration of etcd with its data in dir.
+func (o *Options) etcd(dir *datadir.Dir) etcdconn.Config {
+	c := etcdconn.Config{
+		Servers: o.EtcdServers, CAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile,
+		Dir: dir.Etcd(), Ephemeral: !dir.Kept, Log: o.Log, Names: o.names(),
+	}
+	if o.From != nil {
+		c.From = o.From.data
+	}
+	return c
 }

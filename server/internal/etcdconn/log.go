@@ -1,7 +1,6 @@
-package server
+package etcdconn
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -9,17 +8,10 @@ import (
 	"github.com/go-logr/logr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"k8s.io/klog/v2"
 )
 
-// withLog makes the Kubernetes libraries log to Options.Log wherever they take the logger from the
-// context. A zero logger discards everything; with no logger in the context they would use klog's.
-func (o *Options) withLog(ctx context.Context) context.Context {
-	return klog.NewContext(ctx, o.Log)
-}
-
-// etcdLogger returns a zap logger for etcd that writes to log.
-func etcdLogger(log logr.Logger) *zap.Logger {
+// newLogger returns a zap logger for etcd that writes to log.
+func newLogger(log logr.Logger) *zap.Logger {
 	if log.IsZero() {
 		return zap.NewNop()
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package ownership_test
+package datadir_test
 
 import (
 	"io/fs"
@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kinproc/kinproc/server/internal/ownership"
+	"github.com/kinproc/kinproc/server/internal/datadir"
 )
 
 // made creates a directory with subdirectories and files, all closed to others, and returns its
@@ -65,13 +65,13 @@ func TestClaimClosesWhatOthersCanRead(t *testing.T) {
 	} {
 		must(t, os.Chmod(filepath.Join(dir, name), mode))
 	}
-	must(t, ownership.Claim(dir))
+	must(t, datadir.Claim(dir))
 	for name, mode := range modes(t, dir) {
 		if mode.IsDir() && mode.Perm() != 0o700 || !mode.IsDir() && mode.Perm() != 0o600 {
 			t.Errorf("%s has mode %s", name, mode)
 		}
 	}
-	must(t, ownership.Claim(dir+"/"))
+	must(t, datadir.Claim(dir+"/"))
 }
 
 func TestClaimRefuses(t *testing.T) {
@@ -119,7 +119,7 @@ func TestClaimRefuses(t *testing.T) {
 			c.change(t, dir)
 			before := modes(t, dir)
 			for range 2 { // a refusal changes nothing, so the second attempt fails too
-				err := ownership.Claim(dir)
+				err := datadir.Claim(dir)
 				if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, c.at)+" ") ||
 					!strings.Contains(err.Error(), c.says) {
 					t.Errorf("got %v, want an error that says %s %s", err, filepath.Join(dir, c.at), c.says)
@@ -143,7 +143,7 @@ func TestClaimRefusesALinkItself(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink(dir, link))
 	for _, path := range []string{link, link + "/"} {
-		if err := ownership.Claim(path); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		if err := datadir.Claim(path); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -155,7 +155,7 @@ func TestClaimRefusesWhatOthersOwn(t *testing.T) {
 	t.Parallel()
 	const other = 12345
 	if os.Geteuid() != 0 {
-		if err := ownership.Claim("/"); err == nil ||
+		if err := datadir.Claim("/"); err == nil ||
 			!strings.Contains(err.Error(), "belongs to user 0") {
 			t.Errorf("the root directory: %v", err)
 		}
@@ -164,7 +164,7 @@ func TestClaimRefusesWhatOthersOwn(t *testing.T) {
 	for _, name := range []string{".", "lock", "pki", "pki/ca.key"} {
 		dir := made(t)
 		must(t, os.Lchown(filepath.Join(dir, name), other, -1))
-		err := ownership.Claim(dir)
+		err := datadir.Claim(dir)
 		if err == nil || !strings.Contains(err.Error(),
 			filepath.Join(dir, name)+" belongs to user 12345, and this is user 0") {
 			t.Errorf("%s: %v", name, err)

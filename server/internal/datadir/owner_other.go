@@ -1,6 +1,6 @@
 //go:build !unix
 
-package ownership
+package datadir
 
 import "io/fs"
 

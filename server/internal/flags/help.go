@@ -1,4 +1,4 @@
-package server
+package flags
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers"
 )
 
-// describeControllers returns the usage of --controllers, with a line for each control loop.
-func describeControllers() string {
+// DescribeControllers returns the usage of --controllers, with a line for each control loop.
+func DescribeControllers() string {
 	var b strings.Builder
 	b.WriteString("control loops to run: '*' for all, which is the default, 'name' for one, " +
 		"'-name' for all but one, '-*' for none. Available:")
@@ -22,9 +22,9 @@ func describeControllers() string {
 	return b.String()
 }
 
-// describePlugins replaces the usage of the flags that enable and disable admission plugins. The
+// DescribePlugins replaces the usage of the flags that enable and disable admission plugins. The
 // library's own text has all names on one line, twice.
-func describePlugins(f *pflag.FlagSet, o *genericoptions.AdmissionOptions) {
+func DescribePlugins(f *pflag.FlagSet, o *genericoptions.AdmissionOptions) {
 	var on, off []string
 	for _, name := range o.RecommendedPluginOrder {
 		if o.DefaultOffPlugins.Has(name) {

@@ -1,4 +1,4 @@
-package server
+package flags
 
 import (
 	"fmt"
@@ -53,7 +53,9 @@ const booleanFlags = ` aggregator-reject-forwarding-redirect contention-profilin
 	permit-address-sharing permit-port-sharing service-account-extend-token-expiration
 	service-account-lookup shutdown-send-retry-after watch-cache `
 
-func (o *Options) addHiddenFlags(f *pflag.FlagSet) {
+// AddIneffective adds the flags that change nothing. It appends to given the reasons of those that are
+// given.
+func AddIneffective(f *pflag.FlagSet, given *[]string) {
 	add := func(value pflag.Value, name string) {
 		flag := f.VarPF(value, name, "", "")
 		flag.Hidden = true
@@ -68,7 +70,7 @@ func (o *Options) addHiddenFlags(f *pflag.FlagSet) {
 	}
 	for _, flags := range ineffectiveFlags {
 		for name := range strings.FieldsSeq(flags.names) {
-			add(ineffective{"--" + name + " has no effect: " + flags.why, &o.ineffective}, name)
+			add(ineffective{"--" + name + " has no effect: " + flags.why, given}, name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package etcdconn
 
 import (
 	"context"
@@ -6,54 +6,59 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kinproc/kinproc/chain"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
-// errDamage reports that the start needs objects that cannot be decoded.
-var errDamage = errors.New("stored objects cannot be decoded")
+// ErrDamage reports that the start needs objects that cannot be decoded.
+var ErrDamage = errors.New("stored objects cannot be decoded")
 
 const (
-	// damageGrace is how long a start continues after an undecodable object is found while other
+	// DamageGrace is how long a start continues after an undecodable object is found while other
 	// components read too, because the object may be irrelevant to the start.
-	damageGrace = 3 * time.Second
+	DamageGrace = 3 * time.Second
 	// damageTimeout bounds the search for the keys of damaged objects.
 	damageTimeout = 2 * time.Second
 	// damageNamed is the maximum number of damaged objects that an error lists.
 	damageNamed = 5
 )
 
-// untilDamage returns a context that also ends when an undecodable object is found. It is for the
+// UntilDamage returns a context that also ends when an undecodable object is found. It is for the
 // reads before any other component reads: the start needs all the objects that they return, and
 // would retry them forever.
-func (p *plane) untilDamage(parent context.Context) (context.Context, context.CancelFunc) {
+func UntilDamage(
+	parent context.Context, storage *chain.Storage, s *stopper.Stopper,
+) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
-	p.stopper.Go(func() {
+	s.Go(func() {
 		select {
-		case <-p.storage.Undecodable():
-			cancel(errDamage)
+		case <-storage.Undecodable():
+			cancel(ErrDamage)
 		case <-ctx.Done():
 		}
 	})
 	return ctx, func() { cancel(nil) }
 }
 
-// damaged reports whether an undecodable object was found.
-func (p *plane) damaged() bool {
+// IsDamaged reports whether an undecodable object was found.
+func IsDamaged(storage *chain.Storage) bool {
 	select {
-	case <-p.storage.Undecodable():
+	case <-storage.Undecodable():
 		return true
 	default:
 		return false
 	}
 }
 
-// nameDamage adds the keys of the undecodable objects, if there are any, to the error of a start.
-func (p *plane) nameDamage(ctx context.Context, err error) error {
-	if !p.damaged() {
+// NameDamage adds the keys of the undecodable objects, if there are any, to the error of a start.
+func NameDamage(ctx context.Context, storage *chain.Storage, err error) error {
+	if !IsDamaged(storage) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), damageTimeout)
 	defer cancel()
-	damaged, findErr := p.storage.Damaged(ctx)
+	damaged, findErr := storage.Damaged(ctx)
 	if findErr != nil {
 		return errors.Join(err, findErr)
 	}
@@ -70,8 +75,8 @@ func (p *plane) nameDamage(ctx context.Context, err error) error {
 		keys = append(keys, fmt.Sprintf("%s (%s)", d.Key, reason))
 	}
 	named := fmt.Errorf("%w: %s; restore a copy of the data, or delete these keys with etcdctl",
-		errDamage, strings.Join(keys, ", "))
-	if errors.Is(err, errDamage) {
+		ErrDamage, strings.Join(keys, ", "))
+	if errors.Is(err, ErrDamage) {
 		return named // err adds nothing but where the object was read first
 	}
 	return fmt.Errorf("%w; %w", err, named)
