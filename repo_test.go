@@ -53,6 +53,11 @@ var rooms = map[string][]string{
 	"server/internal/datadir": {
 		"embed", "server/internal/option", "server/internal/stopper",
 	},
+	"server/internal/requests": {
+		"chain/trace", "server/internal/connections", "server/internal/epoch",
+		"server/internal/loopback", "server/internal/option", "server/internal/paths",
+		"server/internal/stopper",
+	},
 	"server/internal/etcdconn": {
 		"chain", "embed", "server/internal/auth/pki", "server/internal/option",
 		"server/internal/reload", "server/internal/stopper",
@@ -62,9 +67,14 @@ var rooms = map[string][]string{
 	"server/internal/allocation":    nil,
 	"server/internal/dashboard":     {"chain/trace"},
 	"server/internal/epoch":         nil,
+	"server/internal/paths":         nil,
 	"server/internal/loopback":      {"server/internal/epoch"},
 	"server/internal/podreferences": nil,
-	"server/internal/auth":          {"chain/core", "server/internal/podreferences"},
+	"server/internal/auth": {
+		"chain/core", "server/internal/datadir", "server/internal/informers",
+		"server/internal/option", "server/internal/podreferences", "server/internal/reload",
+		"server/internal/stopper",
+	},
 	"server/internal/admission":     {"chain/core"},
 	"server/internal/controllers": {
 		"server/internal/allocation",

@@ -29,7 +29,7 @@ import (
 // addBootstrapHooks adds the hooks that create the objects every cluster has. They are listed by
 // /readyz, so a hook that kube-apiserver has too gets the same name.
 func (p *plane) addBootstrapHooks(generic *genericapiserver.Config) error {
-	client, namespaces := p.self.client, p.informers.Core().V1().Namespaces().Lister()
+	client, namespaces := p.requests.Client, p.informers.Core().V1().Namespaces().Lister()
 	hooks := map[string]func(context.Context) error{
 		"start-system-namespaces-controller": func(ctx context.Context) error {
 			return p.keepNamespaces(ctx, client, namespaces)
@@ -116,7 +116,7 @@ func (p *plane) runHook(ctx context.Context, name string, hook func(context.Cont
 // servers that are gone. The lease also has the address for peers, so the hook for peers has
 // nothing else to do.
 func (p *plane) identityHooks(id string) map[string]func(context.Context) error {
-	client := p.self.client
+	client := p.requests.Client
 	lease := identitylease.New(client, id, p.listener.Addr().String())
 	return map[string]func(context.Context) error{
 		"start-kube-apiserver-identity-lease-controller": func(ctx context.Context) error {
@@ -185,8 +185,8 @@ func (p *plane) keepTrust(ctx context.Context, client kubernetes.Interface) erro
 
 func (p *plane) trust() clusterauthenticationtrust.Trust {
 	return clusterauthenticationtrust.Trust{
-		ClientCA:      p.access.clientCA,
-		RequestHeader: p.access.requestHeader,
+		ClientCA:      p.access.ClientCA,
+		RequestHeader: p.access.RequestHeader,
 	}
 }
 

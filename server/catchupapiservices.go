@@ -120,7 +120,7 @@ func (p *plane) isReachable(ctx context.Context, name string) bool {
 	case available.Status != apiregistrationv1.ConditionTrue:
 		return true
 	}
-	code, _ := p.self.ask(ctx, "/apis/"+service.Spec.Group+"/"+service.Spec.Version, "")
+	code, _ := p.requests.Ask(ctx, "/apis/"+service.Spec.Group+"/"+service.Spec.Version, "")
 	return code != http.StatusServiceUnavailable && p.freshness(ctx, &service.Spec) ==
 		apidiscoveryv2.DiscoveryFreshnessCurrent
 }
@@ -131,7 +131,7 @@ func (p *plane) freshness(
 	ctx context.Context, s *apiregistrationv1.APIServiceSpec,
 ) apidiscoveryv2.DiscoveryFreshness {
 	var all apidiscoveryv2.APIGroupDiscoveryList
-	if !p.self.askJSON(ctx, "/apis", aggregatedDiscovery, &all) {
+	if !p.requests.AskJSON(ctx, "/apis", aggregatedDiscovery, &all) {
 		return ""
 	}
 	for _, g := range all.Items {
@@ -155,7 +155,7 @@ func (c *caches) waitProxies(ctx context.Context, objects []changed) error {
 		}
 		path := "/apis/" + before.Spec.Group + "/" + before.Spec.Version
 		if err := poll(ctx, func() (bool, error) {
-			code, _ := c.plane.self.ask(ctx, path, "")
+			code, _ := c.plane.requests.Ask(ctx, path, "")
 			return code == http.StatusNotFound && c.plane.freshness(ctx, &before.Spec) == "", nil
 		}); err != nil {
 			return fmt.Errorf("proxy of APIService %s: %w", before.Name, cmp.Or(context.Cause(ctx), err))

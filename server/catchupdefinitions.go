@@ -114,7 +114,7 @@ func (c *caches) waitStorage(
 	}
 	path += "/" + gr.Resource + "/none"
 	err := poll(ctx, func() (bool, error) {
-		c.plane.self.ask(ctx, path, "")
+		c.plane.requests.Ask(ctx, path, "")
 		return c.plane.storage.Opened(gr) > c.opened[gr], nil
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *caches) described(ctx context.Context, gv schema.GroupVersion) (bool, e
 		return true, nil // an extension API server describes it
 	}
 	var list metav1.APIResourceList
-	if !c.plane.self.askJSON(ctx, "/apis/"+gv.String(), "application/json", &list) {
+	if !c.plane.requests.AskJSON(ctx, "/apis/"+gv.String(), "application/json", &list) {
 		list.APIResources = nil
 	}
 	got := sets.New[string]()
@@ -159,7 +159,7 @@ func (c *caches) described(ctx context.Context, gv schema.GroupVersion) (bool, e
 		return false, nil
 	}
 	var groups apidiscoveryv2.APIGroupDiscoveryList
-	if !c.plane.self.askJSON(ctx, "/apis", aggregatedDiscovery, &groups) {
+	if !c.plane.requests.AskJSON(ctx, "/apis", aggregatedDiscovery, &groups) {
 		return false, nil
 	}
 	return aggregated(groups, gv).Equal(want), nil

@@ -30,26 +30,27 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
 	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/requests"
 )
 
 // newChain assembles the chain. It returns the admission plugins that must not start before the
 // informers have synced.
 func (p *plane) newChain() (*admission.Deferred, error) {
-	dynamicConfig := rest.CopyConfig(p.self.config)
+	dynamicConfig := rest.CopyConfig(p.requests.Config)
 	dynamicConfig.ContentConfig = rest.ContentConfig{}
 	dynamicClient, err := dynamic.NewForConfig(dynamicConfig)
 	if err != nil {
 		return nil, err
 	}
-	client := p.self.client
+	client := p.requests.Client
 	groups := core.Groups(core.Dependencies{
 		Client:          client,
-		Authenticator:   union.New(p.ownAuthenticator(), p.access.authenticator),
-		Audiences:       p.access.tokens.Audiences(),
-		Authorizer:      p.access.authorizer,
-		Rules:           p.access.authorizer,
-		Roles:           p.access.authorizer,
-		Tokens:          p.access.tokens,
+		Authenticator:   union.New(p.ownAuthenticator(), p.access.Authenticator),
+		Audiences:       p.access.Tokens.Audiences(),
+		Authorizer:      p.access.Authorizer,
+		Rules:           p.access.Authorizer,
+		Roles:           p.access.Authorizer,
+		Tokens:          p.access.Tokens,
 		Services:        p.services.allocator,
 		EventTTL:        p.options.EventTTL,
 		AllowLocalProxy: p.options.ProxyAllowLocalAddresses,
@@ -63,16 +64,16 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 
 	generic := genericapiserver.NewConfig(serializer.NewCodecFactory(scheme))
 	generic.EffectiveVersion = newEffectiveVersion()
-	if err := p.access.applyTo(generic, p.options, p.listener); err != nil {
+	if err := p.access.ApplyTo(generic); err != nil {
 		return nil, err
 	}
 	generic.ExternalAddress = p.listener.Addr().String()
-	generic.LoopbackClientConfig = p.self.config
-	generic.LongRunningFunc = longRunning(p.isProxied)
+	generic.LoopbackClientConfig = p.requests.Config
+	generic.LongRunningFunc, generic.RequestInfoResolver = requests.IsLongRunning, requests.Infos{}
 	generic.EnableProfiling = !p.options.DisableProfiling
 	generic.AddHealthChecks(healthz.NamedCheck("etcd", p.etcd.Check))
 	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", p.etcd.Check))
-	certificate := healthz.NamedCheck("loopback-serving-certificate", p.access.checkServingCertificate)
+	certificate := healthz.NamedCheck("loopback-serving-certificate", p.access.CheckServingCertificate)
 	generic.HealthzChecks = append(generic.HealthzChecks, certificate)
 	generic.LivezChecks = append(generic.LivezChecks, certificate)
 	if p.encryption != nil {
@@ -119,7 +120,7 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := p.access.tokens.WebServices(generic.ExternalAddress)
+	keys, err := p.access.Tokens.WebServices(generic.ExternalAddress)
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +158,8 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 		Groups:              groups,
 		WebServices:         keys,
 		ServiceResolver:     resolver,
-		ProxyClientCertFile: p.access.proxyCertFile,
-		ProxyClientKeyFile:  p.access.proxyKeyFile,
+		ProxyClientCertFile: p.access.ProxyCertFile,
+		ProxyClientKeyFile:  p.access.ProxyKeyFile,
 		AuthResolverWrapper: authResolver,
 	})
 	if failed := <-made; failed != nil {
@@ -176,8 +177,8 @@ func (p *plane) newChain() (*admission.Deferred, error) {
 func (p *plane) ownAuthenticator() authenticator.Request {
 	own := &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.SystemPrivilegedGroup}}
 	return authenticatorfactory.NewFromTokens(map[string]*user.DefaultInfo{
-		p.self.config.BearerToken: own,
-	}, p.access.tokens.Audiences())
+		p.requests.Config.BearerToken: own,
+	}, p.access.Tokens.Audiences())
 }
 
 // ownWebhookConfig is the client configuration for webhooks at the service default/kubernetes. They
@@ -185,8 +186,8 @@ func (p *plane) ownAuthenticator() authenticator.Request {
 // than the in-process transport, because such a webhook may specify a CA bundle.
 func (p *plane) ownWebhookConfig() *rest.Config {
 	return &rest.Config{
-		BearerToken:     p.self.config.BearerToken,
-		UserAgent:       p.self.config.UserAgent,
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.access.caBundle()},
+		BearerToken:     p.requests.Config.BearerToken,
+		UserAgent:       p.requests.Config.UserAgent,
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.access.CABundle()},
 	}
 }

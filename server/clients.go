@@ -14,15 +14,15 @@ import (
 // has no rate limit. The caller may change it.
 func (s *Server) RESTConfig() *rest.Config {
 	p := s.up("RESTConfig")
-	return p.restConfig(p.access.pki.Admin)
+	return p.restConfig(p.access.PKI.Admin)
 }
 
 // Kubeconfig returns the same access as [Server.RESTConfig], as a kubeconfig.
 func (s *Server) Kubeconfig() *clientcmdapi.Config {
 	p := s.up("Kubeconfig")
-	keys := p.access.pki
+	keys := p.access.PKI
 	config := pki.Kubeconfig("kinproc", p.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
-	config.Clusters["kinproc"].TLSServerName = p.access.serverName()
+	config.Clusters["kinproc"].TLSServerName = p.access.ServerName()
 	return config
 }
 
@@ -30,7 +30,7 @@ func (s *Server) Kubeconfig() *clientcmdapi.Config {
 // It returns an error if the name is empty.
 func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 	p := s.up("User")
-	pair, err := p.access.pki.CA.Client(name, groups, 0)
+	pair, err := p.access.PKI.CA.Client(name, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
 	}
@@ -46,7 +46,7 @@ func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 // programs that read the host, certificates or token from the configuration.
 func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, error) {
 	p := s.up("InProcessConfig")
-	pair, err := p.access.pki.CA.Client(user, groups, 0)
+	pair, err := p.access.PKI.CA.Client(user, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
@@ -54,7 +54,7 @@ func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, e
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
-	return &rest.Config{Host: p.url(), Transport: p.requests.transport.As(certificates[0]), QPS: -1},
+	return &rest.Config{Host: p.url(), Transport: p.requests.As(certificates[0]), QPS: -1},
 		nil
 }
 
@@ -62,7 +62,7 @@ func (p *plane) restConfig(user pki.Pair) *rest.Config {
 	return &rest.Config{
 		Host: p.url(),
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: p.access.pki.CA.Cert, ServerName: p.access.serverName(),
+			CAData: p.access.PKI.CA.Cert, ServerName: p.access.ServerName(),
 			CertData: user.Cert, KeyData: user.Key,
 		},
 		QPS: -1,

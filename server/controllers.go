@@ -60,23 +60,23 @@ func (p *plane) runLoops(ctx context.Context) (wait func(), err error) {
 // runControllers starts the control loops, which end with ctx. The function that it returns waits
 // until they have ended.
 func (p *plane) runControllers(ctx context.Context) (wait func(), err error) {
-	config := rest.CopyConfig(p.self.config)
+	config := rest.CopyConfig(p.requests.Config)
 	config.UserAgent = "kube-controller-manager/" + KubernetesVersion + " (kinproc)"
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return endsWith{ctx, next} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("start controllers: %w", err)
 	}
-	wait, err = controllers.Start(epoch.With(ctx, &p.requests.gate.epochs), p.options.Controllers,
+	wait, err = controllers.Start(epoch.With(ctx, &p.requests.Gate.Epochs), p.options.Controllers,
 		controllers.Dependencies{
 			Config:       config,
 			Client:       client,
 			Informers:    p.informers,
 			Named:        p.informers.Named,
-			CABundle:     p.access.caBundle(),
-			CA:           p.access.pki.CA,
+			CABundle:     p.access.CABundle(),
+			CA:           p.access.PKI.CA,
 			ServiceCIDRs: p.services.allocator.CIDRs(),
-			Tokens:       p.access.tokens,
+			Tokens:       p.access.Tokens,
 			Storage:      metadataStorage{p.storage},
 			Charges:      &p.charges,
 			BuiltIn:      p.chain.Core.Resource,

@@ -35,7 +35,7 @@ func TestFirstObjectsAreAsCreated(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.CopyConfig(s.plane.self.config)
+	config := rest.CopyConfig(s.plane.requests.Config)
 	config.ContentConfig = rest.ContentConfig{}
 	client := dynamic.NewForConfigOrDie(config)
 	for _, o := range objects {

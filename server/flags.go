@@ -10,8 +10,6 @@ import (
 	"github.com/kinproc/kinproc/server/internal/flags"
 )
 
-import ()
-
 // AddFlags sets the defaults and binds the options to flags, by section. From then on, errors name
 // the flags.
 func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {

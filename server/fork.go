@@ -30,7 +30,7 @@ func (p *plane) forkHooks(client kubernetes.Interface) map[string]func(context.C
 	}
 	return map[string]func(context.Context) error{
 		"publish-root-certificates": p.unlessFresh(func(ctx context.Context) error {
-			return rootca.Publish(ctx, client, p.access.caBundle())
+			return rootca.Publish(ctx, client, p.access.CABundle())
 		}),
 	}
 }
@@ -101,7 +101,7 @@ func (p *plane) rootEdits(ctx context.Context) (map[string]editFunc, error) {
 		return nil, fmt.Errorf("list the namespaces of the snapshot: %w", err)
 	}
 	edits := map[string]editFunc{}
-	replace := withData(map[string]string{rootca.Key: string(p.access.caBundle())})
+	replace := withData(map[string]string{rootca.Key: string(p.access.CABundle())})
 	for _, kv := range namespaces.Kvs {
 		name := strings.TrimPrefix(string(kv.Key), prefix)
 		edits["configmaps/"+name+"/"+rootca.ConfigMap] = replace

@@ -35,7 +35,7 @@ func (p *plane) whileLeading(run func(context.Context) (wait func(), err error))
 	}
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leaderLease},
-		Client:     p.self.client.CoordinationV1(),
+		Client:     p.requests.Client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 	}
 	ctx, cancel := context.WithCancel(p.stopper.Context())

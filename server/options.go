@@ -27,6 +27,11 @@ const (
 	defaultEventTTL          = time.Hour
 	defaultRequestTimeout    = time.Minute
 	defaultMinRequestTimeout = 1800
+
+	defaultReviewVersion   = "v1beta1"
+	defaultTokenWebhookTTL = 2 * time.Minute
+	defaultAuthorizedTTL   = 5 * time.Minute
+	defaultUnauthorizedTTL = 30 * time.Second
 )
 
 // Options configure a control plane. The zero value suits tests: the control plane keeps nothing

@@ -64,7 +64,7 @@ func (p *plane) adapted(object string, value []byte) []byte {
 	if !strings.HasPrefix(object, "configmaps/") || !strings.HasSuffix(object, "/"+rootca.ConfigMap) {
 		return value
 	}
-	return withData(map[string]string{rootca.Key: string(p.access.caBundle())})(value)
+	return withData(map[string]string{rootca.Key: string(p.access.CABundle())})(value)
 }
 
 // editFunc returns a stored object after a change.

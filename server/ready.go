@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -17,7 +16,7 @@ func (p *plane) waitReady(ctx context.Context) error {
 	says := ""
 	undecodable, giveUp := p.storage.Undecodable(), (<-chan time.Time)(nil)
 	for {
-		ready, answer := p.self.askReady(ctx)
+		ready, answer := p.askReady(ctx)
 		if ready {
 			return nil
 		}
@@ -38,17 +37,7 @@ func (p *plane) waitReady(ctx context.Context) error {
 
 // askReady requests /readyz in process. The handler panics if ctx ends while it runs; the transport
 // recovers from the panic.
-func (s *self) askReady(ctx context.Context) (ready bool, says string) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.config.Host+"/readyz?verbose", nil)
-	if err != nil {
-		return false, err.Error()
-	}
-	r.Header.Set("Authorization", "Bearer "+s.config.BearerToken) // anonymous requests may be refused
-	answer, err := s.transport.RoundTrip(r)
-	if err != nil {
-		return false, ""
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	return err == nil && answer.StatusCode == http.StatusOK, string(body)
+func (p *plane) askReady(ctx context.Context) (ready bool, says string) {
+	code, body := p.requests.Ask(ctx, "/readyz?verbose", "")
+	return code == http.StatusOK, string(body)
 }

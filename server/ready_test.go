@@ -32,7 +32,7 @@ func TestReadyWhileInformersSync(t *testing.T) {
 			}, kind, 0, nil)
 		})
 	s.plane.informers.StartWithContext(ctx)
-	if ready, says := s.plane.self.askReady(t.Context()); !ready {
+	if ready, says := s.plane.askReady(t.Context()); !ready {
 		t.Errorf("the server is not ready any more: %s", says)
 	}
 }

@@ -71,11 +71,11 @@ func (r *reset) run(ctx context.Context) error {
 	if err := caches.waitSynced(ctx); err != nil {
 		return fmt.Errorf("reset: wait for the caches: %w", err)
 	}
-	gate := p.requests.gate
-	if err := gate.close(ctx); err != nil {
+	gate := p.requests.Gate
+	if err := gate.Close(ctx); err != nil {
 		return fmt.Errorf("reset: wait for the requests that have begun: %w", err)
 	}
-	defer gate.open()
+	defer gate.Open()
 	if err := caches.noteOpened(); err != nil {
 		return fmt.Errorf("reset: %w", err)
 	}
@@ -83,7 +83,7 @@ func (r *reset) run(ctx context.Context) error {
 		return r.write(ctx)
 	}); err != nil {
 		if r.revision > 0 {
-			gate.epochs.Next()
+			gate.Epochs.Next()
 			return fmt.Errorf("reset: the objects are those of the snapshot, but caches may be behind: %w",
 				err)
 		}
@@ -92,7 +92,7 @@ func (r *reset) run(ctx context.Context) error {
 	if len(r.changes) == 0 {
 		return nil
 	}
-	gate.epochs.Next()
+	gate.Epochs.Next()
 	bounded, cancel := context.WithTimeoutCause(ctx, catchUpPatience, errBehind)
 	defer cancel()
 	if err := caches.catchUp(bounded, r); err != nil {

@@ -20,7 +20,7 @@ func (p *plane) runNodes(ctx context.Context) (wait func(), err error) {
 	if count == 0 && (p.fresh || p.options.From != nil) {
 		return func() {}, nil
 	}
-	config := rest.CopyConfig(p.self.config)
+	config := rest.CopyConfig(p.requests.Config)
 	config.UserAgent = "kubelet/" + KubernetesVersion + " (kinproc)"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -35,7 +35,7 @@ func (p *plane) runNodes(ctx context.Context) (wait func(), err error) {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}
 	p.informers.StartWithContext(ctx)
-	ctx = epoch.With(ctx, &p.requests.gate.epochs)
+	ctx = epoch.With(ctx, &p.requests.Gate.Epochs)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

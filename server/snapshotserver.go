@@ -20,9 +20,6 @@ import (
 // database.
 const maxSnapshot = 8 << 30
 
-// isSnapshotPath reports whether a path is one of those of snapshots. Their requests may last.
-func isSnapshotPath(path string) bool { return path == paths.Snapshot || path == paths.Reset }
-
 // serveSnapshots serves [paths.Snapshot] and [paths.Reset].
 func (p *plane) serveSnapshots() {
 	mux := p.chain.Aggregator.GenericAPIServer.Handler.NonGoRestfulMux

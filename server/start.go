@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -15,10 +16,13 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
+	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/informers"
+	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -38,10 +42,9 @@ type plane struct {
 	// encryption is nil unless stored objects are encrypted.
 	encryption *etcdconn.Encryption
 	storage    *chain.Storage
-	requests   *requests
-	self       *self
+	requests   *requests.Requests
 	services   *services
-	access     *access
+	access     *auth.Access
 	// etcdClients is nil unless etcd serves clients outside the process.
 	etcdClients  *etcdconn.Clients
 	allInformers *informers.Set
@@ -105,7 +108,10 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 		return nil, err
 	}
 	s.timeline.phase("listen")
-	if p.listener, err = listen(p.options, p.stopper); err != nil {
+	if p.listener, err = requests.Listen(requests.ListenConfig{
+		Listener: p.options.Listener, Host: p.options.BindAddress, Port: p.options.SecurePort,
+		Names: p.options.names(),
+	}, p.stopper); err != nil {
 		return nil, err
 	}
 	s.timeline.phase("etcd")
@@ -133,15 +139,15 @@ func (s *Server) start(ctx context.Context) (_ *plane, err error) {
 	p.storage = etcdconn.NewStorage(p.etcd, etcdconn.StorageConfig{
 		Prefix: p.options.EtcdPrefix, ReadOnly: p.options.ReadOnly, Encryption: p.encryption,
 	}, p.stopper)
-	p.stopper.Push("handlers", p.forgetHandlers)
-	p.requests = newRequests(p.options, p.stopper)
-	// Requests end with their connections, and before the storage stops.
-	p.stopper.Push("connections", p.listener.CloseAll)
-	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
+	if p.requests, err = requests.Open(requests.Config{
+		Listener:  p.listener,
+		UserAgent: "kube-apiserver/" + KubernetesVersion + " (kinproc)",
+		Log:       p.options.Log,
+	}, p.stopper); err != nil {
 		return nil, err
 	}
 	p.stopper.EndGoroutines("the API servers and control loops")
-	p.allInformers = informers.New(p.self.client, p.storage, p.stopper)
+	p.allInformers = informers.New(p.requests.Client, p.storage, p.stopper)
 	p.stopper.Push("watches", func() error { p.storage.Hold(); return nil })
 
 	// Many of the following parts can end only after they have run, so an interrupted start
@@ -164,7 +170,11 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		return err
 	}
 	t.phase("access")
-	if p.access, err = newAccess(p); err != nil {
+	credentials, err := p.authConfig()
+	if err != nil {
+		return err
+	}
+	if p.access, err = auth.Open(credentials, p.stopper); err != nil {
 		return err
 	}
 	if p.etcdClients, err = p.etcd.Listen(etcdconn.ListenConfig{
@@ -184,7 +194,7 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		_, _ = written() // the chain's error is the reason
 		return err
 	}
-	p.plugins, p.requests.gate.elsewhere = late, p.isProxied
+	p.plugins = late
 	p.serveSnapshots()
 	prepare := p.chain.Prepare() // meanwhile
 	t.phase("first-objects")
@@ -192,8 +202,8 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 		t.phase("informers")
 		generic := p.chain.Aggregator.GenericAPIServer
 		generic.ShutdownTimeout = connections.ShutdownTimeout
-		generic.Handler.FullHandlerChain = p.requests.counted(generic.Handler.FullHandlerChain)
-		p.requests.transport.Serve(generic.Handler)
+		generic.Handler.FullHandlerChain = p.requests.Serve(generic.Handler.FullHandlerChain,
+			p.isProxied, p.forgetHandlers)
 		err = p.chain.StartInformers(reading, p.stopper.Context())
 	}
 	prepared, failed := prepare()
@@ -218,14 +228,11 @@ func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
 
 // forgetHandlers lets go of the chain when no request is left. For 90 seconds, a timer of Go's
 // HTTP/2 server refers to the server of a connection that was closed while it had streams.
-func (p *plane) forgetHandlers() error {
-	if p.chain != nil {
-		p.chain.Stop()
-		*p.chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{
-			FullHandlerChain: http.NotFoundHandler(),
-		}
+func (p *plane) forgetHandlers() {
+	p.chain.Stop()
+	*p.chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{
+		FullHandlerChain: http.NotFoundHandler(),
 	}
-	return nil
 }
 
 // lateness is how long an interrupted start may continue. It is far more than a start takes.
@@ -259,4 +266,48 @@ func (o *Options) etcd(dir *datadir.Dir) etcdconn.Config {
 		c.From = o.From.data
 	}
 	return c
+}
+
+func (p *plane) authConfig() (auth.Config, error) {
+	o := p.options
+	host, _, err := net.SplitHostPort(p.listener.Addr().String())
+	if err != nil {
+		return auth.Config{}, err
+	}
+	ip := net.ParseIP(host)
+	first := p.services.allocator.FirstIP().String()
+	hosts, advertised := []string{host, first}, o.AdvertiseAddress
+	if ip.IsUnspecified() {
+		hosts = append(hosts, kubernetesservice.AdvertiseAddress(ip).String())
+	}
+	if advertised != "" {
+		hosts = append(hosts, advertised)
+	} else {
+		advertised = kubernetesservice.AdvertiseAddress(ip).String()
+	}
+	return auth.Config{
+		Directory: p.dir, PKIDir: o.PKIDir,
+		Hosts: hosts, Listener: p.listener, AdvertiseAddress: advertised, ServiceIP: first,
+		TLSCertFile: o.TLSCertFile, TLSPrivateKeyFile: o.TLSPrivateKeyFile, CertDir: o.CertDir,
+		TLSMinVersion: o.TLSMinVersion, TLSCipherSuites: o.TLSCipherSuites,
+
+		ClientCAFile: o.ClientCAFile, RequestHeader: auth.RequestHeader(o.RequestHeader),
+		ProxyClientCertFile: o.ProxyClientCertFile, ProxyClientKeyFile: o.ProxyClientKeyFile,
+		TokenAuthFile: o.TokenAuthFile, EnableBootstrapTokenAuth: o.EnableBootstrapTokenAuth,
+		Anonymous: o.anonymous(), DisableAnonymous: o.DisableAnonymous,
+		ServiceAccounts: auth.ServiceAccounts{
+			Issuers: o.ServiceAccountIssuer, Audiences: o.APIAudiences,
+			KeyFiles: o.ServiceAccountKeyFiles, SigningKeyFile: o.ServiceAccountSigningKeyFile,
+			JWKSURI: o.ServiceAccountJWKSURI, MaxExpiration: o.ServiceAccountMaxTokenExpiration,
+		},
+		OIDC: auth.OIDC(o.OIDC), AuthenticationConfigFile: o.AuthenticationConfigFile,
+		TokenWebhook: auth.TokenWebhook(o.TokenWebhook),
+
+		AuthorizationModes:      o.AuthorizationModes,
+		AuthorizationWebhook:    auth.AuthorizationWebhook(o.AuthorizationWebhook),
+		AuthorizationConfigFile: o.AuthorizationConfigFile,
+		ReadOnly:                o.ReadOnly,
+
+		Client: p.requests.Client, Informers: p.allInformers, Names: o.names(),
+	}, nil
 }

@@ -23,8 +23,6 @@ import (
 	"github.com/kinproc/kinproc/server/internal/option"
 )
 
-import ()
-
 // Validate returns everything that is wrong with the options, such as
 //
 //	Options.SecurePort: 70000 is not between 0 and 65535

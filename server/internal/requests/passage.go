@@ -1,4 +1,4 @@
-package server
+package requests
 
 import (
 	"io"
@@ -20,7 +20,7 @@ const bodyPatience = firstPatience / 4
 // begun. So a client that sends nothing, or reads nothing, holds no reset up. A request whose body
 // comes after a reset fails, because it was authorized before.
 type passage struct {
-	gate  *gate
+	gate  *Gate
 	kind  traffic
 	begun *epoch.Stamp
 

@@ -1,4 +1,4 @@
-package server
+package requests
 
 import (
 	"net/http"
@@ -6,19 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"github.com/kinproc/kinproc/chain/trace"
+	"github.com/kinproc/kinproc/server/internal/paths"
 )
 
 func TestLongRunning(t *testing.T) {
 	t.Parallel()
-	resolver := &genericapirequest.RequestInfoFactory{
-		APIPrefixes:          sets.NewString("api", "apis"),
-		GrouplessAPIPrefixes: sets.NewString("api"),
-	}
-	check := longRunning(func(path string) bool {
-		return strings.HasPrefix(path, "/apis/chat.example.com/")
-	})
+	proxied := func(path string) bool { return strings.HasPrefix(path, "/apis/chat.example.com/") }
 	for _, test := range []struct {
 		method, path, upgrade string
 		want                  bool
@@ -48,13 +42,44 @@ func TestLongRunning(t *testing.T) {
 			r.Header.Set("Connection", "keep-alive, Upgrade")
 			r.Header.Set("Upgrade", test.upgrade)
 		}
-		info, err := resolver.NewRequestInfo(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := check(r, info); got != test.want {
+		facts := classify(r, proxied)
+		if got := facts.Class == LongRunning; got != test.want {
 			t.Errorf("%s %s with Upgrade: %q: got long-running %t",
 				test.method, test.path, test.upgrade, got)
+		}
+	}
+}
+
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		method, path string
+		want         Class
+		streams      bool
+	}{
+		{http.MethodGet, "/api/v1/namespaces/n/pods/p", Read, false},
+		{http.MethodHead, "/api/v1/namespaces/n/pods/p", Read, false},
+		{http.MethodOptions, "/apis", Read, false},
+		{http.MethodGet, "/readyz", Read, false},
+		{http.MethodGet, "/api/v1/pods", Read, true},
+		{http.MethodGet, "/api/v1/namespaces/n/pods?limit=3", Read, true},
+		{http.MethodGet, "/api/v1/pods?watch=true", LongRunning, true},
+		{http.MethodGet, "/debug/kinproc/follow", Read, false},
+		{http.MethodPost, "/api/v1/namespaces/n/pods", Write, false},
+		{http.MethodPatch, "/api/v1/namespaces/n/pods/p", Write, false},
+		{http.MethodDelete, "/api/v1/namespaces/n/pods", Write, false},
+		{http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Review, false},
+		{http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", Review, false},
+		{http.MethodPost, "/api/v1/namespaces/n/pods/p/exec", LongRunning, true},
+		{http.MethodGet, trace.FollowPath, LongRunning, true},
+		{http.MethodGet, paths.Snapshot, Snapshot, true},
+		{http.MethodPost, paths.Reset, Snapshot, true},
+	} {
+		facts := classify(httptest.NewRequest(test.method, test.path, nil),
+			func(string) bool { return false })
+		if facts.Class != test.want || facts.streams() != test.streams {
+			t.Errorf("%s %s: class %d, streams %t; want %d, %t", test.method, test.path, facts.Class,
+				facts.streams(), test.want, test.streams)
 		}
 	}
 }

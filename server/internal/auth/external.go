@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"context"
@@ -6,22 +6,16 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"time"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
-	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/reload"
-)
-
-const (
-	defaultReviewVersion   = "v1beta1"
-	defaultTokenWebhookTTL = 2 * time.Minute
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // config returns the options as a configuration with one issuer.
-func (i *OIDCOptions) config() (*apiserver.AuthenticationConfiguration, error) {
+func (i *OIDC) config() (*apiserver.AuthenticationConfiguration, error) {
 	prefix := i.UsernamePrefix
 	switch {
 	case prefix == "-":
@@ -62,31 +56,30 @@ type external struct {
 }
 
 // newExternal creates the authenticators that the options name. It costs nothing if there are none.
-func newExternal(p *plane, audiences []string) (external, error) {
-	o := p.options
-	e := external{anonymous: &apiserver.AnonymousAuthConfig{Enabled: o.anonymous()}}
-	rules := auth.IssuerRules{
-		SigningAlgorithms: o.OIDC.SigningAlgs, Audiences: audiences, Own: o.ServiceAccountIssuer,
+func newExternal(c *Config, audiences []string, s *stopper.Stopper) (external, error) {
+	e := external{anonymous: &apiserver.AnonymousAuthConfig{Enabled: c.Anonymous}}
+	rules := IssuerRules{
+		SigningAlgorithms: c.OIDC.SigningAlgs, Audiences: audiences, Own: c.ServiceAccounts.Issuers,
 	}
 	switch {
-	case o.AuthenticationConfigFile != "":
-		if err := e.readConfig(p, rules); err != nil {
-			return e, o.wrong("AuthenticationConfigFile", "authentication-config", "%w", err)
+	case c.AuthenticationConfigFile != "":
+		if err := e.readConfig(c, rules, s); err != nil {
+			return e, c.Names.Wrong("AuthenticationConfigFile", "authentication-config", "%w", err)
 		}
-	case o.OIDC.IssuerURL != "":
-		config, err := o.OIDC.config()
+	case c.OIDC.IssuerURL != "":
+		config, err := c.OIDC.config()
 		if err != nil {
-			return e, o.wrong("OIDC.CAFile", "oidc-ca-file", "%w", err)
+			return e, c.Names.Wrong("OIDC.CAFile", "oidc-ca-file", "%w", err)
 		}
-		if e.issuers, err = auth.NewIssuers(p.stopper.Context(), config, rules); err != nil {
-			return e, o.wrong("OIDC", "oidc-issuer-url", "%w", err)
+		if e.issuers, err = NewIssuers(s.Context(), config, rules); err != nil {
+			return e, c.Names.Wrong("OIDC", "oidc-issuer-url", "%w", err)
 		}
 	}
-	if w := o.TokenWebhook; w.ConfigFile != "" {
+	if w := c.TokenWebhook; w.ConfigFile != "" {
 		var err error
-		e.webhook, err = auth.NewTokenWebhook(w.ConfigFile, w.Version, w.CacheTTL, audiences)
+		e.webhook, err = NewTokenWebhook(w.ConfigFile, w.Version, w.CacheTTL, audiences)
 		if err != nil {
-			return e, o.wrong("TokenWebhook.ConfigFile", "authentication-token-webhook-config-file",
+			return e, c.Names.Wrong("TokenWebhook.ConfigFile", "authentication-token-webhook-config-file",
 				"%w", err)
 		}
 	}
@@ -94,31 +87,31 @@ func newExternal(p *plane, audiences []string) (external, error) {
 }
 
 // readConfig reads the configuration file, and follows its changes.
-func (e *external) readConfig(p *plane, rules auth.IssuerRules) error {
-	file := p.options.AuthenticationConfigFile
+func (e *external) readConfig(c *Config, rules IssuerRules, s *stopper.Stopper) error {
+	file := c.AuthenticationConfigFile
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	config, err := auth.DecodeAuthentication(data)
+	config, err := DecodeAuthentication(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	rules.SigningAlgorithms = auth.AllSigningAlgorithms()
-	issuers, err := auth.NewIssuers(p.stopper.Context(), config, rules)
+	rules.SigningAlgorithms = AllSigningAlgorithms()
+	issuers, err := NewIssuers(s.Context(), config, rules)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	e.issuers = issuers
 	if config.Anonymous != nil {
-		if p.options.DisableAnonymous {
+		if c.DisableAnonymous {
 			return fmt.Errorf("%s: anonymous cannot be combined with %s", file,
-				p.options.name("DisableAnonymous", "anonymous-auth"))
+				c.Names.Of("DisableAnonymous", "anonymous-auth"))
 		}
 		e.anonymous = config.Anonymous
 	}
-	reload.Follow(p.stopper, file, data, func(ctx context.Context, data []byte) error {
-		changed, err := auth.DecodeAuthentication(data)
+	reload.Follow(s, file, data, func(ctx context.Context, data []byte) error {
+		changed, err := DecodeAuthentication(data)
 		if err != nil {
 			return err
 		}

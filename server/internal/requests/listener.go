@@ -1,4 +1,4 @@
-package server
+package requests
 
 import (
 	"errors"
@@ -6,20 +6,30 @@ import (
 	"net"
 
 	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/option"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
-// listen opens the port, or uses the listener from the options.
-func listen(o *Options, s *stopper.Stopper) (*connections.Listener, error) {
-	address := net.JoinHostPort(o.BindAddress, fmt.Sprint(o.SecurePort))
-	l := o.Listener
+// ListenConfig says where to listen.
+type ListenConfig struct {
+	// Listener, if set, is used instead of Host and Port.
+	Listener net.Listener
+	Host     string
+	Port     int
+	Names    option.Names
+}
+
+// Listen opens the port, or takes the listener that there is.
+func Listen(c ListenConfig, s *stopper.Stopper) (*connections.Listener, error) {
+	address := net.JoinHostPort(c.Host, fmt.Sprint(c.Port))
+	l := c.Listener
 	if l == nil {
 		var err error
 		if l, err = net.Listen("tcp", address); err != nil {
 			if op := new(net.OpError); errors.As(err, &op) {
 				err = op.Err // without the address, which the message has already
 			}
-			return nil, o.wrong("SecurePort", "secure-port",
+			return nil, c.Names.Wrong("SecurePort", "secure-port",
 				"listen on %s: %w; name another port, or 0 for any free one", address, err)
 		}
 	}

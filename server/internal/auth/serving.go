@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"fmt"
@@ -10,8 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
-
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 )
 
 // certificateFiles are the files of a certificate and its key.
@@ -19,33 +17,28 @@ type certificateFiles struct{ cert, key string }
 
 // servingFiles returns the files of the serving certificate that the options name. They are empty
 // if the control plane uses its own.
-func (p *plane) servingFiles() (certificateFiles, error) {
-	o := p.options
-	if o.TLSCertFile != "" {
-		return certificateFiles{o.TLSCertFile, o.TLSPrivateKeyFile}, nil
+func (c *Config) servingFiles() (certificateFiles, error) {
+	if c.TLSCertFile != "" {
+		return certificateFiles{c.TLSCertFile, c.TLSPrivateKeyFile}, nil
 	}
-	if o.CertDir == "" {
+	if c.CertDir == "" {
 		return certificateFiles{}, nil
 	}
-	bound, ok := p.listener.Addr().(*net.TCPAddr)
+	bound, ok := c.Listener.Addr().(*net.TCPAddr)
 	if !ok {
-		return certificateFiles{}, o.wrong("CertDir", "cert-dir",
-			"a listener on %s has no IP address to certify", p.listener.Addr())
+		return certificateFiles{}, c.Names.Wrong("CertDir", "cert-dir",
+			"a listener on %s has no IP address to certify", c.Listener.Addr())
 	}
 	generated := genericoptions.SecureServingOptions{
-		Listener:    p.listener,
+		Listener:    c.Listener,
 		BindAddress: bound.IP,
 		ServerCert: genericoptions.GeneratableKeyCert{PairName: "apiserver",
-			CertDirectory: o.CertDir},
-	}
-	address := o.AdvertiseAddress
-	if address == "" {
-		address = kubernetesservice.AdvertiseAddress(bound.IP).String()
+			CertDirectory: c.CertDir},
 	}
 	names := []string{"kubernetes.default.svc", "kubernetes.default", "kubernetes", "localhost"}
-	ips := []net.IP{p.services.allocator.FirstIP().AsSlice()}
-	if err := generated.MaybeDefaultWithSelfSignedCerts(address, names, ips); err != nil {
-		return certificateFiles{}, o.wrong("CertDir", "cert-dir", "%w", err)
+	ips := []net.IP{net.ParseIP(c.ServiceIP)}
+	if err := generated.MaybeDefaultWithSelfSignedCerts(c.AdvertiseAddress, names, ips); err != nil {
+		return certificateFiles{}, c.Names.Wrong("CertDir", "cert-dir", "%w", err)
 	}
 	files := generated.ServerCert.CertKey
 	return certificateFiles{files.CertFile, files.KeyFile}, nil
@@ -54,48 +47,49 @@ func (p *plane) servingFiles() (certificateFiles, error) {
 // serve completes how the server identifies itself. If the options name a certificate, clients get
 // that one. The control plane's own clients ask for the server by a name of its own, and so get the
 // certificate that they know.
-func (a *access) serve(serving *genericapiserver.SecureServingInfo, o *Options) (err error) {
-	if serving.MinTLSVersion, err = cliflag.TLSVersion(o.TLSMinVersion); err != nil {
+func (a *Access) serve(serving *genericapiserver.SecureServingInfo) (err error) {
+	c := &a.config
+	if serving.MinTLSVersion, err = cliflag.TLSVersion(c.TLSMinVersion); err != nil {
 		return err
 	}
-	if len(o.TLSCipherSuites) > 0 {
-		if serving.CipherSuites, err = cliflag.TLSCipherSuites(o.TLSCipherSuites); err != nil {
+	if len(c.TLSCipherSuites) > 0 {
+		if serving.CipherSuites, err = cliflag.TLSCipherSuites(c.TLSCipherSuites); err != nil {
 			return err
 		}
 	}
 	if a.serving.cert == "" {
 		return nil
 	}
-	own, err := dynamiccertificates.NewStaticSNICertKeyContent("own", a.pki.Serving.Cert,
-		a.pki.Serving.Key, a.serverName())
+	own, err := dynamiccertificates.NewStaticSNICertKeyContent("own", a.PKI.Serving.Cert,
+		a.PKI.Serving.Key, a.ServerName())
 	if err != nil {
 		return err
 	}
 	serving.SNICerts = append(serving.SNICerts, own)
 	serving.Cert, err = dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert",
 		a.serving.cert, a.serving.key)
-	if err != nil && o.TLSCertFile == "" {
-		return o.wrong("CertDir", "cert-dir", "%w", err)
+	if err != nil && c.TLSCertFile == "" {
+		return c.Names.Wrong("CertDir", "cert-dir", "%w", err)
 	}
 	if err != nil {
-		return o.wrong("TLSCertFile", "tls-cert-file", "%w", err)
+		return c.Names.Wrong("TLSCertFile", "tls-cert-file", "%w", err)
 	}
 	return nil
 }
 
-// serverName returns the name by which the control plane's own clients ask for the server. It is
+// ServerName returns the name by which the control plane's own clients ask for the server. It is
 // empty if all clients get the same certificate.
-func (a *access) serverName() string {
+func (a *Access) ServerName() string {
 	if a.serving.cert == "" {
 		return ""
 	}
 	return genericapiserver.LoopbackClientServerNameOverride
 }
 
-// caBundle returns the certificates by which workloads know the server: that of its own authority
+// CABundle returns the certificates by which workloads know the server: that of its own authority
 // and, if the options name a serving certificate, those in its file.
-func (a *access) caBundle() []byte {
-	bundle := slices.Clone(a.pki.CA.Cert)
+func (a *Access) CABundle() []byte {
+	bundle := slices.Clone(a.PKI.CA.Cert)
 	if a.serving.cert == "" {
 		return bundle
 	}

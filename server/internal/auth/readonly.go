@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"context"
@@ -17,8 +17,8 @@ type readOnlyAuthorizer struct{ authorizer.Authorizer }
 const whyReadOnly = "the control plane is read-only"
 
 // forRequests returns the authorizer of requests.
-func (o *Options) forRequests(a authorizer.Authorizer) authorizer.Authorizer {
-	if o.ReadOnly {
+func (c *Config) forRequests(a authorizer.Authorizer) authorizer.Authorizer {
+	if c.ReadOnly {
 		return readOnlyAuthorizer{a}
 	}
 	return a

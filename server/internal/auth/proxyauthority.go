@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"bytes"
@@ -12,7 +12,8 @@ import (
 // proxies and the names of the proxies are not limited: anyone with a client certificate could then
 // name any user in a request header. kube-apiserver compares the certificates of --client-ca-file.
 // keepProxiesApart also compares kinproc's own authority, and checks which authority signed which.
-func (a *access) keepProxiesApart(o *Options) error {
+func (a *Access) keepProxiesApart() error {
+	c := &a.config
 	proxies, err := certutil.ParseCertsPEM(a.proxyCA.CurrentCABundleContent())
 	if err != nil {
 		return err
@@ -21,8 +22,8 @@ func (a *access) keepProxiesApart(o *Options) error {
 		name   string
 		bundle []byte
 	}{
-		{"kinproc itself", a.pki.CA.Cert},
-		{o.name("ClientCAFile", "client-ca-file"), a.clientCA.CurrentCABundleContent()},
+		{"kinproc itself", a.PKI.CA.Cert},
+		{c.Names.Of("ClientCAFile", "client-ca-file"), a.ClientCA.CurrentCABundleContent()},
 	} {
 		clients, err := certutil.ParseCertsPEM(source.bundle)
 		if err != nil {
@@ -35,7 +36,7 @@ func (a *access) keepProxiesApart(o *Options) error {
 						"so each of them could name any user in a "+
 						"request header; list the proxies' common names in %s, "+
 						"or use a separate authority for the proxies", source.name, client.Subject,
-						o.name("RequestHeader.AllowedNames", "requestheader-allowed-names"))
+						c.Names.Of("RequestHeader.AllowedNames", "requestheader-allowed-names"))
 				}
 			}
 		}

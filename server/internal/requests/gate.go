@@ -1,25 +1,22 @@
-package server
+package requests
 
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kinproc/kinproc/server/internal/epoch"
 	"github.com/kinproc/kinproc/server/internal/loopback"
 )
 
-// gate holds requests while the control plane is reset. At first, it holds those that write, and
+// Gate holds requests while the control plane is reset. At first, it holds those that write, and
 // waits for the ones that have already begun; reads pass, because admission and webhooks may read
 // through the API. Then it holds everything that begins, and waits for the reads. Long-running
 // requests that have begun go on. It does not wait for clients: see passage.
@@ -27,13 +24,9 @@ import (
 // The server's own requests pass, because other requests and the caches wait for them. But once the
 // gate is closed, none of them may write, and none may follow from what a control loop knew before
 // the reset. These are refused instead of held, so that the loops look again.
-type gate struct {
-	// elsewhere reports whether an extension API server answers the requests for a path. The gate
-	// neither holds nor counts them, because that server may call back.
-	elsewhere func(path string) bool
-	longRuns  genericapirequest.LongRunningRequestCheck
-	infos     *genericapirequest.RequestInfoFactory
-	epochs    epoch.Counter
+type Gate struct {
+	// Epochs counts the resets.
+	Epochs epoch.Counter
 
 	mu     sync.Mutex
 	state  gateState
@@ -60,92 +53,46 @@ type traffic int
 const (
 	reading traffic = iota
 	writing
-	lasting // long-running: not counted
+	lasting // not counted
 )
 
-func newGate() *gate {
-	g := &gate{
-		elsewhere: func(string) bool { return false },
-		infos: &genericapirequest.RequestInfoFactory{
-			APIPrefixes:          sets.NewString("api", "apis"),
-			GrouplessAPIPrefixes: sets.NewString("api"),
-		},
-		drained: make(chan struct{}, 1),
-	}
-	g.longRuns = longRunning(func(path string) bool { return g.elsewhere(path) })
-	return g
-}
-
-// wrap returns a handler that passes requests on to next as the gate permits.
-func (g *gate) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.elsewhere(r.URL.Path) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		kind := g.classify(r)
-		generation, err := g.enter(r.Context(), kind)
-		if err != nil {
-			responsewriters.ErrorNegotiated(err, clientscheme.Codecs, schema.GroupVersion{}, w, r)
-			return
-		}
-		switch {
-		case kind == lasting:
-			next.ServeHTTP(w, r)
-		case loopback.IsOwn(r.Context()):
-			defer g.leave(kind, generation)
-			next.ServeHTTP(w, r)
-		default:
-			p := &passage{gate: g, kind: kind, generation: generation, begun: g.epochs.Now(), inside: true}
-			defer p.end()
-			next.ServeHTTP(p.response(w), p.request(r))
-		}
-	})
-}
-
-func (g *gate) classify(r *http.Request) traffic {
-	if isSnapshotPath(r.URL.Path) {
-		return lasting // a reset must not wait for itself, nor for a slow download
-	}
-	if mayRunLong(r) {
-		if info, err := g.infos.NewRequestInfo(r); err == nil && g.longRuns(r, info) {
-			return lasting
-		}
-	}
-	if storesNothing(r.Method, r.URL.Path) {
+func trafficOf(c Class) traffic {
+	switch c {
+	case Write:
+		return writing
+	case LongRunning, Snapshot: // a reset must not wait for itself, nor for a slow download
+		return lasting
+	default:
 		return reading
 	}
-	return writing
 }
 
-// streams reports whether the response to a request may be large, or last.
-func (g *gate) streams(r *http.Request) bool {
-	if r.Method != http.MethodGet && !mayRunLong(r) && !isSnapshotPath(r.URL.Path) {
-		return false
+func newGate() *Gate { return &Gate{drained: make(chan struct{}, 1)} }
+
+// serve passes a request on to next as the gate permits. The gate neither holds nor counts requests
+// that an extension API server answers, because that server may call back.
+func (g *Gate) serve(w http.ResponseWriter, r *http.Request, facts *Facts, next http.Handler) {
+	if facts.Proxied {
+		next.ServeHTTP(w, r)
+		return
 	}
-	info, err := g.infos.NewRequestInfo(r)
-	return err != nil || info.Verb == "list" || g.longRuns(r, info)
-}
-
-// mayRunLong is a cheap test that most requests fail.
-func mayRunLong(r *http.Request) bool {
-	path := r.URL.Path
-	return strings.Contains(r.URL.RawQuery, "watch") || strings.Contains(path, "/watch/") ||
-		strings.Contains(path, "/proxy") || strings.HasSuffix(path, "/log") ||
-		strings.HasSuffix(path, "/exec") || strings.HasSuffix(path, "/attach") ||
-		strings.HasSuffix(path, "/portforward") || strings.HasPrefix(path, "/debug/") ||
-		r.Header.Get("Upgrade") != ""
-}
-
-// storesNothing reports whether a request certainly changes no stored object: it reads, or it is a
-// review.
-func storesNothing(method, path string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return true
+	kind := trafficOf(facts.Class)
+	generation, err := g.enter(r.Context(), kind)
+	if err != nil {
+		responsewriters.ErrorNegotiated(err, clientscheme.Codecs, schema.GroupVersion{}, w, r)
+		return
 	}
-	return strings.HasPrefix(path, "/apis/authorization.k8s.io/") ||
-		strings.HasPrefix(path, "/apis/authentication.k8s.io/")
+	switch {
+	case kind == lasting:
+		next.ServeHTTP(w, r)
+	case loopback.IsOwn(r.Context()):
+		defer g.leave(kind, generation)
+		next.ServeHTTP(w, r)
+	default:
+		p := &passage{gate: g, kind: kind, generation: generation, begun: g.Epochs.Now(), inside: true}
+		defer p.end()
+		next.ServeHTTP(p.response(w), p.request(r))
+	}
 }
 
 var (
@@ -161,7 +108,7 @@ func resetError(message string) error {
 }
 
 // enter waits until a request may begin, and counts it unless it is long-running.
-func (g *gate) enter(ctx context.Context, kind traffic) (generation int, err error) {
+func (g *Gate) enter(ctx context.Context, kind traffic) (generation int, err error) {
 	own, stamp := loopback.IsOwn(ctx), epoch.Of(ctx)
 	for {
 		g.mu.Lock()
@@ -198,7 +145,7 @@ func (g *gate) enter(ctx context.Context, kind traffic) (generation int, err err
 	}
 }
 
-func (g *gate) leave(kind traffic, generation int) {
+func (g *Gate) leave(kind traffic, generation int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running[kind]--
@@ -215,15 +162,15 @@ func (g *gate) leave(kind traffic, generation int) {
 	}
 }
 
-// firstPatience is how long close holds requests at first. It is much longer than requests take,
+// firstPatience is how long Close holds requests at first. It is much longer than requests take,
 // except those that wait for something outside the control plane.
 const firstPatience = 250 * time.Millisecond
 
-// close closes the gate and waits for the requests that have begun. One of them may wait for a
+// Close closes the gate and waits for the requests that have begun. One of them may wait for a
 // request that is held, for instance if the webhook that is to admit it writes through the API. So
-// if the wait takes long, close opens the gate until the requests that it waited for have ended,
+// if the wait takes long, Close opens the gate until the requests that it waited for have ended,
 // and tries again, with more patience. If ctx ends early, the gate is open again.
-func (g *gate) close(ctx context.Context) error {
+func (g *Gate) Close(ctx context.Context) error {
 	for patience := firstPatience; ; patience *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, patience)
 		closed := g.tryClose(attempt)
@@ -239,7 +186,7 @@ func (g *gate) close(ctx context.Context) error {
 
 // tryClose closes the gate and waits for the requests that have begun. If ctx ends early, the gate
 // is open again, and these requests are the older ones.
-func (g *gate) tryClose(ctx context.Context) bool {
+func (g *Gate) tryClose(ctx context.Context) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.state, g.opened = gateDraining, make(chan struct{})
@@ -259,7 +206,7 @@ func (g *gate) tryClose(ctx context.Context) bool {
 }
 
 // awaitOlder waits for the older requests.
-func (g *gate) awaitOlder(ctx context.Context) error {
+func (g *Gate) awaitOlder(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.older > 0 {
@@ -271,7 +218,7 @@ func (g *gate) awaitOlder(ctx context.Context) error {
 }
 
 // waitLocked waits until a counter drops to 0. It unlocks mu meanwhile.
-func (g *gate) waitLocked(ctx context.Context) error {
+func (g *Gate) waitLocked(ctx context.Context) error {
 	g.mu.Unlock()
 	defer g.mu.Lock()
 	select {
@@ -282,14 +229,14 @@ func (g *gate) waitLocked(ctx context.Context) error {
 	}
 }
 
-// open lets the held requests pass.
-func (g *gate) open() {
+// Open lets the held requests pass.
+func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.openLocked()
 }
 
-func (g *gate) openLocked() {
+func (g *Gate) openLocked() {
 	g.state = gateOpen
 	close(g.opened)
 }

@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"context"
@@ -9,43 +9,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
-	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/reload"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
-const (
-	defaultAuthorizedTTL   = 5 * time.Minute
-	defaultUnauthorizedTTL = 30 * time.Second
-	// webhookTimeout is kube-apiserver's for the webhook of the flags.
-	webhookTimeout = 30 * time.Second
-)
+// webhookTimeout is kube-apiserver's for the webhook of the flags.
+const webhookTimeout = 30 * time.Second
 
 // modes returns the authorization modes without a configuration file.
-func (o *Options) modes() []string {
-	if len(o.AuthorizationModes) == 0 {
-		return []string{auth.ModeRBAC}
+func (c *Config) modes() []string {
+	if len(c.AuthorizationModes) == 0 {
+		return []string{ModeRBAC}
 	}
-	return o.AuthorizationModes
+	return c.AuthorizationModes
 }
 
 // authorizationConfig returns the configuration that the options name, and the content of its file
 // if it comes from one.
-func (o *Options) authorizationConfig() (*apiserver.AuthorizationConfiguration, []byte, error) {
-	if file := o.AuthorizationConfigFile; file != "" {
+func (c *Config) authorizationConfig() (*apiserver.AuthorizationConfiguration, []byte, error) {
+	if file := c.AuthorizationConfigFile; file != "" {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return nil, nil, err
 		}
-		config, err := auth.DecodeAuthorization(data)
+		config, err := DecodeAuthorization(data)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", file, err)
 		}
 		return config, data, nil
 	}
 	config := &apiserver.AuthorizationConfiguration{}
-	for _, mode := range o.modes() {
+	for _, mode := range c.modes() {
 		one := apiserver.AuthorizerConfiguration{Type: apiserver.AuthorizerType(mode), Name: mode}
-		if w := &o.AuthorizationWebhook; mode == auth.ModeWebhook {
+		if w := &c.AuthorizationWebhook; mode == ModeWebhook {
 			one.Webhook = &apiserver.WebhookConfiguration{
 				AuthorizedTTL:              metav1.Duration{Duration: w.AuthorizedTTL},
 				CacheAuthorizedRequests:    w.AuthorizedTTL != 0,
@@ -66,15 +62,14 @@ func (o *Options) authorizationConfig() (*apiserver.AuthorizationConfiguration, 
 }
 
 // newAuthorizer creates the authorizer, and follows the changes of its configuration file.
-func newAuthorizer(p *plane, a auth.Authorization) (*auth.Authorizer, error) {
-	o := p.options
+func newAuthorizer(c *Config, a Authorization, s *stopper.Stopper) (*Authorizer, error) {
 	wrong := func(err error) error {
-		if o.AuthorizationConfigFile != "" {
-			return o.wrong("AuthorizationConfigFile", "authorization-config", "%w", err)
+		if c.AuthorizationConfigFile != "" {
+			return c.Names.Wrong("AuthorizationConfigFile", "authorization-config", "%w", err)
 		}
-		return o.wrong("AuthorizationModes", "authorization-mode", "%w", err)
+		return c.Names.Wrong("AuthorizationModes", "authorization-mode", "%w", err)
 	}
-	config, data, err := o.authorizationConfig()
+	config, data, err := c.authorizationConfig()
 	if err != nil {
 		return nil, wrong(err)
 	}
@@ -83,9 +78,9 @@ func newAuthorizer(p *plane, a auth.Authorization) (*auth.Authorizer, error) {
 	if err != nil {
 		return nil, wrong(err)
 	}
-	if o.AuthorizationConfigFile != "" {
-		reload.Follow(p.stopper, o.AuthorizationConfigFile, data, func(_ context.Context, data []byte) error {
-			changed, err := auth.DecodeAuthorization(data)
+	if c.AuthorizationConfigFile != "" {
+		reload.Follow(s, c.AuthorizationConfigFile, data, func(_ context.Context, data []byte) error {
+			changed, err := DecodeAuthorization(data)
 			if err != nil {
 				return err
 			}
