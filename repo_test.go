@@ -58,6 +58,26 @@ var rooms = map[string][]string{
 		"server/internal/loopback", "server/internal/option", "server/internal/paths",
 		"server/internal/stopper",
 	},
+	"server/internal/bootstrap": {
+		"chain", "server/internal/admission", "server/internal/allocation", "server/internal/auth",
+		"server/internal/controllers", "server/internal/etcdconn", "server/internal/informers",
+		"server/internal/stopper",
+	},
+	"server/internal/apis": {
+		"chain", "embed", "server/internal/admission", "server/internal/allocation",
+		"server/internal/auth", "server/internal/connections", "server/internal/etcdconn",
+		"server/internal/informers", "server/internal/requests", "server/internal/stopper",
+	},
+	"server/internal/reset": {
+		"chain", "embed", "server/internal/bootstrap", "server/internal/etcdconn",
+		"server/internal/informers", "server/internal/paths", "server/internal/requests",
+	},
+	"server/internal/loops": {
+		"chain", "server/internal/admission/quota", "server/internal/allocation",
+		"server/internal/auth", "server/internal/controllers", "server/internal/epoch",
+		"server/internal/informers", "server/internal/nodes", "server/internal/requests",
+		"server/internal/stopper",
+	},
 	"server/internal/etcdconn": {
 		"chain", "embed", "server/internal/auth/pki", "server/internal/option",
 		"server/internal/reload", "server/internal/stopper",
@@ -75,7 +95,7 @@ var rooms = map[string][]string{
 		"server/internal/option", "server/internal/podreferences", "server/internal/reload",
 		"server/internal/stopper",
 	},
-	"server/internal/admission":     {"chain/core"},
+	"server/internal/admission": {"chain"},
 	"server/internal/controllers": {
 		"server/internal/allocation",
 		"server/internal/epoch",

@@ -13,28 +13,28 @@ import (
 // RESTConfig returns a client configuration for an administrator, a member of system:masters. It
 // has no rate limit. The caller may change it.
 func (s *Server) RESTConfig() *rest.Config {
-	p := s.up("RESTConfig")
-	return p.restConfig(p.access.PKI.Admin)
+	r := s.up("RESTConfig")
+	return r.restConfig(r.access.PKI.Admin)
 }
 
 // Kubeconfig returns the same access as [Server.RESTConfig], as a kubeconfig.
 func (s *Server) Kubeconfig() *clientcmdapi.Config {
-	p := s.up("Kubeconfig")
-	keys := p.access.PKI
-	config := pki.Kubeconfig("kinproc", p.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
-	config.Clusters["kinproc"].TLSServerName = p.access.ServerName()
+	r := s.up("Kubeconfig")
+	keys := r.access.PKI
+	config := pki.Kubeconfig("kinproc", r.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
+	config.Clusters["kinproc"].TLSServerName = r.access.ServerName()
 	return config
 }
 
 // User returns a client configuration for a user in the given groups, who may do what RBAC allows.
 // It returns an error if the name is empty.
 func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
-	p := s.up("User")
-	pair, err := p.access.PKI.CA.Client(name, groups, 0)
+	r := s.up("User")
+	pair, err := r.access.PKI.CA.Client(name, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
 	}
-	return p.restConfig(pair), nil
+	return r.restConfig(pair), nil
 }
 
 // InProcessConfig is like [Server.User], but its clients call the handlers of the control plane
@@ -45,8 +45,8 @@ func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 // Connections that are upgraded, as by exec, attach and port-forward, need the network. So do
 // programs that read the host, certificates or token from the configuration.
 func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, error) {
-	p := s.up("InProcessConfig")
-	pair, err := p.access.PKI.CA.Client(user, groups, 0)
+	r := s.up("InProcessConfig")
+	pair, err := r.access.PKI.CA.Client(user, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
@@ -54,15 +54,15 @@ func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, e
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
-	return &rest.Config{Host: p.url(), Transport: p.requests.As(certificates[0]), QPS: -1},
+	return &rest.Config{Host: r.url(), Transport: r.requests.As(certificates[0]), QPS: -1},
 		nil
 }
 
-func (p *plane) restConfig(user pki.Pair) *rest.Config {
+func (r *running) restConfig(user pki.Pair) *rest.Config {
 	return &rest.Config{
-		Host: p.url(),
+		Host: r.url(),
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: p.access.PKI.CA.Cert, ServerName: p.access.ServerName(),
+			CAData: r.access.PKI.CA.Cert, ServerName: r.access.ServerName(),
 			CertData: user.Cert, KeyData: user.Key,
 		},
 		QPS: -1,

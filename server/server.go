@@ -20,7 +20,7 @@ type Server struct {
 	// closed when the start has ended, successfully or not; nil before it begins
 	started   chan struct{}
 	interrupt context.CancelCauseFunc // cancels the start
-	plane     *plane                  // nil until the start has succeeded
+	running   *running                // nil until the start has succeeded
 }
 
 // New returns a control plane that is not started yet; see [Server.Start]. The error lists
@@ -39,15 +39,15 @@ func New(options Options) (*Server, error) {
 	}, nil
 }
 
-// up returns the plane that Start created. It panics, naming the calling method, if Start has not
+// up returns what Start returned. It panics, naming the calling method, if Start has not
 // succeeded.
-func (s *Server) up(method string) *plane {
+func (s *Server) up(method string) *running {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.plane == nil {
+	if s.running == nil {
 		panic("server: " + method + " called before Start succeeded")
 	}
-	return s.plane
+	return s.running
 }
 
 // Failed returns a channel that is closed if the control plane fails while it runs; [Server.Err]
@@ -59,17 +59,17 @@ func (s *Server) Err() error { return s.stopper.Err() }
 
 // Dir returns the directory with data, keys and certificates: Options.DataDir, or the temporary
 // directory that is used without it.
-func (s *Server) Dir() string { return s.up("Dir").dir.Path }
+func (s *Server) Dir() string { return s.up("Dir").directory.Path }
 
 // Kinds returns the number of built-in kinds that the control plane serves.
-func (s *Server) Kinds() int { return s.up("Kinds").chain.Core.Kinds }
+func (s *Server) Kinds() int { return s.up("Kinds").apis.Chain.Core.Kinds }
 
 // URL returns the address of the API for a client on this machine.
 func (s *Server) URL() string { return s.up("URL").url() }
 
 // url returns an address at which a client on this machine reaches the listener.
-func (p *plane) url() string {
-	address := p.listener.Addr().String()
+func (r *running) url() string {
+	address := r.listener.Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
 		address = net.JoinHostPort(defaultBindAddress, port)
 	}

@@ -4,25 +4,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
-	genericapiserver "k8s.io/apiserver/pkg/server"
-
 	"github.com/kinproc/kinproc/chain"
-	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
+	"github.com/kinproc/kinproc/server/internal/apis"
 	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/bootstrap"
 	"github.com/kinproc/kinproc/server/internal/connections"
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/informers"
+	"github.com/kinproc/kinproc/server/internal/loops"
 	"github.com/kinproc/kinproc/server/internal/requests"
+	"github.com/kinproc/kinproc/server/internal/reset"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -30,35 +27,6 @@ var (
 	errStarted = errors.New("start: a control plane starts once, create another one with New")
 	errStopped = errors.New("stopped while starting")
 )
-
-// plane holds the parts of a control plane, in the order in which Start creates them.
-type plane struct {
-	options *Options
-	stopper *stopper.Stopper
-
-	listener *connections.Listener
-	dir      *datadir.Dir
-	etcd     *etcdconn.Conn
-	// encryption is nil unless stored objects are encrypted.
-	encryption *etcdconn.Encryption
-	storage    *chain.Storage
-	requests   *requests.Requests
-	services   *services
-	access     *auth.Access
-	// etcdClients is nil unless etcd serves clients outside the process.
-	etcdClients  *etcdconn.Clients
-	allInformers *informers.Set
-	informers    *informers.Factory
-	chain        *chain.Chain
-	plugins      *admission.Deferred
-	charges      quota.Charges
-	// fresh is true if the storage was empty, so that the first objects are as they have to be.
-	fresh bool
-	// ready is closed when /readyz has reported for the first time that the server is ready.
-	ready chan struct{}
-	// resetting is held by a reset.
-	resetting sync.Mutex
-}
 
 // Start starts the control plane. It returns when the control plane is ready or, if that fails,
 // after it has cleaned up. The context bounds the start only. A control plane starts once.
@@ -68,7 +36,7 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	p, err := s.start(s.options.withLog(ctx))
+	r, err := s.start(s.options.withLog(ctx))
 	s.timeline.phase("")
 	if err != nil {
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
@@ -77,7 +45,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plane = p
+	s.running = r
 	return nil
 }
 
@@ -97,217 +65,173 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// start creates the parts of the control plane in order. Each constructor returns a complete part,
+// ground is what a control plane stands on, before any object is read.
+type ground struct {
+	listener   *connections.Listener
+	directory  *datadir.Dir
+	etcd       *etcdconn.Conn
+	encryption *etcdconn.Encryption // nil unless stored objects are encrypted
+	storage    *chain.Storage
+	requests   *requests.Requests
+}
+
+// running is a control plane that is ready.
+type running struct {
+	ground
+	access      *auth.Access
+	etcdClients *etcdconn.Clients // nil unless etcd serves clients outside the process
+	informers   *informers.Factory
+	bootstrap   *bootstrap.Bootstrap
+	apis        *apis.APIs
+	control     *reset.Control
+}
+
+// start opens the rooms of the control plane in order. Each constructor returns something complete,
 // and pushes the steps that end it onto the stopper.
-func (s *Server) start(ctx context.Context) (_ *plane, err error) {
-	p := &plane{options: &s.options, stopper: s.stopper, ready: make(chan struct{})}
-	directory := datadir.Config{Path: s.options.DataDir, Names: s.options.names()}
-	// If another control plane runs here, the port is busy too, but the directory is the better
-	// explanation.
-	if err := datadir.CheckFree(directory); err != nil {
-		return nil, err
-	}
-	s.timeline.phase("listen")
-	if p.listener, err = requests.Listen(requests.ListenConfig{
-		Listener: p.options.Listener, Host: p.options.BindAddress, Port: p.options.SecurePort,
-		Names: p.options.names(),
-	}, p.stopper); err != nil {
-		return nil, err
-	}
-	s.timeline.phase("etcd")
-	if p.dir, err = datadir.Open(directory, p.stopper); err != nil {
-		return nil, err
-	}
+func (s *Server) start(ctx context.Context) (*running, error) {
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
-	sharing.Go(p.shareObjects) // meanwhile
-	if p.etcd, err = etcdconn.Open(ctx, p.options.etcd(p.dir), p.stopper); err != nil {
+	g, err := s.open(ctx, &sharing)
+	if err != nil {
 		return nil, err
 	}
-	// Write this file before keys are generated. A directory that is unsuitable for them has been
-	// refused by now.
-	if err := datadir.KeepOutOfGit(p.dir.Path); err != nil {
-		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
-	}
-	if p.encryption, err = etcdconn.OpenEncryption(etcdconn.EncryptionConfig{
-		File:   p.options.EncryptionProviderConfig,
-		Reload: p.options.EncryptionProviderConfigAutomaticReload,
-		Names:  p.options.names(),
-	}, p.stopper); err != nil {
-		return nil, err
-	}
-	p.storage = etcdconn.NewStorage(p.etcd, etcdconn.StorageConfig{
-		Prefix: p.options.EtcdPrefix, ReadOnly: p.options.ReadOnly, Encryption: p.encryption,
-	}, p.stopper)
-	if p.requests, err = requests.Open(requests.Config{
-		Listener:  p.listener,
-		UserAgent: "kube-apiserver/" + KubernetesVersion + " (kinproc)",
-		Log:       p.options.Log,
-	}, p.stopper); err != nil {
-		return nil, err
-	}
-	p.stopper.EndGoroutines("the API servers and control loops")
-	p.allInformers = informers.New(p.requests.Client, p.storage, p.stopper)
-	p.stopper.Push("watches", func() error { p.storage.Hold(); return nil })
+	s.stopper.EndGoroutines("the API servers and control loops")
+	s.stopper.Push("watches", func() error { g.storage.Hold(); return nil })
 
 	// Many of the following parts can end only after they have run, so an interrupted start
 	// continues until it is ready.
-	continuing, cancel := p.outlive(ctx, lateness)
+	continuing, cancel := outlive(ctx, lateness, s.stopper)
 	defer cancel()
-	reading, cancelReading := etcdconn.UntilDamage(continuing, p.storage, p.stopper)
+	reading, cancelReading := etcdconn.UntilDamage(continuing, g.storage, s.stopper)
 	defer cancelReading()
-	if err := p.serve(continuing, reading, &s.timeline); err != nil {
-		return nil, etcdconn.NameDamage(continuing, p.storage, cmp.Or(s.Err(), err))
+	r, err := s.serve(continuing, reading, g)
+	if err != nil {
+		return nil, etcdconn.NameDamage(continuing, g.storage, cmp.Or(s.Err(), err))
 	}
-	return p, cmp.Or(s.Err(), context.Cause(ctx))
+	return r, cmp.Or(s.Err(), context.Cause(ctx))
 }
 
-// serve creates the parts that read stored objects. The context reading ends with ctx, or when a
+// open opens what a control plane stands on. Meanwhile, what all starts of the process share is
+// made.
+func (s *Server) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, err error) {
+	o := &s.options
+	// If another control plane runs here, the port is busy too, but the directory is the better
+	// explanation.
+	if err := datadir.CheckFree(o.directory()); err != nil {
+		return g, err
+	}
+	s.timeline.phase("listen")
+	if g.listener, err = requests.Listen(o.listen(), s.stopper); err != nil {
+		return g, err
+	}
+	s.timeline.phase("etcd")
+	if g.directory, err = datadir.Open(o.directory(), s.stopper); err != nil {
+		return g, err
+	}
+	sharing.Go(func() { bootstrap.Share(o.beginsEmpty(), o.enables(clusterroleaggregation.Name)) })
+	if g.etcd, err = etcdconn.Open(ctx, o.etcd(g.directory), s.stopper); err != nil {
+		return g, err
+	}
+	// Write this file before keys are generated. A directory that is unsuitable for them has been
+	// refused by now.
+	if err := datadir.KeepOutOfGit(g.directory.Path); err != nil {
+		return g, o.wrong("DataDir", "data-dir", "%w", err)
+	}
+	if g.encryption, err = etcdconn.OpenEncryption(o.encryption(), s.stopper); err != nil {
+		return g, err
+	}
+	g.storage = etcdconn.NewStorage(g.etcd, o.storage(g.encryption), s.stopper)
+	g.requests, err = requests.Open(o.requests(g.listener), s.stopper)
+	return g, err
+}
+
+// serve opens the rooms that read stored objects. The context reading ends with ctx, or when a
 // stored object cannot be decoded.
-func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
-	t.phase("services")
-	if p.services, err = newServices(reading, p); err != nil {
-		return err
-	}
-	t.phase("access")
-	credentials, err := p.authConfig()
+func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error) {
+	o, client, address := &s.options, g.requests.Client, g.listener.Addr()
+	s.timeline.phase("services")
+	services, err := bootstrap.OpenServices(reading, o.services(g.storage), s.stopper)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if p.access, err = auth.Open(credentials, p.stopper); err != nil {
-		return err
+	s.timeline.phase("access")
+	all := informers.New(client, g.storage, s.stopper)
+	credentials, err := o.auth(g.listener, services.Allocator.FirstIP())
+	if err != nil {
+		return nil, err
 	}
-	if p.etcdClients, err = p.etcd.Listen(etcdconn.ListenConfig{
-		Address: p.options.ListenEtcd,
-		Dir:     filepath.Join(p.dir.PKI(), "etcd"),
-		Names:   p.options.names(),
-	}, p.stopper); err != nil {
-		return err
+	credentials.Directory, credentials.Client, credentials.Informers = g.directory, client, all
+	access, err := auth.Open(credentials, s.stopper)
+	if err != nil {
+		return nil, err
+	}
+	etcdClients, err := g.etcd.Listen(o.etcdClients(g.directory), s.stopper)
+	if err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	t.phase("chain")
-	written := p.beginFirstObjects(ctx) // meanwhile
-	late, err := p.newChain()
+	s.timeline.phase("chain")
+	shared, identity, charges := all.Factory(), apis.NewIdentity(), &quota.Charges{}
+	parts := o.bootstrap()
+	parts.Client, parts.Informers, parts.Storage, parts.Etcd = client, shared, g.storage, g.etcd.Client
+	parts.Access, parts.Services, parts.Address, parts.Identity = access, services, address, identity
+	boot := bootstrap.Open(parts, s.stopper)
+	written := boot.Begin(ctx) // meanwhile
+	servers := o.apis(g.encryption, charges)
+	servers.Storage, servers.Etcd, servers.Requests, servers.Access = g.storage, g.etcd, g.requests, access
+	servers.Allocator, servers.Informers, servers.Address = services.Allocator, shared, address
+	servers.Identity, servers.Hooks = identity, boot.Hooks()
+	apiServers, err := apis.Open(servers, s.stopper)
 	if err != nil {
-		_, _ = written() // the chain's error is the reason
-		return err
+		_ = written() // the error of the servers is the reason
+		return nil, err
 	}
-	p.plugins = late
-	p.serveSnapshots()
-	prepare := p.chain.Prepare() // meanwhile
-	t.phase("first-objects")
-	if p.fresh, err = p.finishFirstObjects(ctx, written); err == nil {
-		t.phase("informers")
-		generic := p.chain.Aggregator.GenericAPIServer
-		generic.ShutdownTimeout = connections.ShutdownTimeout
-		generic.Handler.FullHandlerChain = p.requests.Serve(generic.Handler.FullHandlerChain,
-			p.isProxied, p.forgetHandlers)
-		err = p.chain.StartInformers(reading, p.stopper.Context())
-	}
-	prepared, failed := prepare()
-	if err := errors.Join(failed, err); err != nil {
-		return err
-	}
-	if err := late.Start(); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	t.phase("hooks")
-	p.stopper.Go(func() {
-		if err := prepared.Run(p.stopper.Context()); err != nil {
-			p.stopper.Fail(fmt.Errorf("run the chain: %w", err))
-		}
+	control := reset.New(reset.Config{
+		Etcd: g.etcd, Storage: g.storage, Encrypted: g.encryption != nil, ReadOnly: o.ReadOnly,
+		Gate: g.requests.Gate, Informers: all, Parts: boot,
+		Followers: []reset.Follower{all, apiServers.Chain, apiServers.Plugins},
+		Available: apiServers.Chain.Aggregator.WaitAvailable,
 	})
-	if err := p.waitReady(ctx); err != nil {
-		return err
+	apiServers.Handle(control.Handlers())
+	if err := apiServers.Start(ctx, reading, func(ctx context.Context) error {
+		if err := written(); err != nil {
+			return err
+		}
+		return boot.Finish(ctx, bootstrap.APIServices(apiServers.Chain.LocalGroupVersions()))
+	}, s.timeline.phase); err != nil {
+		return nil, err
 	}
-	close(p.ready)
-	return p.startControllers()
-}
-
-// forgetHandlers lets go of the chain when no request is left. For 90 seconds, a timer of Go's
-// HTTP/2 server refers to the server of a connection that was closed while it had streams.
-func (p *plane) forgetHandlers() {
-	p.chain.Stop()
-	*p.chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{
-		FullHandlerChain: http.NotFoundHandler(),
+	if !o.ReadOnly {
+		work := o.loops(boot.Complete())
+		work.Requests, work.Informers, work.Storage, work.Access = g.requests, shared, g.storage, access
+		work.Allocator, work.Charges = services.Allocator, charges
+		work.BuiltIn = apiServers.Chain.Core.Resource
+		if err := loops.Start(work, s.stopper); err != nil {
+			return nil, err
+		}
 	}
+	return &running{g, access, etcdClients, shared, boot, apiServers, control}, nil
 }
 
 // lateness is how long an interrupted start may continue. It is far more than a start takes.
 const lateness = 10 * time.Second
 
 // outlive returns a context that ends some time after its parent, or when the control plane fails.
-func (p *plane) outlive(
-	parent context.Context, by time.Duration,
+func outlive(
+	parent context.Context, by time.Duration, s *stopper.Stopper,
 ) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
 		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
 	})
-	p.stopper.Go(func() {
+	s.Go(func() {
 		select {
-		case <-p.stopper.Failed():
-			cancel(p.stopper.Err())
+		case <-s.Failed():
+			cancel(s.Err())
 		case <-ctx.Done():
 		}
 	})
 	return ctx, func() { stop(); cancel(nil) }
-}
-
-// etcd returns the configuration of etcd with its data in dir.
-func (o *Options) etcd(dir *datadir.Dir) etcdconn.Config {
-	c := etcdconn.Config{
-		Servers: o.EtcdServers, CAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile,
-		Dir: dir.Etcd(), Ephemeral: !dir.Kept, Log: o.Log, Names: o.names(),
-	}
-	if o.From != nil {
-		c.From = o.From.data
-	}
-	return c
-}
-
-func (p *plane) authConfig() (auth.Config, error) {
-	o := p.options
-	host, _, err := net.SplitHostPort(p.listener.Addr().String())
-	if err != nil {
-		return auth.Config{}, err
-	}
-	ip := net.ParseIP(host)
-	first := p.services.allocator.FirstIP().String()
-	hosts, advertised := []string{host, first}, o.AdvertiseAddress
-	if ip.IsUnspecified() {
-		hosts = append(hosts, kubernetesservice.AdvertiseAddress(ip).String())
-	}
-	if advertised != "" {
-		hosts = append(hosts, advertised)
-	} else {
-		advertised = kubernetesservice.AdvertiseAddress(ip).String()
-	}
-	return auth.Config{
-		Directory: p.dir, PKIDir: o.PKIDir,
-		Hosts: hosts, Listener: p.listener, AdvertiseAddress: advertised, ServiceIP: first,
-		TLSCertFile: o.TLSCertFile, TLSPrivateKeyFile: o.TLSPrivateKeyFile, CertDir: o.CertDir,
-		TLSMinVersion: o.TLSMinVersion, TLSCipherSuites: o.TLSCipherSuites,
-
-		ClientCAFile: o.ClientCAFile, RequestHeader: auth.RequestHeader(o.RequestHeader),
-		ProxyClientCertFile: o.ProxyClientCertFile, ProxyClientKeyFile: o.ProxyClientKeyFile,
-		TokenAuthFile: o.TokenAuthFile, EnableBootstrapTokenAuth: o.EnableBootstrapTokenAuth,
-		Anonymous: o.anonymous(), DisableAnonymous: o.DisableAnonymous,
-		ServiceAccounts: auth.ServiceAccounts{
-			Issuers: o.ServiceAccountIssuer, Audiences: o.APIAudiences,
-			KeyFiles: o.ServiceAccountKeyFiles, SigningKeyFile: o.ServiceAccountSigningKeyFile,
-			JWKSURI: o.ServiceAccountJWKSURI, MaxExpiration: o.ServiceAccountMaxTokenExpiration,
-		},
-		OIDC: auth.OIDC(o.OIDC), AuthenticationConfigFile: o.AuthenticationConfigFile,
-		TokenWebhook: auth.TokenWebhook(o.TokenWebhook),
-
-		AuthorizationModes:      o.AuthorizationModes,
-		AuthorizationWebhook:    auth.AuthorizationWebhook(o.AuthorizationWebhook),
-		AuthorizationConfigFile: o.AuthorizationConfigFile,
-		ReadOnly:                o.ReadOnly,
-
-		Client: p.requests.Client, Informers: p.allInformers, Names: o.names(),
-	}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -65,13 +64,6 @@ func (s *Set) Factory() *Factory {
 	defer s.mu.Unlock()
 	s.factories = append(s.factories, f)
 	return f
-}
-
-// Factories returns all factories.
-func (s *Set) Factories() []*Factory {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.factories)
 }
 
 // Factory makes informers. Those of built-in kinds in their hub version read from etcd, so that the

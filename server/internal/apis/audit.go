@@ -1,4 +1,4 @@
-package server
+package apis
 
 import (
 	flowcontrol "k8s.io/api/flowcontrol/v1"
@@ -9,22 +9,22 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// applyAudit configures where audit events go: to the backends of Options.Audit and to
-// Options.AuditBackend. All of them share one policy.
-func (o *Options) applyAudit(generic *genericapiserver.Config) error {
-	if err := o.Audit.ApplyTo(generic); err != nil {
+// applyAudit configures where audit events go: to the backends of Config.Audit and to
+// Config.AuditBackend. All of them share one policy.
+func (c *Config) applyAudit(generic *genericapiserver.Config) error {
+	if err := c.Audit.ApplyTo(generic); err != nil {
 		return err
 	}
-	if o.AuditBackend == nil {
+	if c.AuditBackend == nil {
 		return nil
 	}
 	if generic.AuditPolicyRuleEvaluator == nil {
 		generic.AuditPolicyRuleEvaluator = policy.NewPolicyRuleEvaluator(defaultAuditPolicy())
 	}
 	if generic.AuditBackend == nil {
-		generic.AuditBackend = o.AuditBackend
+		generic.AuditBackend = c.AuditBackend
 	} else {
-		generic.AuditBackend = audit.Union(generic.AuditBackend, o.AuditBackend)
+		generic.AuditBackend = audit.Union(generic.AuditBackend, c.AuditBackend)
 	}
 	return nil
 }

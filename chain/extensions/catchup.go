@@ -1,4 +1,4 @@
-package server
+package extensions
 
 import (
 	"cmp"
@@ -17,52 +17,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/kinproc/kinproc/chain/internal/catchup"
 )
 
-// definition decodes a stored custom resource definition. It returns nil if there is none.
-func definition(stored []byte) (*apiextensionsv1.CustomResourceDefinition, error) {
-	if stored == nil {
-		return nil, nil
-	}
-	internal, err := runtime.Decode(apiextensionsapiserver.Codecs.UniversalDecoder(), stored)
-	if err != nil {
-		return nil, fmt.Errorf("decode a custom resource definition: %w", err)
-	}
-	d := &apiextensionsv1.CustomResourceDefinition{}
-	if err := apiextensionsapiserver.Scheme.Convert(internal, d, nil); err != nil {
-		return nil, fmt.Errorf("convert a custom resource definition: %w", err)
-	}
-	return d, nil
-}
+var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition").GroupKind()
 
-// noteOpened notes how many stores the custom resources have, before the reset.
-func (c *caches) noteOpened() error {
-	definitions, err := c.plane.chain.Extensions.Informers.Apiextensions().V1().
-		CustomResourceDefinitions().Lister().List(labels.Everything())
-	for _, d := range definitions {
-		gr := customResource(d)
-		c.opened[gr] = c.plane.storage.Opened(gr)
+// CatchUp waits until custom resources are served and described as the changed definitions say. The
+// function elsewhere reports which versions are not described by definitions.
+func (s *Server) CatchUp(
+	ctx context.Context, changes catchup.Changes, elsewhere func(schema.GroupVersion) bool,
+) error {
+	store := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Informer().GetStore()
+	if err := changes.WaitStore(ctx, definitionKind, store); err != nil {
+		return err
 	}
-	return err
-}
-
-func customResource(d *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
-	return schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}
-}
-
-// waitDefinitions waits until custom resources are served and described as the changed definitions
-// say.
-func (c *caches) waitDefinitions(ctx context.Context, objects []changed) error {
 	versions := map[schema.GroupVersion]sets.Set[string]{} // with the names of the definitions
-	for _, o := range objects {
-		if o.GroupKind != definitionKind {
-			continue
-		}
-		before, err := definition(o.before)
+	for _, o := range changes.Of(definitionKind) {
+		before, err := definition(o.Before)
 		if err != nil {
 			return err
 		}
-		after, err := definition(o.after)
+		after, err := definition(o.After)
 		if err != nil {
 			return err
 		}
@@ -79,13 +55,19 @@ func (c *caches) waitDefinitions(ctx context.Context, objects []changed) error {
 			}
 		}
 		if before != nil && after != nil {
-			if err := c.waitStorage(ctx, before, after); err != nil {
+			if err := s.waitStorage(ctx, changes, before, after); err != nil {
 				return err
 			}
 		}
 	}
 	for gv, names := range versions {
-		if err := poll(ctx, func() (bool, error) { return c.described(ctx, gv) }); err != nil {
+		err := catchup.Poll(ctx, func() (bool, error) {
+			if elsewhere(gv) {
+				return true, nil
+			}
+			return s.described(ctx, gv)
+		})
+		if err != nil {
 			return fmt.Errorf("discovery of %s, which CustomResourceDefinition %s defines: %w", gv,
 				strings.Join(sets.List(names), ", "), cmp.Or(context.Cause(ctx), err))
 		}
@@ -96,15 +78,16 @@ func (c *caches) waitDefinitions(ctx context.Context, objects []changed) error {
 // waitStorage waits until requests use the storage of the new definition. The extensions server
 // drops the old one when its informer's handler runs, which nothing tells, and opens the new one
 // with the next request. So waitStorage makes requests until one opens a store.
-func (c *caches) waitStorage(
-	ctx context.Context, before, after *apiextensionsv1.CustomResourceDefinition,
+func (s *Server) waitStorage(
+	ctx context.Context, changes catchup.Changes,
+	before, after *apiextensionsv1.CustomResourceDefinition,
 ) error {
 	gr := customResource(after)
 	unchanged := before.UID != after.UID || apiequality.Semantic.DeepEqual(before.Spec, after.Spec) &&
 		apiequality.Semantic.DeepEqual(before.Status.AcceptedNames, after.Status.AcceptedNames)
 	served := slices.IndexFunc(after.Spec.Versions,
 		func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Served })
-	if unchanged || served < 0 || c.opened[gr] == 0 ||
+	if unchanged || served < 0 || changes.Opened[gr] == 0 ||
 		!apihelpers.IsCRDConditionTrue(after, apiextensionsv1.Established) {
 		return nil
 	}
@@ -113,9 +96,9 @@ func (c *caches) waitStorage(
 		path += "/namespaces/default"
 	}
 	path += "/" + gr.Resource + "/none"
-	err := poll(ctx, func() (bool, error) {
-		c.plane.requests.Ask(ctx, path, "")
-		return c.plane.storage.Opened(gr) > c.opened[gr], nil
+	err := catchup.Poll(ctx, func() (bool, error) {
+		s.client.Get(ctx, path, "")
+		return s.backend.Opened()[gr] > changes.Opened[gr], nil
 	})
 	if err != nil {
 		return fmt.Errorf("storage of %s: %w", gr, cmp.Or(context.Cause(ctx), err))
@@ -123,15 +106,10 @@ func (c *caches) waitStorage(
 	return nil
 }
 
-const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
 // described reports whether the discovery documents of a version list what its definitions serve.
-func (c *caches) described(ctx context.Context, gv schema.GroupVersion) (bool, error) {
-	if slices.Contains(c.plane.chain.LocalGroupVersions(), gv) {
-		return true, nil // its documents are not made from definitions
-	}
-	all, err := c.plane.chain.Extensions.Informers.Apiextensions().V1().CustomResourceDefinitions().
-		Lister().List(labels.Everything())
+func (s *Server) described(ctx context.Context, gv schema.GroupVersion) (bool, error) {
+	all, err := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().
+		List(labels.Everything())
 	if err != nil {
 		return false, err
 	}
@@ -141,13 +119,8 @@ func (c *caches) described(ctx context.Context, gv schema.GroupVersion) (bool, e
 			describe(d, gv.Version, want)
 		}
 	}
-	if service, err := c.plane.chain.Aggregator.APIRegistrationInformers.Apiregistration().V1().
-		APIServices().Lister().Get(gv.Version + "." + gv.Group); err == nil &&
-		service.Spec.Service != nil {
-		return true, nil // an extension API server describes it
-	}
 	var list metav1.APIResourceList
-	if !c.plane.requests.AskJSON(ctx, "/apis/"+gv.String(), "application/json", &list) {
+	if !s.client.GetJSON(ctx, "/apis/"+gv.String(), "application/json", &list) {
 		list.APIResources = nil
 	}
 	got := sets.New[string]()
@@ -159,7 +132,7 @@ func (c *caches) described(ctx context.Context, gv schema.GroupVersion) (bool, e
 		return false, nil
 	}
 	var groups apidiscoveryv2.APIGroupDiscoveryList
-	if !c.plane.requests.AskJSON(ctx, "/apis", aggregatedDiscovery, &groups) {
+	if !s.client.GetJSON(ctx, "/apis", catchup.AggregatedDiscovery, &groups) {
 		return false, nil
 	}
 	return aggregated(groups, gv).Equal(want), nil
@@ -216,4 +189,24 @@ func kindIn(gvk *metav1.GroupVersionKind) string {
 		return ""
 	}
 	return gvk.Kind
+}
+
+// definition decodes a stored custom resource definition. It returns nil if there is none.
+func definition(stored []byte) (*apiextensionsv1.CustomResourceDefinition, error) {
+	if stored == nil {
+		return nil, nil
+	}
+	internal, err := runtime.Decode(apiextensionsapiserver.Codecs.UniversalDecoder(), stored)
+	if err != nil {
+		return nil, fmt.Errorf("decode a custom resource definition: %w", err)
+	}
+	d := &apiextensionsv1.CustomResourceDefinition{}
+	if err := apiextensionsapiserver.Scheme.Convert(internal, d, nil); err != nil {
+		return nil, fmt.Errorf("convert a custom resource definition: %w", err)
+	}
+	return d, nil
+}
+
+func customResource(d *apiextensionsv1.CustomResourceDefinition) schema.GroupResource {
+	return schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}
 }

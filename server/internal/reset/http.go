@@ -1,4 +1,4 @@
-package server
+package reset
 
 import (
 	"errors"
@@ -20,42 +20,43 @@ import (
 // database.
 const maxSnapshot = 8 << 30
 
-// serveSnapshots serves [paths.Snapshot] and [paths.Reset].
-func (p *plane) serveSnapshots() {
-	mux := p.chain.Aggregator.GenericAPIServer.Handler.NonGoRestfulMux
-	mux.UnlistedHandle(paths.Snapshot, only(http.MethodGet, p.sendSnapshot))
-	mux.UnlistedHandle(paths.Reset, only(http.MethodPost, p.receiveSnapshot))
+// Handlers returns the handlers of [paths.Snapshot] and [paths.Reset].
+func (c *Control) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		paths.Snapshot: only(http.MethodGet, c.send),
+		paths.Reset:    only(http.MethodPost, c.receive),
+	}
 }
 
-func only(method string, handle http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func only(method string, handle http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != method {
 			w.Header().Set("Allow", method)
-			refuseSnapshot(w, r, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method,
+			refuse(w, r, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method,
 				schema.GroupResource{}, "", "only "+method+" is possible here", 0, false))
 			return
 		}
 		handle(w, r)
-	}
+	})
 }
 
-func refuseSnapshot(w http.ResponseWriter, r *http.Request, err error) {
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, clientscheme.Codecs, schema.GroupVersion{}, w, r)
 }
 
-func (p *plane) sendSnapshot(w http.ResponseWriter, r *http.Request) {
-	snapshot, err := p.snapshot(r.Context())
+func (c *Control) send(w http.ResponseWriter, r *http.Request) {
+	snapshot, err := c.Snapshot(r.Context())
 	if err != nil {
-		refuseSnapshot(w, r, apierrors.NewInternalError(err))
+		refuse(w, r, apierrors.NewInternalError(err))
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Length", strconv.FormatInt(snapshot.data.Size(), 10))
+	w.Header().Set("Content-Length", strconv.FormatInt(snapshot.Size(), 10))
 	_, _ = snapshot.WriteTo(w) // the client notices that it is too short
 }
 
-func (p *plane) receiveSnapshot(w http.ResponseWriter, r *http.Request) {
-	snapshot, err := ReadSnapshot(http.MaxBytesReader(w, r.Body, maxSnapshot))
+func (c *Control) receive(w http.ResponseWriter, r *http.Request) {
+	snapshot, err := embed.ReadSnapshot(http.MaxBytesReader(w, r.Body, maxSnapshot))
 	if err != nil {
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 1<<20))
 		if errors.Is(err, embed.ErrCorrupt) || errors.Is(err, embed.ErrNewerVersion) {
@@ -63,14 +64,14 @@ func (p *plane) receiveSnapshot(w http.ResponseWriter, r *http.Request) {
 		} else {
 			err = apierrors.NewInternalError(err)
 		}
-		refuseSnapshot(w, r, err)
+		refuse(w, r, err)
 		return
 	}
-	switch err := p.reset(r.Context(), snapshot); {
-	case errors.Is(err, errResetExternal):
-		refuseSnapshot(w, r, apierrors.NewBadRequest(err.Error()))
+	switch err := c.Reset(r.Context(), snapshot); {
+	case errors.Is(err, errExternal):
+		refuse(w, r, apierrors.NewBadRequest(err.Error()))
 	case err != nil:
-		refuseSnapshot(w, r, apierrors.NewInternalError(err))
+		refuse(w, r, apierrors.NewInternalError(err))
 	default:
 		responsewriters.WriteRawJSON(http.StatusOK, metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,

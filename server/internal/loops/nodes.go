@@ -1,4 +1,4 @@
-package server
+package loops
 
 import (
 	"context"
@@ -15,27 +15,27 @@ import (
 // runNodes starts to simulate nodes until ctx ends, without waiting for them. The function that it
 // returns waits until that has ended. Without any nodes, it deletes those of an earlier start,
 // unless they belong to a snapshot that the control plane began with.
-func (p *plane) runNodes(ctx context.Context) (wait func(), err error) {
-	count := p.options.SimulatedNodes
-	if count == 0 && (p.fresh || p.options.From != nil) {
+func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
+	count := l.Nodes
+	if count == 0 && l.NodesStay {
 		return func() {}, nil
 	}
-	config := rest.CopyConfig(p.requests.Config)
-	config.UserAgent = "kubelet/" + KubernetesVersion + " (kinproc)"
+	config := rest.CopyConfig(l.Requests.Config)
+	config.UserAgent = "kubelet/" + l.Version + " (kinproc)"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}
 	simulated, err := nodes.New(nodes.Config{
-		Client: client, Informers: p.informers, Count: count,
-		Capacity: p.options.SimulatedNodeCapacity,
-		Version:  KubernetesVersion,
+		Client: client, Informers: l.Informers, Count: count,
+		Capacity: l.Capacity,
+		Version:  l.Version,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}
-	p.informers.StartWithContext(ctx)
-	ctx = epoch.With(ctx, &p.requests.Gate.Epochs)
+	l.Informers.StartWithContext(ctx)
+	ctx = epoch.With(ctx, &l.Requests.Gate.Epochs)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -1,4 +1,4 @@
-package server
+package loops
 
 import (
 	"context"
@@ -28,20 +28,20 @@ const (
 // whileLeading calls run whenever this control plane becomes the leader of those that share an
 // etcd. The context of run ends when another one may be the leader. Run returns a function that
 // waits until everything that it has started has ended.
-func (p *plane) whileLeading(run func(context.Context) (wait func(), err error)) error {
+func (l *loops) whileLeading(run func(context.Context) (wait func(), err error)) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("elect a leader: %w", err)
 	}
 	lock := &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: leaderLease},
-		Client:     p.requests.Client.CoordinationV1(),
+		Client:     l.Requests.Client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 	}
-	ctx, cancel := context.WithCancel(p.stopper.Context())
+	ctx, cancel := context.WithCancel(l.stopper.Context())
 	ended := make(chan struct{})
 	// The API must still be served when this control plane gives up the lease.
-	if !p.stopper.Push("the lead of the control loops", func() error {
+	if !l.stopper.Push("the lead of the control loops", func() error {
 		cancel()
 		<-ended
 		return nil
@@ -52,8 +52,8 @@ func (p *plane) whileLeading(run func(context.Context) (wait func(), err error))
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			if err := p.lead(ctx, lock, run); err != nil {
-				p.stopper.Fail(err)
+			if err := l.lead(ctx, lock, run); err != nil {
+				l.stopper.Fail(err)
 				return
 			}
 		}
@@ -62,7 +62,7 @@ func (p *plane) whileLeading(run func(context.Context) (wait func(), err error))
 }
 
 // lead waits until this control plane is the leader, and then until it no longer is.
-func (p *plane) lead(
+func (l *loops) lead(
 	ctx context.Context, lock resourcelock.Interface, run func(context.Context) (func(), error),
 ) error {
 	ended := make(chan struct{})
@@ -75,11 +75,11 @@ func (p *plane) lead(
 		Callbacks: leaderelection.LeaderCallbacks{
 			// The elector calls this function in a goroutine that nothing waits for.
 			OnStartedLeading: func(leading context.Context) {
-				if !p.stopper.Go(func() {
+				if !l.stopper.Go(func() {
 					defer close(ended)
 					wait, err := run(leading)
 					if err != nil {
-						p.stopper.Fail(err)
+						l.stopper.Fail(err)
 						return
 					}
 					<-leading.Done()
