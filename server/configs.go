@@ -92,8 +92,8 @@ func (o *Options) enables(loop string) bool {
 	return slices.Contains(enabled, loop)
 }
 
-// auth returns the configuration of who may do what. The address of the service kubernetes is in the
-// serving certificate.
+// auth returns the configuration of who may do what. The address of the service kubernetes is in
+// the serving certificate.
 func (o *Options) auth(l net.Listener, service netip.Addr) (auth.Config, error) {
 	host, _, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {

@@ -180,9 +180,9 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 	boot := bootstrap.Open(parts, s.stopper)
 	written := boot.Begin(ctx) // meanwhile
 	servers := o.apis(g.encryption, charges)
-	servers.Storage, servers.Etcd, servers.Requests, servers.Access = g.storage, g.etcd, g.requests, access
-	servers.Allocator, servers.Informers, servers.Address = services.Allocator, shared, address
-	servers.Identity, servers.Hooks = identity, boot.Hooks()
+	servers.Storage, servers.Etcd, servers.Requests = g.storage, g.etcd, g.requests
+	servers.Access, servers.Allocator, servers.Informers = access, services.Allocator, shared
+	servers.Address, servers.Identity, servers.Hooks = address, identity, boot.Hooks()
 	apiServers, err := apis.Open(servers, s.stopper)
 	if err != nil {
 		_ = written() // the error of the servers is the reason

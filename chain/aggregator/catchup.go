@@ -19,8 +19,8 @@ import (
 
 var serviceKind = apiregistrationv1.SchemeGroupVersion.WithKind("APIService").GroupKind()
 
-// CatchUp waits until requests for APIServices that are gone are not proxied any more, and discovery
-// does not have them.
+// CatchUp waits until requests for APIServices that are gone are not proxied any more, and
+// discovery does not have them.
 func (s *Server) CatchUp(ctx context.Context, changes catchup.Changes) error {
 	store := s.APIRegistrationInformers.Apiregistration().V1().APIServices().Informer().GetStore()
 	if err := changes.WaitStore(ctx, serviceKind, store); err != nil {

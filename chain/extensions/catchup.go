@@ -21,7 +21,8 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/catchup"
 )
 
-var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition").GroupKind()
+var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition").
+	GroupKind()
 
 // CatchUp waits until custom resources are served and described as the changed definitions say. The
 // function elsewhere reports which versions are not described by definitions.

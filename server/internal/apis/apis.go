@@ -1,5 +1,5 @@
-// Package apis makes the chain of API servers with all that they need: filters, informers, admission
-// and audit.
+// Package apis makes the chain of API servers with all that they need: filters, informers,
+// admission and audit.
 package apis
 
 import (

@@ -13,9 +13,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 )
 
-// Start serves requests. It calls first, which writes the first objects, while the servers are being
-// finished, and returns when /readyz reports that the server is ready. The context reading bounds
-// the first reads of stored objects. Start calls phase when a phase of the start begins.
+// Start serves requests. It calls first, which writes the first objects, while the servers are
+// being finished, and returns when /readyz reports that the server is ready. The context reading
+// bounds the first reads of stored objects. Start calls phase when a phase of the start begins.
 func (a *APIs) Start(
 	ctx, reading context.Context, first func(context.Context) error, phase func(name string),
 ) error {
@@ -57,8 +57,8 @@ func (a *APIs) Handle(handlers map[string]http.Handler) {
 	}
 }
 
-// forget lets go of the chain when no request is left. For 90 seconds, a timer of Go's HTTP/2 server
-// refers to the server of a connection that was closed while it had streams.
+// forget lets go of the chain when no request is left. For 90 seconds, a timer of Go's HTTP/2
+// server refers to the server of a connection that was closed while it had streams.
 func (a *APIs) forget() {
 	a.Chain.Stop()
 	*a.Chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{

@@ -155,8 +155,8 @@ func (a *Access) identifyProxy() error {
 		os.WriteFile(a.ProxyKeyFile, a.PKI.Proxy.Key, 0o600))
 }
 
-// decide creates the authenticator and the authorizer. Roles are not watched until the first request
-// of a user who is not a member of system:masters.
+// decide creates the authenticator and the authorizer. Roles are not watched until the first
+// request of a user who is not a member of system:masters.
 func (a *Access) decide(s *stopper.Stopper) error {
 	c, client := &a.config, a.config.Client
 	tokens, err := a.newTokens()

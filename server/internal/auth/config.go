@@ -13,8 +13,8 @@ import (
 
 import ()
 
-// Config configures who may do what, and how the server shows who it is. The fields have the meaning
-// of those of server.Options.
+// Config configures who may do what, and how the server shows who it is. The fields have the
+// meaning of those of server.Options.
 type Config struct {
 	Directory *datadir.Dir
 	PKIDir    string

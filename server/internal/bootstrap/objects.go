@@ -54,7 +54,8 @@ var apiServicePreparer = kind.NewPreparer(aggregatorscheme.Scheme, kind.Group{
 	}},
 })
 
-// The prepared objects that all control planes have. They must be copied and renewed; see [renewed].
+// The prepared objects that all control planes have. They must be copied and renewed; see
+// [renewed].
 var (
 	namespaceObjects = sync.OnceValues(func() ([]kind.Object, error) {
 		var objects []kind.Object

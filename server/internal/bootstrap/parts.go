@@ -27,9 +27,11 @@ func (c *Config) parts(s *stopper.Stopper) []Part {
 	return slices.Concat([]Part{
 		c.systemNamespaces(),
 		{
-			Hook:   "scheduling/bootstrap-system-priority-classes",
-			First:  renewed(priorityClasses),
-			Ensure: func(ctx context.Context) error { return admission.EnsureSystemPriorityClasses(ctx, c.Client) },
+			Hook:  "scheduling/bootstrap-system-priority-classes",
+			First: renewed(priorityClasses),
+			Ensure: func(ctx context.Context) error {
+				return admission.EnsureSystemPriorityClasses(ctx, c.Client)
+			},
 		},
 		{
 			Hook:   "priority-and-fairness-config-producer",

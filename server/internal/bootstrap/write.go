@@ -66,9 +66,9 @@ func (b *Bootstrap) writeFirst(ctx context.Context, parts []Part) (all bool, err
 	return all, nil
 }
 
-// adopt makes the objects that describe a control plane describe this one. If the snapshot was taken
-// from a control plane of this process, that happens in etcd, before anything is served. It reports
-// whether it has found those that every control plane has, so that hooks need not look.
+// adopt makes the objects that describe a control plane describe this one. If the snapshot was
+// taken from a control plane of this process, that happens in etcd, before anything is served. It
+// reports whether it has found those that every control plane has, so that hooks need not look.
 func (b *Bootstrap) adopt(ctx context.Context) (all bool, err error) {
 	edits, err := b.Adopt()
 	if err != nil {

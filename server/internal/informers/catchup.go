@@ -25,7 +25,8 @@ func (s *Set) WaitSynced(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// CatchUp waits until the stores of the informers have exactly the objects that a reset has changed.
+// CatchUp waits until the stores of the informers have exactly the objects that a reset has
+// changed.
 func (s *Set) CatchUp(ctx context.Context, changes chain.Changes) error {
 	ended := make(chan struct{})
 	close(ended)

@@ -68,8 +68,8 @@ func (s *Set) Factory() *Factory {
 
 // Factory makes informers. Those of built-in kinds in their hub version read from etcd, so that the
 // server does not have to serve the kinds to itself: its start would wait for the routes, requests
-// and watch caches of twenty kinds that most clients never use. All other informers are those of the
-// generated factory.
+// and watch caches of twenty kinds that most clients never use. All other informers are those of
+// the generated factory.
 type Factory struct {
 	clientinformers.SharedInformerFactory
 	storage *chain.Storage

@@ -11,8 +11,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/epoch"
 )
 
-// bodyPatience is how long the gate counts a request that waits for its body. It is shorter than the
-// first patience of the gate.
+// bodyPatience is how long the gate counts a request that waits for its body. It is shorter than
+// the first patience of the gate.
 const bodyPatience = firstPatience / 4
 
 // passage is a request of a client that has passed the gate. The gate counts it only while the

@@ -1,5 +1,6 @@
-// Package requests has what happens to a request before the chain of API servers sees it, and after:
-// where it comes from, what sort of request it is, whether it may pass, and when it has ended.
+// Package requests has what happens to a request before the chain of API servers sees it, and
+// after: where it comes from, what sort of request it is, whether it may pass, and when it has
+// ended.
 package requests
 
 import (
@@ -79,9 +80,9 @@ func Open(c Config, s *stopper.Stopper) (*Requests, error) {
 	return r, nil
 }
 
-// Serve returns the handler of all requests, and begins to serve those in process. It passes them on
-// to next. The function proxied reports whether an extension API server answers the requests for a
-// path, and ended is called when there can be no more requests.
+// Serve returns the handler of all requests, and begins to serve those in process. It passes them
+// on to next. The function proxied reports whether an extension API server answers the requests for
+// a path, and ended is called when there can be no more requests.
 func (r *Requests) Serve(
 	next http.Handler, proxied func(path string) bool, ended func(),
 ) http.Handler {

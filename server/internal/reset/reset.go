@@ -40,17 +40,17 @@ type Follower interface {
 //   - The stores of the shared informers: namespaces, services, quotas, and whatever else admission
 //     plugins, the resolver of services and the control loops read; roles and bindings, once
 //     somebody has needed them: informers.Set.
-//   - Custom resource definitions, and what the extensions server makes of them; the proxies and the
-//     discovery of APIServices: chain.Chain.
-//   - What admission plugins make of objects: webhooks and policies are kept compiled, and the quota
-//     plugin remembers quotas that its informer does not know yet: admission.Deferred.
+//   - Custom resource definitions, and what the extensions server makes of them; the proxies and
+//     the discovery of APIServices: chain.Chain.
+//   - What admission plugins make of objects: webhooks and policies are kept compiled, and the
+//     quota plugin remembers quotas that its informer does not know yet: admission.Deferred.
 //
 // All but the first are a [Follower]. These need no wait. LimitRanger and Priority ask etcd whether
 // their lists have changed. The allocator of node ports compares its bitmap with etcd's when it
-// writes, and cluster IPs are in etcd only. Tokens are checked against etcd. The live lookups of the
-// namespace lifecycle plugin only make it look more often. The configuration of priority and
-// fairness and the OpenAPI v2 document follow a moment later, as after any change. The conditions of
-// APIServices are waited for when the requests pass again.
+// writes, and cluster IPs are in etcd only. Tokens are checked against etcd. The live lookups of
+// the namespace lifecycle plugin only make it look more often. The configuration of priority and
+// fairness and the OpenAPI v2 document follow a moment later, as after any change. The conditions
+// of APIServices are waited for when the requests pass again.
 
 // Config says what is reset.
 type Config struct {
@@ -177,7 +177,8 @@ func (r *reset) run(ctx context.Context) error {
 }
 
 func behind(err error) error {
-	return fmt.Errorf("reset: the objects are those of the snapshot, but caches may be behind: %w", err)
+	return fmt.Errorf("reset: the objects are those of the snapshot, but caches may be behind: %w",
+		err)
 }
 
 // catchUpPatience is how long requests are held until the caches know the new objects. Some never
