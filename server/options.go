@@ -3,15 +3,20 @@ package server
 import (
 	"cmp"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apiserveradmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/audit"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
 
 // Defaults of [Options]. A setting that kube-apiserver has too has the same default.
@@ -366,4 +371,38 @@ func (o *Options) completeAuthorization() {
 	if w.UnauthorizedTTL == 0 {
 		w.UnauthorizedTTL = defaultUnauthorizedTTL
 	}
+}
+
+// NewAdmissionOptions returns kube-apiserver's admission plugins, in its order and with its
+// defaults. Change the result before you assign it to [Options].Admission: EnablePlugins,
+// DisablePlugins and ConfigFile correspond to the flags --enable-admission-plugins,
+// --disable-admission-plugins and --admission-control-config-file.
+func NewAdmissionOptions() *genericoptions.AdmissionOptions {
+	o := admission.NewOptions()
+	o.Decorators = append(o.Decorators, apiserveradmission.DecoratorFunc(chain.TraceAdmission))
+	return o
+}
+
+// anonymous reports whether requests without credentials are accepted as those of system:anonymous.
+// As in kube-apiserver, they are refused if everybody may do everything, even if the options allow
+// them.
+func (o *Options) anonymous() bool {
+	return !o.DisableAnonymous && !slices.Contains(o.AuthorizationModes, auth.ModeAlwaysAllow)
+}
+
+// Warnings returns, in human-readable sentences, which combinations of options are dangerous and
+// what the control plane does about them, and which flags have no effect. The control plane does
+// not log or print the warnings; that is left to the caller.
+func (o *Options) Warnings() []string {
+	var warnings []string
+	warnings = append(warnings, o.ineffective...)
+	for _, sentence := range featuregates.Ineffective(o.FeatureGates) {
+		warnings = append(warnings, o.name("FeatureGates", "feature-gates")+": "+sentence)
+	}
+	if o.DisableAnonymous || o.anonymous() {
+		return warnings
+	}
+	return append(warnings, o.name("AuthorizationModes", "authorization-mode")+
+		" has AlwaysAllow, so requests without credentials are refused: "+
+		"otherwise anyone who can reach the port would be an administrator")
 }

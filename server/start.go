@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -234,4 +235,63 @@ func outlive(
 		}
 	})
 	return ctx, func() { stop(); cancel(nil) }
+}
+
+// undoTimeout is how long a failed start waits for its cleanup.
+const undoTimeout = 5 * time.Second
+
+// Stop stops the control plane and waits until nothing of it is left: first the API servers, then
+// etcd, then temporary files. It also stops a start that is in progress. If ctx ends early, the
+// stop continues in the background, and the error says what Stop was waiting for. Further calls
+// wait for the same stop and return its error.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	started, interrupt := s.started, s.interrupt
+	s.mu.Unlock()
+	if started == nil {
+		return nil
+	}
+	interrupt(errStopped)
+	select {
+	case <-started:
+		return s.stopper.Stop(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("stop: waiting for the end of the start: %w", context.Cause(ctx))
+	}
+}
+
+// Phase is a part of a start.
+type Phase struct {
+	Name string
+	// Start is the time from the beginning of the start to the beginning of the phase.
+	Start time.Duration
+	// Took is how long the phase lasted.
+	Took time.Duration
+}
+
+// timeline records the consecutive phases of a start.
+type timeline struct {
+	began  time.Time
+	phases []Phase
+}
+
+// phase ends the current phase and, unless the name is empty, begins the next one.
+func (t *timeline) phase(name string) {
+	now := time.Now()
+	if t.began.IsZero() {
+		t.began = now
+	}
+	at := now.Sub(t.began)
+	if n := len(t.phases); n > 0 && t.phases[n-1].Took == 0 {
+		t.phases[n-1].Took = at - t.phases[n-1].Start
+	}
+	if name != "" {
+		t.phases = append(t.phases, Phase{Name: name, Start: at})
+	}
+}
+
+// Timeline returns the phases of the start in order.
+func (s *Server) Timeline() []Phase {
+	s.up("Timeline")
+	return s.timeline.phases
 }
