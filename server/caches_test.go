@@ -16,7 +16,7 @@ func TestOnlyWatchedKindsHaveWatchCaches(t *testing.T) {
 	s := start(t, Options{})
 	cached := func() []string {
 		var names []string
-		for _, resource := range s.plane.storage.Cached() {
+		for _, resource := range s.running.storage.Cached() {
 			names = append(names, resource.String())
 		}
 		slices.Sort(names)

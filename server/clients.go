@@ -13,28 +13,28 @@ import (
 // RESTConfig returns a client configuration for an administrator, a member of system:masters. It
 // has no rate limit. The caller may change it.
 func (s *Server) RESTConfig() *rest.Config {
-	p := s.up("RESTConfig")
-	return p.restConfig(p.access.pki.Admin)
+	r := s.up("RESTConfig")
+	return r.restConfig(r.access.PKI.Admin)
 }
 
 // Kubeconfig returns the same access as [Server.RESTConfig], as a kubeconfig.
 func (s *Server) Kubeconfig() *clientcmdapi.Config {
-	p := s.up("Kubeconfig")
-	keys := p.access.pki
-	config := pki.Kubeconfig("kinproc", p.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
-	config.Clusters["kinproc"].TLSServerName = p.access.serverName()
+	r := s.up("Kubeconfig")
+	keys := r.access.PKI
+	config := pki.Kubeconfig("kinproc", r.url(), keys.CA.Cert, pki.AdminUser, keys.Admin.AuthInfo())
+	config.Clusters["kinproc"].TLSServerName = r.access.ServerName()
 	return config
 }
 
 // User returns a client configuration for a user in the given groups, who may do what RBAC allows.
 // It returns an error if the name is empty.
 func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
-	p := s.up("User")
-	pair, err := p.access.pki.CA.Client(name, groups, 0)
+	r := s.up("User")
+	pair, err := r.access.PKI.CA.Client(name, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
 	}
-	return p.restConfig(pair), nil
+	return r.restConfig(pair), nil
 }
 
 // InProcessConfig is like [Server.User], but its clients call the handlers of the control plane
@@ -45,8 +45,8 @@ func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 // Connections that are upgraded, as by exec, attach and port-forward, need the network. So do
 // programs that read the host, certificates or token from the configuration.
 func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, error) {
-	p := s.up("InProcessConfig")
-	pair, err := p.access.pki.CA.Client(user, groups, 0)
+	r := s.up("InProcessConfig")
+	pair, err := r.access.PKI.CA.Client(user, groups, 0)
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
@@ -54,17 +54,39 @@ func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, e
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
-	return &rest.Config{Host: p.url(), Transport: p.requests.transport.As(certificates[0]), QPS: -1},
+	return &rest.Config{Host: r.url(), Transport: r.requests.As(certificates[0]), QPS: -1},
 		nil
 }
 
-func (p *plane) restConfig(user pki.Pair) *rest.Config {
+func (r *running) restConfig(user pki.Pair) *rest.Config {
 	return &rest.Config{
-		Host: p.url(),
+		Host: r.url(),
 		TLSClientConfig: rest.TLSClientConfig{
-			CAData: p.access.pki.CA.Cert, ServerName: p.access.serverName(),
+			CAData: r.access.PKI.CA.Cert, ServerName: r.access.ServerName(),
 			CertData: user.Cert, KeyData: user.Key,
 		},
 		QPS: -1,
 	}
+}
+
+// EtcdEndpoints returns the URL at which the embedded etcd serves clients outside the process, or
+// nil without [Options].ListenEtcd. Clients need the files of [Server.EtcdClientFiles].
+//
+// Keep out of the keys below Options.EtcdPrefix: the control plane does not expect that somebody
+// else writes them. A reset covers all keys.
+func (s *Server) EtcdEndpoints() []string {
+	if clients := s.up("EtcdEndpoints").etcdClients; clients != nil {
+		return []string{clients.Endpoint}
+	}
+	return nil
+}
+
+// EtcdClientFiles returns the files with which a client of [Server.EtcdEndpoints] trusts etcd and
+// identifies itself, such as for the flags --etcd-cafile, --etcd-certfile and --etcd-keyfile of an
+// extension API server. They are empty without [Options].ListenEtcd.
+func (s *Server) EtcdClientFiles() (ca, cert, key string) {
+	if clients := s.up("EtcdClientFiles").etcdClients; clients != nil {
+		return clients.CAFile, clients.CertFile, clients.KeyFile
+	}
+	return "", "", ""
 }

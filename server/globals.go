@@ -1,10 +1,16 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 
+	"k8s.io/apimachinery/pkg/version"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	flowcontrolmetrics "k8s.io/apiserver/pkg/util/flowcontrol/metrics"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
@@ -27,4 +33,63 @@ func setFeatureGates(gates map[string]bool) error {
 
 func registeredGates() featuregates.Registered {
 	return utilfeature.DefaultMutableFeatureGate.GetAll()
+}
+
+// withLog makes the Kubernetes libraries log to Options.Log wherever they take the logger from the
+// context. A zero logger discards everything; with no logger in the context they would use klog's.
+func (o *Options) withLog(ctx context.Context) context.Context {
+	return klog.NewContext(ctx, o.Log)
+}
+
+// KubernetesVersion is the version of Kubernetes whose API is served.
+const KubernetesVersion = "v1.37.2"
+
+const modulePath = "github.com/kinproc/kinproc"
+
+// Version returns the version of the kinproc module that the program was built with; it is
+// "(devel)" in a checkout.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	if info.Main.Path == modulePath {
+		return info.Main.Version
+	}
+	for _, m := range info.Deps {
+		if m.Path == modulePath {
+			return m.Version
+		}
+	}
+	return "(unknown)"
+}
+
+// effectiveVersion provides the response to /version.
+type effectiveVersion struct {
+	basecompatibility.EffectiveVersion
+}
+
+// emulationFloor is the oldest version that --emulated-version could name; kube-apiserver allows
+// the three previous minor versions.
+const emulationFloor = "1.34"
+
+func newEffectiveVersion() effectiveVersion {
+	return effectiveVersion{basecompatibility.NewEffectiveVersionFromString(KubernetesVersion,
+		emulationFloor, emulationFloor)}
+}
+
+func (v effectiveVersion) Info() *version.Info {
+	return &version.Info{
+		Major:                 "1",
+		Minor:                 "37",
+		EmulationMajor:        "1",
+		EmulationMinor:        "37",
+		MinCompatibilityMajor: "1",
+		MinCompatibilityMinor: "36",
+		GitVersion:            KubernetesVersion + "+kinproc",
+		GitTreeState:          "clean",
+		GoVersion:             runtime.Version(),
+		Compiler:              runtime.Compiler,
+		Platform:              runtime.GOOS + "/" + runtime.GOARCH,
+	}
 }

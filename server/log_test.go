@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"go.uber.org/zap"
 	"k8s.io/klog/v2"
 )
 
@@ -86,26 +85,5 @@ func TestLogTakesWhatIsSaid(t *testing.T) {
 		if !log.has(part) {
 			t.Errorf("the log does not contain %q", part)
 		}
-	}
-}
-
-func TestEtcdLogger(t *testing.T) {
-	t.Parallel()
-	var log record
-	lg := etcdLogger(log.logger(2)).With(zap.String("member", "a"))
-	lg.Debug("applied")
-	lg.Info("elected", zap.Int("term", 2))
-	lg.Warn("slow", zap.Error(errors.New("disk")))
-	lg.Error("stuck", zap.Error(errors.New("disk full")))
-	want := []string{
-		`etcd: "level"=2 "msg"="elected" "member"="a" "term"=2`,
-		`etcd: "level"=0 "msg"="slow" "member"="a" "err"="disk"`,
-		`etcd: "msg"="stuck" "error"="disk full" "member"="a"`,
-	}
-	if !slices.Equal(log.lines, want) {
-		t.Errorf("got:\n%s", strings.Join(log.lines, "\n"))
-	}
-	if etcdLogger(logr.Logger{}).Core().Enabled(zap.ErrorLevel) {
-		t.Error("a zero logger logs errors")
 	}
 }

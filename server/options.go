@@ -2,28 +2,21 @@ package server
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"net"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiserveradmission "k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/audit"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
 
+	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
-	"github.com/kinproc/kinproc/server/internal/allocation"
-	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/featuregates"
 )
 
 // Defaults of [Options]. A setting that kube-apiserver has too has the same default.
@@ -39,6 +32,11 @@ const (
 	defaultEventTTL          = time.Hour
 	defaultRequestTimeout    = time.Minute
 	defaultMinRequestTimeout = 1800
+
+	defaultReviewVersion   = "v1beta1"
+	defaultTokenWebhookTTL = 2 * time.Minute
+	defaultAuthorizedTTL   = 5 * time.Minute
+	defaultUnauthorizedTTL = 30 * time.Second
 )
 
 // Options configure a control plane. The zero value suits tests: the control plane keeps nothing
@@ -251,6 +249,47 @@ type RequestHeaderOptions struct {
 	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefixes []string
 }
 
+// OIDCOptions configure an OpenID Connect provider, whose tokens are accepted.
+type OIDCOptions struct {
+	// IssuerURL is the URL of the provider; it begins with https. ClientID is the audience that a
+	// token must have.
+	IssuerURL, ClientID string
+	// CAFile holds the certificate authorities of the provider. Default: those of the machine.
+	CAFile string
+	// UsernameClaim is the claim with the name of the user. Default: sub.
+	UsernameClaim string
+	// UsernamePrefix is put before the name; "-" stands for none. Default: IssuerURL and "#", or
+	// none if UsernameClaim is email.
+	UsernamePrefix string
+	// GroupsClaim is the claim with the groups of the user, and GroupsPrefix is put before each.
+	GroupsClaim, GroupsPrefix string
+	// SigningAlgs are the accepted algorithms. Default: RS256.
+	SigningAlgs []string
+	// RequiredClaims are the claims that a token must have, with their values.
+	RequiredClaims map[string]string
+}
+
+// TokenWebhookOptions configure a webhook that is asked who the bearer of a token is.
+type TokenWebhookOptions struct {
+	// ConfigFile is a kubeconfig that leads to the webhook.
+	ConfigFile string
+	// Version is the version of the TokenReviews. Default: v1beta1, as in kube-apiserver.
+	Version string
+	// CacheTTL is how long answers are kept. Default: 2 minutes.
+	CacheTTL time.Duration
+}
+
+// AuthorizationWebhookOptions configure the webhook that is asked who may do what.
+type AuthorizationWebhookOptions struct {
+	// ConfigFile is a kubeconfig that leads to the webhook.
+	ConfigFile string
+	// Version is the version of the SubjectAccessReviews. Default: v1beta1, as in kube-apiserver.
+	Version string
+	// AuthorizedTTL and UnauthorizedTTL are how long answers are kept. Default: 5 minutes and 30
+	// seconds.
+	AuthorizedTTL, UnauthorizedTTL time.Duration
+}
+
 func orDefault[T any](value *[]T, defaults ...T) {
 	if len(*value) == 0 {
 		*value = defaults
@@ -305,326 +344,65 @@ func (o *Options) complete() {
 	}
 }
 
-// AddFlags sets the defaults and binds the options to flags, by section. From then on, errors name
-// the flags.
-func (o *Options) AddFlags(sections *cliflag.NamedFlagSets) {
-	o.complete()
-	o.flags = true
-	o.addServingFlags(sections.FlagSet("serving"))
-	o.addEtcdFlags(sections.FlagSet("etcd"))
-	o.addAuthFlags(sections.FlagSet("authentication and authorization"))
-	o.addServiceAccountFlags(sections.FlagSet("service accounts"))
-	o.addAPIFlags(sections.FlagSet("API"))
-	o.addAdmissionFlags(sections.FlagSet("admission"))
-	o.addHiddenFlags(sections.FlagSet("API"))
-	o.Audit.AddFlags(sections.FlagSet("auditing"))
+func (o *Options) completeAuthentication() {
+	if o.OIDC.UsernameClaim == "" {
+		o.OIDC.UsernameClaim = "sub"
+	}
+	orDefault(&o.OIDC.SigningAlgs, "RS256")
+	if o.TokenWebhook.Version == "" {
+		o.TokenWebhook.Version = defaultReviewVersion
+	}
+	if o.TokenWebhook.CacheTTL == 0 && !o.flags { // a flag of 0 keeps nothing
+		o.TokenWebhook.CacheTTL = defaultTokenWebhookTTL
+	}
 }
 
-func (o *Options) addServingFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.DataDir, "data-dir", o.DataDir, "directory of etcd's data, keys and certificates")
-	f.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "address to listen on")
-	f.BoolVar(&o.ReadOnly, "read-only", o.ReadOnly,
-		"refuse every request that would change something, and change nothing otherwise either")
-	f.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "port to listen on; 0 picks a free one")
-	o.addTLSFlags(f)
-	o.addLimitFlags(f)
+func (o *Options) completeAuthorization() {
+	w := &o.AuthorizationWebhook
+	if w.Version == "" {
+		w.Version = defaultReviewVersion
+	}
+	if o.flags { // a flag of 0 keeps nothing
+		return
+	}
+	if w.AuthorizedTTL == 0 {
+		w.AuthorizedTTL = defaultAuthorizedTTL
+	}
+	if w.UnauthorizedTTL == 0 {
+		w.UnauthorizedTTL = defaultUnauthorizedTTL
+	}
 }
 
-func (o *Options) addEtcdFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.EtcdServers, "etcd-servers", o.EtcdServers,
-		"URLs of an external etcd cluster, used instead of the embedded one")
-	f.StringVar(&o.EtcdCAFile, "etcd-cafile", o.EtcdCAFile,
-		"certificate authorities of the external etcd")
-	f.StringVar(&o.EtcdCertFile, "etcd-certfile", o.EtcdCertFile,
-		"client certificate for the external etcd")
-	f.StringVar(&o.EtcdKeyFile, "etcd-keyfile", o.EtcdKeyFile,
-		"key of the client certificate for the external etcd")
-	f.StringVar(&o.PKIDir, "pki-dir", o.PKIDir,
-		"directory of the certificate authorities and the service account key, which control planes "+
-			"that share an etcd must share too")
-	f.StringVar(&o.ListenEtcd, "listen-etcd", o.ListenEtcd,
-		"loopback address and port at which the embedded etcd serves other programs, such as "+
-			"127.0.0.1:2379; they need the certificates in pki/etcd")
-	f.StringVar(&o.EtcdPrefix, "etcd-prefix", o.EtcdPrefix,
-		"prefix of all keys in etcd; /registry if empty")
-	f.DurationVar(&o.EventTTL, "event-ttl", o.EventTTL, "how long events are kept; for ever if 0")
-	o.addEncryptionFlags(f)
+// NewAdmissionOptions returns kube-apiserver's admission plugins, in its order and with its
+// defaults. Change the result before you assign it to [Options].Admission: EnablePlugins,
+// DisablePlugins and ConfigFile correspond to the flags --enable-admission-plugins,
+// --disable-admission-plugins and --admission-control-config-file.
+func NewAdmissionOptions() *genericoptions.AdmissionOptions {
+	o := admission.NewOptions()
+	o.Decorators = append(o.Decorators, apiserveradmission.DecoratorFunc(chain.TraceAdmission))
+	return o
 }
 
-func (o *Options) addAuthFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
-		"additional certificate authorities whose client certificates are accepted")
-	f.StringVar(&o.TokenAuthFile, "token-auth-file", o.TokenAuthFile,
-		`CSV file of static bearer tokens: token,user,uid,"group1,group2"`)
-	f.BoolVar(&o.EnableBootstrapTokenAuth, "enable-bootstrap-token-auth",
-		o.EnableBootstrapTokenAuth,
-		"accept tokens from secrets of the type bootstrap.kubernetes.io/token in kube-system")
-	addNegated(f, &o.DisableAnonymous, "anonymous-auth",
-		"treat requests without credentials as coming from system:anonymous; never with "+
-			"AlwaysAllow")
-	o.addIssuerFlags(f)
-	o.addAuthorizationFlags(f)
-	r := &o.RequestHeader
-	f.StringVar(&r.ClientCAFile, "requestheader-client-ca-file", r.ClientCAFile,
-		"certificate authorities of proxies that may name users in headers")
-	f.StringSliceVar(&r.AllowedNames, "requestheader-allowed-names", r.AllowedNames, "common names "+
-		"of such proxies; any if empty, which requires authorities that sign no client certificates")
-	f.StringSliceVar(&r.UsernameHeaders, "requestheader-username-headers", r.UsernameHeaders,
-		"headers with the user's name")
-	f.StringSliceVar(&r.UIDHeaders, "requestheader-uid-headers", r.UIDHeaders,
-		"headers with the user's UID")
-	f.StringSliceVar(&r.GroupHeaders, "requestheader-group-headers", r.GroupHeaders,
-		"headers with the user's groups")
-	f.StringSliceVar(&r.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix",
-		r.ExtraHeaderPrefixes, "prefixes of the headers with the user's extra attributes")
-	f.StringVar(&o.ProxyClientCertFile, "proxy-client-cert-file", o.ProxyClientCertFile,
-		"certificate that identifies the aggregator to extension API servers")
-	f.StringVar(&o.ProxyClientKeyFile, "proxy-client-key-file", o.ProxyClientKeyFile,
-		"key of that certificate")
+// anonymous reports whether requests without credentials are accepted as those of system:anonymous.
+// As in kube-apiserver, they are refused if everybody may do everything, even if the options allow
+// them.
+func (o *Options) anonymous() bool {
+	return !o.DisableAnonymous && !slices.Contains(o.AuthorizationModes, auth.ModeAlwaysAllow)
 }
 
-func (o *Options) addServiceAccountFlags(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.APIAudiences, "api-audiences", o.APIAudiences,
-		"audiences of tokens for this server; the service account issuer if empty")
-	f.StringSliceVar(&o.ServiceAccountIssuer, "service-account-issuer", o.ServiceAccountIssuer,
-		"issuer of the tokens that are signed here, followed by other accepted issuers")
-	f.StringVar(&o.ServiceAccountSigningKeyFile, "service-account-signing-key-file",
-		o.ServiceAccountSigningKeyFile, "key that signs tokens; a key in the data directory if empty")
-	f.StringSliceVar(&o.ServiceAccountKeyFiles, "service-account-key-file", o.ServiceAccountKeyFiles,
-		"additional keys that verify tokens")
-	f.DurationVar(&o.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration",
-		o.ServiceAccountMaxTokenExpiration, "maximum lifetime of a token; unlimited if 0")
-	f.StringVar(&o.ServiceAccountJWKSURI, "service-account-jwks-uri", o.ServiceAccountJWKSURI,
-		"URI of the key set in the OpenID configuration")
-}
-
-func (o *Options) addAPIFlags(f *pflag.FlagSet) {
-	f.Var(&o.RuntimeConfig, "runtime-config",
-		"group versions and resources to enable or disable, such as api/beta=true or batch/v1/jobs=false")
-	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
-		"features to enable or disable, such as A=true,B=false")
-	f.StringVar(&o.ServiceClusterIPRange, "service-cluster-ip-range", o.ServiceClusterIPRange,
-		"range of cluster IPs: a CIDR, or one of each IP family")
-	f.StringVar(&o.ServiceNodePortRange, "service-node-port-range",
-		o.ServiceNodePortRange, "range of node ports")
-	addNegated(f, &o.DisallowPrivileged, "allow-privileged", "allow privileged containers")
-	f.BoolVar(&o.EnableAggregatorRouting, "enable-aggregator-routing", o.EnableAggregatorRouting,
-		"send requests for extension API servers and webhooks to endpoints, never to cluster IPs")
-	f.BoolVar(&o.ProxyAllowLocalAddresses, "proxy-allow-local-addresses", o.ProxyAllowLocalAddresses,
-		"let the proxies to services, pods and nodes reach loopback and link-local addresses, "+
-			"such as the ports of this machine")
-	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, describeControllers())
-	// the usage names the default; otherwise it would be appended to the list
-	f.Lookup("controllers").DefValue = "[]"
-	o.addNodeFlags(f)
-}
-
-func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {
-	o.Admission.AddFlags(f)
-	describePlugins(f, o.Admission)
-	notReady, unreachable := o.DefaultNotReadyTolerationSeconds, o.DefaultUnreachableTolerationSeconds
-	f.Int64Var(notReady, "default-not-ready-toleration-seconds", *notReady,
-		"seconds that pods stay on nodes that are not ready, unless a pod specifies otherwise")
-	f.Int64Var(unreachable, "default-unreachable-toleration-seconds", *unreachable,
-		"seconds that pods stay on nodes that cannot be reached, unless a pod specifies otherwise")
-}
-
-// addNegated adds a boolean flag that is true when the option is false.
-func addNegated(f *pflag.FlagSet, option *bool, name, usage string) {
-	f.VarPF(negated{option}, name, "", usage).NoOptDefVal = "true"
-}
-
-// negated is the flag value for an option with the opposite meaning: the flag is true when the
-// option is false.
-type negated struct{ value *bool }
-
-func (n negated) String() string {
-	if n.value == nil {
-		return "true"
+// Warnings returns, in human-readable sentences, which combinations of options are dangerous and
+// what the control plane does about them, and which flags have no effect. The control plane does
+// not log or print the warnings; that is left to the caller.
+func (o *Options) Warnings() []string {
+	var warnings []string
+	warnings = append(warnings, o.ineffective...)
+	for _, sentence := range featuregates.Ineffective(o.FeatureGates) {
+		warnings = append(warnings, o.name("FeatureGates", "feature-gates")+": "+sentence)
 	}
-	return fmt.Sprint(!*n.value)
-}
-
-func (n negated) Set(s string) error {
-	var on bool
-	if _, err := fmt.Sscanf(s, "%t", &on); err != nil {
-		return fmt.Errorf("%q is neither true nor false", s)
+	if o.DisableAnonymous || o.anonymous() {
+		return warnings
 	}
-	*n.value = !on
-	return nil
-}
-
-func (n negated) Type() string     { return "bool" }
-func (n negated) IsBoolFlag() bool { return true }
-
-// name returns the name of an option in messages: its flag if the options are bound to flags,
-// otherwise its field.
-func (o *Options) name(field, flag string) string {
-	if o.flags {
-		return "--" + flag
-	}
-	return "Options." + field
-}
-
-// wrong returns an error that names an option.
-func (o *Options) wrong(field, flag, format string, args ...any) error {
-	return fmt.Errorf("%s: %w", o.name(field, flag), fmt.Errorf(format, args...))
-}
-
-// Validate returns everything that is wrong with the options, such as
-//
-//	Options.SecurePort: 70000 is not between 0 and 65535
-//
-// After [Options.AddFlags], the errors name flags instead of fields. Problems that do not show in
-// the options themselves, such as an unreadable file, are reported by [Server.Start].
-func (o *Options) Validate() []error {
-	completed := *o
-	completed.complete()
-	return completed.validate()
-}
-
-// validate validates completed options.
-func (o *Options) validate() []error {
-	var errs []error
-	wrong := func(field, flag, format string, args ...any) {
-		errs = append(errs, o.wrong(field, flag, format, args...))
-	}
-	if o.SecurePort < 0 || o.SecurePort > 65535 {
-		wrong("SecurePort", "secure-port", "%d is not between 0 and 65535", o.SecurePort)
-	}
-	if net.ParseIP(o.BindAddress) == nil {
-		wrong("BindAddress", "bind-address", "%q is not an IP address", o.BindAddress)
-	}
-	errs = append(errs, o.validateServing()...)
-	if o.From != nil && len(o.EtcdServers) > 0 {
-		wrong("From", "from", "%s is set; only the embedded etcd can begin with a snapshot",
-			o.name("EtcdServers", "etcd-servers"))
-	}
-	if o.ListenEtcd != "" {
-		if err := o.validateListenEtcd(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	const together = "a certificate and its key go together: set both or neither"
-	if o.ProxyClientCertFile == "" && o.ProxyClientKeyFile != "" {
-		wrong("ProxyClientCertFile", "proxy-client-cert-file", together)
-	}
-	if o.ProxyClientCertFile != "" && o.ProxyClientKeyFile == "" {
-		wrong("ProxyClientKeyFile", "proxy-client-key-file", together)
-	}
-	if o.EtcdCertFile == "" && o.EtcdKeyFile != "" {
-		wrong("EtcdCertFile", "etcd-certfile", together)
-	}
-	if o.EtcdCertFile != "" && o.EtcdKeyFile == "" {
-		wrong("EtcdKeyFile", "etcd-keyfile", together)
-	}
-	errs = slices.Concat(errs, o.validateEncryption(), o.validateAuthentication(),
-		o.validateAuthorization(), o.validateTimes())
-	if err := checkRanges(o.ServiceClusterIPRange, ""); err != nil {
-		wrong("ServiceClusterIPRange", "service-cluster-ip-range", "%w", err)
-	}
-	if err := checkRanges("", o.ServiceNodePortRange); err != nil {
-		wrong("ServiceNodePortRange", "service-node-port-range", "%w", err)
-	}
-	for _, err := range o.validateRuntimeConfig() {
-		wrong("RuntimeConfig", "runtime-config", "%w", err)
-	}
-	if err := registeredGates().Check(o.FeatureGates); err != nil {
-		wrong("FeatureGates", "feature-gates", "%w", err)
-	}
-	if _, err := controllers.Enabled(o.Controllers); err != nil {
-		wrong("Controllers", "controllers", "%w", err)
-	}
-	if err := checkSimulatedNodes(o); err != nil {
-		wrong("SimulatedNodes", "simulate-nodes", "%w", err)
-	}
-	if err := checkCapacity(o.SimulatedNodeCapacity); err != nil {
-		wrong("SimulatedNodeCapacity", "simulated-node-capacity", "%w", err)
-	}
-	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
-		o.libraryErrors("Audit", o.Audit.Validate()))
-}
-
-// libraryErrors adds the field's name to errors about options of the Kubernetes libraries. These
-// errors already name the flag, so they are returned unchanged if the options are bound to flags.
-func (o *Options) libraryErrors(field string, errs []error) []error {
-	if o.flags {
-		return errs
-	}
-	named := make([]error, len(errs))
-	for i, err := range errs {
-		named[i] = o.wrong(field, "", "%w", err)
-	}
-	return named
-}
-
-// checkRanges checks the ranges of cluster IPs and node ports. An empty range stands for the
-// default.
-func checkRanges(clusterIPs, nodePorts string) error {
-	ranges, err := allocation.ParseOptions(clusterIPs, nodePorts)
-	if err != nil {
-		return err
-	}
-	return ranges.Validate()
-}
-
-// isCoreVersion reports whether a key of --runtime-config stands for version v1 of the core API
-// group, which has no name, or for a resource of it.
-func isCoreVersion(key string) bool {
-	for _, version := range []string{"v1", "/v1", "api/v1"} {
-		if key == version || strings.HasPrefix(key, version+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-// switches returns the keys and values of --runtime-config that switch something. Those of the core
-// API group cannot.
-func (o *Options) switches() cliflag.ConfigurationMap {
-	switches := maps.Clone(o.RuntimeConfig)
-	maps.DeleteFunc(switches, func(key, _ string) bool { return isCoreVersion(key) })
-	return switches
-}
-
-// validateRuntimeConfig returns an error for each API group or version that Kubernetes never had.
-// Removed versions and unknown resources are no errors, because another release may have them.
-func (o *Options) validateRuntimeConfig() []error {
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(o.RuntimeConfig)) {
-		parts := strings.Split(key, "/")
-		switch {
-		case isCoreVersion(key):
-			if on, err := strconv.ParseBool(o.RuntimeConfig[key]); err == nil && !on {
-				errs = append(errs, fmt.Errorf(
-					"%q: the server itself needs the core API group, which cannot be switched off", key))
-			}
-		case len(parts) != 2 && len(parts) != 3:
-			errs = append(errs, fmt.Errorf("%q: must look like batch/v1, batch/v1/jobs or api/all", key))
-		case parts[0] == "api":
-			if !slices.Contains([]string{"all", "ga", "beta", "alpha"}, parts[1]) || len(parts) == 3 {
-				errs = append(errs,
-					fmt.Errorf("%q: must be one of api/all, api/ga, api/beta, api/alpha, api/v1", key))
-			}
-		case parts[0] == apiextensions.GroupName || parts[0] == apiregistration.GroupName:
-			if parts[1] != "v1" && parts[1] != "v1beta1" {
-				errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q",
-					key, parts[0], parts[1]))
-			}
-		case !clientscheme.Scheme.IsGroupRegistered(parts[0]):
-			errs = append(errs, fmt.Errorf("%q: there is no API group %q", key, parts[0]))
-		case !clientscheme.Scheme.IsVersionRegistered(schema.GroupVersion{
-			Group:   parts[0],
-			Version: parts[1],
-		}):
-			errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q",
-				key, parts[0], parts[1]))
-		}
-		if value := o.RuntimeConfig[key]; value != "" {
-			if _, err := strconv.ParseBool(value); err != nil {
-				errs = append(errs, fmt.Errorf("%q: %q is neither true nor false", key, value))
-			}
-		}
-	}
-	return errs
+	return append(warnings, o.name("AuthorizationModes", "authorization-mode")+
+		" has AlwaysAllow, so requests without credentials are refused: "+
+		"otherwise anyone who can reach the port would be an administrator")
 }

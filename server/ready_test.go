@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 func TestReadyWhileInformersSync(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{})
-	ctx, kind := s.plane.tasks.ctx, &metav1.PartialObjectMetadata{}
-	s.plane.informers.SharedInformerFactory.InformerFor(kind,
+	ctx, kind := s.stopper.Context(), &metav1.PartialObjectMetadata{}
+	s.running.informers.SharedInformerFactory.InformerFor(kind,
 		func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			return cache.NewSharedIndexInformer(&cache.ListWatch{
 				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -31,8 +32,9 @@ func TestReadyWhileInformersSync(t *testing.T) {
 				},
 			}, kind, 0, nil)
 		})
-	s.plane.informers.StartWithContext(ctx)
-	if ready, says := s.plane.self.askReady(t.Context()); !ready {
+	s.running.informers.StartWithContext(ctx)
+	code, says := s.running.requests.Ask(t.Context(), "/readyz?verbose", "")
+	if code != http.StatusOK {
 		t.Errorf("the server is not ready any more: %s", says)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"sync"
+
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // Server is a control plane. Methods that return details of the running control plane panic if
@@ -12,15 +14,13 @@ import (
 type Server struct {
 	options  Options
 	timeline timeline
-	undo     undo
-	failure  *failure
-	stopping stopping
+	stopper  *stopper.Stopper
 
 	mu sync.Mutex
 	// closed when the start has ended, successfully or not; nil before it begins
 	started   chan struct{}
 	interrupt context.CancelCauseFunc // cancels the start
-	plane     *plane                  // nil until the start has succeeded
+	running   *running                // nil until the start has succeeded
 }
 
 // New returns a control plane that is not started yet; see [Server.Start]. The error lists
@@ -34,43 +34,42 @@ func New(options Options) (*Server, error) {
 		return nil, options.wrong("FeatureGates", "feature-gates", "%w", err)
 	}
 	return &Server{
-		options:  options,
-		failure:  newFailure(),
-		stopping: stopping{ended: make(chan struct{})},
+		options: options,
+		stopper: stopper.New(options.withLog(context.Background())),
 	}, nil
 }
 
-// up returns the plane that Start created. It panics, naming the calling method, if Start has not
+// up returns what Start returned. It panics, naming the calling method, if Start has not
 // succeeded.
-func (s *Server) up(method string) *plane {
+func (s *Server) up(method string) *running {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.plane == nil {
+	if s.running == nil {
 		panic("server: " + method + " called before Start succeeded")
 	}
-	return s.plane
+	return s.running
 }
 
 // Failed returns a channel that is closed if the control plane fails while it runs; [Server.Err]
 // then returns the reason. Failed may be called before Start.
-func (s *Server) Failed() <-chan struct{} { return s.failure.happened }
+func (s *Server) Failed() <-chan struct{} { return s.stopper.Failed() }
 
 // Err returns why the control plane failed, or nil if it has not. It may be called before Start.
-func (s *Server) Err() error { return s.failure.get() }
+func (s *Server) Err() error { return s.stopper.Err() }
 
 // Dir returns the directory with data, keys and certificates: Options.DataDir, or the temporary
 // directory that is used without it.
-func (s *Server) Dir() string { return s.up("Dir").dir }
+func (s *Server) Dir() string { return s.up("Dir").directory.Path }
 
 // Kinds returns the number of built-in kinds that the control plane serves.
-func (s *Server) Kinds() int { return s.up("Kinds").chain.Core.Kinds }
+func (s *Server) Kinds() int { return s.up("Kinds").apis.Chain.Core.Kinds }
 
 // URL returns the address of the API for a client on this machine.
 func (s *Server) URL() string { return s.up("URL").url() }
 
 // url returns an address at which a client on this machine reaches the listener.
-func (p *plane) url() string {
-	address := p.listener.Addr().String()
+func (r *running) url() string {
+	address := r.listener.Addr().String()
 	if host, port, err := net.SplitHostPort(address); err == nil && net.ParseIP(host).IsUnspecified() {
 		address = net.JoinHostPort(defaultBindAddress, port)
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/kinproc/kinproc/embed"
@@ -36,30 +35,25 @@ func (s *Snapshot) WriteTo(w io.Writer) (int64, error) { return s.data.WriteTo(w
 // Snapshot returns the state of the running control plane. Every write that was acknowledged before
 // is in it.
 func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
-	return s.up("Snapshot").snapshot(ctx)
-}
-
-func (p *plane) snapshot(ctx context.Context) (*Snapshot, error) {
-	if p.encryption != nil {
-		return nil, fmt.Errorf("snapshot: %w", errEncrypted)
-	}
-	if p.etcd.embedded != nil {
-		data, err := p.etcd.embedded.TakeSnapshot(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return &Snapshot{data: data, bootstrapped: !p.options.ReadOnly}, nil
-	}
-	stream, err := p.etcd.client.Snapshot(ctx)
+	data, err := s.up("Snapshot").control.Snapshot(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("take snapshot: %w", err)
+		return nil, err
 	}
-	defer stream.Close()
-	return ReadSnapshot(stream)
+	return &Snapshot{data: data, bootstrapped: !s.options.ReadOnly && !s.options.sharesEtcd()}, nil
 }
 
-// begunFrom reports whether the storage has been restored from a snapshot of a ready control plane,
-// which holds what a start would ensure.
-func (p *plane) begunFrom() bool {
-	return p.options.From != nil && p.options.From.bootstrapped
+// Reset makes the objects of the running control plane those of a snapshot, which may come from
+// another one. It writes the difference in one step, so that a process that is killed meanwhile
+// leaves the state of before or of after. Objects that do not differ keep their resource versions;
+// the others get a new, higher one. Watches get the difference as ordinary events, or 410 Gone if
+// they cannot. Keys, certificates and what describes this control plane itself stay.
+//
+// Requests that begin during the reset wait for its end. Whatever begins after Reset returns sees
+// nothing of before. The control loops of this control plane forget what they were about to do.
+//
+// If ctx ends early, Reset returns an error, and nothing has changed unless the error says so. If
+// the server does not show a definition of the snapshot within ten seconds, Reset stops waiting for
+// it, and the error names it.
+func (s *Server) Reset(ctx context.Context, to *Snapshot) error {
+	return s.up("Reset").control.Reset(ctx, to.data)
 }

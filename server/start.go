@@ -5,55 +5,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
-	genericapiserver "k8s.io/apiserver/pkg/server"
-
 	"github.com/kinproc/kinproc/chain"
-	"github.com/kinproc/kinproc/embed"
-	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
+	"github.com/kinproc/kinproc/server/internal/apis"
+	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/bootstrap"
 	"github.com/kinproc/kinproc/server/internal/connections"
-	"github.com/kinproc/kinproc/server/internal/ownership"
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/datadir"
+	"github.com/kinproc/kinproc/server/internal/etcdconn"
+	"github.com/kinproc/kinproc/server/internal/informers"
+	"github.com/kinproc/kinproc/server/internal/loops"
+	"github.com/kinproc/kinproc/server/internal/requests"
+	"github.com/kinproc/kinproc/server/internal/reset"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 var (
 	errStarted = errors.New("start: a control plane starts once, create another one with New")
 	errStopped = errors.New("stopped while starting")
 )
-
-// plane holds the parts of a control plane, in the order in which Start creates them.
-type plane struct {
-	options *Options
-	undo    *undo
-
-	listener *connections.Listener
-	dir      string // Options.DataDir or a temporary directory
-	etcd     *etcd
-	// encryption is nil unless stored objects are encrypted.
-	encryption *encryption
-	storage    *chain.Storage
-	requests   *requests
-	self       *self
-	tasks      *tasks
-	services   *services
-	access     *access
-	// etcdClients is nil unless etcd serves clients outside the process.
-	etcdClients *etcdClients
-	informers   *informerFactory
-	chain       *chain.Chain
-	plugins     *admission.Deferred
-	charges     quota.Charges
-	// fresh is true if the storage was empty, so that the first objects are as they have to be.
-	fresh bool
-	// ready is closed when /readyz has reported for the first time that the server is ready.
-	ready chan struct{}
-	// resetting is held by a reset.
-	resetting sync.Mutex
-}
 
 // Start starts the control plane. It returns when the control plane is ready or, if that fails,
 // after it has cleaned up. The context bounds the start only. A control plane starts once.
@@ -63,16 +37,16 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	defer end()
-	p, err := s.start(s.options.withLog(ctx))
+	r, err := s.start(s.options.withLog(ctx))
 	s.timeline.phase("")
 	if err != nil {
 		undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
-		return errors.Join(err, s.stop(undoing))
+		return errors.Join(err, s.stopper.Stop(undoing))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plane = p
+	s.running = r
 	return nil
 }
 
@@ -92,149 +66,232 @@ func (s *Server) begin(ctx context.Context) (context.Context, func(), error) {
 	}, nil
 }
 
-// start creates the parts of the control plane in order. Each constructor returns a complete part,
-// and pushes the steps that end it onto p.undo.
-func (s *Server) start(ctx context.Context) (_ *plane, err error) {
-	p := &plane{options: &s.options, undo: &s.undo, ready: make(chan struct{})}
-	if s.options.DataDir != "" {
-		// If another control plane runs here, the port is busy too, but the directory is the better
-		// explanation.
-		if err := embed.InUse(filepath.Join(s.options.DataDir, etcdDir)); err != nil {
-			return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
-		}
-	}
-	s.timeline.phase("listen")
-	if p.listener, err = listen(p.options, p.undo); err != nil {
-		return nil, err
-	}
-	s.timeline.phase("etcd")
-	if p.dir, err = openDir(p.options, p.undo); err != nil {
-		return nil, err
-	}
+// ground is what a control plane stands on, before any object is read.
+type ground struct {
+	listener   *connections.Listener
+	directory  *datadir.Dir
+	etcd       *etcdconn.Conn
+	encryption *etcdconn.Encryption // nil unless stored objects are encrypted
+	storage    *chain.Storage
+	requests   *requests.Requests
+}
+
+// running is a control plane that is ready.
+type running struct {
+	ground
+	access      *auth.Access
+	etcdClients *etcdconn.Clients // nil unless etcd serves clients outside the process
+	informers   *informers.Factory
+	bootstrap   *bootstrap.Bootstrap
+	apis        *apis.APIs
+	control     *reset.Control
+}
+
+// start opens the rooms of the control plane in order. Each constructor returns something complete,
+// and pushes the steps that end it onto the stopper.
+func (s *Server) start(ctx context.Context) (*running, error) {
 	var sharing sync.WaitGroup
 	defer sharing.Wait()
-	sharing.Go(p.shareObjects) // meanwhile
-	if p.etcd, err = startEtcd(ctx, p.options, p.dir, s.failure.set, p.undo); err != nil {
+	g, err := s.open(ctx, &sharing)
+	if err != nil {
 		return nil, err
 	}
-	// Write this file before keys are generated. A directory that is unsuitable for them has been
-	// refused by now.
-	if err := ownership.KeepOutOfGit(p.dir); err != nil {
-		return nil, s.options.wrong("DataDir", "data-dir", "%w", err)
-	}
-	if p.encryption, err = newEncryption(p.options, p.undo); err != nil {
-		return nil, err
-	}
-	p.storage = newStorage(p.etcd, p.options, p.encryption, p.undo)
-	p.undo.push("handlers", p.forgetHandlers)
-	p.requests = newRequests(p.options, p.undo)
-	// Requests end with their connections, and before the storage stops.
-	p.undo.push("connections", p.listener.CloseAll)
-	if p.self, err = newSelf(p.requests.transport, p.listener.Addr()); err != nil {
-		return nil, err
-	}
-	p.tasks = newTasks(p.options, s.failure.set, p.undo)
-	p.undo.push("watches", func() error { p.storage.Hold(); return nil })
+	s.stopper.EndGoroutines("the API servers and control loops")
+	s.stopper.Push("watches", func() error { g.storage.Hold(); return nil })
 
 	// Many of the following parts can end only after they have run, so an interrupted start
 	// continues until it is ready.
-	continuing, cancel := p.outlive(ctx, lateness, s.failure)
+	continuing, cancel := outlive(ctx, lateness, s.stopper)
 	defer cancel()
-	reading, cancelReading := p.untilDamage(continuing)
+	reading, cancelReading := etcdconn.UntilDamage(continuing, g.storage, s.stopper)
 	defer cancelReading()
-	if err := p.serve(continuing, reading, &s.timeline); err != nil {
-		return nil, p.nameDamage(continuing, cmp.Or(s.Err(), err))
+	r, err := s.serve(continuing, reading, g)
+	if err != nil {
+		return nil, etcdconn.NameDamage(continuing, g.storage, cmp.Or(s.Err(), err))
 	}
-	return p, cmp.Or(s.Err(), context.Cause(ctx))
+	return r, cmp.Or(s.Err(), context.Cause(ctx))
 }
 
-// serve creates the parts that read stored objects. The context reading ends with ctx, or when a
+// open opens what a control plane stands on. Meanwhile, what all starts of the process share is
+// made.
+func (s *Server) open(ctx context.Context, sharing *sync.WaitGroup) (g ground, err error) {
+	o := &s.options
+	// If another control plane runs here, the port is busy too, but the directory is the better
+	// explanation.
+	if err := datadir.CheckFree(o.directory()); err != nil {
+		return g, err
+	}
+	s.timeline.phase("listen")
+	if g.listener, err = requests.Listen(o.listen(), s.stopper); err != nil {
+		return g, err
+	}
+	s.timeline.phase("etcd")
+	if g.directory, err = datadir.Open(o.directory(), s.stopper); err != nil {
+		return g, err
+	}
+	sharing.Go(func() { bootstrap.Share(o.beginsEmpty(), o.enables(clusterroleaggregation.Name)) })
+	if g.etcd, err = etcdconn.Open(ctx, o.etcd(g.directory), s.stopper); err != nil {
+		return g, err
+	}
+	// Write this file before keys are generated. A directory that is unsuitable for them has been
+	// refused by now.
+	if err := datadir.KeepOutOfGit(g.directory.Path); err != nil {
+		return g, o.wrong("DataDir", "data-dir", "%w", err)
+	}
+	if g.encryption, err = etcdconn.OpenEncryption(o.encryption(), s.stopper); err != nil {
+		return g, err
+	}
+	g.storage = etcdconn.NewStorage(g.etcd, o.storage(g.encryption), s.stopper)
+	g.requests, err = requests.Open(o.requests(g.listener), s.stopper)
+	return g, err
+}
+
+// serve opens the rooms that read stored objects. The context reading ends with ctx, or when a
 // stored object cannot be decoded.
-func (p *plane) serve(ctx, reading context.Context, t *timeline) (err error) {
-	t.phase("services")
-	if p.services, err = newServices(reading, p); err != nil {
-		return err
+func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error) {
+	o, client, address := &s.options, g.requests.Client, g.listener.Addr()
+	s.timeline.phase("services")
+	services, err := bootstrap.OpenServices(reading, o.services(g.storage), s.stopper)
+	if err != nil {
+		return nil, err
 	}
-	t.phase("access")
-	if p.access, err = newAccess(p); err != nil {
-		return err
+	s.timeline.phase("access")
+	all := informers.New(client, g.storage, s.stopper)
+	credentials, err := o.auth(g.listener, services.Allocator.FirstIP())
+	if err != nil {
+		return nil, err
 	}
-	if p.options.ListenEtcd != "" {
-		if p.etcdClients, err = p.listenEtcd(); err != nil {
-			return err
-		}
+	credentials.Directory, credentials.Client, credentials.Informers = g.directory, client, all
+	access, err := auth.Open(credentials, s.stopper)
+	if err != nil {
+		return nil, err
+	}
+	etcdClients, err := g.etcd.Listen(o.etcdClients(g.directory), s.stopper)
+	if err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	t.phase("chain")
-	written := p.beginFirstObjects(ctx) // meanwhile
-	late, err := p.newChain()
+	s.timeline.phase("chain")
+	shared, identity, charges := all.Factory(), apis.NewIdentity(), &quota.Charges{}
+	parts := o.bootstrap()
+	parts.Client, parts.Informers, parts.Storage, parts.Etcd = client, shared, g.storage, g.etcd.Client
+	parts.Access, parts.Services, parts.Address, parts.Identity = access, services, address, identity
+	boot := bootstrap.Open(parts, s.stopper)
+	written := boot.Begin(ctx) // meanwhile
+	servers := o.apis(g.encryption, charges)
+	servers.Storage, servers.Etcd, servers.Requests = g.storage, g.etcd, g.requests
+	servers.Access, servers.Allocator, servers.Informers = access, services.Allocator, shared
+	servers.Address, servers.Identity, servers.Hooks = address, identity, boot.Hooks()
+	apiServers, err := apis.Open(servers, s.stopper)
 	if err != nil {
-		_, _ = written() // the chain's error is the reason
-		return err
+		_ = written() // the error of the servers is the reason
+		return nil, err
 	}
-	p.plugins, p.requests.gate.elsewhere = late, p.isProxied
-	p.serveSnapshots()
-	prepare := p.chain.Prepare() // meanwhile
-	t.phase("first-objects")
-	if p.fresh, err = p.finishFirstObjects(ctx, written); err == nil {
-		t.phase("informers")
-		generic := p.chain.Aggregator.GenericAPIServer
-		generic.ShutdownTimeout = connections.ShutdownTimeout
-		generic.Handler.FullHandlerChain = p.requests.counted(generic.Handler.FullHandlerChain)
-		p.requests.transport.Serve(generic.Handler)
-		err = p.chain.StartInformers(reading, p.tasks.ctx)
-	}
-	prepared, failed := prepare()
-	if err := errors.Join(failed, err); err != nil {
-		return err
-	}
-	if err := late.Start(); err != nil {
-		return fmt.Errorf("admission: %w", err)
-	}
-	t.phase("hooks")
-	p.tasks.run(func() {
-		if err := prepared.Run(p.tasks.ctx); err != nil {
-			p.tasks.fail(fmt.Errorf("run the chain: %w", err))
-		}
+	control := reset.New(reset.Config{
+		Etcd: g.etcd, Storage: g.storage, Encrypted: g.encryption != nil, ReadOnly: o.ReadOnly,
+		Gate: g.requests.Gate, Informers: all, Parts: boot,
+		Followers: []reset.Follower{all, apiServers.Chain, apiServers.Plugins},
+		Available: apiServers.Chain.Aggregator.WaitAvailable,
 	})
-	if err := p.waitReady(ctx); err != nil {
-		return err
+	apiServers.Handle(control.Handlers())
+	if err := apiServers.Start(ctx, reading, func(ctx context.Context) error {
+		if err := written(); err != nil {
+			return err
+		}
+		return boot.Finish(ctx, bootstrap.APIServices(apiServers.Chain.LocalGroupVersions()))
+	}, s.timeline.phase); err != nil {
+		return nil, err
 	}
-	close(p.ready)
-	return p.startControllers()
-}
-
-// forgetHandlers lets go of the chain when no request is left. For 90 seconds, a timer of Go's
-// HTTP/2 server refers to the server of a connection that was closed while it had streams.
-func (p *plane) forgetHandlers() error {
-	if p.chain != nil {
-		p.chain.Stop()
-		*p.chain.Aggregator.GenericAPIServer.Handler = genericapiserver.APIServerHandler{
-			FullHandlerChain: http.NotFoundHandler(),
+	if !o.ReadOnly {
+		work := o.loops(boot.Complete())
+		work.Requests, work.Informers, work.Storage, work.Access = g.requests, shared, g.storage, access
+		work.Allocator, work.Charges = services.Allocator, charges
+		work.BuiltIn = apiServers.Chain.Core.Resource
+		if err := loops.Start(work, s.stopper); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return &running{g, access, etcdClients, shared, boot, apiServers, control}, nil
 }
 
 // lateness is how long an interrupted start may continue. It is far more than a start takes.
 const lateness = 10 * time.Second
 
 // outlive returns a context that ends some time after its parent, or when the control plane fails.
-func (p *plane) outlive(
-	parent context.Context, by time.Duration, f *failure,
+func outlive(
+	parent context.Context, by time.Duration, s *stopper.Stopper,
 ) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	stop := context.AfterFunc(parent, func() {
 		time.AfterFunc(by, func() { cancel(context.Cause(parent)) })
 	})
-	p.tasks.run(func() {
+	s.Go(func() {
 		select {
-		case <-f.happened:
-			cancel(f.err)
+		case <-s.Failed():
+			cancel(s.Err())
 		case <-ctx.Done():
 		}
 	})
 	return ctx, func() { stop(); cancel(nil) }
+}
+
+// undoTimeout is how long a failed start waits for its cleanup.
+const undoTimeout = 5 * time.Second
+
+// Stop stops the control plane and waits until nothing of it is left: first the API servers, then
+// etcd, then temporary files. It also stops a start that is in progress. If ctx ends early, the
+// stop continues in the background, and the error says what Stop was waiting for. Further calls
+// wait for the same stop and return its error.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	started, interrupt := s.started, s.interrupt
+	s.mu.Unlock()
+	if started == nil {
+		return nil
+	}
+	interrupt(errStopped)
+	select {
+	case <-started:
+		return s.stopper.Stop(ctx)
+	case <-ctx.Done():
+		return fmt.Errorf("stop: waiting for the end of the start: %w", context.Cause(ctx))
+	}
+}
+
+// Phase is a part of a start.
+type Phase struct {
+	Name string
+	// Start is the time from the beginning of the start to the beginning of the phase.
+	Start time.Duration
+	// Took is how long the phase lasted.
+	Took time.Duration
+}
+
+// timeline records the consecutive phases of a start.
+type timeline struct {
+	began  time.Time
+	phases []Phase
+}
+
+// phase ends the current phase and, unless the name is empty, begins the next one.
+func (t *timeline) phase(name string) {
+	now := time.Now()
+	if t.began.IsZero() {
+		t.began = now
+	}
+	at := now.Sub(t.began)
+	if n := len(t.phases); n > 0 && t.phases[n-1].Took == 0 {
+		t.phases[n-1].Took = at - t.phases[n-1].Start
+	}
+	if name != "" {
+		t.phases = append(t.phases, Phase{Name: name, Start: at})
+	}
+}
+
+// Timeline returns the phases of the start in order.
+func (s *Server) Timeline() []Phase {
+	s.up("Timeline")
+	return s.timeline.phases
 }

@@ -20,6 +20,7 @@ import (
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
 	aggregatoropenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
 
+	"github.com/kinproc/kinproc/chain/internal/catchup"
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 	"github.com/kinproc/kinproc/chain/internal/openapi"
 )
@@ -69,8 +70,9 @@ type Server struct {
 	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
 	OpenAPI openapi.Server
 
-	next  genericapiserver.DelegationTarget
-	paths *servicePaths // after PrepareRun
+	client *catchup.Client
+	next   genericapiserver.DelegationTarget
+	paths  *servicePaths // after PrepareRun
 }
 
 // PrepareRun finishes the server, and returns what runs it. It leaves out the OpenAPI documents of
@@ -131,6 +133,10 @@ func New(
 	if err := watchAvailability(s, config); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
+	client, err := catchup.NewClient(generic.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
 	return &Server{
 		APIAggregator:    s,
 		GenericAPIServer: s.GenericAPIServer,
@@ -139,6 +145,7 @@ func New(
 			V2:        generic.OpenAPIConfig,
 			V3:        generic.OpenAPIV3Config,
 		},
-		next: next,
+		client: client,
+		next:   next,
 	}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
 
+	"github.com/kinproc/kinproc/chain/internal/catchup"
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 	"github.com/kinproc/kinproc/chain/internal/openapi"
 )
@@ -40,6 +41,7 @@ type Server struct {
 	Informers apiextensionsinformers.SharedInformerFactory
 
 	backend *etcdstore.Backend
+	client  *catchup.Client
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -98,8 +100,13 @@ func New(
 	if err := installOpenAPI(s.GenericAPIServer, &generic); err != nil {
 		return nil, fmt.Errorf("extensions: %w", err)
 	}
+	client, err := catchup.NewClient(generic.LoopbackClientConfig)
+	if err != nil {
+		return nil, fmt.Errorf("extensions: %w", err)
+	}
 	return &Server{
-		GenericAPIServer: s.GenericAPIServer, Informers: s.Informers, backend: config.Backend,
+		GenericAPIServer: s.GenericAPIServer, Informers: s.Informers,
+		backend: config.Backend, client: client,
 	}, nil
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
-	"github.com/kinproc/kinproc/server/internal/ownership"
+	"github.com/kinproc/kinproc/server/internal/datadir"
 )
 
 // The files, besides the kubeconfig, by which other commands find a control plane that kinproc
@@ -182,7 +182,7 @@ func sweepEphemeral(parent string) {
 // makes sure that an existing one belongs to the caller.
 func makeStateDir(state string) error {
 	if err := os.Mkdir(state, 0o700); err == nil {
-		return ownership.KeepOutOfGit(state)
+		return datadir.KeepOutOfGit(state)
 	} else if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -191,7 +191,7 @@ func makeStateDir(state string) error {
 		return err
 	}
 	private.close()
-	err = ownership.Claim(filepath.Join(state, ephemeralName))
+	err = datadir.Claim(filepath.Join(state, ephemeralName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -206,7 +206,7 @@ func removeEphemeral(state, path string) error {
 	}
 	_ = os.Remove(filepath.Dir(path)) // fails if it has other folders
 	if entries, err := os.ReadDir(state); err == nil && len(entries) == 1 &&
-		entries[0].Name() == ownership.IgnoreFile {
+		entries[0].Name() == datadir.IgnoreFile {
 		return os.RemoveAll(state)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kinproc/kinproc/server/internal/ownership"
+	"github.com/kinproc/kinproc/server/internal/datadir"
 )
 
 const (
@@ -79,7 +79,7 @@ func isNew(dir string) bool {
 	}
 	entries, err := os.ReadDir(dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return e.Name() != ownership.IgnoreFile && e.Name() != ephemeralName && e.Name() != originName
+		return e.Name() != datadir.IgnoreFile && e.Name() != ephemeralName && e.Name() != originName
 	})
 }
 
@@ -143,7 +143,7 @@ func originKey() ([]byte, error) {
 	key, err := private.read(originKeyName)
 	if errors.Is(err, fs.ErrNotExist) {
 		// The home directory may be a repository.
-		if err = errors.Join(ownership.KeepOutOfGit(dir), makeOriginKey(private)); err == nil {
+		if err = errors.Join(datadir.KeepOutOfGit(dir), makeOriginKey(private)); err == nil {
 			key, err = private.read(originKeyName)
 		}
 	}

@@ -317,10 +317,12 @@ func (i *Informer) AddEventHandlerWithOptions(
 ) (cache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.IsStopped() {
-		return nil, fmt.Errorf("add a handler to the informer of %s: the informer has stopped", i.kind)
-	}
 	l := &listener{handler: handler, handling: &i.running, synced: make(chan struct{})}
+	if i.IsStopped() {
+		// The plugins for webhooks, which may be made at that time, ignore the error and would crash
+		// without a registration.
+		return l, fmt.Errorf("add a handler to the informer of %s: the informer has stopped", i.kind)
+	}
 	i.listeners = append(i.listeners, l)
 	for _, object := range i.objects.List() {
 		l.add(notification{object: object, initial: true})

@@ -210,7 +210,8 @@ func TestInformer(t *testing.T) {
 	if err := informer.RemoveEventHandler(first); err != nil {
 		t.Error(err)
 	}
-	if _, err := informer.AddEventHandler(late); err == nil || !informer.IsStopped() {
+	handle, err = informer.AddEventHandler(late)
+	if err == nil || handle == nil || !informer.IsStopped() {
 		t.Errorf("a handler was added to a stopped informer: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -183,11 +184,11 @@ func (s *cachedOnWatch) checkReset(from uint64) error {
 	return nil
 }
 
-// Opened returns how many stores of a resource have been opened since the start.
-func (b *Backend) Opened(resource schema.GroupResource) int {
+// Opened returns how many stores of each resource have been opened since the start.
+func (b *Backend) Opened() map[schema.GroupResource]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.opened[resource]
+	return maps.Clone(b.opened)
 }
 
 // Prefix returns the prefix of the keys of all objects, without a slash at the end.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/informers/admissionregistration"
 	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/chain"
 )
 
 // Some plugins remember what they made of objects. When a control plane is reset, they must forget
@@ -114,44 +116,35 @@ func (h *trackedHandler) OnDelete(obj any) {
 }
 
 // has reports whether the handler has handled a revision of an object, or its deletion then.
-func (h *trackedHandler) has(name string, c Change) bool {
+func (h *trackedHandler) has(c chain.Change) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	version, exists := h.handled[name]
-	if c.Deleted {
+	version, exists := h.handled[c.Name]
+	if c.After == nil {
 		return !exists
 	}
 	return version == strconv.FormatInt(c.Revision, 10)
 }
 
-// Change is a change of an object in a reset.
-type Change struct {
-	Revision int64
-	Deleted  bool
-}
-
-// Changes are the changes of a reset, by kind and by namespace and name.
-type Changes map[schema.GroupKind]map[string]Change
-
 const pollInterval = 200 * time.Microsecond
 
 // CatchUp waits until no plugin remembers anything of before the changes. The stores of the shared
 // informers must have them, and no request may be in admission.
-func (d *Deferred) CatchUp(ctx context.Context, changes Changes) error {
+func (d *Deferred) CatchUp(ctx context.Context, changes chain.Changes) error {
 	d.mu.Lock()
 	handlers := d.handlers
 	d.mu.Unlock()
 	for _, h := range handlers {
-		for name, c := range changes[h.kind] {
+		for _, c := range changes.Of(h.kind) {
 			if err := wait.PollUntilContextCancel(ctx, pollInterval, true,
-				func(context.Context) (bool, error) { return h.has(name, c), nil }); err != nil {
+				func(context.Context) (bool, error) { return h.has(c), nil }); err != nil {
 				return fmt.Errorf("admission: %s: %w", h.kind, context.Cause(ctx))
 			}
 		}
 	}
 	for _, p := range d.renewable {
 		for _, kind := range p.remembers() {
-			if len(changes[kind]) == 0 {
+			if len(changes.Of(kind)) == 0 {
 				continue
 			}
 			if err := p.renew(ctx); err != nil {

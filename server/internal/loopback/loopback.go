@@ -30,8 +30,7 @@ const bufferLimit = 1 << 20
 // Transport is an http.RoundTripper that calls a handler. Requests fail until [Transport.Serve] has
 // set the handler. Create one with [New].
 type Transport struct {
-	handler atomic.Pointer[http.Handler]
-	streams func(*http.Request) bool
+	handler atomic.Pointer[Handler]
 
 	mu      sync.Mutex
 	stopped bool
@@ -39,17 +38,22 @@ type Transport struct {
 	running sync.WaitGroup
 }
 
-// New returns a transport. It calls the handler in the goroutine of the client, unless streams
-// reports that the response may be large, or last. The handler must return when the context of a
-// request ends.
-func New(streams func(*http.Request) bool) *Transport {
-	return &Transport{streams: streams, cancels: map[*call]struct{}{}}
+// Handler is what a transport calls. It must return when the context of a request ends.
+type Handler interface {
+	http.Handler
+	// Prepare returns the request as ServeHTTP is to get it, and whether the response may be large, or
+	// last. If not, the transport calls ServeHTTP in the goroutine of the client.
+	Prepare(r *http.Request) (prepared *http.Request, streams bool)
 }
 
-// Serve sets the handler for subsequent requests.
-func (t *Transport) Serve(handler http.Handler) { t.handler.Store(&handler) }
+// New returns a transport.
+func New() *Transport { return &Transport{cancels: map[*call]struct{}{}} }
 
-// Stop rejects further requests, cancels the running ones and waits for their handlers.
+// Serve sets the handler for subsequent requests.
+func (t *Transport) Serve(handler Handler) { t.handler.Store(&handler) }
+
+// Stop rejects further requests, cancels the running ones and waits for their handlers. It forgets
+// the handler.
 func (t *Transport) Stop() {
 	t.mu.Lock()
 	t.stopped = true
@@ -58,6 +62,7 @@ func (t *Transport) Stop() {
 	}
 	t.mu.Unlock()
 	t.running.Wait()
+	t.handler.Store(nil)
 }
 
 type ownKey struct{}
@@ -92,14 +97,17 @@ func (t *Transport) roundTrip(
 	req *http.Request, state *tls.ConnectionState,
 ) (*http.Response, error) {
 	handler := t.handler.Load()
-	if handler == nil {
-		return nil, errors.New("loopback: the server is not serving yet")
-	}
 	c, err := t.begin(req, state)
 	if err != nil {
 		return nil, err
 	}
-	if t.streams(c.request) {
+	if handler == nil {
+		t.end(c)
+		c.cancel()
+		return nil, errors.New("loopback: the server is not serving yet")
+	}
+	var streams bool
+	if c.request, streams = (*handler).Prepare(c.request); streams {
 		return t.stream(*handler, req, c)
 	}
 	return t.answer(*handler, req, c)

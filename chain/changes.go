@@ -1,0 +1,29 @@
+package chain
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kinproc/kinproc/chain/internal/catchup"
+)
+
+// Changes are what a reset has changed.
+type Changes = catchup.Changes
+
+// Change is the change of one object.
+type Change = catchup.Object
+
+// CatchUp waits until nothing of before the changes can be seen in what the servers make of
+// definitions and APIServices: routes, discovery documents, proxies, and the storage of custom
+// resources, which the extensions server keeps by the UID of the definition.
+func (c *Chain) CatchUp(ctx context.Context, changes Changes) error {
+	local := c.LocalGroupVersions() // their documents are not made from definitions
+	if err := c.Extensions.CatchUp(ctx, changes, func(gv schema.GroupVersion) bool {
+		return slices.Contains(local, gv) || c.Aggregator.Answers(gv)
+	}); err != nil {
+		return err
+	}
+	return c.Aggregator.CatchUp(ctx, changes)
+}

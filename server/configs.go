@@ -1,0 +1,180 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+
+	"github.com/kinproc/kinproc/chain"
+	"github.com/kinproc/kinproc/server/internal/admission"
+	"github.com/kinproc/kinproc/server/internal/admission/quota"
+	"github.com/kinproc/kinproc/server/internal/apis"
+	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/bootstrap"
+	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
+	"github.com/kinproc/kinproc/server/internal/datadir"
+	"github.com/kinproc/kinproc/server/internal/etcdconn"
+	"github.com/kinproc/kinproc/server/internal/loops"
+	"github.com/kinproc/kinproc/server/internal/requests"
+)
+
+// Each room of the control plane is told what it needs of the options, and no more.
+
+func (o *Options) directory() datadir.Config {
+	return datadir.Config{Path: o.DataDir, Names: o.names()}
+}
+
+func (o *Options) listen() requests.ListenConfig {
+	return requests.ListenConfig{
+		Listener: o.Listener, Host: o.BindAddress, Port: o.SecurePort, Names: o.names(),
+	}
+}
+
+// etcd returns the configuration of etcd with its data in dir.
+func (o *Options) etcd(dir *datadir.Dir) etcdconn.Config {
+	c := etcdconn.Config{
+		Servers: o.EtcdServers, CAFile: o.EtcdCAFile, CertFile: o.EtcdCertFile, KeyFile: o.EtcdKeyFile,
+		Dir: dir.Etcd(), Ephemeral: !dir.Kept, Log: o.Log, Names: o.names(),
+	}
+	if o.From != nil {
+		c.From = o.From.data
+	}
+	return c
+}
+
+// sharesEtcd reports whether other control planes may use the same etcd.
+func (o *Options) sharesEtcd() bool { return len(o.EtcdServers) > 0 }
+
+// beginsEmpty reports whether etcd certainly holds nothing yet.
+func (o *Options) beginsEmpty() bool { return o.DataDir == "" && o.From == nil && !o.sharesEtcd() }
+
+func (o *Options) encryption() etcdconn.EncryptionConfig {
+	return etcdconn.EncryptionConfig{
+		File: o.EncryptionProviderConfig, Reload: o.EncryptionProviderConfigAutomaticReload,
+		Names: o.names(),
+	}
+}
+
+func (o *Options) storage(encryption *etcdconn.Encryption) etcdconn.StorageConfig {
+	return etcdconn.StorageConfig{
+		Prefix: o.EtcdPrefix, ReadOnly: o.ReadOnly, Encryption: encryption,
+	}
+}
+
+func (o *Options) etcdClients(dir *datadir.Dir) etcdconn.ListenConfig {
+	return etcdconn.ListenConfig{
+		Address: o.ListenEtcd, Dir: filepath.Join(dir.PKI(), "etcd"), Names: o.names(),
+	}
+}
+
+func (o *Options) requests(l *connections.Listener) requests.Config {
+	return requests.Config{
+		Listener: l, UserAgent: "kube-apiserver/" + KubernetesVersion + " (kinproc)", Log: o.Log,
+	}
+}
+
+func (o *Options) services(storage *chain.Storage) bootstrap.ServicesConfig {
+	return bootstrap.ServicesConfig{
+		ClusterIPRange: o.ServiceClusterIPRange, NodePortRange: o.ServiceNodePortRange,
+		Storage: storage, SharesEtcd: o.sharesEtcd(), ReadOnly: o.ReadOnly,
+	}
+}
+
+// enables reports whether a control loop runs. Which do, has been validated.
+func (o *Options) enables(loop string) bool {
+	enabled, _ := controllers.Enabled(o.Controllers)
+	return slices.Contains(enabled, loop)
+}
+
+// auth returns the configuration of who may do what. The address of the service kubernetes is in
+// the serving certificate.
+func (o *Options) auth(l net.Listener, service netip.Addr) (auth.Config, error) {
+	host, _, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return auth.Config{}, err
+	}
+	ip := net.ParseIP(host)
+	hosts, advertised := []string{host, service.String()}, o.AdvertiseAddress
+	if ip.IsUnspecified() {
+		hosts = append(hosts, kubernetesservice.AdvertiseAddress(ip).String())
+	}
+	if advertised != "" {
+		hosts = append(hosts, advertised)
+	} else {
+		advertised = kubernetesservice.AdvertiseAddress(ip).String()
+	}
+	return auth.Config{
+		PKIDir: o.PKIDir,
+		Hosts:  hosts, Listener: l, AdvertiseAddress: advertised, ServiceIP: service.String(),
+		TLSCertFile: o.TLSCertFile, TLSPrivateKeyFile: o.TLSPrivateKeyFile, CertDir: o.CertDir,
+		TLSMinVersion: o.TLSMinVersion, TLSCipherSuites: o.TLSCipherSuites,
+
+		ClientCAFile: o.ClientCAFile, RequestHeader: auth.RequestHeader(o.RequestHeader),
+		ProxyClientCertFile: o.ProxyClientCertFile, ProxyClientKeyFile: o.ProxyClientKeyFile,
+		TokenAuthFile: o.TokenAuthFile, EnableBootstrapTokenAuth: o.EnableBootstrapTokenAuth,
+		Anonymous: o.anonymous(), DisableAnonymous: o.DisableAnonymous,
+		ServiceAccounts: auth.ServiceAccounts{
+			Issuers: o.ServiceAccountIssuer, Audiences: o.APIAudiences,
+			KeyFiles: o.ServiceAccountKeyFiles, SigningKeyFile: o.ServiceAccountSigningKeyFile,
+			JWKSURI: o.ServiceAccountJWKSURI, MaxExpiration: o.ServiceAccountMaxTokenExpiration,
+		},
+		OIDC: auth.OIDC(o.OIDC), AuthenticationConfigFile: o.AuthenticationConfigFile,
+		TokenWebhook: auth.TokenWebhook(o.TokenWebhook),
+
+		AuthorizationModes:      o.AuthorizationModes,
+		AuthorizationWebhook:    auth.AuthorizationWebhook(o.AuthorizationWebhook),
+		AuthorizationConfigFile: o.AuthorizationConfigFile,
+		ReadOnly:                o.ReadOnly,
+
+		Names: o.names(),
+	}, nil
+}
+
+func (o *Options) bootstrap() bootstrap.Config {
+	return bootstrap.Config{
+		AdvertiseAddress: o.AdvertiseAddress,
+		Aggregates:       o.enables(clusterroleaggregation.Name),
+		PublishesRoots:   o.enables(rootca.Name),
+		SharesEtcd:       o.sharesEtcd(), ReadOnly: o.ReadOnly,
+		Forked: o.From != nil, Ready: o.From != nil && o.From.bootstrapped,
+	}
+}
+
+func (o *Options) apis(encryption *etcdconn.Encryption, charges *quota.Charges) apis.Config {
+	c := apis.Config{
+		Version:  newEffectiveVersion(),
+		EventTTL: o.EventTTL, RequestTimeout: o.RequestTimeout, MinRequestTimeout: o.MinRequestTimeout,
+		MaxRequestsInFlight:         o.MaxRequestsInFlight,
+		MaxMutatingRequestsInFlight: o.MaxMutatingRequestsInFlight,
+		PriorityAndFairness:         !o.DisablePriorityAndFairness, Profiling: !o.DisableProfiling,
+		AllowLocalProxy: o.ProxyAllowLocalAddresses, EndpointsOnly: o.EnableAggregatorRouting,
+		Resources: o.switches(), ReadOnly: o.ReadOnly, Audit: o.Audit, AuditBackend: o.AuditBackend,
+
+		Admission: o.Admission,
+		Tolerations: admission.TolerationSeconds{
+			NotReady:    *o.DefaultNotReadyTolerationSeconds,
+			Unreachable: *o.DefaultUnreachableTolerationSeconds,
+		},
+		Quotas:           admission.Quotas{Counted: o.enables(resourcequotas.Name), Charges: charges},
+		RefusePrivileged: o.DisallowPrivileged,
+	}
+	if encryption != nil {
+		c.Checks = encryption.Checks
+	}
+	return c
+}
+
+// loops returns the configuration of the control loops. The storage was empty if fresh is true.
+func (o *Options) loops(fresh bool) loops.Config {
+	return loops.Config{
+		Controllers: o.Controllers, Nodes: o.SimulatedNodes, Capacity: o.SimulatedNodeCapacity,
+		NodesStay: o.From != nil || fresh,
+		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
+	}
+}

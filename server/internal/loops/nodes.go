@@ -1,0 +1,47 @@
+package loops
+
+import (
+	"context"
+	"fmt"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/nodes"
+)
+
+// runNodes starts to simulate nodes until ctx ends, without waiting for them. The function that it
+// returns waits until that has ended. Without any nodes, it deletes those of an earlier start,
+// unless they belong to a snapshot that the control plane began with.
+func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
+	count := l.Nodes
+	if count == 0 && l.NodesStay {
+		return func() {}, nil
+	}
+	config := rest.CopyConfig(l.Requests.Config)
+	config.UserAgent = "kubelet/" + l.Version + " (kinproc)"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("simulate nodes: %w", err)
+	}
+	simulated, err := nodes.New(nodes.Config{
+		Client: client, Informers: l.Informers, Count: count,
+		Capacity: l.Capacity,
+		Version:  l.Version,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("simulate nodes: %w", err)
+	}
+	l.Informers.StartWithContext(ctx)
+	ctx = epoch.With(ctx, &l.Requests.Gate.Epochs)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := simulated.Run(ctx); err != nil && ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(ctx, err, "Simulated nodes failed")
+		}
+	}()
+	return func() { <-ended }, nil
+}

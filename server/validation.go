@@ -1,0 +1,389 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
+
+	"github.com/kinproc/kinproc/server/internal/allocation"
+	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/nodes"
+	"github.com/kinproc/kinproc/server/internal/option"
+)
+
+// Validate returns everything that is wrong with the options, such as
+//
+//	Options.SecurePort: 70000 is not between 0 and 65535
+//
+// After [Options.AddFlags], the errors name flags instead of fields. Problems that do not show in
+// the options themselves, such as an unreadable file, are reported by [Server.Start].
+func (o *Options) Validate() []error {
+	completed := *o
+	completed.complete()
+	return completed.validate()
+}
+
+// validate validates completed options.
+func (o *Options) validate() []error {
+	var errs []error
+	wrong := func(field, flag, format string, args ...any) {
+		errs = append(errs, o.wrong(field, flag, format, args...))
+	}
+	if o.SecurePort < 0 || o.SecurePort > 65535 {
+		wrong("SecurePort", "secure-port", "%d is not between 0 and 65535", o.SecurePort)
+	}
+	if net.ParseIP(o.BindAddress) == nil {
+		wrong("BindAddress", "bind-address", "%q is not an IP address", o.BindAddress)
+	}
+	errs = append(errs, o.validateServing()...)
+	if o.From != nil && len(o.EtcdServers) > 0 {
+		wrong("From", "from", "%s is set; only the embedded etcd can begin with a snapshot",
+			o.name("EtcdServers", "etcd-servers"))
+	}
+	if o.ListenEtcd != "" {
+		if err := o.validateListenEtcd(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	const together = "a certificate and its key go together: set both or neither"
+	if o.ProxyClientCertFile == "" && o.ProxyClientKeyFile != "" {
+		wrong("ProxyClientCertFile", "proxy-client-cert-file", together)
+	}
+	if o.ProxyClientCertFile != "" && o.ProxyClientKeyFile == "" {
+		wrong("ProxyClientKeyFile", "proxy-client-key-file", together)
+	}
+	if o.EtcdCertFile == "" && o.EtcdKeyFile != "" {
+		wrong("EtcdCertFile", "etcd-certfile", together)
+	}
+	if o.EtcdCertFile != "" && o.EtcdKeyFile == "" {
+		wrong("EtcdKeyFile", "etcd-keyfile", together)
+	}
+	errs = slices.Concat(errs, o.validateEncryption(), o.validateAuthentication(),
+		o.validateAuthorization(), o.validateTimes())
+	if err := checkRanges(o.ServiceClusterIPRange, ""); err != nil {
+		wrong("ServiceClusterIPRange", "service-cluster-ip-range", "%w", err)
+	}
+	if err := checkRanges("", o.ServiceNodePortRange); err != nil {
+		wrong("ServiceNodePortRange", "service-node-port-range", "%w", err)
+	}
+	for _, err := range o.validateRuntimeConfig() {
+		wrong("RuntimeConfig", "runtime-config", "%w", err)
+	}
+	if err := registeredGates().Check(o.FeatureGates); err != nil {
+		wrong("FeatureGates", "feature-gates", "%w", err)
+	}
+	if _, err := controllers.Enabled(o.Controllers); err != nil {
+		wrong("Controllers", "controllers", "%w", err)
+	}
+	if err := checkSimulatedNodes(o); err != nil {
+		wrong("SimulatedNodes", "simulate-nodes", "%w", err)
+	}
+	if err := checkCapacity(o.SimulatedNodeCapacity); err != nil {
+		wrong("SimulatedNodeCapacity", "simulated-node-capacity", "%w", err)
+	}
+	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
+		o.libraryErrors("Audit", o.Audit.Validate()))
+}
+
+// names says what options are called in messages: by their flags if they are bound to flags,
+// otherwise by their fields.
+func (o *Options) names() option.Names { return option.Names{Flags: o.flags} }
+
+// name returns the name of an option in messages.
+func (o *Options) name(field, flag string) string { return o.names().Of(field, flag) }
+
+// wrong returns an error that names an option.
+func (o *Options) wrong(field, flag, format string, args ...any) error {
+	return o.names().Wrong(field, flag, format, args...)
+}
+
+// libraryErrors adds the field's name to errors about options of the Kubernetes libraries. These
+// errors already name the flag, so they are returned unchanged if the options are bound to flags.
+func (o *Options) libraryErrors(field string, errs []error) []error {
+	if o.flags {
+		return errs
+	}
+	named := make([]error, len(errs))
+	for i, err := range errs {
+		named[i] = o.wrong(field, "", "%w", err)
+	}
+	return named
+}
+
+// validateServing validates the options of the serving certificate.
+func (o *Options) validateServing() []error {
+	var errs []error
+	wrong := func(field, flag, format string, args ...any) {
+		errs = append(errs, o.wrong(field, flag, format, args...))
+	}
+	const together = "a certificate and its key go together: set both or neither"
+	if o.TLSCertFile == "" && o.TLSPrivateKeyFile != "" {
+		wrong("TLSCertFile", "tls-cert-file", together)
+	}
+	if o.TLSCertFile != "" && o.TLSPrivateKeyFile == "" {
+		wrong("TLSPrivateKeyFile", "tls-private-key-file", together)
+	}
+	if _, err := cliflag.TLSVersion(o.TLSMinVersion); err != nil {
+		wrong("TLSMinVersion", "tls-min-version", "%w", err)
+	}
+	if _, err := cliflag.TLSCipherSuites(o.TLSCipherSuites); err != nil {
+		wrong("TLSCipherSuites", "tls-cipher-suites", "%w", err)
+	}
+	if o.AdvertiseAddress != "" && net.ParseIP(o.AdvertiseAddress) == nil {
+		wrong("AdvertiseAddress", "advertise-address", "%q is not an IP address",
+			o.AdvertiseAddress)
+	}
+	if o.MaxRequestsInFlight < 0 {
+		wrong("MaxRequestsInFlight", "max-requests-inflight", "%d is negative",
+			o.MaxRequestsInFlight)
+	}
+	if o.MaxMutatingRequestsInFlight < 0 {
+		wrong("MaxMutatingRequestsInFlight", "max-mutating-requests-inflight", "%d is negative",
+			o.MaxMutatingRequestsInFlight)
+	}
+	if !o.DisablePriorityAndFairness && o.MaxRequestsInFlight+o.MaxMutatingRequestsInFlight == 0 {
+		wrong("MaxRequestsInFlight", "max-requests-inflight",
+			"both limits are 0, so API Priority and Fairness has nothing to divide: raise one, "+
+				"or switch it off")
+	}
+	return errs
+}
+
+// validateTimes validates how long requests and events may last.
+func (o *Options) validateTimes() []error {
+	var errs []error
+	if o.EventTTL < 0 {
+		errs = append(errs, o.wrong("EventTTL", "event-ttl", "%s is negative", o.EventTTL))
+	}
+	if o.RequestTimeout <= 0 {
+		errs = append(errs, o.wrong("RequestTimeout", "request-timeout", "%s is not positive",
+			o.RequestTimeout))
+	}
+	if o.MinRequestTimeout < 0 {
+		errs = append(errs, o.wrong("MinRequestTimeout", "min-request-timeout", "%d is negative",
+			o.MinRequestTimeout))
+	}
+	return errs
+}
+
+// validateListenEtcd validates Options.ListenEtcd, which is set.
+func (o *Options) validateListenEtcd() error {
+	wrong := func(format string, args ...any) error {
+		return o.wrong("ListenEtcd", "listen-etcd", format, args...)
+	}
+	switch host, port, err := net.SplitHostPort(o.ListenEtcd); {
+	case err != nil:
+		return wrong("%q is not an address with a port, such as 127.0.0.1:2379", o.ListenEtcd)
+	case !net.ParseIP(host).IsLoopback():
+		return wrong("%q is not a loopback address, such as 127.0.0.1 or ::1; who reaches etcd may "+
+			"change everything", host)
+	case !isPort(port):
+		return wrong("%q is not a port", port)
+	case len(o.EtcdServers) > 0:
+		return wrong("%s is set; only the embedded etcd can listen",
+			o.name("EtcdServers", "etcd-servers"))
+	case o.ReadOnly:
+		return wrong("%s is set, but clients of etcd could write", o.name("ReadOnly", "read-only"))
+	}
+	return nil
+}
+
+func isPort(port string) bool {
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= 0 && n <= 65535
+}
+
+func (o *Options) validateEncryption() []error {
+	var errs []error
+	if o.EncryptionProviderConfig == "" && o.EncryptionProviderConfigAutomaticReload {
+		errs = append(errs, o.wrong("EncryptionProviderConfigAutomaticReload",
+			"encryption-provider-config-automatic-reload", "there is no %s",
+			o.name("EncryptionProviderConfig", "encryption-provider-config")))
+	}
+	if o.EncryptionProviderConfig != "" && o.From != nil {
+		errs = append(errs, o.wrong("From", "from", "a snapshot cannot be encrypted; leave out %s",
+			o.name("EncryptionProviderConfig", "encryption-provider-config")))
+	}
+	return errs
+}
+
+// validateAuthentication validates what can be known of the options without reading files.
+func (o *Options) validateAuthentication() []error {
+	var errs []error
+	wrong := func(field, flag, format string, args ...any) {
+		errs = append(errs, o.wrong(field, flag, format, args...))
+	}
+	i := o.OIDC
+	given := i.CAFile != "" || i.UsernamePrefix != "" || i.GroupsClaim != "" || i.GroupsPrefix != "" ||
+		len(i.RequiredClaims) > 0
+	switch {
+	case i.IssuerURL == "" && (given || i.ClientID != ""):
+		wrong("OIDC.IssuerURL", "oidc-issuer-url", "it must be set for the other options of OIDC")
+	case i.IssuerURL != "" && i.ClientID == "":
+		wrong("OIDC.ClientID", "oidc-client-id", "it must be set with an issuer")
+	case i.IssuerURL != "" && o.AuthenticationConfigFile != "":
+		wrong("AuthenticationConfigFile", "authentication-config",
+			"it cannot be combined with %s: put the issuer into the file",
+			o.name("OIDC.IssuerURL", "oidc-issuer-url"))
+	}
+	if v := o.TokenWebhook.Version; !slices.Contains([]string{"v1", "v1beta1"}, v) {
+		wrong("TokenWebhook.Version", "authentication-token-webhook-version",
+			"%q is neither v1 nor v1beta1", v)
+	}
+	if ttl := o.TokenWebhook.CacheTTL; ttl < 0 {
+		wrong("TokenWebhook.CacheTTL", "authentication-token-webhook-cache-ttl", "%s is negative", ttl)
+	}
+	return errs
+}
+
+// validateAuthorization validates what can be known of the options without reading files.
+func (o *Options) validateAuthorization() []error {
+	var errs []error
+	wrong := func(field, flag, format string, args ...any) {
+		errs = append(errs, o.wrong(field, flag, format, args...))
+	}
+	for i, mode := range o.AuthorizationModes {
+		if slices.Contains(o.AuthorizationModes[:i], mode) {
+			wrong("AuthorizationModes", "authorization-mode", "%s is given twice", mode)
+		}
+		if !slices.Contains(auth.Modes(), mode) {
+			wrong("AuthorizationModes", "authorization-mode", "%q is not one of %s", mode,
+				strings.Join(auth.Modes(), ", "))
+		}
+	}
+	w := o.AuthorizationWebhook
+	asked := slices.Contains(o.AuthorizationModes, auth.ModeWebhook)
+	switch {
+	case o.AuthorizationConfigFile != "" && (len(o.AuthorizationModes) > 0 || w.ConfigFile != ""):
+		wrong("AuthorizationConfigFile", "authorization-config",
+			"it replaces the modes and the webhook, so they cannot be given too")
+	case asked && w.ConfigFile == "":
+		wrong("AuthorizationWebhook.ConfigFile", "authorization-webhook-config-file",
+			"it must be set for the mode Webhook")
+	case !asked && w.ConfigFile != "":
+		wrong("AuthorizationWebhook.ConfigFile", "authorization-webhook-config-file",
+			"nothing asks the webhook without the mode Webhook")
+	}
+	if !slices.Contains([]string{"v1", "v1beta1"}, w.Version) {
+		wrong("AuthorizationWebhook.Version", "authorization-webhook-version",
+			"%q is neither v1 nor v1beta1", w.Version)
+	}
+	if w.AuthorizedTTL < 0 {
+		wrong("AuthorizationWebhook.AuthorizedTTL", "authorization-webhook-cache-authorized-ttl",
+			"%s is negative", w.AuthorizedTTL)
+	}
+	if w.UnauthorizedTTL < 0 {
+		wrong("AuthorizationWebhook.UnauthorizedTTL", "authorization-webhook-cache-unauthorized-ttl",
+			"%s is negative", w.UnauthorizedTTL)
+	}
+	return errs
+}
+
+// checkRanges checks the ranges of cluster IPs and node ports. An empty range stands for the
+// default.
+func checkRanges(clusterIPs, nodePorts string) error {
+	ranges, err := allocation.ParseOptions(clusterIPs, nodePorts)
+	if err != nil {
+		return err
+	}
+	return ranges.Validate()
+}
+
+// checkSimulatedNodes checks the options of simulated nodes.
+func checkSimulatedNodes(o *Options) error {
+	if o.SimulatedNodes < 0 {
+		return fmt.Errorf("%d is negative", o.SimulatedNodes)
+	}
+	return nodes.Check(o.SimulatedNodes, o.SimulatedNodeCapacity)
+}
+
+// checkCapacity checks the capacity of simulated nodes, which the API would refuse again and again.
+func checkCapacity(capacity corev1.ResourceList) error {
+	for _, name := range slices.Sorted(maps.Keys(capacity)) {
+		q := capacity[name]
+		if msgs := validation.IsQualifiedName(string(name)); len(msgs) > 0 {
+			return fmt.Errorf("%q is not the name of a resource: %s", name, strings.Join(msgs, "; "))
+		}
+		if q.Sign() < 0 {
+			return fmt.Errorf("the capacity of %s, %s, is negative", name, &q)
+		}
+		counted := name == corev1.ResourcePods || strings.Contains(string(name), "/")
+		if counted && q.MilliValue()%1000 != 0 {
+			return fmt.Errorf("the capacity of %s, %s, is not a whole number", name, &q)
+		}
+	}
+	return nil
+}
+
+// validateRuntimeConfig returns an error for each API group or version that Kubernetes never had.
+// Removed versions and unknown resources are no errors, because another release may have them.
+func (o *Options) validateRuntimeConfig() []error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(o.RuntimeConfig)) {
+		parts := strings.Split(key, "/")
+		switch {
+		case isCoreVersion(key):
+			if on, err := strconv.ParseBool(o.RuntimeConfig[key]); err == nil && !on {
+				errs = append(errs, fmt.Errorf(
+					"%q: the server itself needs the core API group, which cannot be switched off", key))
+			}
+		case len(parts) != 2 && len(parts) != 3:
+			errs = append(errs, fmt.Errorf("%q: must look like batch/v1, batch/v1/jobs or api/all", key))
+		case parts[0] == "api":
+			if !slices.Contains([]string{"all", "ga", "beta", "alpha"}, parts[1]) || len(parts) == 3 {
+				errs = append(errs,
+					fmt.Errorf("%q: must be one of api/all, api/ga, api/beta, api/alpha, api/v1", key))
+			}
+		case parts[0] == apiextensions.GroupName || parts[0] == apiregistration.GroupName:
+			if parts[1] != "v1" && parts[1] != "v1beta1" {
+				errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q",
+					key, parts[0], parts[1]))
+			}
+		case !clientscheme.Scheme.IsGroupRegistered(parts[0]):
+			errs = append(errs, fmt.Errorf("%q: there is no API group %q", key, parts[0]))
+		case !clientscheme.Scheme.IsVersionRegistered(schema.GroupVersion{
+			Group:   parts[0],
+			Version: parts[1],
+		}):
+			errs = append(errs, fmt.Errorf("%q: the API group %q has no version %q",
+				key, parts[0], parts[1]))
+		}
+		if value := o.RuntimeConfig[key]; value != "" {
+			if _, err := strconv.ParseBool(value); err != nil {
+				errs = append(errs, fmt.Errorf("%q: %q is neither true nor false", key, value))
+			}
+		}
+	}
+	return errs
+}
+
+// isCoreVersion reports whether a key of --runtime-config stands for version v1 of the core API
+// group, which has no name, or for a resource of it.
+func isCoreVersion(key string) bool {
+	for _, version := range []string{"v1", "/v1", "api/v1"} {
+		if key == version || strings.HasPrefix(key, version+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// switches returns the keys and values of --runtime-config that switch something. Those of the core
+// API group cannot.
+func (o *Options) switches() cliflag.ConfigurationMap {
+	switches := maps.Clone(o.RuntimeConfig)
+	maps.DeleteFunc(switches, func(key, _ string) bool { return isCoreVersion(key) })
+	return switches
+}
