@@ -54,7 +54,7 @@ var rooms = map[string][]string{
 	"server/internal/ownership":     nil,
 	"server/internal/podreferences": nil,
 	"server/internal/auth":          {"chain/core", "server/internal/podreferences"},
-	"server/internal/admission":     {"chain/core"},
+	"server/internal/admission":     {"chain/core", "server/internal/podreferences"},
 	"server/internal/controllers": {
 		"server/internal/allocation",
 		"server/internal/epoch",
