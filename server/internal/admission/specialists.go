@@ -26,7 +26,7 @@ func scopeOf(plugin string) []schema.GroupResource {
 		return only(pods, schedulingv1.Resource("priorityclasses"),
 			schedulingv1.Resource("podgroups"), schedulingv1.Resource("compositepodgroups"))
 	case "PodSecurity":
-		return slices.Collect(maps.Keys(judged))
+		return slices.Collect(maps.Keys(evaluated))
 	case "TaintNodesByCondition":
 		return only(corev1.Resource("nodes"))
 	case "DefaultStorageClass", "PersistentVolumeClaimResize":
