@@ -1,5 +1,8 @@
 # The image has nothing but the program. Its builder puts the program into a folder that is named
 # after the platform: see .goreleaser.yaml.
+#
+#     docker run --name sandbox -p 6443:6443 ghcr.io/kinproc/kinproc
+#     docker cp sandbox:/home/kinproc/.kinproc/ephemeral/kinproc/kubeconfig .
 FROM scratch
 ARG TARGETPLATFORM
 COPY $TARGETPLATFORM/kinproc /kinproc

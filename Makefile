@@ -135,6 +135,14 @@ soak: ## Kill the program ROUNDS (200) times, run 500 control planes one by one,
 conformance: ## Compare responses with those recorded from a real kube-apiserver.
 	go test -v -run TestAnswersAsKubeAPIServer ./conformance
 
+SERVER ?=
+
+.PHONY: record
+record: ## Record the responses anew from kubeconfig SERVER's kube-apiserver: see docs/upgrading.md.
+	@[ -n "$(SERVER)" ] || { echo 'SERVER must be a kubeconfig' >&2; exit 2; }
+	go test -v -vet=off -count=1 -timeout 1h -run '^TestAnswersAsKubeAPIServer$$' ./conformance \
+		-record "$(abspath $(SERVER))"
+
 .PHONY: conformance-fuzz
 conformance-fuzz: ## Compare ROUNDS (200) odd requests by SEED (1) with kubeconfig SECOND's server.
 	go test -v -timeout 24h -run TestAnswersOddRequestsAsAnother ./conformance -rounds $(ROUNDS) -seed $(SEED) -second "$(abspath $(SECOND))"

@@ -95,7 +95,7 @@ var rooms = map[string][]string{
 		"server/internal/option", "server/internal/podreferences", "server/internal/reload",
 		"server/internal/stopper",
 	},
-	"server/internal/admission": {"chain"},
+	"server/internal/admission": {"chain", "server/internal/podreferences"},
 	"server/internal/controllers": {
 		"server/internal/allocation",
 		"server/internal/epoch",

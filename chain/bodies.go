@@ -177,7 +177,7 @@ type checkedBody struct {
 
 func (b *checkedBody) Read(p []byte) (int, error) {
 	if b.read == nil && b.err == nil {
-		b.judge()
+		b.inspect()
 	}
 	if b.err != nil {
 		return 0, b.err
@@ -185,7 +185,7 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	return b.read.Read(p)
 }
 
-func (b *checkedBody) judge() {
+func (b *checkedBody) inspect() {
 	body, err := io.ReadAll(io.LimitReader(b.ReadCloser, b.limit+1))
 	if err == nil && int64(len(body)) <= b.limit {
 		err = b.check(body)

@@ -74,7 +74,7 @@ type Chain struct {
 // links returns the constructors of the servers, in the order in which a request passes through
 // them. Each server passes on to next what it does not serve.
 func (c *Chain) links(
-	config *Config, begun *core.Begun,
+	config *Config, builder *core.Builder,
 ) []func(next genericapiserver.DelegationTarget) (Link, error) {
 	generic := config.Generic
 	return []func(next genericapiserver.DelegationTarget) (Link, error){
@@ -91,7 +91,7 @@ func (c *Chain) links(
 			return c.Aggregator, err
 		},
 		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
-			c.Core, err = begun.Finish(next)
+			c.Core, err = builder.Finish(next)
 			return c.Core, err
 		},
 		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
@@ -155,16 +155,16 @@ func assemble(config Config) (*Chain, error) {
 	generic.BuildHandlerChainFunc = c.filters
 	generic.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	config.Generic = &generic
-	begun := core.Begin(behind(&generic), core.Config{
+	builder := core.Begin(behind(&generic), core.Config{
 		Backend:     config.Storage,
 		Informers:   config.Informers,
 		Groups:      config.Groups,
 		WebServices: config.WebServices,
 	})
-	defer begun.Wait()
+	defer builder.Wait()
 	var next Link
 	var target genericapiserver.DelegationTarget
-	links := c.links(&config, begun)
+	links := c.links(&config, builder)
 	slices.Reverse(links)
 	for _, newLink := range links {
 		link, err := newLink(target)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -206,7 +205,6 @@ func untilFault[A any](
 	}
 	done := make(chan result, 1)
 	go func() {
-		growStack(false)
 		answer, err := untilPanic(f, call)
 		done <- result{answer, err}
 	}()
@@ -229,18 +227,3 @@ func untilPanic[A any](f *faults, call func() (A, error)) (answer A, err error) 
 	}()
 	return call()
 }
-
-// growStack makes the stack of a call's goroutine as large as most calls need. It is cheaper to
-// grow the stack while there is little to copy on it. The frame needs room whether it is touched or
-// not.
-//
-//go:noinline
-func growStack(touch bool) {
-	if touch {
-		var room [callStack]byte
-		runtime.KeepAlive(&room)
-	}
-}
-
-// callStack is in bytes.
-const callStack = 6 << 10

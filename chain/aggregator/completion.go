@@ -12,7 +12,7 @@ import (
 )
 
 // completion is the health check autoregister-completion. It fails until the APIServices of all
-// local versions are available, and those of custom resource definitions have been registered.
+// local versions are available, and those of CRDs have been registered.
 type completion struct {
 	services apiregistrationinformers.APIServiceInformer
 	wanted   map[string]*apiregistrationv1.APIService

@@ -26,7 +26,7 @@ const (
 )
 
 // AutoRegister maintains an APIService for every version that the process itself serves: the local
-// versions, which are known from the start, and the versions that custom resource definitions
+// versions, which are known from the start, and the versions that CRDs
 // declare.
 func AutoRegister(
 	s *Server, local []schema.GroupVersion, crds crdinformers.CustomResourceDefinitionInformer,
@@ -56,7 +56,7 @@ func AutoRegister(
 	return s.GenericAPIServer.AddPostStartHook("kube-apiserver-autoregistration",
 		func(hook genericapiserver.PostStartHookContext) error {
 			go func() {
-				// The versions of existing definitions are part of the first sync.
+				// The versions of existing CRDs are part of the first sync.
 				select {
 				case <-definitions:
 				case <-hook.Done():
@@ -137,8 +137,8 @@ func (s *Server) serveAtStart(services []*apiregistrationv1.APIService) (err err
 	return err
 }
 
-// watchDefinitions tells the registry which versions the custom resource definitions serve. The
-// channel that it returns is closed when the registry knows those of existing definitions.
+// watchDefinitions tells the registry which versions the CRDs serve. The
+// channel that it returns is closed when the registry knows those of existing CRDs.
 func watchDefinitions(
 	crds crdinformers.CustomResourceDefinitionInformer,
 	registry autoregister.AutoAPIServiceRegistration,
@@ -155,7 +155,7 @@ func watchDefinitions(
 	}
 	handler, err := crds.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: changed,
-		// The old versions too, because the new definition may have dropped some.
+		// The old versions too, because the new CRD may have dropped some.
 		UpdateFunc: func(old, obj any) { changed(old); changed(obj) },
 		DeleteFunc: changed,
 	})
@@ -165,7 +165,7 @@ func watchDefinitions(
 	return handler.HasSyncedChecker().Done(), nil
 }
 
-// register tells the registry whether a definition serves a version.
+// register tells the registry whether a CRD serves a version.
 func register(
 	crds crdlisters.CustomResourceDefinitionLister,
 	registry autoregister.AutoAPIServiceRegistration, gv schema.GroupVersion,

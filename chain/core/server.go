@@ -101,8 +101,8 @@ func (s *Server) StorageReady() error {
 	return nil
 }
 
-// Begun is a server that is being created.
-type Begun struct {
+// Builder creates a server.
+type Builder struct {
 	generic genericapiserver.Config
 	config  Config
 
@@ -115,8 +115,8 @@ type Begun struct {
 // Begin begins to create a server with the storage of its kinds. That needs no delegate, and takes
 // as long as making the servers behind this one. generic is the server's own copy of the shared
 // configuration.
-func Begin(generic genericapiserver.Config, config Config) *Begun {
-	b := &Begun{generic: generic, config: config}
+func Begin(generic genericapiserver.Config, config Config) *Builder {
+	b := &Builder{generic: generic, config: config}
 	b.done.Go(func() {
 		if b.scheme, b.err = Scheme(); b.err != nil {
 			return
@@ -132,10 +132,10 @@ func Begin(generic genericapiserver.Config, config Config) *Begun {
 }
 
 // Wait waits for what [Begin] has begun.
-func (b *Begun) Wait() { b.done.Wait() }
+func (b *Builder) Wait() { b.done.Wait() }
 
 // Finish creates the server, with next as its delegate.
-func (b *Begun) Finish(next genericapiserver.DelegationTarget) (*Server, error) {
+func (b *Builder) Finish(next genericapiserver.DelegationTarget) (*Server, error) {
 	if b.Wait(); b.err != nil {
 		return nil, fmt.Errorf("core: %w", b.err)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// definitions is an admission plugin that refuses the definitions on which
+// definitions is an admission plugin that refuses the CRDs on which
 // apiextensions-apiserver's validation panics. It runs as a mutating plugin, because validating
 // plugins run after the validation.
 type definitions struct{}
@@ -41,9 +41,9 @@ func (definitions) Admit(
 	return nil
 }
 
-// establish makes a definition established in the same step in which a controller accepts its
+// establish makes a CRD established in the same step in which a controller accepts its
 // names. apiextensions-apiserver has another controller for that, to which other API servers get
-// time to learn of the names. That would be another write of the whole definition, with its schemas
+// time to learn of the names. That would be another write of the whole CRD, with its schemas
 // and managed fields.
 func establish(definition *apiextensions.CustomResourceDefinition) {
 	established := apiextensions.FindCRDCondition(definition, apiextensions.Established)

@@ -28,18 +28,18 @@ import (
 const openAPIRoot = "/openapi/v3"
 
 // documents serves the OpenAPI v3 documents of custom resources. apiextensions-apiserver builds a
-// document with each change to a definition and keeps all of them, which takes more memory than the
-// definitions themselves. Here a document is built when a client asks for it, and not kept. So the
-// list of documents cannot have hashes of documents. It has hashes of the definitions instead.
+// document with each change to a CRD and keeps all of them, which takes more memory than the
+// CRDs themselves. Here a document is built when a client asks for it, and not kept. So the
+// list of documents cannot have hashes of documents. It has hashes of the CRDs instead.
 type documents struct {
 	next        http.Handler // serves the other documents
 	definitions apiextensionslisters.CustomResourceDefinitionLister
 
 	mu     sync.Mutex
-	hashes map[string]hashed // by the name of the definition
+	hashes map[string]hashed // by the name of the CRD
 }
 
-// hashed is a definition with the hash of its spec.
+// hashed is a CRD with the hash of its spec.
 type hashed struct {
 	definition *apiextensionsv1.CustomResourceDefinition
 	hash       [sha512.Size]byte
@@ -55,8 +55,8 @@ func (d *documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// byVersion returns the definitions by each group version for which they have a document. The
-// definitions of a group version are sorted by their names.
+// byVersion returns the CRDs by each group version for which they have a document. The
+// CRDs of a group version are sorted by their names.
 func (d *documents) byVersion() (
 	map[schema.GroupVersion][]*apiextensionsv1.CustomResourceDefinition, error,
 ) {
@@ -82,7 +82,7 @@ func (d *documents) byVersion() (
 	return versions, nil
 }
 
-// hash returns the hash of the document that is made from definitions.
+// hash returns the hash of the document that is made from CRDs.
 func (d *documents) hash(
 	definitions []*apiextensionsv1.CustomResourceDefinition,
 ) (string, error) {
@@ -107,7 +107,7 @@ func (d *documents) hash(
 	return fmt.Sprintf("%X", all.Sum(nil)), nil
 }
 
-// forget drops the hashes of definitions that no longer exist.
+// forget drops the hashes of CRDs that no longer exist.
 func (d *documents) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,7 +205,7 @@ func (d *documents) serve(w http.ResponseWriter, r *http.Request, path string) b
 	return true
 }
 
-// build makes the document of a version of all definitions in a group.
+// build makes the document of a version of all CRDs in a group.
 func build(
 	definitions []*apiextensionsv1.CustomResourceDefinition, version string,
 ) (*spec3.OpenAPI, error) {

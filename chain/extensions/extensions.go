@@ -1,4 +1,4 @@
-// Package extensions is the third server of the chain: custom resource definitions, and the groups
+// Package extensions is the third server of the chain: CRDs, and the groups
 // that they define at run time.
 //
 // It is apiextensions-apiserver without the delay of two seconds before the first object of a new
@@ -34,10 +34,10 @@ type Config struct {
 	AuthResolverWrapper webhook.AuthenticationInfoResolverWrapper
 }
 
-// Server serves custom resource definitions and custom resources.
+// Server serves CRDs and custom resources.
 type Server struct {
 	*genericapiserver.GenericAPIServer
-	// Informers are the informers of custom resource definitions.
+	// Informers are the informers of CRDs.
 	Informers apiextensionsinformers.SharedInformerFactory
 
 	backend *etcdstore.Backend
@@ -46,9 +46,9 @@ type Server struct {
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
 //
-// For the first two seconds, a definition appears older in the server's informer than in etcd.
-// apiextensions-apiserver takes a definition's age from the informer, and delays the first create
-// for a young definition so that other API servers can learn of it. Here there are no other servers
+// For the first two seconds, a CRD appears older in the server's informer than in etcd.
+// apiextensions-apiserver takes a CRD's age from the informer, and delays the first create
+// for a young CRD so that other API servers can learn of it. Here there are no other servers
 // that a client could reach at the same address.
 func New(
 	generic genericapiserver.Config, config Config, next genericapiserver.DelegationTarget,
@@ -56,7 +56,7 @@ func New(
 	generic.RESTOptionsGetter = &etcdstore.Resources{
 		Backend: config.Backend,
 		CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
-			// As in kube-apiserver: large definitions are shorter in v1beta1.
+			// As in kube-apiserver: large CRDs are shorter in v1beta1.
 			codec := etcdstore.JSONCodec(apiextensionsapiserver.Scheme, apiextensionsapiserver.Codecs,
 				apiextensionsv1beta1.SchemeGroupVersion, apiextensionsv1.SchemeGroupVersion)
 			return etcdstore.Codec{Codec: codec, Versioner: apiextensionsv1beta1.SchemeGroupVersion}, nil
@@ -78,7 +78,7 @@ func New(
 			CRDRESTOptionsGetter: &etcdstore.Resources{
 				Backend: config.Backend,
 				CodecOf: func(schema.GroupResource, runtime.Object) (etcdstore.Codec, error) {
-					// The handler wraps the codec with the versions of the definition.
+					// The handler wraps the codec with the versions of the CRD.
 					return etcdstore.Codec{Codec: unstructured.UnstructuredJSONScheme}, nil
 				},
 				PathOf:         pathOf,
@@ -116,7 +116,7 @@ func pathOf(r schema.GroupResource) string { return r.Group + "/" + r.Resource }
 const youth = 2 * time.Second
 
 // inInformer is an informer transform that backdates the Established condition of a young
-// definition, so that creates are not delayed. It drops the managedFields, which are often larger
+// CRD, so that creates are not delayed. It drops the managedFields, which are often larger
 // than the rest and which nobody reads there; an update without them leaves them as they are.
 func inInformer(obj any) (any, error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)

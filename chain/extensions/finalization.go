@@ -14,9 +14,9 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
 )
 
-// whileDeleted returns a function that refuses to delete custom resources unless their definition
-// is being deleted. The finalizer of definitions would otherwise go on if the control plane was
-// reset to a state in which the definition is not deleted.
+// whileDeleted returns a function that refuses to delete custom resources unless their CRD
+// is being deleted. The finalizer of CRDs would otherwise go on if the control plane was
+// reset to a state in which the CRD is not deleted.
 func whileDeleted(
 	backend *etcdstore.Backend,
 ) func(context.Context, schema.GroupResource) error {

@@ -9,7 +9,7 @@ import (
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 )
 
-// FuzzCustomResourceDefinition decodes and validates definitions, with their schemas and the CEL
+// FuzzCustomResourceDefinition decodes and validates CRDs, with their schemas and the CEL
 // expressions in them.
 func FuzzCustomResourceDefinition(f *testing.F) {
 	const head = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.b.example"},

@@ -37,12 +37,12 @@ func (s *Server) Target() genericapiserver.DelegationTarget {
 	})}
 }
 
-// definitionTimeout limits how long a request waits for the definition of its kind.
+// definitionTimeout limits how long a request waits for the CRD of its kind.
 const definitionTimeout = time.Second
 
-// awaitDefinition waits until the informer has the definition of the kind that a request is for, as
+// awaitDefinition waits until the informer has the CRD of the kind that a request is for, as
 // etcd has it, unless the informer knows already that the kind is served. Because the names of a
-// definition are accepted and the definition is established in one step, a client can learn of that
+// CRD are accepted and the CRD is established in one step, a client can learn of that
 // before the informer does.
 func (s *Server) awaitDefinition(ctx context.Context) {
 	info, ok := genericapirequest.RequestInfoFrom(ctx)
@@ -82,5 +82,5 @@ func (s *Server) awaitDefinition(ctx context.Context) {
 	}
 }
 
-// definitionsPath is the path of the definitions below the storage prefix.
+// definitionsPath is the path of the CRDs below the storage prefix.
 const definitionsPath = apiextensionsv1.GroupName + "/customresourcedefinitions"

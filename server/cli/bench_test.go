@@ -26,9 +26,8 @@ import (
 const settling = 6 * time.Second
 
 // BenchmarkProgram measures the program as a user runs it: the time from its start until its
-// kubeconfig exists, the resident memory then and when it is idle and has given back the pages of
-// its executable, the CPU time that it takes when it is idle, and the time from Ctrl-C until it has
-// ended. It reports medians.
+// kubeconfig exists, the resident memory then and when it is idle, the CPU time that it takes when
+// it is idle, and the time from Ctrl-C until it has ended. It reports medians.
 func BenchmarkProgram(b *testing.B) {
 	buildProgram(b)
 	for name, args := range map[string][]string{

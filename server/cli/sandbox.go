@@ -177,11 +177,11 @@ func (s *sandbox) readRecord(private *privateDir, folder string) error {
 	return nil
 }
 
-// decode parses a kubeconfig and returns it as a configuration if judge accepts it.
+// decode parses a kubeconfig and returns it as a configuration if it is trusted.
 func decode(data []byte, read func(path string) ([]byte, error)) (*clientcmdapi.Config, error) {
 	var written clientcmdv1.Config
 	if err := yaml.UnmarshalStrict(data, &written); err != nil {
 		return nil, fmt.Errorf("it is not a kubeconfig that kinproc wrote: %w", err)
 	}
-	return judge(&written, read)
+	return trusted(&written, read)
 }

@@ -154,7 +154,6 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		return err
 	}
 	o.warn(s)
-	defer runtime.KeepAlive(newHeadroom())
 	began := time.Now()
 	name, held, err := o.place(s)
 	if err != nil {
@@ -254,28 +253,11 @@ func serve(
 
 // untilEnd returns nil when the context ends, and an error if the control plane fails.
 func untilEnd(ctx context.Context, srv *server.Server) error {
-	// At the first time, everything that belongs to the start is done. By the second time, the
-	// executable is on the disk even if it has just been built.
-	settling := []time.Duration{time.Second, 3 * time.Second}
-	var memory settler
-	for {
-		wait := lookInterval
-		if len(settling) > 0 {
-			wait = settling[0]
-		}
-		select {
-		case <-time.After(wait):
-			if len(settling) == 0 {
-				memory.look()
-				continue
-			}
-			settle()
-			settling = settling[1:]
-		case <-ctx.Done():
-			return nil
-		case <-srv.Failed():
-			return srv.Err()
-		}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-srv.Failed():
+		return srv.Err()
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 // conflicting fields. The status of an object is not written.
 //
 // An object that belongs in a namespace and names none gets the given one, or "default" if that is
-// empty. Apply waits until the custom resources of a definition can be created before it creates
-// what follows, so definitions and their resources may be in one file.
+// empty. Apply waits until the custom resources of a CRD can be created before it creates
+// what follows, so CRDs and their resources may be in one file.
 //
 // In a cluster that outlives the test, the objects that Apply created are deleted when the test
 // ends, the last one first. A control plane of [Run] keeps them until it stops.

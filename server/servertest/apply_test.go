@@ -210,7 +210,7 @@ func TestCRDs(t *testing.T) {
 		create("v1", kind, "one")
 	}
 
-	// A definition is replaced.
+	// A CRD is replaced.
 	servertest.CRDs(t, c, servertest.YAML(definition("crds.example.com", "Ant", "v1", "v2")))
 	mapper.Reset()
 	create("v2", "Ant", "two")

@@ -19,15 +19,15 @@ import (
 var definitionsResource = apiextensionsv1.SchemeGroupVersion.WithResource(
 	"customresourcedefinitions")
 
-// CRDs installs the definitions of custom resources (CustomResourceDefinitions) that the sources
-// have, and ignores their other objects. It returns when the definitions are established, their
-// resources can be created and listed, and discovery has them. A definition that exists already is
+// CRDs installs the CRDs (CustomResourceDefinitions) that the sources
+// have, and ignores their other objects. It returns when the CRDs are established, their
+// resources can be created and listed, and discovery has them. A CRD that exists already is
 // replaced.
 //
 // The sources are manifests as controller-gen writes them, objects, or Go types; see [GoTypes].
 //
-// In a cluster that outlives the test, the definitions that CRDs created are deleted when the test
-// ends, and all custom resources with them. If several tests use the same definitions there,
+// In a cluster that outlives the test, what CRDs has created is deleted when the test
+// ends, and all custom resources with them. If several tests use the same CRDs there,
 // install them in [MainWith].
 func CRDs(t TB, c API, sources ...Source) {
 	t.Helper()
@@ -48,7 +48,7 @@ func pickDefinitions(objects []*unstructured.Unstructured) []*unstructured.Unstr
 	return pick(objects, apiextensionsv1.GroupName, "CustomResourceDefinition")
 }
 
-// installDefinitions creates or replaces definitions and waits until they are served.
+// installDefinitions creates or replaces CRDs and waits until they are served.
 func (k *clients) installDefinitions(
 	ctx context.Context, t TB, c API, definitions []*unstructured.Unstructured,
 ) error {
@@ -71,7 +71,7 @@ type served struct{ group, version, plural string }
 
 func (s served) groupVersion() string { return s.group + "/" + s.version }
 
-// awaitServed waits until custom resources of the definitions can be created and listed, and
+// awaitServed waits until custom resources of the CRDs can be created and listed, and
 // discovery has them.
 func (k *clients) awaitServed(ctx context.Context, definitions []*unstructured.Unstructured) error {
 	if len(definitions) == 0 {
@@ -118,11 +118,11 @@ func servedBy(d *apiextensionsv1.CustomResourceDefinition) []served {
 	return versions
 }
 
-// nameCheck is when a definition that is not served yet is asked whether its names were refused.
-// That is rare, and definitions can be large.
+// nameCheck is when a CRD that is not served yet is asked whether its names were refused.
+// That is rare, and CRDs can be large.
 const nameCheck = 200 * time.Millisecond
 
-// awaitResource waits until a definition's resources can be listed in all versions, and the
+// awaitResource waits until a CRD's resources can be listed in all versions, and the
 // definition is established.
 func (k *clients) awaitResource(ctx context.Context, name string, versions []served) error {
 	since := time.Now()
@@ -158,8 +158,8 @@ func isAnswer(err error) bool {
 		!apierrors.IsServiceUnavailable(err) && !apierrors.IsTooManyRequests(err)
 }
 
-// established returns an error unless a definition is established. The error is fatal if the
-// definition never will be.
+// established returns an error unless a CRD is established. The error is fatal if the
+// CRD never will be.
 func (k *clients) established(ctx context.Context, name string) error {
 	u, err := k.dynamic.Resource(definitionsResource).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -27,7 +27,7 @@ var crowd = flag.Int("crowd", 5, "how many control planes TestCrowd runs at once
 // objectsEach is the number of objects that each control plane of the crowd gets.
 const objectsEach = 50
 
-// TestCrowd runs many control planes at once, each with a definition and objects of its own, and
+// TestCrowd runs many control planes at once, each with a CRD and objects of its own, and
 // checks that none of them sees another one's. It logs how long each step took, and how much memory
 // the process needed.
 func TestCrowd(t *testing.T) {
@@ -69,7 +69,7 @@ func TestCrowd(t *testing.T) {
 	each("stop", func(ctx context.Context, _ int, s *server.Server) error { return s.Stop(ctx) })
 }
 
-// fill creates a definition, and objects with the number of the control plane in their names.
+// fill creates a CRD, and objects with the number of the control plane in their names.
 func fill(ctx context.Context, n int, s *server.Server) error {
 	client, err := kubernetes.NewForConfig(s.RESTConfig())
 	if err != nil {

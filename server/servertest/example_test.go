@@ -56,7 +56,7 @@ func ExampleRun() {
 	// scheduling.k8s.io/v1beta1
 }
 
-// Manifests may have a definition and its custom resources.
+// Manifests may have a CRD and its custom resources.
 func ExampleApply() {
 	t := new(test)
 	defer t.end()

@@ -32,12 +32,12 @@ type GoType struct {
 	Stored bool
 }
 
-// GoTypes is the source of definitions of custom resources that are made from Go types:
+// GoTypes is the source of CRDs that are made from Go types:
 //
 //	servertest.CRDs(t, s, servertest.GoTypes(
 //		servertest.GoType{GroupVersion: v1.GroupVersion, Object: &v1.CronTab{}}))
 //
-// Types of the same kind and group are versions of one definition. A kind whose type has a field
+// Types of the same kind and group are versions of one CRD. A kind whose type has a field
 // "status" gets the subresource status.
 //
 // The schema has the fields that [encoding/json] writes, with their types. A field is required
@@ -48,7 +48,7 @@ type GoType struct {
 // That is what controller-gen makes of a type without markers, but it requires pointers without
 // omitempty too, and it drops most of the metadata in a pod template and the like unless it is told
 // not to. Comments such as +optional, +listType=map, +kubebuilder:validation:Minimum=1 and
-// +kubebuilder:default=… are not in a Go type, so the definition has no defaults, no limits and
+// +kubebuilder:default=… are not in a Go type, so the CRD has no defaults, no limits and
 // no printer columns, and server-side apply replaces lists as a whole. A test that needs those
 // installs the manifests that controller-gen writes, with [Files].
 func GoTypes(types ...GoType) Source {
@@ -85,7 +85,7 @@ func GoTypes(types ...GoType) Source {
 	}}
 }
 
-// definition returns the definition of a kind with one version.
+// definition returns the CRD of a kind with one version.
 func (t GoType) definition() (*apiextensionsv1.CustomResourceDefinition, error) {
 	if t.GroupVersion.Group == "" || t.GroupVersion.Version == "" {
 		return nil, fmt.Errorf("the GroupVersion %q has no group or no version", t.GroupVersion)
@@ -129,7 +129,7 @@ func (t GoType) definition() (*apiextensionsv1.CustomResourceDefinition, error) 
 	}, nil
 }
 
-// addVersion adds the version of another definition of the same kind.
+// addVersion adds the version of another CRD of the same kind.
 func addVersion(d, other *apiextensionsv1.CustomResourceDefinition) error {
 	added := other.Spec.Versions[0]
 	switch {

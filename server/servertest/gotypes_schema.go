@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// schemaOf is a schema of a definition, which describes a value.
+// schemaOf is a schema of a CRD, which describes a value.
 type schemaOf = apiextensionsv1.JSONSchemaProps
 
 // property is a field of a struct.

@@ -104,7 +104,7 @@ func startUseStop(t *testing.T) {
 	}
 }
 
-// use writes objects and a definition, and leaves a watch open.
+// use writes objects and a CRD, and leaves a watch open.
 func use(ctx context.Context, s *server.Server) (watch.Interface, error) {
 	config := s.RESTConfig()
 	client, err := kubernetes.NewForConfig(config)
@@ -132,7 +132,7 @@ func write(ctx context.Context, client kubernetes.Interface) error {
 	return client.CoreV1().Namespaces().Delete(ctx, "gone", metav1.DeleteOptions{})
 }
 
-// define creates a definition and waits until its custom resources can be listed.
+// define creates a CRD and waits until its custom resources can be listed.
 func define(ctx context.Context, config *rest.Config, client rest.Interface) error {
 	definitions, err := apiextensionsclient.NewForConfig(config)
 	if err != nil {

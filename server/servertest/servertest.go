@@ -18,7 +18,7 @@
 // that of any client configuration with [ForConfig]. They return when their effect can be relied
 // on, and they fail the test if that takes longer than a minute.
 //
-//   - [CRDs] installs definitions of custom resources. [Apply] creates objects of any kind.
+//   - [CRDs] installs CRDs. [Apply] creates objects of any kind.
 //   - [Webhooks] installs webhooks that the test process serves, and [APIService] registers an
 //     extension API server that the test process runs.
 //   - [User] returns the client configuration of a user with some permissions. [Kubeconfig] writes

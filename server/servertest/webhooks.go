@@ -49,8 +49,8 @@ func hookResource(name string) schema.GroupVersionResource {
 //
 //   - webhook configurations (MutatingWebhookConfiguration, ValidatingWebhookConfiguration). Each
 //     webhook with a service is sent to that service's path at the endpoint instead.
-//   - definitions of custom resources, as [CRDs] does. Conversion by a webhook is treated likewise.
-//     A definition with several served versions that does not say how to convert them gets a
+//   - CRDs, as [CRDs] does. Conversion by a webhook is treated likewise.
+//     A CRD with several served versions that does not say how to convert them gets a
 //     webhook at /convert, as the kubebuilder scaffold's patches arrange it.
 //
 // It ignores the others, and webhooks with a URL stay as they are. When Webhooks returns, admission
@@ -125,7 +125,7 @@ func (e *Endpoint) serveAdmission(u *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(u.Object, hooks, "webhooks")
 }
 
-// serveConversion makes the conversion webhook of a definition call the endpoint. If the definition
+// serveConversion makes the conversion webhook of a CRD call the endpoint. If the CRD
 // has several versions and no conversion, it gets a webhook.
 func (e *Endpoint) serveConversion(u *unstructured.Unstructured) error {
 	conversion, found, err := unstructured.NestedMap(u.Object, "spec", "conversion")

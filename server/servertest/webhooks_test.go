@@ -228,7 +228,7 @@ func TestWebhooksFail(t *testing.T) {
 	}
 }
 
-// A conversion webhook that a definition names is served at its own path.
+// A conversion webhook that a CRD names is served at its own path.
 func TestConversionPath(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // guarded is a store whose objects the server itself deletes, without a request that a reset could
-// hold or refuse: when a definition is deleted, apiextensions-apiserver deletes its custom
+// hold or refuse: when a CRD is deleted, apiextensions-apiserver deletes its custom
 // resources one after the other.
 type guarded struct {
 	apistorage.Interface

@@ -9,7 +9,7 @@ import (
 )
 
 // metadataOfJSON decodes the metadata of an object. encoding/json would read the whole object
-// twice, which takes a millisecond for a large definition. Usually the metadata is near the
+// twice, which takes a millisecond for a large CRD. Usually the metadata is near the
 // beginning, because stored keys are sorted.
 func metadataOfJSON(data []byte, into *metav1.PartialObjectMetadata) error {
 	missing := 3

@@ -412,7 +412,7 @@ func (s *cachedOnWatch) Watch(
 }
 
 // watchedDirectly reports whether a watch is that of the server's own informer of custom resource
-// definitions or APIServices. It watches etcd. Definitions are large, and a watch cache would hold
+// CRDs or APIServices. It watches etcd. CRDs are large, and a watch cache would hold
 // all of them again, some of them in several versions.
 func (s *cachedOnWatch) watchedDirectly(ctx context.Context) bool {
 	switch s.config.GroupResource {

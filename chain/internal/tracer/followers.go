@@ -62,7 +62,7 @@ func (f *Followers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet:
 		w.Header().Set("Allow", http.MethodGet)
 		err = apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method,
-			schema.GroupResource{}, "", "only GET is possible here", 0, false)
+			schema.GroupResource{}, "", "only GET is allowed", 0, false)
 	case err != nil:
 		err = apierrors.NewBadRequest(err.Error())
 	}

@@ -141,6 +141,32 @@ func causes(want, got any) []string {
 	return out
 }
 
+// texts compares what a replay does not: the texts of warnings and failures. Their words may have
+// another order, because kube-apiserver lists some things in the order of a map.
+func texts(want, got *Response) []string {
+	var out []string
+	compare := func(what string, want, got any) {
+		if words(want) != words(got) {
+			out = append(out, fmt.Sprintf("%s: want %s, got %s", what, short(want), short(got)))
+		}
+	}
+	compare("texts of warnings", want.Headers.Warnings, got.Headers.Warnings)
+	if isFailure(want.Body) && isFailure(got.Body) {
+		compare("message", lookup(want.Body, "/message"), lookup(got.Body, "/message"))
+		compare("texts of causes", causeTexts(want.Body), causeTexts(got.Body))
+	}
+	return out
+}
+
+// words returns the words of all texts in a value, sorted.
+func words(v any) string {
+	all := strings.FieldsFunc(marshal(v), func(r rune) bool {
+		return strings.ContainsRune(` ",[]{}\`, r)
+	})
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
 // wordings compares the texts of causes that are about the same field for the same reason.
 func wordings(want, got any) []string {
 	w, g := causeTexts(want), causeTexts(got)

@@ -53,9 +53,25 @@ const (
 func (r *Recording) Replay(
 	ctx context.Context, target Target,
 ) (differences []*Difference, exchanges int, err error) {
+	return r.replay(ctx, target, false)
+}
+
+// Record replays a recording, and replaces the responses that differ by what the target answers. It
+// returns the differences. It keeps responses that differ in nothing but what is not compared.
+func (r *Recording) Record(ctx context.Context, target Target) ([]*Difference, error) {
+	differences, _, err := r.replay(ctx, target, true)
+	return differences, err
+}
+
+func (r *Recording) replay(
+	ctx context.Context, target Target, record bool,
+) (differences []*Difference, exchanges int, err error) {
 	target = target.withoutRedirects()
 	for i := range r.Cases {
-		c := &replay{file: r.Name, target: target, names: normaliser{revisions: map[string]string{}}}
+		c := &replay{
+			file: r.Name, target: target, names: normaliser{revisions: map[string]string{}},
+			record: record,
+		}
 		found, err := c.run(ctx, &r.Cases[i])
 		for _, d := range found {
 			d.File = r.Name
@@ -75,6 +91,7 @@ type replay struct {
 	target Target
 	live   []any // response bodies of the steps so far, not normalised
 	names  normaliser
+	record bool // whether responses replace recorded ones that differ
 }
 
 func (c *replay) run(ctx context.Context, recorded *Case) (differences []*Difference, err error) {
@@ -108,7 +125,11 @@ func (c *replay) run(ctx context.Context, recorded *Case) (differences []*Differ
 				c.target.Wording(c.file, fmt.Sprintf("%s #%d %s", recorded.Name, i, w))
 			}
 		}
-		if what := compare(&step.Response, answer); len(what) > 0 {
+		what := compare(&step.Response, answer)
+		if c.record {
+			what = append(what, texts(&step.Response, answer)...)
+		}
+		if len(what) > 0 {
 			differences = append(differences, &Difference{
 				Case:    recorded.Name,
 				Step:    i,
@@ -116,6 +137,9 @@ func (c *replay) run(ctx context.Context, recorded *Case) (differences []*Differ
 				What:    what,
 				Answer:  answer,
 			})
+			if c.record {
+				step.Response = *answer
+			}
 		}
 	}
 	return differences, nil

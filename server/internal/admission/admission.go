@@ -97,7 +97,6 @@ func NewOptions() *genericoptions.AdmissionOptions {
 		Plugins: admission.NewPlugins(),
 		Decorators: admission.Decorators{
 			admission.DecoratorFunc(admissionmetrics.WithControllerMetrics),
-			admission.DecoratorFunc(specialize),
 		},
 		DefaultOffPlugins: sets.New[string](),
 	}

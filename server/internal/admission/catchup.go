@@ -26,7 +26,7 @@ import (
 //   - The webhook plugins collect the configurations when the handlers of their informers have run.
 //     The informers of [Deferred.Track] tell when that is.
 //   - The policy plugins compile policies once a second. They are replaced by new plugins; see
-//     renewable.
+//     replacer.
 
 // Track returns a factory like f, whose informers of webhooks tell Deferred what their handlers
 // have handled.
@@ -53,7 +53,7 @@ func (t tracked) InformerFor(
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		return trackedInformer{informer, admissionKind("MutatingWebhookConfiguration"), t.deferred}
 	}
-	return informer // its plugins are renewed
+	return informer // its plugins are replaced
 }
 
 type trackedInformer struct {
@@ -142,12 +142,12 @@ func (d *Deferred) CatchUp(ctx context.Context, changes chain.Changes) error {
 			}
 		}
 	}
-	for _, p := range d.renewable {
+	for _, p := range d.replacers {
 		for _, kind := range p.remembers() {
 			if len(changes.Of(kind)) == 0 {
 				continue
 			}
-			if err := p.renew(ctx); err != nil {
+			if err := p.replace(ctx); err != nil {
 				return fmt.Errorf("admission: %s: %w", kind, err)
 			}
 			break
@@ -156,12 +156,12 @@ func (d *Deferred) CatchUp(ctx context.Context, changes chain.Changes) error {
 	return nil
 }
 
-// renewable is a plugin that can be replaced by a new one.
-type renewable interface {
+// replacer is a plugin that can be replaced by a new one.
+type replacer interface {
 	// remembers returns the kinds of objects that the plugin remembers.
 	remembers() []schema.GroupKind
-	// renew replaces the plugin. It returns when the new one is ready.
-	renew(ctx context.Context) error
+	// replace makes a new plugin that takes the place of this one. It returns when the new one is ready.
+	replace(ctx context.Context) error
 }
 
 func admissionKind(name string) schema.GroupKind {

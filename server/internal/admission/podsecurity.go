@@ -73,9 +73,9 @@ func (p *podSecurity) ValidateInitialization() error {
 	return p.delegate.ValidateConfiguration()
 }
 
-// judged contains the resources that the plugin evaluates: namespaces, whose labels set the policy,
+// evaluated contains the resources that the plugin evaluates: namespaces, whose labels set the policy,
 // pods, and resources with pod templates.
-var judged = map[schema.GroupResource]bool{
+var evaluated = map[schema.GroupResource]bool{
 	corev1.Resource("namespaces"): true,
 	pods:                          true,
 	corev1.Resource("replicationcontrollers"): true,
@@ -91,7 +91,7 @@ var judged = map[schema.GroupResource]bool{
 func (p *podSecurity) Validate(
 	ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces,
 ) error {
-	if !judged[a.GetResource().GroupResource()] {
+	if !evaluated[a.GetResource().GroupResource()] {
 		return nil
 	}
 	answer := p.delegate.Validate(ctx, &podsecurity.AttributesRecord{

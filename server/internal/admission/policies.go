@@ -16,7 +16,7 @@ import (
 // admission.PluginInitializer.
 type Deferred struct {
 	plugins   []interface{ InitializeLate() error }
-	renewable []renewable
+	replacers []replacer
 
 	mu       sync.Mutex
 	handlers []*trackedHandler
@@ -27,8 +27,8 @@ func (d *Deferred) Initialize(plugin admission.Interface) {
 	if p, ok := plugin.(interface{ InitializeLate() error }); ok {
 		d.plugins = append(d.plugins, p)
 	}
-	if p, ok := plugin.(renewable); ok {
-		d.renewable = append(d.renewable, p)
+	if p, ok := plugin.(replacer); ok {
+		d.replacers = append(d.replacers, p)
 	}
 }
 
@@ -43,20 +43,20 @@ func (d *Deferred) Start() error {
 }
 
 type validatingPolicies struct {
-	*renewed[*validatingpolicy.Plugin]
+	*replaceable[*validatingpolicy.Plugin]
 }
 
 var _ admission.ValidationInterface = validatingPolicies{}
 
 func newValidatingPolicies(config io.Reader) (admission.Interface, error) {
-	r, err := newRenewed(config, validatingpolicy.NewPlugin,
+	r, err := newReplaceable(config, validatingpolicy.NewPlugin,
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	return validatingPolicies{r}, err
 }
 
 // SetExternalKubeInformerFactory also asks for the informers, so that they start with the server.
 func (p validatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.renewed.SetExternalKubeInformerFactory(f)
+	p.replaceable.SetExternalKubeInformerFactory(f)
 	f.Admissionregistration().V1().ValidatingAdmissionPolicies().Informer()
 	p.watch(f.Admissionregistration().V1().ValidatingAdmissionPolicyBindings().Informer())
 }
@@ -72,20 +72,20 @@ func (p validatingPolicies) Validate(
 }
 
 type mutatingPolicies struct {
-	*renewed[*mutatingpolicy.Plugin]
+	*replaceable[*mutatingpolicy.Plugin]
 }
 
 var _ admission.MutationInterface = mutatingPolicies{}
 
 func newMutatingPolicies(config io.Reader) (admission.Interface, error) {
-	r, err := newRenewed(config, mutatingpolicy.NewPlugin,
+	r, err := newReplaceable(config, mutatingpolicy.NewPlugin,
 		"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 	return mutatingPolicies{r}, err
 }
 
 // SetExternalKubeInformerFactory also asks for the informers, so that they start with the server.
 func (p mutatingPolicies) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
-	p.renewed.SetExternalKubeInformerFactory(f)
+	p.replaceable.SetExternalKubeInformerFactory(f)
 	f.Admissionregistration().V1().MutatingAdmissionPolicies().Informer()
 	p.watch(f.Admissionregistration().V1().MutatingAdmissionPolicyBindings().Informer())
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
+	"github.com/kinproc/kinproc/server/internal/podreferences"
 )
 
 const (
@@ -146,7 +147,7 @@ func validateMirror(a admission.Attributes, pod *corev1.Pod) error {
 				"volume %q: a mirror pod may not use service account tokens", volume.Name)
 		}
 	}
-	for name := range plugin.Secrets(&pod.Spec) {
+	for name := range podreferences.Secrets(&pod.Spec) {
 		return plugin.Forbid(a, "secret %q: a mirror pod may not use secrets", name)
 	}
 	return nil
@@ -247,7 +248,7 @@ func validateSecrets(
 			}
 		}
 	}
-	if extra := plugin.Secrets(looked).Difference(allowed); len(extra) > 0 {
+	if extra := podreferences.Secrets(looked).Difference(allowed); len(extra) > 0 {
 		return plugin.Forbid(a, "the service account %q does not allow its pods to use the secrets %s",
 			account.Name, quoted(extra))
 	}

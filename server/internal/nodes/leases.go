@@ -37,8 +37,8 @@ func (n *Nodes) renewLeases(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		now := time.Now()
-		for name, is := range n.byName {
-			uid, works := n.identity(is)
+		for name, node := range n.byName {
+			uid, works := n.identity(node)
 			held := leases[name]
 			if held == nil || held.uid != uid {
 				// the first renewals are at different times
@@ -46,7 +46,7 @@ func (n *Nodes) renewLeases(ctx context.Context) {
 				leases[name] = held
 				if works {
 					n.renew(ctx, name, held)
-					held.due = now.Add(renewal * time.Duration(is.index+1) / time.Duration(n.Count))
+					held.due = now.Add(renewal * time.Duration(node.index+1) / time.Duration(n.Count))
 				}
 			} else if works && !now.Before(held.due) {
 				n.renew(ctx, name, held)
@@ -61,10 +61,10 @@ func (n *Nodes) renewLeases(ctx context.Context) {
 	}
 }
 
-func (n *Nodes) identity(is *node) (uid types.UID, works bool) {
+func (n *Nodes) identity(node *node) (uid types.UID, works bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return is.uid, is.uid != "" && !is.stopped
+	return node.uid, node.uid != "" && !node.stopped
 }
 
 // lease is that of a node.

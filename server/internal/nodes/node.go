@@ -37,14 +37,14 @@ func withDefaults(capacity corev1.ResourceList) corev1.ResourceList {
 }
 
 // syncNode registers a node, or makes its status that of a node that works.
-func (n *Nodes) syncNode(ctx context.Context, is *node) error {
+func (n *Nodes) syncNode(ctx context.Context, node *node) error {
 	client := n.Client.CoreV1().Nodes()
-	found, err := n.nodes.Get(is.name)
+	found, err := n.nodes.Get(node.name)
 	if apierrors.IsNotFound(err) {
-		if !n.missing(is) {
+		if !n.missing(node) {
 			return nil
 		}
-		found, err = client.Create(ctx, n.newNode(is), metav1.CreateOptions{})
+		found, err = client.Create(ctx, n.newNode(node), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the informer will tell
 		}
@@ -56,7 +56,7 @@ func (n *Nodes) syncNode(ctx context.Context, is *node) error {
 		return err
 	}
 	wanted := found.DeepCopy()
-	n.setStatus(wanted, is)
+	n.setStatus(wanted, node)
 	if !equality.Semantic.DeepEqual(found.Status, wanted.Status) {
 		if wanted, err = n.patchStatus(ctx, found, wanted); err != nil {
 			return loop.IgnoreChanged(err)
@@ -86,10 +86,10 @@ func (n *Nodes) patchStatus(ctx context.Context, from, to *corev1.Node) (*corev1
 		metav1.PatchOptions{}, "status")
 }
 
-func (n *Nodes) missing(is *node) bool {
+func (n *Nodes) missing(node *node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return is.missing
+	return node.missing
 }
 
 // untaint removes the taint with which admission has created a node. The controller of nodes would
@@ -109,14 +109,14 @@ func (n *Nodes) untaint(ctx context.Context, found *corev1.Node) error {
 	return err
 }
 
-func (n *Nodes) newNode(is *node) *corev1.Node {
-	cidr := n.ranges.pod(is.index).String()
+func (n *Nodes) newNode(node *node) *corev1.Node {
+	cidr := n.ranges.pod(node.index).String()
 	created := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: is.name,
+			Name: node.name,
 			Labels: map[string]string{
 				Label:                     "true",
-				corev1.LabelHostname:      is.name,
+				corev1.LabelHostname:      node.name,
 				corev1.LabelOSStable:      "linux",
 				corev1.LabelArchStable:    runtime.GOARCH,
 				"beta.kubernetes.io/os":   "linux",
@@ -125,21 +125,21 @@ func (n *Nodes) newNode(is *node) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}},
 	}
-	n.setStatus(created, is)
+	n.setStatus(created, node)
 	return created
 }
 
 // setStatus sets the parts of the status that a kubelet keeps up to date. What others have set stays,
 // and as on a kubelet, what they add to the capacity is allocatable.
-func (n *Nodes) setStatus(of *corev1.Node, is *node) {
+func (n *Nodes) setStatus(of *corev1.Node, node *node) {
 	s := &of.Status
 	if s.Capacity == nil {
 		s.Capacity = corev1.ResourceList{}
 	}
 	maps.Copy(s.Capacity, n.Capacity.DeepCopy())
 	s.Allocatable = s.Capacity.DeepCopy()
-	setAddress(s, corev1.NodeInternalIP, n.ranges.host(is.index).String())
-	setAddress(s, corev1.NodeHostName, is.name)
+	setAddress(s, corev1.NodeInternalIP, n.ranges.host(node.index).String())
+	setAddress(s, corev1.NodeHostName, node.name)
 	s.DaemonEndpoints.KubeletEndpoint.Port = 10250
 	info := &s.NodeInfo
 	info.OperatingSystem, info.Architecture = "linux", runtime.GOARCH

@@ -189,7 +189,7 @@ func (n *Nodes) sync(ctx context.Context, key string) (time.Duration, error) {
 func simulated(found *corev1.Node) bool { return found.Labels[Label] == "true" }
 
 func (n *Nodes) nodeSeen(found *corev1.Node) {
-	is, ok := n.byName[found.Name]
+	node, ok := n.byName[found.Name]
 	if !ok {
 		return
 	}
@@ -200,10 +200,10 @@ func (n *Nodes) nodeSeen(found *corev1.Node) {
 	if !simulated(found) {
 		uid = ""
 	}
-	is.missing = false
-	if uid != is.uid || stopped != is.stopped || notReady != is.notReady {
-		is.uid, is.stopped, is.notReady = uid, stopped, notReady
-		for key := range is.pods {
+	node.missing = false
+	if uid != node.uid || stopped != node.stopped || notReady != node.notReady {
+		node.uid, node.stopped, node.notReady = uid, stopped, notReady
+		for key := range node.pods {
 			n.queue.Soon(key)
 		}
 	}
@@ -222,10 +222,10 @@ func (n *Nodes) nodeGone(obj any) {
 	if !ok {
 		return
 	}
-	if is, ok := n.byName[gone.Name]; ok {
+	if node, ok := n.byName[gone.Name]; ok {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		is.uid, is.missing = "", accident
+		node.uid, node.missing = "", accident
 		if accident {
 			n.queue.Soon(gone.Name)
 		}
@@ -241,19 +241,19 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if old != nil && (p == nil || p.UID != old.UID) {
-		if is, ok := n.byName[old.Spec.NodeName]; ok {
-			delete(is.pods, keyOf(old))
-			is.ips.release(old.UID)
+		if node, ok := n.byName[old.Spec.NodeName]; ok {
+			delete(node.pods, keyOf(old))
+			node.ips.release(old.UID)
 		}
 		delete(n.clocks, old.UID)
 	}
 	if p == nil {
 		return
 	}
-	if is, ok := n.byName[p.Spec.NodeName]; ok {
-		is.pods[keyOf(p)] = p.UID
+	if node, ok := n.byName[p.Spec.NodeName]; ok {
+		node.pods[keyOf(p)] = p.UID
 		if !ended(p) {
-			is.ips.take(p.UID, p.Status.PodIP)
+			node.ips.take(p.UID, p.Status.PodIP)
 		}
 		n.queue.Soon(keyOf(p))
 	}
@@ -261,11 +261,11 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 
 // host returns the node of a pod if it is simulated and has something to do for the pod.
 func (n *Nodes) host(p *corev1.Pod) (*node, bool) {
-	is, ok := n.byName[p.Spec.NodeName]
+	node, ok := n.byName[p.Spec.NodeName]
 	if !ok {
 		return nil, false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return is, is.uid != "" && !is.stopped && (!is.notReady || p.DeletionTimestamp != nil)
+	return node, node.uid != "" && !node.stopped && (!node.notReady || p.DeletionTimestamp != nil)
 }

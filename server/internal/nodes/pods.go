@@ -31,18 +31,18 @@ func (n *Nodes) syncPod(ctx context.Context, namespace, name string) (time.Durat
 	if err != nil {
 		return 0, err
 	}
-	is, works := n.host(p)
+	node, works := n.host(p)
 	if !works {
 		return 0, nil
 	}
 	if p.DeletionTimestamp != nil {
-		return n.stopPod(ctx, is, p)
+		return n.stopPod(ctx, node, p)
 	}
 	if ended(p) {
-		n.release(is, p)
+		n.release(node, p)
 		return 0, nil
 	}
-	m := n.momentOf(is, p)
+	m := n.momentOf(node, p)
 	m.advance()
 	if m.noAddress {
 		return time.Second, nil
@@ -73,8 +73,8 @@ func (n *Nodes) write(ctx context.Context, p *corev1.Pod, status *corev1.PodStat
 const stopDelay = 10 * time.Millisecond
 
 // stopPod stops the containers of a pod that is being deleted, and deletes it for good.
-func (n *Nodes) stopPod(ctx context.Context, is *node, p *corev1.Pod) (time.Duration, error) {
-	m := n.momentOf(is, p)
+func (n *Nodes) stopPod(ctx context.Context, node *node, p *corev1.Pod) (time.Duration, error) {
+	m := n.momentOf(node, p)
 	grace := time.Duration(ptr.Deref(p.DeletionGracePeriodSeconds, 0)) * time.Second
 	stops := m.deleted(grace).Add(min(grace, duration(p, stopDelayAnnotation, stopDelay)))
 	if wait := time.Until(stops); wait > 0 && !ended(p) {
@@ -139,13 +139,13 @@ func (m *moment) deleted(grace time.Duration) time.Time {
 	return seen
 }
 
-func (n *Nodes) momentOf(is *node, p *corev1.Pod) *moment {
+func (n *Nodes) momentOf(node *node, p *corev1.Pod) *moment {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m := &moment{nodes: n, node: is, pod: p, now: time.Now(), clock: n.clocks[p.UID]}
+	m := &moment{nodes: n, node: node, pod: p, now: time.Now(), clock: n.clocks[p.UID]}
 	if m.clock == nil {
 		m.clock = clock{}
-		if is.pods[keyOf(p)] == p.UID { // otherwise it is gone, and nobody would forget the clock
+		if node.pods[keyOf(p)] == p.UID { // otherwise it is gone, and nobody would forget the clock
 			n.clocks[p.UID] = m.clock
 		}
 	}
@@ -154,22 +154,22 @@ func (n *Nodes) momentOf(is *node, p *corev1.Pod) *moment {
 }
 
 // address returns the address of a pod. It is invalid if none is left, or if the pod is gone.
-func (n *Nodes) address(is *node, p *corev1.Pod) netip.Addr {
+func (n *Nodes) address(node *node, p *corev1.Pod) netip.Addr {
 	if p.Spec.HostNetwork {
-		return n.ranges.host(is.index)
+		return n.ranges.host(node.index)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if is.pods[keyOf(p)] != p.UID {
+	if node.pods[keyOf(p)] != p.UID {
 		return netip.Addr{}
 	}
-	return is.ips.get(p.UID)
+	return node.ips.get(p.UID)
 }
 
 // release frees what a pod that has ended had of its node.
-func (n *Nodes) release(is *node, p *corev1.Pod) {
+func (n *Nodes) release(node *node, p *corev1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	is.ips.release(p.UID)
+	node.ips.release(p.UID)
 	delete(n.clocks, p.UID)
 }

@@ -301,13 +301,13 @@ func (m *moment) condition(t corev1.PodConditionType) *corev1.PodCondition {
 }
 
 // set sets a condition. The transition time changes only with its status.
-func (m *moment) set(t corev1.PodConditionType, is bool, reason, message string) {
+func (m *moment) set(t corev1.PodConditionType, holds bool, reason, message string) {
 	c := corev1.PodCondition{
 		Type: t, Status: corev1.ConditionFalse, Reason: reason, Message: message,
 		ObservedGeneration: m.pod.Generation,
 		LastTransitionTime: metav1.NewTime(m.now.Truncate(time.Second)),
 	}
-	if is {
+	if holds {
 		c.Status = corev1.ConditionTrue
 	}
 	old := m.condition(t)

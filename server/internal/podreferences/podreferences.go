@@ -2,11 +2,31 @@
 // secrets, config maps, claims of volumes and claims of devices that it uses.
 package podreferences
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
 
 // Has reports whether a pod refers to the object with the given resource and name.
-func Has(p *corev1.Pod, resource, name string) bool {
-	u := usage{resource: resource, name: name}
+func Has(p *corev1.Pod, resource, name string) (found bool) {
+	walk(p, func(r, n string) { found = found || r == resource && n == name })
+	return found
+}
+
+// Secrets returns the names of all secrets that a pod refers to.
+func Secrets(spec *corev1.PodSpec) sets.Set[string] {
+	found := sets.New[string]()
+	walk(&corev1.Pod{Spec: *spec}, func(resource, name string) {
+		if resource == "secrets" && name != "" {
+			found.Insert(name)
+		}
+	})
+	return found
+}
+
+// walk calls see for each reference of a pod.
+func walk(p *corev1.Pod, see func(resource, name string)) {
+	u := usage{see}
 	u.see("serviceaccounts", p.Spec.ServiceAccountName)
 	for i := range p.Spec.Volumes {
 		u.volume(p, &p.Spec.Volumes[i])
@@ -36,17 +56,11 @@ func Has(p *corev1.Pod, resource, name string) bool {
 	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil {
 		u.see("resourceclaims", extended.ResourceClaimName)
 	}
-	return u.found
 }
 
-// usage searches the references of a pod for one object.
+// usage calls see for references.
 type usage struct {
-	resource, name string
-	found          bool
-}
-
-func (u *usage) see(resource, name string) {
-	u.found = u.found || u.resource == resource && u.name == name
+	see func(resource, name string)
 }
 
 func (u *usage) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {

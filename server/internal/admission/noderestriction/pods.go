@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
+	"github.com/kinproc/kinproc/server/internal/podreferences"
 )
 
 func (p *restriction) pod(ctx context.Context, a admission.Attributes, node string) error {
@@ -87,7 +88,7 @@ func reference(spec *corev1.PodSpec) string {
 	switch {
 	case spec.ServiceAccountName != "":
 		return "a service account"
-	case len(plugin.Secrets(spec)) > 0:
+	case len(podreferences.Secrets(spec)) > 0:
 		return "secrets"
 	case readsConfigMaps(spec):
 		return "config maps"

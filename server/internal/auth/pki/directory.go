@@ -203,7 +203,7 @@ func (d directory) leaf(l leaf) (Pair, error) {
 		return Pair{}, err
 	}
 	pair := Pair{Cert: certPEM, Key: keyPEM}
-	unfit := l.judge(pair, d.create)
+	unfit := l.check(pair, d.create)
 	if unfit == nil {
 		return pair, nil
 	}
@@ -218,9 +218,9 @@ func (d directory) leaf(l leaf) (Pair, error) {
 	return pair, d.writePair(l.file, pair)
 }
 
-// judge returns the reason why the pair is not usable, if any. With renew, a pair that is about to
+// check returns the reason why the pair is not usable, if any. With renew, a pair that is about to
 // expire is not usable either.
-func (l leaf) judge(pair Pair, renew bool) error {
+func (l leaf) check(pair Pair, renew bool) error {
 	if pair.Cert == nil || pair.Key == nil {
 		return errors.New("the certificate or its key is missing")
 	}

@@ -84,9 +84,9 @@ func (a *tokenAuthenticator) AuthenticateToken(
 	}
 	var info *serviceaccount.ServiceAccountInfo
 	if c.Issuer == legacyIssuer {
-		info, err = a.judgeLegacy(ctx, &c, token)
+		info, err = a.checkLegacy(ctx, &c, token)
 	} else {
-		info, err = a.judge(ctx, &c)
+		info, err = a.checkBound(ctx, &c)
 	}
 	if err != nil {
 		return nil, false, err
@@ -130,8 +130,8 @@ func (a *tokenAuthenticator) audiences(
 	return both, nil
 }
 
-// judge checks a bound token.
-func (a *tokenAuthenticator) judge(
+// checkBound checks a bound token.
+func (a *tokenAuthenticator) checkBound(
 	ctx context.Context, c *claims,
 ) (*serviceaccount.ServiceAccountInfo, error) {
 	k := c.Kubernetes
@@ -159,9 +159,9 @@ func (a *tokenAuthenticator) judge(
 		return nil, err
 	}
 	if k.WarnAfter != nil {
-		if late := a.options.Now().Sub(k.WarnAfter.Time); late > 0 {
+		if overdue := a.options.Now().Sub(k.WarnAfter.Time); overdue > 0 {
 			audit.AddAuditAnnotation(ctx, "authentication.k8s.io/stale-token",
-				fmt.Sprintf("subject: %s, seconds after warning threshold: %.0f", c.Subject, late.Seconds()))
+				fmt.Sprintf("subject: %s, seconds after warning threshold: %.0f", c.Subject, overdue.Seconds()))
 		}
 	}
 	return info, nil
@@ -231,9 +231,9 @@ func (a *tokenAuthenticator) gone(o metav1.Object) bool {
 	return deleted != nil && a.options.Now().Sub(deleted.Time) > deletionLeeway
 }
 
-// judgeLegacy checks a token that is stored in a secret. It is valid as long as the secret contains
+// checkLegacy checks a token that is stored in a secret. It is valid as long as the secret contains
 // it.
-func (a *tokenAuthenticator) judgeLegacy(
+func (a *tokenAuthenticator) checkLegacy(
 	ctx context.Context, c *claims, token string,
 ) (*serviceaccount.ServiceAccountInfo, error) {
 	if c.LegacyNamespace == "" || c.LegacyAccount == "" || c.LegacyUID == "" || c.LegacySecret == "" {

@@ -35,10 +35,10 @@ type policyPlugin interface {
 	WaitForReady() bool
 }
 
-// renewed is a policy plugin that is made by the first request after a policy is bound, because
+// replaceable is a policy plugin that is made by the first request after a policy is bound, because
 // most control planes in tests have no policies. It can be replaced by a new one with the same
 // configuration and dependencies.
-type renewed[P policyPlugin] struct {
+type replaceable[P policyPlugin] struct {
 	new   func() (P, error)
 	kinds []schema.GroupKind
 
@@ -53,10 +53,10 @@ type renewed[P policyPlugin] struct {
 	current atomic.Pointer[P]
 }
 
-func newRenewed[P policyPlugin](
+func newReplaceable[P policyPlugin](
 	config io.Reader, new func(io.Reader) (P, error), kinds ...string,
-) (*renewed[P], error) {
-	r := &renewed[P]{new: func() (P, error) { return new(nil) }}
+) (*replaceable[P], error) {
+	r := &replaceable[P]{new: func() (P, error) { return new(nil) }}
 	for _, kind := range kinds {
 		r.kinds = append(r.kinds, admissionKind(kind))
 	}
@@ -74,7 +74,7 @@ func newRenewed[P policyPlugin](
 }
 
 // plugin returns the plugin, or false if there are no policies.
-func (r *renewed[P]) plugin() (plugin P, ok bool, err error) {
+func (r *replaceable[P]) plugin() (plugin P, ok bool, err error) {
 	if p := r.current.Load(); p != nil {
 		return *p, true, nil
 	}
@@ -91,16 +91,16 @@ func (r *renewed[P]) plugin() (plugin P, ok bool, err error) {
 }
 
 // set calls set with each plugin that is made.
-func (r *renewed[P]) set(set func(P)) { r.setters = append(r.setters, set) }
+func (r *replaceable[P]) set(set func(P)) { r.setters = append(r.setters, set) }
 
 // Handles implements admission.Interface.
-func (r *renewed[P]) Handles(o admission.Operation) bool { return handlesAll(o) }
+func (r *replaceable[P]) Handles(o admission.Operation) bool { return handlesAll(o) }
 
 // ValidateInitialization does nothing, because the plugin is initialized when it is made.
-func (r *renewed[P]) ValidateInitialization() error { return nil }
+func (r *replaceable[P]) ValidateInitialization() error { return nil }
 
 // InitializeLate makes the plugin if there are policies from the start.
-func (r *renewed[P]) InitializeLate() error {
+func (r *replaceable[P]) InitializeLate() error {
 	if r.static || len(r.bindings.GetStore().ListKeys()) > 0 {
 		r.bound.Store(true)
 	}
@@ -110,7 +110,7 @@ func (r *renewed[P]) InitializeLate() error {
 
 // make makes the plugin, which ends when the server ends or when another one replaces it. The
 // caller holds the mutex.
-func (r *renewed[P]) make() (P, error) {
+func (r *replaceable[P]) make() (P, error) {
 	p, err := r.new()
 	if err != nil {
 		return p, err
@@ -138,17 +138,17 @@ func (r *renewed[P]) make() (P, error) {
 }
 
 // end ends the current plugin.
-func (r *renewed[P]) end() {
+func (r *replaceable[P]) end() {
 	if r.stop != nil {
 		close(r.stop)
 		r.stop = nil
 	}
 }
 
-func (r *renewed[P]) remembers() []schema.GroupKind { return r.kinds }
+func (r *replaceable[P]) remembers() []schema.GroupKind { return r.kinds }
 
-// renew replaces the plugin if there are policies.
-func (r *renewed[P]) renew(context.Context) error {
+// replace makes a new plugin if there are policies.
+func (r *replaceable[P]) replace(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.static && len(r.bindings.GetStore().ListKeys()) == 0 {
@@ -168,7 +168,7 @@ func (r *renewed[P]) renew(context.Context) error {
 }
 
 // watch makes the plugin once one of the bindings exists. A policy without a binding does nothing.
-func (r *renewed[P]) watch(bindings cache.SharedIndexInformer) {
+func (r *replaceable[P]) watch(bindings cache.SharedIndexInformer) {
 	r.bindings = bindings
 	// An error means that the informer has stopped, and so has the server.
 	_, _ = bindings.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -179,40 +179,40 @@ func (r *renewed[P]) watch(bindings cache.SharedIndexInformer) {
 // The following methods are those by which initializers find out what the plugin needs.
 
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (r *renewed[P]) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
+func (r *replaceable[P]) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
 	r.set(func(p P) { p.SetExternalKubeInformerFactory(f) })
 }
 
 // SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
-func (r *renewed[P]) SetExternalKubeClientSet(c kubernetes.Interface) {
+func (r *replaceable[P]) SetExternalKubeClientSet(c kubernetes.Interface) {
 	r.set(func(p P) { p.SetExternalKubeClientSet(c) })
 }
 
 // SetRESTMapper implements initializer.WantsRESTMapper.
-func (r *renewed[P]) SetRESTMapper(m meta.RESTMapper) { r.set(func(p P) { p.SetRESTMapper(m) }) }
+func (r *replaceable[P]) SetRESTMapper(m meta.RESTMapper) { r.set(func(p P) { p.SetRESTMapper(m) }) }
 
 // SetDynamicClient implements initializer.WantsDynamicClient.
-func (r *renewed[P]) SetDynamicClient(c dynamic.Interface) {
+func (r *replaceable[P]) SetDynamicClient(c dynamic.Interface) {
 	r.set(func(p P) { p.SetDynamicClient(c) })
 }
 
 // SetDrainedNotification implements initializer.WantsDrainedNotification.
-func (r *renewed[P]) SetDrainedNotification(stop <-chan struct{}) { r.drained = stop }
+func (r *replaceable[P]) SetDrainedNotification(stop <-chan struct{}) { r.drained = stop }
 
 // SetUnconditionalAuthorizer implements initializer.WantsUnconditionalAuthorizer.
-func (r *renewed[P]) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
+func (r *replaceable[P]) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
 	r.set(func(p P) { p.SetUnconditionalAuthorizer(a) })
 }
 
 // SetExcludedAdmissionResources implements initializer.WantsExcludedAdmissionResources.
-func (r *renewed[P]) SetExcludedAdmissionResources(resources []schema.GroupResource) {
+func (r *replaceable[P]) SetExcludedAdmissionResources(resources []schema.GroupResource) {
 	r.set(func(p P) { p.SetExcludedAdmissionResources(resources) })
 }
 
 // SetAPIServerID implements initializer.WantsAPIServerID.
-func (r *renewed[P]) SetAPIServerID(id string) { r.set(func(p P) { p.SetAPIServerID(id) }) }
+func (r *replaceable[P]) SetAPIServerID(id string) { r.set(func(p P) { p.SetAPIServerID(id) }) }
 
 // SetManifestLoaders implements initializer.WantsManifestLoaders.
-func (r *renewed[P]) SetManifestLoaders(l *initializer.ManifestLoaders) {
+func (r *replaceable[P]) SetManifestLoaders(l *initializer.ManifestLoaders) {
 	r.set(func(p P) { p.SetManifestLoaders(l) })
 }
