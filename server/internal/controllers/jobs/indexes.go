@@ -138,21 +138,22 @@ func indexOf(pod *corev1.Pod) int {
 	return i
 }
 
-// successPolicy returns the number of the first rule of the success policy that is met, or -1.
+// successPolicy returns the number of the first rule of the success policy that is met, or -1. A
+// rule about indexes that the Job no longer has, because it has become smaller, is never met.
 func successPolicy(job *batchv1.Job, succeeded indexes) int {
-	if job.Spec.SuccessPolicy == nil {
+	if job.Spec.SuccessPolicy == nil || len(succeeded) == 0 {
 		return -1
 	}
 	for n, rule := range job.Spec.SuccessPolicy.Rules {
-		met, want := succeeded.count(), 0
+		met, all := succeeded.count(), -1
 		if rule.SucceededIndexes != nil {
 			required := parseIndexes(*rule.SucceededIndexes, int(*job.Spec.Completions))
-			met, want = required.shared(succeeded), required.count()
+			if len(required) == 0 {
+				continue
+			}
+			met, all = required.shared(succeeded), required.count()
 		}
-		if rule.SucceededCount != nil {
-			want = int(*rule.SucceededCount)
-		}
-		if met >= want {
+		if met == all || rule.SucceededCount != nil && met >= int(*rule.SucceededCount) {
 			return n
 		}
 	}

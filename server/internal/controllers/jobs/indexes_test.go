@@ -79,3 +79,24 @@ func TestSuccessPolicy(t *testing.T) {
 		}
 	}
 }
+
+// TestSuccessPolicyOfSmallerJob has rules about indexes that the Job had before it became smaller.
+func TestSuccessPolicyOfSmallerJob(t *testing.T) {
+	t.Parallel()
+	rule := func(indexes string, count *int32) batchv1.SuccessPolicyRule {
+		return batchv1.SuccessPolicyRule{SucceededIndexes: &indexes, SucceededCount: count}
+	}
+	job := &batchv1.Job{Spec: batchv1.JobSpec{
+		Completions: new(int32(3)),
+		SuccessPolicy: &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{
+			rule("3-9", nil),
+			rule("5,7", new(int32(1))),
+			rule("1-9", new(int32(4))),
+		}},
+	}}
+	for text, want := range map[string]int{"": -1, "0": -1, "0,1": -1, "1,2": 2, "0-2": 2} {
+		if got := successPolicy(job, parseIndexes(text, 3)); got != want {
+			t.Errorf("with %q: rule %d is met, want %d", text, got, want)
+		}
+	}
+}
