@@ -15,31 +15,50 @@ type affinityCounts struct {
 }
 
 func (a *attempt) prepareAffinity() {
-	counts := affinityCounts{
+	a.near = affinityCounts{
 		near: map[domain]int{}, far: map[domain]int{}, refused: map[domain]int{},
 	}
 	for _, other := range a.cluster.withAnti {
-		for i := range other.antiAffinity {
-			if t := &other.antiAffinity[i]; t.matches(a.pod, a.namespaces) {
-				countIn(counts.refused, other.node, t.topologyKey, 1)
-			}
-		}
+		a.countRefusing(other, +1)
 	}
 	if len(a.affinity)+len(a.antiAffinity) > 0 {
 		for other := range a.cluster.placed() {
-			if len(a.affinity) > 0 && matchesAll(a.affinity, other.pod, a.namespaces) {
-				for i := range a.affinity {
-					countIn(counts.near, other.node, a.affinity[i].topologyKey, 1)
-				}
-			}
-			for i := range a.antiAffinity {
-				if t := &a.antiAffinity[i]; t.matches(other.pod, a.namespaces) {
-					countIn(counts.far, other.node, t.topologyKey, 1)
-				}
-			}
+			a.countSelected(other, +1)
 		}
 	}
-	a.near = counts
+}
+
+// countRefusing counts a pod that may have to be far from this one.
+func (a *attempt) countRefusing(other *placed, by int) {
+	for i := range other.antiAffinity {
+		if t := &other.antiAffinity[i]; t.matches(a.pod, a.namespaces) {
+			countBy(a.near.refused, other.node, t.topologyKey, by)
+		}
+	}
+}
+
+// countSelected counts a pod that this one may have to be near to or far from.
+func (a *attempt) countSelected(other *placed, by int) {
+	if len(a.affinity) > 0 && matchesAll(a.affinity, other.pod, a.namespaces) {
+		for i := range a.affinity {
+			countBy(a.near.near, other.node, a.affinity[i].topologyKey, by)
+		}
+	}
+	for i := range a.antiAffinity {
+		if t := &a.antiAffinity[i]; t.matches(other.pod, a.namespaces) {
+			countBy(a.near.far, other.node, t.topologyKey, by)
+		}
+	}
+}
+
+// countBy changes the count of the domain of a node. A domain without pods has no count.
+func countBy(counts map[domain]int, n *node, key string, by int) {
+	if n.Node == nil {
+		return
+	}
+	if value, ok := n.Labels[key]; ok {
+		add(counts, domain{key, value}, by)
+	}
 }
 
 func matchesAll(terms []term, p *pod, namespaces func(string) labels.Set) bool {
@@ -52,12 +71,12 @@ func matchesAll(terms []term, p *pod, namespaces func(string) labels.Set) bool {
 }
 
 // countIn adds weight to the domain of a node.
-func countIn[N int | int64](counts map[domain]N, n *node, key string, weight N) {
+func countIn(weights map[domain]int64, n *node, key string, weight int64) {
 	if n.Node == nil {
 		return
 	}
 	if value, ok := n.Labels[key]; ok {
-		counts[domain{key, value}] += weight
+		weights[domain{key, value}] += weight
 	}
 }
 

@@ -73,18 +73,29 @@ func (a *attempt) preempt(
 			break
 		}
 	}
-	a.recount()
 	if best == nil {
 		return nil, counted(f.nodes, reasons)
 	}
 	return best, ""
 }
 
-// recount prepares again, because the pods on nodes are not the same as before.
-func (a *attempt) recount() {
-	a.prepareVolumes()
-	a.prepareSpread()
-	a.prepareAffinity()
+// detach takes a pod away from its node. Only the counts of its domains change: to prepare the
+// attempt anew for each pod of a large cluster would take long, and nobody else is scheduled.
+func (a *attempt) detach(p *placed) {
+	a.cluster.detach(p)
+	a.moved(p, -1)
+}
+
+// attach undoes detach.
+func (a *attempt) attach(p *placed) {
+	a.cluster.attach(p)
+	a.moved(p, +1)
+}
+
+func (a *attempt) moved(p *placed, by int) {
+	a.countRefusing(p, by)
+	a.countSelected(p, by)
+	a.spreadChanged(p, by)
 }
 
 // preemptOn returns which pods to evict from a node, or why that does not help. It takes pods away
@@ -101,32 +112,27 @@ func (a *attempt) preemptOn(
 	if len(lower) == 0 {
 		return nil, verdict{reason: "No preemption victims found for incoming pod"}
 	}
-	c := a.cluster
 	for _, p := range lower {
-		c.detach(p)
+		a.detach(p)
 	}
 	away := lower
 	defer func() {
 		for _, p := range away {
-			c.attach(p)
+			a.attach(p)
 		}
 	}()
-	fits := func() verdict {
-		a.recount()
-		return a.filter(n)
-	}
-	if v := fits(); !v.ok() {
+	if v := a.filter(n); !v.ok() {
 		return nil, v
 	}
 	slices.SortFunc(lower, moreImportant)
 	violating, others := violations(lower, budgets)
 	result := &preemption{node: n}
 	for i, p := range slices.Concat(violating, others) {
-		c.attach(p)
-		if v := fits(); v.ok() {
+		a.attach(p)
+		if v := a.filter(n); v.ok() {
 			continue // spared
 		}
-		c.detach(p)
+		a.detach(p)
 		result.victims = append(result.victims, p)
 		if i < len(violating) {
 			result.violations++

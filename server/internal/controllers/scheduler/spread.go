@@ -82,8 +82,7 @@ func (a *attempt) countSpread(constraints []constraint) []domainCounts {
 			}
 			selected := 0
 			for _, p := range n.pods {
-				if p.Namespace == a.Namespace && p.DeletionTimestamp == nil &&
-					c.selector.Matches(labels.Set(p.Labels)) {
+				if a.counted(c, p) {
 					selected++
 				}
 			}
@@ -93,12 +92,36 @@ func (a *attempt) countSpread(constraints []constraint) []domainCounts {
 	return counts
 }
 
+// counted reports whether a constraint counts a pod on a node that it includes.
+func (a *attempt) counted(c *constraint, p *placed) bool {
+	return p.Namespace == a.Namespace && p.DeletionTimestamp == nil &&
+		c.selector.Matches(labels.Set(p.Labels))
+}
+
 func (a *attempt) prepareSpread() {
 	a.counts = nil
 	if len(a.spread) == 0 {
 		return
 	}
 	a.counts = a.countSpread(a.spread)
+	a.countLeast()
+}
+
+// spreadChanged changes the counts for a pod that has come to its node or has left it.
+func (a *attempt) spreadChanged(p *placed, by int) {
+	if len(a.spread) == 0 || !hasKeys(a.spread, p.node) {
+		return
+	}
+	for i := range a.spread {
+		if c := &a.spread[i]; a.includes(c, p.node) && a.counted(c, p) {
+			a.counts[i].pods[p.node.Labels[c.key]] += by
+		}
+	}
+	a.countLeast()
+}
+
+// countLeast works out the least numbers of pods in a domain.
+func (a *attempt) countLeast() {
 	for i := range a.counts {
 		c := &a.counts[i]
 		c.least = math.MaxInt

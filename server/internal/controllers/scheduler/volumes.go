@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +31,7 @@ type podVolumes struct {
 	bound   []*corev1.PersistentVolume
 	unbound []*corev1.PersistentVolumeClaim // bound once the pod has a node
 	all     []*corev1.PersistentVolume      // to choose from, if there are unbound claims
-	single  bool                            // a claim is for one pod and another pod uses it
+	single  []string                        // the keys of the claims that are for one pod
 	lost    bool                            // a claim is bound to a volume that does not exist
 }
 
@@ -63,8 +64,8 @@ func (a *attempt) prepareVolumes() verdict {
 			}
 		}
 		for _, mode := range c.Spec.AccessModes {
-			if mode == corev1.ReadWriteOncePod && a.cluster.claims[a.Namespace+"/"+c.Name] > 0 {
-				a.prepared.bound.single = true
+			if mode == corev1.ReadWriteOncePod {
+				a.prepared.bound.single = append(a.prepared.bound.single, a.Namespace+"/"+c.Name)
 			}
 		}
 		if v := a.addClaim(c); !v.ok() {
@@ -106,7 +107,7 @@ func isBound(c *corev1.PersistentVolumeClaim) bool {
 
 func (a *attempt) filterVolumes(n *node) verdict {
 	bound := &a.prepared.bound
-	if bound.single {
+	if slices.ContainsFunc(bound.single, func(key string) bool { return a.cluster.claims[key] > 0 }) {
 		return verdict{
 			reason: "node has pod using PersistentVolumeClaim with the same name and " +
 				"ReadWriteOncePod access mode",
