@@ -14,6 +14,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers"
 	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/epoch"
 )
 
@@ -70,10 +71,9 @@ func (p *plane) runControllers(ctx context.Context) (wait func(), err error) {
 	}
 	wait, err = controllers.Start(epoch.With(ctx, &p.requests.gate.epochs), p.options.Controllers,
 		controllers.Dependencies{
-			Config:       config,
-			Client:       client,
-			Informers:    p.informers,
-			Named:        p.informers.Named,
+			Dependencies: loop.Dependencies{
+				Config: config, Client: client, Informers: p.informers, Named: p.informers.Named,
+			},
 			CABundle:     p.access.caBundle(),
 			CA:           p.access.pki.CA,
 			ServiceCIDRs: p.services.allocator.CIDRs(),

@@ -6,7 +6,14 @@ import corev1 "k8s.io/api/core/v1"
 
 // Has reports whether a pod refers to the object with the given resource and name.
 func Has(p *corev1.Pod, resource, name string) bool {
-	u := usage{resource: resource, name: name}
+	var found bool
+	Each(p, func(r, n string) { found = found || r == resource && n == name })
+	return found
+}
+
+// Each calls see with the resource and the name of each object to which a pod refers.
+func Each(p *corev1.Pod, see func(resource, name string)) {
+	u := usage{see}
 	u.see("serviceaccounts", p.Spec.ServiceAccountName)
 	for i := range p.Spec.Volumes {
 		u.volume(p, &p.Spec.Volumes[i])
@@ -36,20 +43,12 @@ func Has(p *corev1.Pod, resource, name string) bool {
 	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil {
 		u.see("resourceclaims", extended.ResourceClaimName)
 	}
-	return u.found
 }
 
-// usage searches the references of a pod for one object.
-type usage struct {
-	resource, name string
-	found          bool
-}
+// usage passes the references of a pod on.
+type usage struct{ see func(resource, name string) }
 
-func (u *usage) see(resource, name string) {
-	u.found = u.found || u.resource == resource && u.name == name
-}
-
-func (u *usage) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
+func (u usage) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	for i := range env {
 		if source := env[i].ValueFrom; source != nil && source.SecretKeyRef != nil {
 			u.see("secrets", source.SecretKeyRef.Name)
@@ -67,7 +66,7 @@ func (u *usage) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	}
 }
 
-func (u *usage) volume(p *corev1.Pod, v *corev1.Volume) {
+func (u usage) volume(p *corev1.Pod, v *corev1.Volume) {
 	local := func(ref *corev1.LocalObjectReference) {
 		if ref != nil {
 			u.see("secrets", ref.Name)

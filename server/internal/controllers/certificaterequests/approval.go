@@ -9,18 +9,25 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// ApprovalName is the name of the approving controller in kube-controller-manager.
+// ApprovalName is the name of the approving loop in kube-controller-manager.
 const ApprovalName = "certificatesigningrequest-approving-controller"
 
-// NewApproval returns the controller that approves requests of kubelets for client certificates, if
-// the requester may create the subresource nodeclient or selfnodeclient of requests.
-func NewApproval(d Dependencies) *Controller {
-	c := &Controller{Dependencies: d, name: ApprovalName}
-	c.sync = c.approve
-	return c
+// Approval is the loop that approves requests of kubelets for client certificates, if the requester
+// may create the subresource nodeclient or selfnodeclient of requests.
+func Approval() loop.Loop {
+	return loop.Loop{
+		Name: ApprovalName, Alias: "csrapproving", After: after(),
+		Purpose: "approves the CertificateSigningRequests of kubelets",
+		Begin:   func(c *loop.Controller) loop.Work { return each(c, approval{c.Client}.sync) },
+	}
 }
+
+type approval struct{ client kubernetes.Interface }
 
 // recognizer recognizes the requests that whoever has a permission gets approved.
 type recognizer struct {
@@ -53,11 +60,11 @@ func forKubeletClient(
 		checkKubeletClient(request, r.Spec.Usages) == nil
 }
 
-// unauthorizedWait is how long a request waits whose requester lacks the permission. Nothing tells
-// when the requester gets it.
-const unauthorizedWait = time.Hour
+// unauthorizedPoll is for a request whose requester lacks the permission. No event tells when the
+// requester gets it.
+const unauthorizedPoll = loop.Poll(time.Hour)
 
-func (c *Controller) approve(
+func (a approval) sync(
 	ctx context.Context, r *certificatesv1.CertificateSigningRequest,
 ) (time.Duration, error) {
 	if len(r.Status.Certificate) > 0 || approved(r) || denied(r) {
@@ -67,17 +74,17 @@ func (c *Controller) approve(
 	if err != nil {
 		return 0, err // validation refuses such requests
 	}
-	var wait time.Duration
+	var unauthorized error
 	for _, known := range recognizers {
 		if !known.recognizes(r, request) {
 			continue
 		}
-		allowed, err := c.allowed(ctx, r, known.subresource)
+		allowed, err := a.allowed(ctx, r, known.subresource)
 		if err != nil {
 			return 0, err
 		}
 		if !allowed {
-			wait = unauthorizedWait
+			unauthorized = unauthorizedPoll
 			continue
 		}
 		now := metav1.Now()
@@ -90,22 +97,22 @@ func (c *Controller) approve(
 				LastUpdateTime:     now,
 				LastTransitionTime: now,
 			})
-		_, err = c.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r,
+		_, err = a.client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r,
 			metav1.UpdateOptions{FieldManager: fieldManager})
 		return 0, err
 	}
-	return wait, nil
+	return 0, unauthorized
 }
 
 // allowed reports whether the requester may create a subresource of requests.
-func (c *Controller) allowed(
+func (a approval) allowed(
 	ctx context.Context, r *certificatesv1.CertificateSigningRequest, subresource string,
 ) (bool, error) {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range r.Spec.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
 	}
-	review, err := c.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+	review, err := a.client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:   r.Spec.Username,
 			UID:    r.Spec.UID,

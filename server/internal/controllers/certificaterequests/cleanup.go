@@ -4,18 +4,18 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// CleanupName is the name of the cleaning controller in kube-controller-manager.
+// CleanupName is the name of the cleaning loop in kube-controller-manager.
 const CleanupName = "certificatesigningrequest-cleaner-controller"
 
 // The times after which requests are deleted, and how often the controller looks, as in
@@ -26,39 +26,42 @@ const (
 	decidedKept     = time.Hour
 )
 
-// Cleanup is the controller that deletes old requests: those that are denied, failed or issued,
-// after an hour, and those that nobody has decided on, after a day.
-type Cleanup struct{ Dependencies }
-
-// NewCleanup returns the controller.
-func NewCleanup(d Dependencies) *Cleanup { return &Cleanup{d} }
-
-// Run deletes old requests until ctx ends.
-func (c *Cleanup) Run(ctx context.Context) error {
-	requests := c.Informers.Certificates().V1().CertificateSigningRequests()
-	informer := requests.Informer()
-	c.Informers.StartWithContext(ctx)
-	if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
-		return nil
+// Cleanup is the loop that deletes old requests: those that are denied, failed or issued, after an
+// hour, and those that nobody has decided on, after a day.
+func Cleanup() loop.Loop {
+	return loop.Loop{
+		Name: CleanupName, Alias: "csrcleaner", After: after(),
+		Purpose: "deletes old CertificateSigningRequests",
+		Begin: func(c *loop.Controller) loop.Work {
+			requests := c.Informers.Certificates().V1().CertificateSigningRequests()
+			c.Add("") // the only key
+			return loop.Work{
+				Watches: []loop.Watch{{Informer: requests.Informer()}},
+				Sync: func(ctx context.Context, _ string) (time.Duration, error) {
+					all, err := requests.Lister().List(labels.Everything())
+					return cleanupInterval, errors.Join(err, deleteOld(ctx, c.Client, all))
+				},
+			}
+		},
 	}
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		all, err := requests.Lister().List(labels.Everything())
-		if err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Listing failed", "controller", CleanupName)
+}
+
+func deleteOld(
+	ctx context.Context, client kubernetes.Interface, all []*certificatesv1.CertificateSigningRequest,
+) error {
+	var errs []error
+	for _, r := range all {
+		if !old(r, time.Now()) {
+			continue
 		}
-		for _, r := range all {
-			if !old(r, time.Now()) {
-				continue
-			}
-			err := c.Client.CertificatesV1().CertificateSigningRequests().Delete(ctx, r.Name,
-				metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
-			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				utilruntime.HandleErrorWithContext(ctx, err, "Deletion failed", "controller", CleanupName,
-					"request", r.Name)
-			}
+		err := client.CertificatesV1().CertificateSigningRequests().Delete(ctx, r.Name,
+			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-	}, cleanupInterval)
-	return nil
+		errs = append(errs, loop.IgnoreChanged(err))
+	}
+	return errors.Join(errs...)
 }
 
 // old reports whether a request is to be deleted.

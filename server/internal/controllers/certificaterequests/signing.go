@@ -8,11 +8,30 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/certificate/csr"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// SigningName is the name of the signing controller in kube-controller-manager.
+// SigningName is the name of the signing loop in kube-controller-manager.
 const SigningName = "certificatesigningrequest-signing-controller"
+
+// Signing is the loop that signs the approved requests of the four signers of Kubernetes that issue
+// certificates: kube-apiserver-client, kube-apiserver-client-kubelet, kubelet-serving and
+// legacy-unknown.
+func Signing(ca Authority) loop.Loop {
+	return loop.Loop{
+		Name: SigningName, Alias: "csrsigning", After: after(),
+		Purpose: "signs approved CertificateSigningRequests",
+		Begin:   func(c *loop.Controller) loop.Work { return each(c, signing{c.Client, ca}.sync) },
+	}
+}
+
+type signing struct {
+	client kubernetes.Interface
+	ca     Authority
+}
 
 // The validity of certificates, as in kube-controller-manager. A request may ask for less time, but
 // not for less than the minimum.
@@ -21,16 +40,7 @@ const (
 	minValidity = 10 * time.Minute
 )
 
-// NewSigning returns the controller that signs the approved requests of the four signers of
-// Kubernetes that issue certificates: kube-apiserver-client, kube-apiserver-client-kubelet,
-// kubelet-serving and legacy-unknown.
-func NewSigning(d Dependencies) *Controller {
-	c := &Controller{Dependencies: d, name: SigningName}
-	c.sync = c.sign
-	return c
-}
-
-func (c *Controller) sign(
+func (s signing) sync(
 	ctx context.Context, r *certificatesv1.CertificateSigningRequest,
 ) (time.Duration, error) {
 	check, ok := signers[r.Spec.SignerName]
@@ -50,7 +60,7 @@ func (c *Controller) sign(
 		err = request.CheckSignature()
 	}
 	if err == nil {
-		if issued, err = c.CA.Sign(wanted, request.PublicKey, requestedValidity(r)); err != nil {
+		if issued, err = s.ca.Sign(wanted, request.PublicKey, requestedValidity(r)); err != nil {
 			return 0, fmt.Errorf("sign %s: %w", r.Name, err)
 		}
 		r.Status.Certificate = issued
@@ -66,7 +76,7 @@ func (c *Controller) sign(
 				LastTransitionTime: now,
 			})
 	}
-	_, err = c.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, r,
+	_, err = s.client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, r,
 		metav1.UpdateOptions{FieldManager: fieldManager})
 	return 0, err
 }

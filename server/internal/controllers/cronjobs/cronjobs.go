@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -23,100 +24,70 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 )
 
-// Name is the name of the controller in kube-controller-manager, and the component of its events.
+// Name is the name of the loop in kube-controller-manager, and the component of its events.
 const Name = "cronjob-controller"
 
-// Controller creates Jobs.
-type Controller struct {
-	loop.Dependencies
-}
-
-// New returns a controller. Whoever made the informers starts them.
-func New(d loop.Dependencies) (*Controller, error) {
-	d.Informers.Batch().V1().CronJobs().Informer()
-	if err := ownerrefs.AddIndex(d.Informers.Batch().V1().Jobs().Informer()); err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
+// Loop is the loop of CronJobs.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "cronjob", Purpose: "creates Jobs on the schedules of CronJobs",
+		Workload: true, Workers: 2, Begin: begin,
+		After: []schema.GroupResource{batchv1.Resource("cronjobs")},
 	}
-	return &Controller{d}, nil
 }
 
-// run is the state of one call of Run.
-type run struct {
-	*Controller
-	queue *loop.Queue
+type controller struct {
+	*loop.Controller
+	crons, jobs cache.SharedIndexInformer
 
 	mu sync.Mutex
 	// written are the CronJobs whose status was written, which the informer may not have seen.
 	written map[string]*batchv1.CronJob
 }
 
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	r := &run{Controller: c, queue: loop.New(Name), written: map[string]*batchv1.CronJob{}}
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	batch := c.Informers.Batch().V1()
-	if err := handlers.Add(batch.CronJobs().Informer(), loop.OnChange(
-		func(old, cron *batchv1.CronJob) {
-			if cron == nil {
-				cron = old
-			}
-			r.queue.Soon(cache.MetaObjectToName(cron).String())
-		})); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{
+		Controller: l, written: map[string]*batchv1.CronJob{},
+		crons: l.Informers.Batch().V1().CronJobs().Informer(),
+		jobs:  l.Informers.Batch().V1().Jobs().Informer(),
 	}
-	if err := handlers.Add(batch.Jobs().Informer(), loop.OnChange(
-		func(old, job *batchv1.Job) {
-			if job == nil {
-				job = old
-			}
-			if ref := metav1.GetControllerOfNoCopy(job); ref != nil && ref.Kind == "CronJob" {
-				r.queue.Add(cache.NewObjectName(job.Namespace, ref.Name).String())
-			}
-		})); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	return r.queue.Run(ctx, 2, r.sync, handlers.Synced()...)
+	jobs := loop.On(c.jobs, func(old, job *batchv1.Job) {
+		if job == nil {
+			job = old
+		}
+		if ref := metav1.GetControllerOfNoCopy(job); ref != nil && ref.Kind == "CronJob" {
+			c.Add(job.Namespace + "/" + ref.Name)
+		}
+	})
+	jobs.Indexers = ownerrefs.Indexers()
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{loop.Keys(c.crons, c.Enqueue), jobs}}
 }
 
-func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
-	name, err := cache.ParseObjectName(key)
-	if err != nil {
-		return 0, err
-	}
-	cron, err := r.Informers.Batch().V1().CronJobs().Lister().CronJobs(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.written, key)
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	cron := loop.Get[batchv1.CronJob](c.crons, key)
+	if cron == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.written, key)
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	s := &state{run: r, key: key, cron: r.newest(key, cron).DeepCopy(), now: time.Now()}
-	if s.jobs, err = ownerrefs.Owned[*batchv1.Job](
-		r.Informers.Batch().V1().Jobs().Informer().GetIndexer(), cron.UID); err != nil {
+	s := &state{controller: c, key: key, cron: c.newest(key, cron).DeepCopy(), now: time.Now()}
+	var err error
+	if s.jobs, err = ownerrefs.Owned[*batchv1.Job](c.jobs.GetIndexer(), cron.UID); err != nil {
 		return 0, err
 	}
 	next, err := s.sync(ctx)
-	if werr := s.write(ctx); apierrors.IsConflict(werr) {
-		return time.Second, nil // the informer will see the change
-	} else if werr != nil && !apierrors.IsNotFound(werr) {
+	if werr := s.write(ctx); werr != nil && !apierrors.IsNotFound(werr) {
 		return 0, werr
 	}
-	if err == nil && next > 0 {
-		r.queue.AddAfter(key, next)
-	}
-	return 0, err
+	return next, err
 }
 
 // newest returns a CronJob as it was last written, if the informer has an older version.
-func (r *run) newest(key string, cron *batchv1.CronJob) *batchv1.CronJob {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	written := r.written[key]
+func (c *controller) newest(key string, cron *batchv1.CronJob) *batchv1.CronJob {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	written := c.written[key]
 	if written == nil {
 		return cron
 	}
@@ -124,13 +95,13 @@ func (r *run) newest(key string, cron *batchv1.CronJob) *batchv1.CronJob {
 	if err == nil && n < 0 && written.UID == cron.UID {
 		return written
 	}
-	delete(r.written, key)
+	delete(c.written, key)
 	return cron
 }
 
 // state is a CronJob while it is looked at.
 type state struct {
-	*run
+	*controller
 	key     string
 	cron    *batchv1.CronJob // a copy
 	jobs    []*batchv1.Job

@@ -4,7 +4,6 @@ package daemonset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -22,11 +22,10 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "daemonset-controller"
 
 const (
-	workers = 2
 	// burst is how many pods are created or deleted before the status is written again.
 	burst = 250
 	// firstBackoff and maxBackoff are the times between two pods that fail on the same node.
@@ -36,9 +35,17 @@ const (
 
 var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
-// Controller is the controller of DaemonSets.
-type Controller struct {
-	loop.Dependencies
+// Loop is the loop of DaemonSets.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "daemonset", Purpose: "keeps a pod of each DaemonSet on the nodes",
+		Workload: true, Workers: 2, Begin: begin,
+		After: []schema.GroupResource{appsv1.Resource("daemonsets")},
+	}
+}
+
+type controller struct {
+	*loop.Controller
 	sets, nodes cache.SharedIndexInformer
 	pods        *pods.Control
 	history     *history.Control
@@ -46,74 +53,52 @@ type Controller struct {
 	failures    *flowcontrol.Backoff // by set and node
 }
 
-// New returns a controller. It starts the informers that it needs.
-func New(d loop.Dependencies) (*Controller, error) {
-	control, err := pods.NewControl(d)
-	if err != nil {
-		return nil, err
-	}
-	revisions, err := history.New(d)
-	if err != nil {
-		return nil, err
-	}
-	return &Controller{
-		Dependencies: d, pods: control, history: revisions,
-		sets:     d.Informers.Apps().V1().DaemonSets().Informer(),
-		nodes:    d.Informers.Core().V1().Nodes().Informer(),
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{
+		Controller: l, pods: pods.NewControl(l), history: history.New(l),
+		sets:     l.Informers.Apps().V1().DaemonSets().Informer(),
+		nodes:    l.Informers.Core().V1().Nodes().Informer(),
 		failures: flowcontrol.NewBackOff(firstBackoff, maxBackoff),
-	}, nil
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	queue := loop.New(Name)
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := errors.Join(
-		handlers.Add(c.sets, ownerrefs.OfOwners(queue.Soon, c.gone)),
-		handlers.Add(c.nodes, loop.OnChange(func(old, node *corev1.Node) {
+	}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		ownerrefs.OfOwners(c.sets, c.Enqueue, c.gone),
+		loop.On(c.nodes, func(old, node *corev1.Node) {
 			if old != nil && node != nil && equality.Semantic.DeepEqual(old.Labels, node.Labels) &&
 				equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) {
 				return // fits the same sets as before
 			}
 			for _, key := range c.sets.GetStore().ListKeys() {
-				queue.Soon(key)
+				c.Enqueue(key)
 			}
-		})),
-		c.pods.Handle(&handlers, ownerrefs.Handler[*corev1.Pod]{
+		}),
+		c.pods.Watch(ownerrefs.Handler[*corev1.Pod]{
 			Kind:    kind.GroupKind(),
-			Changed: func(key string, _, _ *corev1.Pod) { queue.Soon(key) },
+			Changed: func(key string, _, _ *corev1.Pod) { c.Enqueue(key) },
 			Orphan: func(pod *corev1.Pod) {
 				ownerrefs.Matching(c.sets.GetIndexer(), pod, func(s *appsv1.DaemonSet) *metav1.LabelSelector {
 					return s.Spec.Selector
-				}, queue.Soon)
+				}, c.Enqueue)
 			},
 		}),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	c.Informers.StartWithContext(ctx)
-	return queue.Run(ctx, workers, queue.Exactly(c.sync),
-		append(handlers.Synced(), c.history.Synced())...)
+		c.history.Watch(),
+	}}
 }
 
 func selector(s *appsv1.DaemonSet) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s.Spec.Selector)
 }
 
-func (c *Controller) gone(set metav1.Object) {
+func (c *controller) gone(set metav1.Object) {
 	c.pods.Forget(set.GetUID())
-	c.pace.Forget(ownerrefs.Key(set))
+	c.pace.Forget(loop.Key(set))
 }
 
-// sync looks at a DaemonSet. Wait is when to look again at the latest, if it is positive.
-func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, err error) {
-	obj, ok, err := c.sets.GetIndexer().GetByKey(key)
-	if err != nil || !ok {
-		return 0, err
+// sync looks at a DaemonSet.
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	set := loop.Get[appsv1.DaemonSet](c.sets, key)
+	if set == nil {
+		return 0, nil
 	}
-	set := obj.(*appsv1.DaemonSet)
 	if set.Generation == set.Status.ObservedGeneration {
 		if pause := c.pace.Pause(key, set.Status.CurrentNumberScheduled); pause > 0 {
 			return pause, nil
@@ -128,7 +113,7 @@ func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, 
 			"This daemon set is selecting all pods. A non-empty selector is required.")
 		return 0, nil
 	}
-	settled := c.pods.Settled(set.UID)
+	satisfied := c.pods.Satisfied(set.UID)
 	owner := ownerrefs.Owner{
 		Object: set, Kind: kind, Selector: matching,
 		Read: func(ctx context.Context) (metav1.Object, error) {
@@ -159,8 +144,8 @@ func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, 
 		return 0, err
 	}
 	var failed error
-	if !settled {
-		p.lookAgain(pods.Patience)
+	if !satisfied {
+		p.lookAgain(pods.ExpectationTimeout)
 	} else {
 		var changed bool
 		if changed, failed = p.manage(ctx); failed == nil && !changed {

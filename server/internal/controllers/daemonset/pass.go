@@ -18,7 +18,7 @@ import (
 
 // pass is one look at a DaemonSet. It does what can be done now; events cause the next one.
 type pass struct {
-	*Controller
+	*controller
 	owner      ownerrefs.Owner
 	set        *appsv1.DaemonSet
 	hash       string
@@ -40,12 +40,12 @@ type place struct {
 // fit says whether a node is to have a pod, and whether one that is there may stay.
 type fit struct{ runs, stays bool }
 
-func (c *Controller) look(
+func (c *controller) look(
 	ctx context.Context, owner ownerrefs.Owner, set *appsv1.DaemonSet, state history.State,
 	claimed []*corev1.Pod,
 ) (*pass, error) {
 	p := &pass{
-		Controller: c, owner: owner, set: set, hash: hashOf(state.Latest),
+		controller: c, owner: owner, set: set, hash: hashOf(state.Latest),
 		collisions: state.Collisions, now: time.Now(),
 	}
 	fits := fitting(ctx, set)

@@ -4,8 +4,6 @@ package deployment
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -21,64 +20,49 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "deployment-controller"
-
-const workers = 4
 
 var kind = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
-// Controller is the controller of Deployments.
-type Controller struct {
-	loop.Dependencies
+// Loop is the loop of Deployments.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "deployment", Purpose: "rolls out Deployments",
+		Workload: true, Workers: 4, Begin: begin,
+		After: []schema.GroupResource{appsv1.Resource("deployments")},
+	}
+}
+
+type controller struct {
+	*loop.Controller
 	deployments, sets, pods cache.SharedIndexInformer
 }
 
-// New returns a controller. It starts the informers that it needs.
-func New(d loop.Dependencies) (*Controller, error) {
-	c := &Controller{
-		Dependencies: d,
-		deployments:  d.Informers.Apps().V1().Deployments().Informer(),
-		sets:         d.Informers.Apps().V1().ReplicaSets().Informer(),
-		pods:         d.Informers.Core().V1().Pods().Informer(),
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{
+		Controller:  l,
+		deployments: l.Informers.Apps().V1().Deployments().Informer(),
+		sets:        l.Informers.Apps().V1().ReplicaSets().Informer(),
+		pods:        l.Informers.Core().V1().Pods().Informer(),
 	}
-	for _, informer := range []cache.SharedIndexInformer{c.sets, c.pods} {
-		if err := ownerrefs.AddIndex(informer); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
-}
-
-// run is one call of Run.
-type run struct {
-	*Controller
-	queue *loop.Queue
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	r := run{c, loop.New(Name)}
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := errors.Join(
-		handlers.Add(c.deployments, ownerrefs.OfOwners(r.queue.Soon, func(metav1.Object) {})),
-		handlers.Add(c.sets, &ownerrefs.Handler[*appsv1.ReplicaSet]{
-			Kind:    kind.GroupKind(),
-			Changed: func(key string, _, _ *appsv1.ReplicaSet) { r.queue.Soon(key) },
-			Orphan: func(rs *appsv1.ReplicaSet) {
-				ownerrefs.Matching(c.deployments.GetIndexer(), rs, func(d *appsv1.Deployment) *metav1.LabelSelector {
-					return d.Spec.Selector
-				}, r.queue.Soon)
+	pods := loop.On(c.pods, c.podChanged)
+	pods.Indexers = ownerrefs.Indexers()
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		ownerrefs.OfOwners(c.deployments, c.Enqueue, func(metav1.Object) {}),
+		{
+			Informer: c.sets, Indexers: ownerrefs.Indexers(),
+			Handler: &ownerrefs.Handler[*appsv1.ReplicaSet]{
+				Kind:    kind.GroupKind(),
+				Changed: func(key string, _, _ *appsv1.ReplicaSet) { c.Enqueue(key) },
+				Orphan: func(rs *appsv1.ReplicaSet) {
+					ownerrefs.Matching(c.deployments.GetIndexer(), rs,
+						func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector }, c.Enqueue)
+				},
 			},
-		}),
-		handlers.Add(c.pods, loop.OnChange(r.podChanged)),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	c.Informers.StartWithContext(ctx)
-	return r.queue.Run(ctx, workers, r.sync, handlers.Synced()...)
+		},
+		pods,
+	}}
 }
 
 func selector(d *appsv1.Deployment) (labels.Selector, error) {
@@ -86,7 +70,7 @@ func selector(d *appsv1.Deployment) (labels.Selector, error) {
 }
 
 // podChanged handles the end of a pod: a Deployment with the strategy Recreate waits for it.
-func (r run) podChanged(old, pod *corev1.Pod) {
+func (c *controller) podChanged(old, pod *corev1.Pod) {
 	switch {
 	case old == nil:
 		return
@@ -99,64 +83,59 @@ func (r run) podChanged(old, pod *corev1.Pod) {
 	if ref == nil || ref.Kind != "ReplicaSet" {
 		return
 	}
-	rs, ok, err := r.sets.GetIndexer().GetByKey(pod.Namespace + "/" + ref.Name)
-	if err != nil || !ok {
+	rs := loop.Get[appsv1.ReplicaSet](c.sets, pod.Namespace+"/"+ref.Name)
+	if rs == nil {
 		return
 	}
-	owner := metav1.GetControllerOfNoCopy(rs.(metav1.Object))
+	owner := metav1.GetControllerOfNoCopy(rs)
 	if owner == nil || owner.Kind != kind.Kind {
 		return
 	}
 	key := pod.Namespace + "/" + owner.Name
-	d, ok, err := r.deployments.GetIndexer().GetByKey(key)
-	if err == nil && ok &&
-		d.(*appsv1.Deployment).Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		r.queue.Soon(key)
+	d := loop.Get[appsv1.Deployment](c.deployments, key)
+	if d != nil && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		c.Enqueue(key)
 	}
 }
 
-func (r run) sync(ctx context.Context, key string) (time.Duration, error) {
-	obj, ok, err := r.deployments.GetIndexer().GetByKey(key)
-	if err != nil || !ok {
-		return 0, err
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	seen := loop.Get[appsv1.Deployment](c.deployments, key)
+	if seen == nil {
+		return 0, nil
 	}
-	seen := obj.(*appsv1.Deployment)
 	s := selectorOf(seen)
 	if s == nil {
 		return 0, nil // cannot get better before it changes
 	}
 	if s.Empty() {
-		r.Recorder.Eventf(seen, corev1.EventTypeWarning, "SelectingAll",
+		c.Recorder.Eventf(seen, corev1.EventTypeWarning, "SelectingAll",
 			"This deployment is selecting all pods. A non-empty selector is required.")
 		if seen.Status.ObservedGeneration >= seen.Generation {
 			return 0, nil
 		}
 		d := seen.DeepCopy()
 		d.Status.ObservedGeneration = d.Generation
-		_, err := r.Client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{})
+		_, err := c.Client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{})
 		return 0, ownerrefs.IgnoreLag(err)
 	}
 	owner := ownerrefs.Owner{
 		Object: seen, Kind: kind, Selector: s,
 		Read: func(ctx context.Context) (metav1.Object, error) {
-			return r.Client.AppsV1().Deployments(seen.Namespace).Get(ctx, seen.Name, metav1.GetOptions{})
+			return c.Client.AppsV1().Deployments(seen.Namespace).Get(ctx, seen.Name, metav1.GetOptions{})
 		},
 	}
-	sets, err := ownerrefs.Claim[*appsv1.ReplicaSet](ctx, r.sets.GetIndexer(), owner,
+	sets, err := ownerrefs.Claim[*appsv1.ReplicaSet](ctx, c.sets.GetIndexer(), owner,
 		func(ctx context.Context, name string, patch []byte) error {
-			_, err := r.Client.AppsV1().ReplicaSets(seen.Namespace).Patch(ctx, name,
+			_, err := c.Client.AppsV1().ReplicaSets(seen.Namespace).Patch(ctx, name,
 				types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 			return err
 		})
 	if err != nil {
 		return 0, err
 	}
-	o := newRollout(r.Controller, seen, sets)
+	o := newRollout(c, seen, sets)
 	err = ownerrefs.IgnoreLag(o.proceed(ctx))
-	if o.again > 0 {
-		r.queue.AddAfter(key, o.again)
-	}
-	return 0, err
+	return o.again, err
 }
 
 func selectorOf(d *appsv1.Deployment) labels.Selector {

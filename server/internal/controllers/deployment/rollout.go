@@ -23,7 +23,7 @@ import (
 
 // rollout is one look at a Deployment.
 type rollout struct {
-	*Controller
+	*controller
 	d *appsv1.Deployment // a copy; its status and its revision change until it is written
 	// old are the ReplicaSets of old templates, the oldest first. Current is that of the present
 	// template, and nil if there is none.
@@ -32,8 +32,8 @@ type rollout struct {
 	again   time.Duration // if positive, when to look again
 }
 
-func newRollout(c *Controller, seen *appsv1.Deployment, sets []*appsv1.ReplicaSet) *rollout {
-	o := &rollout{Controller: c, d: seen.DeepCopy()}
+func newRollout(c *controller, seen *appsv1.Deployment, sets []*appsv1.ReplicaSet) *rollout {
+	o := &rollout{controller: c, d: seen.DeepCopy()}
 	// Others may have made the same set, and then the oldest counts.
 	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // Reasons of the condition Progressing.
@@ -178,7 +178,7 @@ func (o *rollout) notePause(ctx context.Context) error {
 
 // writeStatus writes the status and the revision unless both are written already.
 func (o *rollout) writeStatus(ctx context.Context, s appsv1.DeploymentStatus) error {
-	obj, ok, err := o.deployments.GetIndexer().GetByKey(ownerrefs.Key(o.d))
+	obj, ok, err := o.deployments.GetIndexer().GetByKey(loop.Key(o.d))
 	if err != nil || !ok {
 		return err
 	}

@@ -3,17 +3,15 @@ package disruption
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -21,79 +19,61 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "disruption-controller"
 
 // patience is how long a pod that is to be disrupted may take to be deleted.
 const patience = 2 * time.Minute
 
-// Controller keeps the status of PodDisruptionBudgets.
-type Controller struct {
-	loop.Dependencies
-}
-
-// New returns a controller. It starts the informers that it needs.
-func New(d loop.Dependencies) *Controller {
-	return &Controller{d}
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	budgets := c.Informers.Policy().V1().PodDisruptionBudgets().Informer()
-	pods := c.Informers.Core().V1().Pods().Informer()
-	r := &run{
-		Controller: c, queue: loop.New(Name), budgets: budgets.GetIndexer(), pods: pods.GetIndexer(),
+// Loop is the loop of PodDisruptionBudgets.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "disruption", Component: "controllermanager",
+		Purpose:  "counts how many pods PodDisruptionBudgets allow to evict",
+		Workload: true, Begin: begin,
+		After: []schema.GroupResource{policyv1.Resource("poddisruptionbudgets")},
 	}
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := errors.Join(
-		handlers.Add(budgets, loop.OnChange(func(_, b *policyv1.PodDisruptionBudget) {
+}
+
+type controller struct {
+	*loop.Controller
+	budgets, pods cache.SharedIndexInformer
+}
+
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{
+		l, l.Informers.Policy().V1().PodDisruptionBudgets().Informer(),
+		l.Informers.Core().V1().Pods().Informer(),
+	}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(c.budgets, func(_, b *policyv1.PodDisruptionBudget) {
 			if b != nil {
-				r.budgetChanged(b)
+				c.Enqueue(loop.Key(b))
 			}
-		})),
-		handlers.Add(pods, loop.OnChange(r.podChanged)),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	c.Informers.StartWithContext(ctx)
-	return r.queue.Run(ctx, 1, r.sync, handlers.Synced()...)
-}
-
-// run is the state of one call of Run.
-type run struct {
-	*Controller
-	queue         *loop.Queue
-	budgets, pods cache.Indexer
+		}),
+		loop.On(c.pods, c.podChanged),
+	}}
 }
 
 // stale is the prefix of the keys of pods that may have a condition that became wrong. The other
 // keys are those of budgets.
 const stale = "stale:"
 
-func (r *run) budgetChanged(b *policyv1.PodDisruptionBudget) {
-	r.queue.Soon(b.Namespace + "/" + b.Name)
-}
-
-func (r *run) podChanged(old, p *corev1.Pod) {
+func (c *controller) podChanged(old, p *corev1.Pod) {
 	if p == nil {
 		old, p = nil, old // a deleted pod matters to the same budgets as a new one
 	}
 	if _, ok := disruptionTarget(p); ok {
-		r.queue.Add(stale + p.Namespace + "/" + p.Name)
+		c.Add(stale + p.Namespace + "/" + p.Name)
 	}
 	if old != nil && ready(old) == ready(p) && maps.Equal(old.Labels, p.Labels) &&
 		(old.DeletionTimestamp == nil) == (p.DeletionTimestamp == nil) && old.UID == p.UID {
 		return
 	}
-	// The index exists always, so there is no error.
-	budgets, _ := r.budgets.ByIndex(cache.NamespaceIndex, p.Namespace)
-	for _, obj := range budgets {
-		b := obj.(*policyv1.PodDisruptionBudget)
+	for _, b := range loop.InNamespace[policyv1.PodDisruptionBudget](c.budgets, p.Namespace) {
 		s := b.Spec.Selector
 		if ownerrefs.Selects(s, p.Labels) || old != nil && ownerrefs.Selects(s, old.Labels) {
-			r.budgetChanged(b)
+			c.Enqueue(loop.Key(b))
 		}
 	}
 }
@@ -116,28 +96,19 @@ func ready(p *corev1.Pod) bool {
 	return false
 }
 
-func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
 	if pod, ok := strings.CutPrefix(key, stale); ok {
-		return r.syncPod(ctx, pod)
+		return c.syncPod(ctx, pod)
 	}
-	obj, ok, err := r.budgets.GetByKey(key)
-	if err != nil || !ok {
-		return 0, err
+	b := loop.Get[policyv1.PodDisruptionBudget](c.budgets, key)
+	if b == nil {
+		return 0, nil
 	}
-	b := obj.(*policyv1.PodDisruptionBudget)
-	recheck, err := r.syncBudget(ctx, b)
-	switch {
-	case err == nil:
-	case apierrors.IsNotFound(err):
-	case apierrors.IsConflict(err):
-		return time.Second, nil // the change causes an event
-	default:
-		return 0, r.failed(ctx, b, err)
+	recheck, err := c.syncBudget(ctx, b)
+	if loop.IgnoreChanged(err) != nil {
+		return 0, c.failed(ctx, b, err)
 	}
-	if recheck > 0 {
-		r.queue.AddAfter(key, recheck)
-	}
-	return 0, nil
+	return recheck, loop.IgnoreNotFound(err)
 }
 
 // disruptionTarget returns the condition of a pod that says that it is to be disrupted.
@@ -156,19 +127,17 @@ func disruptionTarget(p *corev1.Pod) (corev1.PodCondition, bool) {
 }
 
 // syncPod takes back the condition of a pod that was not deleted in time.
-func (r *run) syncPod(ctx context.Context, key string) (time.Duration, error) {
-	obj, ok, err := r.pods.GetByKey(key)
-	if err != nil || !ok {
-		return 0, err
+func (c *controller) syncPod(ctx context.Context, key string) (time.Duration, error) {
+	p := loop.Get[corev1.Pod](c.pods, key)
+	if p == nil {
+		return 0, nil
 	}
-	p := obj.(*corev1.Pod)
 	condition, ok := disruptionTarget(p)
 	if !ok {
 		return 0, nil
 	}
 	if left := time.Until(condition.LastTransitionTime.Add(patience)); left > 0 {
-		r.queue.AddAfter(stale+key, left)
-		return 0, nil
+		return left, nil
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": p.UID, "resourceVersion": p.ResourceVersion},
@@ -180,10 +149,7 @@ func (r *run) syncPod(ctx context.Context, key string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = r.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType,
+	_, err = c.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType,
 		patch, metav1.PatchOptions{}, "status")
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return 0, nil // the change causes an event
-	}
-	return 0, err
+	return 0, loop.IgnoreChanged(err) // the change causes an event
 }

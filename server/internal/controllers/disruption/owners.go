@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/scale"
 )
 
@@ -27,7 +28,7 @@ type owner struct {
 
 // scale returns how many pods the controllers of the pods want together, and how many pods have no
 // controller. Owners of built-in kinds are watched, but not before a pod has one.
-func (c *Controller) scale(
+func (c *controller) scale(
 	ctx context.Context, pods []*corev1.Pod,
 ) (expected int32, unmanaged int, err error) {
 	seen := map[types.UID]bool{}
@@ -62,7 +63,7 @@ func (c *Controller) scale(
 }
 
 // find returns the controller that decides how many pods there are, or nil if it is gone.
-func (c *Controller) find(
+func (c *controller) find(
 	ctx context.Context, namespace string, ref *metav1.OwnerReference,
 ) (*owner, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
@@ -96,13 +97,15 @@ func (c *Controller) find(
 
 // lookUp returns an owner of a built-in kind.
 func lookUp[T metav1.Object](
-	ctx context.Context, c *Controller, informer cache.SharedIndexInformer, key string,
+	ctx context.Context, c *controller, informer cache.SharedIndexInformer, key string,
 	ref *metav1.OwnerReference, replicas func(T) *int32,
 ) (*owner, error) {
 	if !informer.HasSynced() {
-		c.Informers.StartWithContext(ctx)
-		if !cache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
-			return nil, ctx.Err()
+		if err := c.Watch(loop.Watch{Informer: informer}); err != nil {
+			return nil, err
+		}
+		if err := c.WaitForSync(ctx); err != nil {
+			return nil, err
 		}
 	}
 	obj, ok, err := informer.GetIndexer().GetByKey(key)
@@ -117,7 +120,7 @@ func lookUp[T metav1.Object](
 }
 
 // findScaled asks an owner of another kind for its scale.
-func (c *Controller) findScaled(
+func (c *controller) findScaled(
 	ctx context.Context, namespace string, ref *metav1.OwnerReference,
 ) (*owner, error) {
 	client := scale.Client{Discovery: c.Client.Discovery()}

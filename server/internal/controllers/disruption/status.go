@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,41 +14,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/apps/poddisruptionbudget"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // syncBudget sets the status of a budget. Recheck is the time after which a pod that is to be
 // disrupted counts as available again, if there is one.
-func (r *run) syncBudget(
+func (c *controller) syncBudget(
 	ctx context.Context, b *policyv1.PodDisruptionBudget,
 ) (recheck time.Duration, err error) {
-	pods := r.podsOf(b)
+	pods := c.podsOf(b)
 	if len(pods) == 0 {
-		r.Recorder.Event(b, corev1.EventTypeNormal, "NoPods", "No matching pods found")
+		c.Recorder.Event(b, corev1.EventTypeNormal, "NoPods", "No matching pods found")
 	}
-	expected, desired, unmanaged, err := r.expected(ctx, b, pods)
+	expected, desired, unmanaged, err := c.expected(ctx, b, pods)
 	if err != nil {
-		r.Recorder.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
+		c.Recorder.Eventf(b, corev1.EventTypeWarning, "CalculateExpectedPodCountFailed",
 			"Failed to calculate the number of expected pods: %v", err)
 		return 0, err
 	}
 	if unmanaged > 0 {
-		r.Recorder.Eventf(b, corev1.EventTypeWarning, "UnmanagedPods",
+		c.Recorder.Eventf(b, corev1.EventTypeWarning, "UnmanagedPods",
 			"Pods selected by this PodDisruptionBudget (selector: %v) were found to be unmanaged. As a "+
 				"result, the status of the PDB cannot be calculated correctly, which may result in "+
 				"undefined behavior. To account for these pods please set \".spec.minAvailable\" field of "+
 				"the PDB to an integer value.", selector(b))
 	}
 	now := time.Now()
-	disrupted, recheck := r.disrupted(b, pods, now)
+	disrupted, recheck := c.disrupted(b, pods, now)
 	healthy := int32(0)
 	for _, p := range pods {
 		if _, leaves := disrupted[p.Name]; !leaves && p.DeletionTimestamp == nil && ready(p) {
 			healthy++
 		}
 	}
-	return recheck, r.update(ctx, b, policyv1.PodDisruptionBudgetStatus{
+	return recheck, c.update(ctx, b, policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: b.Generation,
 		DisruptedPods:      disrupted,
 		DisruptionsAllowed: allowed(expected, desired, healthy),
@@ -64,22 +66,15 @@ func allowed(expected, desired, healthy int32) int32 {
 	return max(healthy-desired, 0)
 }
 
-func (r *run) podsOf(b *policyv1.PodDisruptionBudget) []*corev1.Pod {
+func (c *controller) podsOf(b *policyv1.PodDisruptionBudget) []*corev1.Pod {
 	s := selector(b)
-	// The index exists always, so there is no error.
-	all, _ := r.pods.ByIndex(cache.NamespaceIndex, b.Namespace)
-	var pods []*corev1.Pod
-	for _, obj := range all {
-		if p := obj.(*corev1.Pod); s.Matches(labels.Set(p.Labels)) {
-			pods = append(pods, p)
-		}
-	}
-	return pods
+	return slices.DeleteFunc(loop.InNamespace[corev1.Pod](c.pods, b.Namespace),
+		func(p *corev1.Pod) bool { return !s.Matches(labels.Set(p.Labels)) })
 }
 
 // expected returns how many pods there should be, how many of them should be healthy, and how many
 // pods have no controller that could tell.
-func (r *run) expected(
+func (c *controller) expected(
 	ctx context.Context, b *policyv1.PodDisruptionBudget, pods []*corev1.Pod,
 ) (expected, desired int32, unmanaged int, err error) {
 	if least := b.Spec.MinAvailable; least != nil && least.Type == intstr.Int {
@@ -88,7 +83,7 @@ func (r *run) expected(
 	if b.Spec.MaxUnavailable == nil && b.Spec.MinAvailable == nil {
 		return 0, 0, 0, nil
 	}
-	expected, unmanaged, err = r.scale(ctx, pods)
+	expected, unmanaged, err = c.scale(ctx, pods)
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -108,7 +103,7 @@ func (r *run) expected(
 
 // disrupted returns the pods that the API server has begun to evict and that are not being deleted
 // yet.
-func (r *run) disrupted(
+func (c *controller) disrupted(
 	b *policyv1.PodDisruptionBudget, pods []*corev1.Pod, now time.Time,
 ) (disrupted map[string]metav1.Time, recheck time.Duration) {
 	for _, p := range pods {
@@ -120,7 +115,7 @@ func (r *run) disrupted(
 		}
 		left := begun.Add(patience).Sub(now)
 		if left <= 0 {
-			r.Recorder.Eventf(p, corev1.EventTypeWarning, "NotDeleted",
+			c.Recorder.Eventf(p, corev1.EventTypeWarning, "NotDeleted",
 				"Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
 			continue
 		}
@@ -136,7 +131,7 @@ func (r *run) disrupted(
 }
 
 // update writes a status, unless the budget has it already.
-func (r *run) update(
+func (c *controller) update(
 	ctx context.Context, b *policyv1.PodDisruptionBudget, status policyv1.PodDisruptionBudgetStatus,
 ) error {
 	status.Conditions = b.Status.Conditions
@@ -146,14 +141,16 @@ func (r *run) update(
 	changed := b.DeepCopy()
 	changed.Status = *status.DeepCopy()
 	poddisruptionbudget.UpdateDisruptionAllowedCondition(changed)
-	_, err := r.Client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
+	_, err := c.Client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
 		metav1.UpdateOptions{})
 	return err
 }
 
 // failed allows no disruptions, because it is unknown how many would be all right. It returns
 // cause.
-func (r *run) failed(ctx context.Context, b *policyv1.PodDisruptionBudget, cause error) error {
+func (c *controller) failed(
+	ctx context.Context, b *policyv1.PodDisruptionBudget, cause error,
+) error {
 	changed := b.DeepCopy()
 	changed.Status.DisruptionsAllowed = 0
 	meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
@@ -164,7 +161,7 @@ func (r *run) failed(ctx context.Context, b *policyv1.PodDisruptionBudget, cause
 	if equality.Semantic.DeepEqual(b.Status, changed.Status) {
 		return cause
 	}
-	_, err := r.Client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
+	_, err := c.Client.PolicyV1().PodDisruptionBudgets(b.Namespace).UpdateStatus(ctx, changed,
 		metav1.UpdateOptions{})
 	return errors.Join(cause, err)
 }

@@ -4,10 +4,8 @@ package endpointslicemirroring
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/endpointslice/util"
@@ -23,74 +22,64 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-const (
-	// Name is the name of the controller in kube-controller-manager.
-	Name = "endpointslice-mirroring-controller"
-	// Component is the component of the controller's events.
-	Component = "endpoint-slice-mirroring-controller"
-	// managedBy is the value of the label that tells the controller's slices from those of others.
-	managedBy = "endpointslicemirroring-controller.k8s.io"
-)
+// Name is the name of the loop in kube-controller-manager.
+const Name = "endpointslice-mirroring-controller"
 
-// Controller mirrors Endpoints.
-type Controller struct {
-	loop.Dependencies
+// managedBy is the value of the label that tells the controller's slices from those of others.
+const managedBy = "endpointslicemirroring-controller.k8s.io"
+
+// longest is how long the writes of a pass may take. Endpoints can have thousands of sets of ports,
+// and those of other Services have to be mirrored in between.
+const longest = 500 * time.Millisecond
+
+// pause is the time after such a pass.
+const pause = 10 * time.Millisecond
+
+// Loop is the loop that mirrors Endpoints. Those of default/kubernetes, which always exist, do not
+// start it.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "endpointslicemirroring", Component: "endpoint-slice-mirroring-controller",
+		Purpose:  "mirrors Endpoints of Services without selectors to EndpointSlices",
+		Workload: true, Begin: begin,
+		After: []schema.GroupResource{corev1.Resource("endpoints")},
+	}
 }
 
-// New returns a controller. Whoever made the informers starts them.
-func New(d loop.Dependencies) *Controller {
-	d.Informers.Core().V1().Services().Informer()
-	d.Informers.Core().V1().Endpoints().Informer()
-	d.Informers.Discovery().V1().EndpointSlices().Informer()
-	return &Controller{d}
+type controller struct {
+	*loop.Controller
+	services, endpoints, slices cache.SharedIndexInformer
+	tracker                     *util.EndpointSliceTracker // what slices has not seen yet
 }
 
-// run is the state of one call of Run.
-type run struct {
-	*Controller
-	tracker *util.EndpointSliceTracker // what the informer of slices has not seen yet
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	r := &run{c, util.NewEndpointSliceTracker()}
-	queue := loop.New(Name)
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	core := c.Informers.Core().V1()
-	add := func(obj metav1.Object) { queue.Soon(cache.MetaObjectToName(obj).String()) }
-	if err := errors.Join(
-		handlers.Add(core.Services().Informer(), loop.OnChange(func(old, s *corev1.Service) {
+func begin(l *loop.Controller) loop.Work {
+	core := l.Informers.Core().V1()
+	c := &controller{
+		Controller: l, services: core.Services().Informer(), endpoints: core.Endpoints().Informer(),
+		slices:  l.Informers.Discovery().V1().EndpointSlices().Informer(),
+		tracker: util.NewEndpointSliceTracker(),
+	}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(c.services, func(old, s *corev1.Service) {
 			switch {
 			case old == nil:
-				add(s)
+				c.Enqueue(loop.Key(s))
 			case s == nil || (old.Spec.Selector == nil) != (s.Spec.Selector == nil):
-				add(old)
+				c.Enqueue(loop.Key(old))
 			}
-		})),
-		handlers.Add(core.Endpoints().Informer(), loop.OnChange(func(old, e *corev1.Endpoints) {
-			if e == nil {
-				e = old
+		}),
+		loop.Keys(c.endpoints, c.Enqueue),
+		loop.On(c.slices, func(old, s *discoveryv1.EndpointSlice) {
+			if s == nil {
+				c.tracker.HandleDeletion(old)
 			}
-			add(e)
-		})),
-		handlers.Add(c.Informers.Discovery().V1().EndpointSlices().Informer(), loop.OnChange(
-			func(old, s *discoveryv1.EndpointSlice) {
-				if s == nil {
-					r.tracker.HandleDeletion(old)
+			for _, s := range []*discoveryv1.EndpointSlice{old, s} {
+				if s != nil && s.Labels[discoveryv1.LabelManagedBy] == managedBy {
+					c.Add(s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName])
 				}
-				for _, s := range []*discoveryv1.EndpointSlice{old, s} {
-					if s != nil && s.Labels[discoveryv1.LabelManagedBy] == managedBy {
-						queue.Add(cache.NewObjectName(s.Namespace,
-							s.Labels[discoveryv1.LabelServiceName]).String())
-					}
-				}
-			})),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	return queue.Run(ctx, 1, r.sync, handlers.Synced()...)
+			}
+		}),
+	}}
 }
 
 // mirrored reports whether Endpoints are to be mirrored.
@@ -99,21 +88,14 @@ func mirrored(e *corev1.Endpoints) bool {
 	return !leader && e.Labels[discoveryv1.LabelSkipMirror] != "true"
 }
 
-func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
 	name, err := cache.ParseObjectName(key)
 	if err != nil {
 		return 0, err
 	}
-	core := r.Informers.Core().V1()
-	service, err := core.Services().Lister().Services(name.Namespace).Get(name.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return 0, err
-	}
-	endpoints, err := core.Endpoints().Lister().Endpoints(name.Namespace).Get(name.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return 0, err
-	}
-	existing, err := r.Informers.Discovery().V1().EndpointSlices().Lister().
+	service := loop.Get[corev1.Service](c.services, key)
+	endpoints := loop.Get[corev1.Endpoints](c.endpoints, key)
+	existing, err := c.Informers.Discovery().V1().EndpointSlices().Lister().
 		EndpointSlices(name.Namespace).List(labels.SelectorFromSet(labels.Set{
 		discoveryv1.LabelServiceName: name.Name, discoveryv1.LabelManagedBy: managedBy,
 	}))
@@ -121,72 +103,115 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 		return 0, err
 	}
 	if service == nil || service.Spec.Selector != nil || endpoints == nil || !mirrored(endpoints) {
-		err := r.delete(ctx, existing)
+		err := c.delete(ctx, existing)
 		if service == nil && endpoints == nil && len(existing) == 0 {
-			r.tracker.DeleteService(name.Namespace, name.Name)
+			c.tracker.DeleteService(name.Namespace, name.Name)
 		}
 		return 0, err
 	}
-	if r.tracker.StaleSlices(service, existing) {
-		return time.Second, nil
+	if c.tracker.StaleSlices(service, existing) {
+		return 0, loop.Poll(time.Second)
 	}
-	return 0, r.reconcile(ctx, endpoints, existing)
+	return c.reconcile(ctx, endpoints, existing)
 }
 
 // reconcile makes the slices what the endpoints say. A slice that is not wanted any more becomes
 // one that is missing, rather than being deleted, so that readers never see too few endpoints.
-func (r *run) reconcile(
+func (c *controller) reconcile(
 	ctx context.Context, endpoints *corev1.Endpoints, existing []*discoveryv1.EndpointSlice,
-) error {
+) (time.Duration, error) {
 	wanted, problems := slicesOf(endpoints)
 	for _, p := range problems {
-		r.Recorder.Event(endpoints, corev1.EventTypeWarning, p.reason, p.message)
+		c.Recorder.Event(endpoints, corev1.EventTypeWarning, p.reason, p.message)
 	}
-	client := r.Client.DiscoveryV1().EndpointSlices(endpoints.Namespace)
-	existing = slices.Clone(existing)
+	unwanted := unwantedSlices{byGroup: map[group][]*discoveryv1.EndpointSlice{}}
+	for _, s := range existing {
+		unwanted.add(s, metav1.IsControlledBy(s, endpoints) && s.DeletionTimestamp == nil)
+	}
+	end := time.Now().Add(longest)
 	var missing []*discoveryv1.EndpointSlice
 	for _, w := range wanted {
-		i := slices.IndexFunc(existing, func(s *discoveryv1.EndpointSlice) bool {
-			return s.AddressType == w.AddressType && equality.Semantic.DeepEqual(s.Ports, w.Ports) &&
-				metav1.IsControlledBy(s, endpoints) && s.DeletionTimestamp == nil
-		})
-		if i < 0 {
+		if s := unwanted.take(groupOf(w)); s == nil {
 			missing = append(missing, w)
-			continue
+		} else if err := c.update(ctx, s, w); err != nil {
+			return 0, err
 		}
-		if err := r.update(ctx, existing[i], w); err != nil {
-			return err
+		if time.Now().After(end) {
+			return pause, nil
 		}
-		existing = slices.Delete(existing, i, i+1)
 	}
 	for _, w := range missing {
-		if i := slices.IndexFunc(existing, func(s *discoveryv1.EndpointSlice) bool {
-			return s.AddressType == w.AddressType && metav1.IsControlledBy(s, endpoints) &&
-				s.DeletionTimestamp == nil
-		}); i >= 0 {
-			if err := r.update(ctx, existing[i], w); err != nil {
-				return err
+		if time.Now().After(end) {
+			return pause, nil
+		}
+		if s := unwanted.takeAny(w.AddressType); s != nil {
+			if err := c.update(ctx, s, w); err != nil {
+				return 0, err
 			}
-			existing = slices.Delete(existing, i, i+1)
 			continue
 		}
 		if endpoints.DeletionTimestamp != nil {
 			continue
 		}
-		made, err := client.Create(ctx, w, metav1.CreateOptions{})
+		made, err := c.Client.DiscoveryV1().EndpointSlices(endpoints.Namespace).Create(ctx, w,
+			metav1.CreateOptions{})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil
+			return 0, nil
 		}
 		if err != nil {
-			return fmt.Errorf("create EndpointSlice for Endpoints %s/%s: %w", endpoints.Namespace,
+			return 0, fmt.Errorf("create EndpointSlice for Endpoints %s/%s: %w", endpoints.Namespace,
 				endpoints.Name, err)
 		}
-		r.tracker.Update(made)
+		c.tracker.Update(made)
 	}
-	return r.delete(ctx, existing)
+	return 0, c.delete(ctx, unwanted.all())
 }
 
-func (r *run) update(ctx context.Context, slice, wanted *discoveryv1.EndpointSlice) error {
+// unwantedSlices are the slices that exist and for which no use has been found yet.
+type unwantedSlices struct {
+	byGroup map[group][]*discoveryv1.EndpointSlice
+	useless []*discoveryv1.EndpointSlice // that cannot become others
+}
+
+func (u *unwantedSlices) add(s *discoveryv1.EndpointSlice, useful bool) {
+	if g := groupOf(s); useful {
+		u.byGroup[g] = append(u.byGroup[g], s)
+	} else {
+		u.useless = append(u.useless, s)
+	}
+}
+
+// take removes a slice of a group and returns it, or nil if there is none.
+func (u *unwantedSlices) take(g group) *discoveryv1.EndpointSlice {
+	list := u.byGroup[g]
+	if len(list) == 0 {
+		return nil
+	}
+	if u.byGroup[g] = list[1:]; len(list) == 1 {
+		delete(u.byGroup, g)
+	}
+	return list[0]
+}
+
+// takeAny removes a slice of a family and returns it, or nil if there is none.
+func (u *unwantedSlices) takeAny(family discoveryv1.AddressType) *discoveryv1.EndpointSlice {
+	for g := range u.byGroup {
+		if g.addressType == family {
+			return u.take(g)
+		}
+	}
+	return nil
+}
+
+func (u *unwantedSlices) all() []*discoveryv1.EndpointSlice {
+	list := u.useless
+	for _, more := range u.byGroup {
+		list = append(list, more...)
+	}
+	return list
+}
+
+func (c *controller) update(ctx context.Context, slice, wanted *discoveryv1.EndpointSlice) error {
 	if equality.Semantic.DeepEqual(slice.Endpoints, wanted.Endpoints) &&
 		equality.Semantic.DeepEqual(slice.Ports, wanted.Ports) &&
 		maps.Equal(slice.Labels, wanted.Labels) && maps.Equal(slice.Annotations, wanted.Annotations) {
@@ -195,21 +220,21 @@ func (r *run) update(ctx context.Context, slice, wanted *discoveryv1.EndpointSli
 	slice = slice.DeepCopy()
 	slice.Endpoints, slice.Ports = wanted.Endpoints, wanted.Ports
 	slice.Labels, slice.Annotations = wanted.Labels, wanted.Annotations
-	made, err := r.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice,
+	made, err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Update(ctx, slice,
 		metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("update EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 	}
-	r.tracker.Update(made)
+	c.tracker.Update(made)
 	return nil
 }
 
-func (r *run) delete(ctx context.Context, list []*discoveryv1.EndpointSlice) error {
+func (c *controller) delete(ctx context.Context, list []*discoveryv1.EndpointSlice) error {
 	for _, slice := range list {
 		if slice.DeletionTimestamp != nil {
 			continue
 		}
-		err := r.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
+		err := c.Client.DiscoveryV1().EndpointSlices(slice.Namespace).Delete(ctx, slice.Name,
 			metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(slice.UID))})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			continue
@@ -217,7 +242,7 @@ func (r *run) delete(ctx context.Context, list []*discoveryv1.EndpointSlice) err
 		if err != nil {
 			return fmt.Errorf("delete EndpointSlice %s/%s: %w", slice.Namespace, slice.Name, err)
 		}
-		r.tracker.ExpectDeletion(slice)
+		c.tracker.ExpectDeletion(slice)
 	}
 	return nil
 }

@@ -25,6 +25,10 @@ type group struct {
 	addressType discoveryv1.AddressType
 }
 
+func groupOf(s *discoveryv1.EndpointSlice) group {
+	return group{util.NewPortMapKey(slices.Clone(s.Ports)), s.AddressType} // it sorts the ports
+}
+
 // slicesOf returns the slices that mirror endpoints: one for each set of ports and address family.
 func slicesOf(e *corev1.Endpoints) ([]*discoveryv1.EndpointSlice, []problem) {
 	var (

@@ -89,8 +89,8 @@ func (r *run) lookUp(
 			return misplaced, r.reportNamespace(ctx, o, ref, at)
 		}
 	}
-	key := r.Storage.Key(at.GroupResource(), namespace, ref.Name)
-	stored, revision, err := r.Storage.Metadata(ctx, key)
+	key := r.storage.Key(at.GroupResource(), namespace, ref.Name)
+	stored, revision, err := r.storage.Metadata(ctx, key)
 	if err != nil {
 		return unknown, err
 	}
@@ -105,7 +105,7 @@ func (r *run) lookUp(
 	}
 	// An extension API server may store the object. Besides, the resource is sure to be the right one
 	// only if the API knows it.
-	live, err := r.client.Resource(at.GroupVersionResource).Namespace(namespace).Get(ctx, ref.Name,
+	live, err := r.Metadata.Resource(at.GroupVersionResource).Namespace(namespace).Get(ctx, ref.Name,
 		metav1.GetOptions{})
 	switch {
 	case err == nil && live.UID == ref.UID:

@@ -35,12 +35,12 @@ func (r *run) isElsewhere(
 	if namespace, ok := r.graph.namespaceOf(ref.UID); ok {
 		return namespace != "" && namespace != o.namespace, nil
 	}
-	keys, err := r.Storage.Namesakes(ctx, at.GroupResource(), ref.Name)
+	keys, err := r.storage.Namesakes(ctx, at.GroupResource(), ref.Name)
 	if err != nil {
 		return false, err
 	}
 	for _, key := range keys {
-		m, _, err := r.Storage.Metadata(ctx, key)
+		m, _, err := r.storage.Metadata(ctx, key)
 		if err != nil {
 			return false, err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -13,16 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "garbage-collector-controller"
 
 const (
@@ -52,62 +47,31 @@ type Storage interface {
 	Namesakes(ctx context.Context, resource schema.GroupResource, name string) ([]string, error)
 }
 
-// Dependencies are what the controller needs.
-type Dependencies struct {
-	// Config is an administrator's client configuration.
-	Config   *rest.Config
-	Storage  Storage
-	Recorder record.EventRecorder
-	// BuiltIn returns the resource of a built-in kind.
-	BuiltIn func(schema.GroupVersionKind) (name string, namespaced, ok bool)
-}
-
-// Controller is the control loop.
-type Controller struct {
-	Dependencies
-	client metadata.Interface
-	typed  kubernetes.Interface
-}
-
-// New returns a controller.
-func New(d Dependencies) (*Controller, error) {
-	config := rest.CopyConfig(d.Config)
-	// The beginning becomes the field manager.
-	_, version, _ := strings.Cut(config.UserAgent, "/")
-	config.UserAgent = "kube-controller-manager/" + version + "/generic-garbage-collector"
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
+// Loop is the loop that collects garbage. BuiltIn returns the resource of a built-in kind.
+func Loop(
+	storage Storage, builtIn func(schema.GroupVersionKind) (name string, namespaced, ok bool),
+) loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "garbagecollector",
+		Purpose:   "deletes objects whose owners are gone",
+		UserAgent: "kube-controller-manager/%s/generic-garbage-collector",
+		Begin: func(c *loop.Controller) loop.Work {
+			r := &run{
+				Controller: c, storage: storage,
+				kinds: &kinds{builtIn: builtIn, discovery: c.Client.Discovery()},
+				queue: loop.NewOf[*node](Name, lastDelay), homeless: map[*node]struct{}{},
+				services: map[string]service{},
+			}
+			r.graph, r.remotes = newGraph(r.queue.Enqueue), newRemotes(r)
+			return loop.Work{Run: r.run}
+		},
 	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", Name, err)
-	}
-	return &Controller{Dependencies: d, client: client, typed: typed}, nil
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	r := &run{
-		Controller: c,
-		ctx:        ctx,
-		kinds:      &kinds{builtIn: c.BuiltIn, discovery: c.typed.Discovery()},
-		queue:      loop.NewOf[*node](Name, lastDelay),
-		homeless:   map[*node]struct{}{},
-		services:   map[string]service{},
-	}
-	r.graph = newGraph(r.queue.Soon)
-	r.remotes = newRemotes(r)
-	r.running.Go(func() { c.Storage.FollowMetadata(ctx, r) })
-	defer r.running.Wait()
-	return r.queue.Run(ctx, workers, r.handle)
 }
 
 // run is the state of one call of Run.
 type run struct {
-	*Controller
-	ctx     context.Context
+	*loop.Controller
+	storage Storage
 	graph   *graph
 	kinds   *kinds
 	remotes *remotes
@@ -123,6 +87,13 @@ type run struct {
 	servicesChanged bool
 }
 
+// run works until ctx ends.
+func (r *run) run(ctx context.Context) error {
+	r.running.Go(func() { r.storage.FollowMetadata(ctx, r) })
+	defer r.running.Wait()
+	return r.queue.Run(ctx, workers, r.handle)
+}
+
 func (r *run) handle(ctx context.Context, n *node) (time.Duration, error) {
 	err := r.process(ctx, n)
 	homeless := errors.Is(err, errNoKind) || apierrors.IsServiceUnavailable(err)
@@ -133,7 +104,7 @@ func (r *run) handle(ctx context.Context, n *node) (time.Duration, error) {
 	r.mu.Unlock()
 	if homeless || apierrors.IsConflict(err) || errors.Is(err, errUnseen) ||
 		errors.Is(err, errChanging) {
-		return lastDelay, nil // none of these is worth a report
+		return 0, loop.Poll(lastDelay) // none of these is worth a report
 	}
 	return 0, err
 }
@@ -192,7 +163,7 @@ func (r *run) kindsChanged() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n := range r.homeless {
-		r.queue.Soon(n)
+		r.queue.Enqueue(n)
 	}
 }
 

@@ -122,13 +122,13 @@ func (r *run) latest(ctx context.Context, key string, o *object) (*object, error
 	var m *metav1.PartialObjectMetadata
 	var err error
 	if strings.HasPrefix(key, remotePrefix) {
-		m, err = r.client.Resource(*o.remote).Namespace(o.namespace).Get(ctx, o.name,
+		m, err = r.Metadata.Resource(*o.remote).Namespace(o.namespace).Get(ctx, o.name,
 			metav1.GetOptions{})
 		if err != nil && r.isGone(err) {
 			return nil, nil
 		}
 	} else {
-		m, _, err = r.Storage.Metadata(ctx, key)
+		m, _, err = r.storage.Metadata(ctx, key)
 	}
 	if err != nil || m == nil || m.UID != o.uid {
 		return nil, err
@@ -141,11 +141,11 @@ func (r *run) latest(ctx context.Context, key string, o *object) (*object, error
 // clientOf returns the client of an object's resource and namespace.
 func (r *run) clientOf(ctx context.Context, o *object) (metadata.ResourceInterface, error) {
 	if o.remote != nil {
-		return r.client.Resource(*o.remote).Namespace(o.namespace), nil
+		return r.Metadata.Resource(*o.remote).Namespace(o.namespace), nil
 	}
 	at, err := r.kinds.findStored(ctx, o.kind)
 	if err != nil {
 		return nil, err
 	}
-	return r.client.Resource(at.GroupVersionResource).Namespace(o.namespace), nil
+	return r.Metadata.Resource(at.GroupVersionResource).Namespace(o.namespace), nil
 }

@@ -82,7 +82,7 @@ func (m *remotes) set(services map[string]service) {
 
 // follow keeps the informers as the APIServices and discovery want them.
 func (m *remotes) follow() {
-	ctx := m.run.ctx
+	ctx := m.run.Context()
 	defer func() {
 		for r := range m.informed {
 			m.stop(r)
@@ -176,7 +176,7 @@ func (m *remotes) start(ctx context.Context, r schema.GroupVersionResource, kind
 	ctx, cancel := context.WithCancel(ctx)
 	i := &informed{kind, cancel, make(chan struct{})}
 	m.informed[r] = i
-	informer := metadatainformer.NewFilteredMetadataInformer(m.run.client, r, metav1.NamespaceAll, 0,
+	informer := metadatainformer.NewFilteredMetadataInformer(m.run.Metadata, r, metav1.NamespaceAll, 0,
 		cache.Indexers{}, nil).Informer()
 	put := func(obj any) {
 		o := newObject(obj.(*metav1.PartialObjectMetadata))

@@ -45,14 +45,15 @@ type Control struct {
 	informer cache.SharedIndexInformer
 }
 
-// New returns a control. The informer of revisions gets an index; whoever made it starts it.
-func New(d loop.Dependencies) (*Control, error) {
-	informer := d.Informers.Apps().V1().ControllerRevisions().Informer()
-	return &Control{d.Client, informer}, ownerrefs.AddIndex(informer)
+// New returns a control for a loop.
+func New(c *loop.Controller) *Control {
+	return &Control{c.Client, c.Informers.Apps().V1().ControllerRevisions().Informer()}
 }
 
-// Synced tells when the revisions are known.
-func (c *Control) Synced() cache.DoneChecker { return c.informer.HasSyncedChecker() }
+// Watch returns the watch of revisions, from which nothing follows.
+func (c *Control) Watch() loop.Watch {
+	return loop.Watch{Informer: c.informer, Indexers: ownerrefs.Indexers()}
+}
 
 // Claim returns the owner's revisions, the oldest first.
 func (c *Control) Claim(

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
@@ -25,56 +26,29 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/scale"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "horizontal-pod-autoscaler-controller"
 
 // Component is the source of the events.
 const Component = "horizontal-pod-autoscaler"
 
-const (
-	// period is the time between two looks at the metrics.
-	period = 15 * time.Second
-	// workers is the number of autoscalers that are looked at concurrently, as in
-	// kube-controller-manager.
-	workers = 5
-)
+// period is the time between two looks at the metrics.
+const period = 15 * time.Second
 
-// Controller sets the number of replicas of the targets of HorizontalPodAutoscalers.
-type Controller struct {
-	loop.Dependencies
-}
-
-// New returns a controller. It starts the informers that it needs.
-func New(d loop.Dependencies) *Controller {
-	return &Controller{d}
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	autoscalers := c.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer()
-	pods := c.Informers.Core().V1().Pods().Informer()
-	r := &run{
-		Controller: c, queue: loop.New(Name),
-		autoscalers: autoscalers.GetIndexer(), pods: pods.GetIndexer(),
-		scales:  scale.Client{Discovery: c.Client.Discovery()},
-		metrics: metricsClient{c.Client.Discovery().RESTClient()},
-		history: map[string]*history{},
+// Loop is the loop of HorizontalPodAutoscalers.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "horizontalpodautoscaling", Component: Component,
+		Purpose:  "sets the number of replicas of workloads by metrics",
+		Workload: true, Begin: begin,
+		Workers: 5, // as in kube-controller-manager
+		After:   []schema.GroupResource{autoscalingv2.Resource("horizontalpodautoscalers")},
 	}
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := handlers.Add(autoscalers, loop.OnChange(r.changed)); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	c.Informers.StartWithContext(ctx)
-	return r.queue.Run(ctx, workers, r.sync, append(handlers.Synced(), pods.HasSyncedChecker())...)
 }
 
-// run is the state of one call of Run.
-type run struct {
-	*Controller
-	queue             *loop.Queue
-	autoscalers, pods cache.Indexer
+type controller struct {
+	*loop.Controller
+	autoscalers, pods cache.SharedIndexInformer
 	scales            scale.Client
 	metrics           metricsClient
 
@@ -82,7 +56,21 @@ type run struct {
 	history map[string]*history // by key; guarded by mu; each is used by one worker at a time
 }
 
-func (r *run) changed(old, a *autoscalingv2.HorizontalPodAutoscaler) {
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{
+		Controller:  l,
+		autoscalers: l.Informers.Autoscaling().V2().HorizontalPodAutoscalers().Informer(),
+		pods:        l.Informers.Core().V1().Pods().Informer(),
+		scales:      scale.Client{Discovery: l.Client.Discovery()},
+		metrics:     metricsClient{l.Client.Discovery().RESTClient()},
+		history:     map[string]*history{},
+	}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(c.autoscalers, c.changed), {Informer: c.pods},
+	}}
+}
+
+func (c *controller) changed(old, a *autoscalingv2.HorizontalPodAutoscaler) {
 	// Not all API servers count the generations of autoscalers.
 	if old != nil && a != nil && old.UID == a.UID &&
 		equality.Semantic.DeepEqual(old.Spec, a.Spec) {
@@ -91,23 +79,23 @@ func (r *run) changed(old, a *autoscalingv2.HorizontalPodAutoscaler) {
 	if a == nil {
 		a = old // sync forgets its history
 	}
-	r.queue.Soon(a.Namespace + "/" + a.Name)
+	c.Enqueue(loop.Key(a))
 }
 
 // historyOf returns the history of an autoscaler. One with another UID has no part in it.
-func (r *run) historyOf(key string, uid types.UID) *history {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if h := r.history[key]; h == nil || h.uid != uid {
-		r.history[key] = &history{uid: uid}
+func (c *controller) historyOf(key string, uid types.UID) *history {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.history[key]; h == nil || h.uid != uid {
+		c.history[key] = &history{uid: uid}
 	}
-	return r.history[key]
+	return c.history[key]
 }
 
-func (r *run) forget(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.history, key)
+func (c *controller) forget(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.history, key)
 }
 
 // rivals returns the autoscalers whose targets have some of the pods that a selector matches, in
@@ -117,14 +105,13 @@ func (a *autoscaler) rivals(selector labels.Selector) []string {
 	defer a.mu.Unlock()
 	a.history.selector = selector
 	var keys []string
-	// The index exists always, so there is no error.
-	pods, _ := a.pods.ByIndex(cache.NamespaceIndex, a.Namespace)
-	for key, h := range a.run.history {
+	pods := loop.InNamespace[corev1.Pod](a.pods, a.Namespace)
+	for key, h := range a.controller.history {
 		if namespace, _, _ := strings.Cut(key, "/"); namespace != a.Namespace || h.selector == nil {
 			continue
 		}
-		if slices.ContainsFunc(pods, func(obj any) bool {
-			set := labels.Set(obj.(*corev1.Pod).Labels)
+		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+			set := labels.Set(p.Labels)
 			return selector.Matches(set) && h.selector.Matches(set)
 		}) {
 			keys = append(keys, key)
@@ -134,35 +121,30 @@ func (a *autoscaler) rivals(selector labels.Selector) []string {
 	return keys
 }
 
-func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
-	obj, ok, err := r.autoscalers.GetByKey(key)
-	if err != nil {
-		return 0, err
-	}
-	if !ok {
-		r.forget(key)
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	old := loop.Get[autoscalingv2.HorizontalPodAutoscaler](c.autoscalers, key)
+	if old == nil {
+		c.forget(key)
 		return 0, nil
 	}
-	old := obj.(*autoscalingv2.HorizontalPodAutoscaler)
 	a := &autoscaler{
-		run: r, HorizontalPodAutoscaler: old.DeepCopy(), history: r.historyOf(key, old.UID),
+		controller: c, HorizontalPodAutoscaler: old.DeepCopy(), history: c.historyOf(key, old.UID),
 		now: time.Now(),
 	}
 	a.reconcile(ctx) // errors are in the conditions
 	if !equality.Semantic.DeepEqual(old.Status, a.Status) {
-		_, err = r.Client.AutoscalingV2().HorizontalPodAutoscalers(a.Namespace).UpdateStatus(ctx,
+		_, err := c.Client.AutoscalingV2().HorizontalPodAutoscalers(a.Namespace).UpdateStatus(ctx,
 			a.HorizontalPodAutoscaler, metav1.UpdateOptions{})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err = loop.IgnoreChanged(err); err != nil {
 			return 0, err
 		}
 	}
-	r.queue.AddAfter(key, period)
-	return 0, nil
+	return period, nil
 }
 
 // autoscaler is one look at an autoscaler, whose status it changes.
 type autoscaler struct {
-	*run
+	*controller
 	*autoscalingv2.HorizontalPodAutoscaler
 	history *history
 	now     time.Time

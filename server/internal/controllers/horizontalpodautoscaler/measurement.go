@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // What is known of a young pod says little about its load.
@@ -132,15 +134,8 @@ func (m *measurement) resource(
 
 // podList returns the pods of the target.
 func (m *measurement) podList() []*corev1.Pod {
-	// The index exists always, so there is no error.
-	all, _ := m.run.pods.ByIndex(cache.NamespaceIndex, m.Namespace)
-	var pods []*corev1.Pod
-	for _, obj := range all {
-		if p := obj.(*corev1.Pod); m.selector.Matches(labels.Set(p.Labels)) {
-			pods = append(pods, p)
-		}
-	}
-	return pods
+	return slices.DeleteFunc(loop.InNamespace[corev1.Pod](m.pods, m.Namespace),
+		func(p *corev1.Pod) bool { return !m.selector.Matches(labels.Set(p.Labels)) })
 }
 
 // requests returns how much of a resource each pod requests, in thousandths.

@@ -56,14 +56,14 @@ func newMeasurement(t *testing.T, pods ...string) *measurement {
 	if err != nil {
 		t.Fatal(err)
 	}
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
+	informer := cache.NewSharedIndexInformer(nil, &corev1.Pod{}, 0, cache.Indexers{
 		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-	})
+	}) // never started
 	requests := corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("100m"),
 	}}
 	for _, name := range pods {
-		if err := indexer.Add(&corev1.Pod{
+		if err := informer.GetIndexer().Add(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: name, Labels: map[string]string{"app": "d"},
 			},
@@ -80,9 +80,9 @@ func newMeasurement(t *testing.T, pods ...string) *measurement {
 	}
 	return &measurement{
 		autoscaler: &autoscaler{
-			run: &run{
-				Controller: &Controller{loop.Dependencies{Client: client}}, pods: indexer,
-				metrics: metricsClient{client.Discovery().RESTClient()},
+			controller: &controller{
+				Controller: &loop.Controller{Dependencies: loop.Dependencies{Client: client}},
+				pods:       informer, metrics: metricsClient{client.Discovery().RESTClient()},
 			},
 			HorizontalPodAutoscaler: &autoscalingv2.HorizontalPodAutoscaler{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "h"},

@@ -49,7 +49,7 @@ func (s *state) manage(ctx context.Context, owner ownerrefs.Owner) error {
 			return nil
 		}
 	}
-	room, wait := s.run.pods.Room(s.job.UID, len(s.pods), missing)
+	room, wait := s.controller.pods.Room(s.job.UID, len(s.pods), missing)
 	if room < missing {
 		missing = room
 		s.later(max(wait, pause))
@@ -59,7 +59,7 @@ func (s *state) manage(ctx context.Context, owner ownerrefs.Owner) error {
 		free = s.free(missing)
 		missing = len(free)
 	}
-	made, err := s.run.pods.Create(ctx, owner, missing, func(i int) *corev1.Pod {
+	made, err := s.controller.pods.Create(ctx, owner, missing, func(i int) *corev1.Pod {
 		if free == nil {
 			return s.pod(owner, -1)
 		}
@@ -88,7 +88,7 @@ func (s *state) drop(ctx context.Context, owner ownerrefs.Owner, unneeded []*cor
 	if err := s.releaseEach(ctx, held); err != nil {
 		return err
 	}
-	err := s.run.pods.Delete(ctx, owner, unneeded)
+	err := s.controller.pods.Delete(ctx, owner, unneeded)
 	s.terminating += len(unneeded)
 	s.active = slices.DeleteFunc(s.active, func(pod *corev1.Pod) bool { return gone[pod] })
 	return err

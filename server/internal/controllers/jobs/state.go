@@ -21,7 +21,7 @@ import (
 
 // state is a Job while it is looked at.
 type state struct {
-	*run
+	*controller
 	known *known
 	key   string
 	job   *batchv1.Job // a copy
@@ -87,14 +87,14 @@ func (s *state) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settled := s.run.pods.Settled(s.job.UID) // before the informer is read
-	if !settled {
-		s.later(pods.Patience)
+	satisfied := s.controller.pods.Satisfied(s.job.UID) // before the informer is read
+	if !satisfied {
+		s.later(pods.ExpectationTimeout)
 	}
 	s.mu.Lock()
 	s.released = maps.Clone(s.known.released)
 	s.mu.Unlock()
-	if s.pods, err = s.run.pods.Claim(ctx, owner, batchv1.JobTrackingFinalizer); err != nil {
+	if s.pods, err = s.controller.pods.Claim(ctx, owner, batchv1.JobTrackingFinalizer); err != nil {
 		return err
 	}
 	if s.job.Status.UncountedTerminatedPods == nil {
@@ -109,13 +109,13 @@ func (s *state) sync(ctx context.Context) error {
 	var errs error
 	switch {
 	case s.finish != nil:
-		if settled {
+		if satisfied {
 			errs = s.stop(ctx, owner)
 		}
-		if !settled || errs != nil || len(s.active) > 0 {
+		if !satisfied || errs != nil || len(s.active) > 0 {
 			s.finish = nil // pods would outlive the Job
 		}
-	case settled && s.job.DeletionTimestamp == nil:
+	case satisfied && s.job.DeletionTimestamp == nil:
 		errs = s.manage(ctx, owner)
 		s.complete()
 		s.suspend()
@@ -123,8 +123,8 @@ func (s *state) sync(ctx context.Context) error {
 	return errors.Join(s.track(ctx), errs)
 }
 
-// stop deletes pods that still run when the end of the Job is decided. Pods of a Job that fails count
-// as failed.
+// stop deletes pods that still run when the end of the Job is decided. Pods of a Job that fails
+// count as failed.
 func (s *state) stop(ctx context.Context, owner ownerrefs.Owner) error {
 	unneeded := s.active
 	if len(unneeded) > most {
@@ -134,7 +134,7 @@ func (s *state) stop(ctx context.Context, owner ownerrefs.Owner) error {
 	if s.finish.Type == batchv1.JobSuccessCriteriaMet {
 		return s.drop(ctx, owner, slices.Clone(unneeded))
 	}
-	if err := s.run.pods.Delete(ctx, owner, unneeded); err != nil {
+	if err := s.controller.pods.Delete(ctx, owner, unneeded); err != nil {
 		return err
 	}
 	s.terminating += len(unneeded)

@@ -1,31 +1,24 @@
 // Package legacytokens deletes the token secrets that old versions of Kubernetes made for every
 // ServiceAccount, once nobody has used them for a year (KEP-2799). A cluster restored from a backup
 // may have such secrets.
-//
-//	err := legacytokens.New(legacytokens.Dependencies{
-//		Client: client, Informers: factory, Now: time.Now,
-//	}).Run(ctx)
 package legacytokens
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 	"github.com/kinproc/kinproc/server/internal/podreferences"
 )
@@ -40,53 +33,51 @@ const (
 	interval = 24 * time.Hour
 )
 
-// Dependencies are what the controller needs.
-type Dependencies struct {
-	Client    kubernetes.Interface
-	Informers informers.SharedInformerFactory
-	Now       func() time.Time
+// Loop is the loop that cleans up unused secrets. Now is the clock.
+func Loop(now func() time.Time) loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "legacy-service-account-token-cleaner",
+		Purpose: "deletes token secrets that nobody has used for a year",
+		After:   []schema.GroupResource{corev1.Resource("secrets")},
+		Begin: func(l *loop.Controller) loop.Work {
+			c := &controller{l, now}
+			c.Add("") // the only key
+			return loop.Work{Sync: c.sync}
+		},
+	}
 }
 
-// Controller is the control loop.
-type Controller struct{ Dependencies }
-
-// New returns a controller.
-func New(d Dependencies) *Controller { return &Controller{d} }
-
-// Run looks for unused secrets until ctx ends.
-func (c *Controller) Run(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := c.look(ctx); err != nil && ctx.Err() == nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Looking for unused secrets failed",
-				"controller", Name)
-		}
-	}, interval)
-	return nil
+type controller struct {
+	*loop.Controller
+	now func() time.Time
 }
 
-// look invalidates or deletes the unused secrets. It needs no informer in the first year.
-func (c *Controller) look(ctx context.Context) error {
-	now := c.Now().UTC()
+// sync invalidates or deletes the unused secrets. It needs no informer in the first year.
+func (c *controller) sync(ctx context.Context, _ string) (time.Duration, error) {
+	now := c.now().UTC()
 	since, err := tokentracking.Since(ctx, c.Client)
 	if err != nil || now.Before(since.Add(kept)) {
-		return err
+		return interval, err
 	}
 	core := c.Informers.Core().V1()
-	synced := []cache.DoneChecker{
-		core.Secrets().Informer().HasSyncedChecker(),
-		core.ServiceAccounts().Informer().HasSyncedChecker(),
-		core.Pods().Informer().HasSyncedChecker(),
+	if err := c.Watch(loop.Watch{Informer: core.Secrets().Informer()},
+		loop.Watch{Informer: core.ServiceAccounts().Informer()},
+		loop.Watch{Informer: core.Pods().Informer()}); err != nil {
+		return 0, err
 	}
-	c.Informers.StartWithContext(ctx)
-	if !cache.WaitFor(ctx, "", synced...) {
-		return nil
+	if err := c.WaitForSync(ctx); err != nil {
+		return 0, err
 	}
 	secrets, err := core.Secrets().Lister().List(labels.Everything())
 	if err != nil {
-		return err
+		return 0, err
 	}
+	r := references{c.Controller, map[string]map[string]bool{}, map[string]map[string]bool{}}
 	for _, secret := range secrets {
-		unused, err := c.unused(secret, now.Add(-kept))
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		unused, err := c.unused(secret, now.Add(-kept), r)
 		if err == nil && unused {
 			err = c.clean(ctx, secret, now)
 		}
@@ -95,12 +86,14 @@ func (c *Controller) look(ctx context.Context) error {
 				"secret", cache.MetaObjectToName(secret))
 		}
 	}
-	return nil
+	return interval, nil
 }
 
 // unused reports whether a secret was made for a ServiceAccount, was not used since a day, and is
 // used by no pod. A ServiceAccount lists the secrets that were made for it.
-func (c *Controller) unused(secret *corev1.Secret, since time.Time) (bool, error) {
+func (c *controller) unused(
+	secret *corev1.Secret, since time.Time, r references,
+) (bool, error) {
 	if secret.Type != corev1.SecretTypeServiceAccountToken || secret.DeletionTimestamp != nil ||
 		!secret.CreationTimestamp.Time.Before(since) {
 		return false, nil
@@ -114,27 +107,55 @@ func (c *Controller) unused(secret *corev1.Secret, since time.Time) (bool, error
 			return false, nil
 		}
 	}
-	core := c.Informers.Core().V1()
-	account, err := core.ServiceAccounts().Lister().ServiceAccounts(secret.Namespace).
-		Get(secret.Annotations[corev1.ServiceAccountNameKey])
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	account, err := c.Informers.Core().V1().ServiceAccounts().Lister().
+		ServiceAccounts(secret.Namespace).Get(secret.Annotations[corev1.ServiceAccountNameKey])
+	if err != nil {
+		return false, loop.IgnoreNotFound(err)
 	}
-	if uid := secret.Annotations[corev1.ServiceAccountUIDKey]; err != nil ||
-		uid != "" && uid != string(account.UID) ||
-		!slices.ContainsFunc(account.Secrets, func(r corev1.ObjectReference) bool {
-			return r.Name == secret.Name
-		}) {
-		return false, err
+	uid := secret.Annotations[corev1.ServiceAccountUIDKey]
+	return (uid == "" || uid == string(account.UID)) && r.lists(account, secret.Name) &&
+		!r.uses(secret.Namespace, secret.Name), nil
+}
+
+// references remember for a pass what refers to secrets. There may be many secrets and many pods in
+// a namespace, which are looked at once.
+type references struct {
+	*loop.Controller
+	listed map[string]map[string]bool // by the key of an account
+	used   map[string]map[string]bool // by namespace
+}
+
+// lists reports whether an account lists a secret.
+func (r references) lists(account *corev1.ServiceAccount, secret string) bool {
+	key := loop.Key(account)
+	if r.listed[key] == nil {
+		r.listed[key] = map[string]bool{}
+		for _, ref := range account.Secrets {
+			r.listed[key][ref.Name] = true
+		}
 	}
-	pods, err := core.Pods().Lister().Pods(secret.Namespace).List(labels.Everything())
-	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		return podreferences.Has(pod, "secrets", secret.Name)
-	}), err
+	return r.listed[key][secret]
+}
+
+// uses reports whether a pod uses a secret.
+func (r references) uses(namespace, secret string) bool {
+	if r.used[namespace] == nil {
+		used := map[string]bool{}
+		r.used[namespace] = used
+		pods := r.Informers.Core().V1().Pods().Informer()
+		for _, pod := range loop.InNamespace[corev1.Pod](pods, namespace) {
+			podreferences.Each(pod, func(resource, name string) {
+				if resource == "secrets" {
+					used[name] = true
+				}
+			})
+		}
+	}
+	return r.used[namespace][secret]
 }
 
 // clean labels an unused secret as invalid, and deletes it a year later.
-func (c *Controller) clean(ctx context.Context, secret *corev1.Secret, now time.Time) error {
+func (c *controller) clean(ctx context.Context, secret *corev1.Secret, now time.Time) error {
 	client := c.Client.CoreV1().Secrets(secret.Namespace)
 	invalid, err := time.Parse(time.DateOnly, secret.Labels[serviceaccount.InvalidSince])
 	if err != nil { // no label, or a wrong one
@@ -154,8 +175,5 @@ func (c *Controller) clean(ctx context.Context, secret *corev1.Secret, now time.
 	err = client.Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{ResourceVersion: &secret.ResourceVersion},
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	return err
+	return loop.IgnoreChanged(err)
 }

@@ -250,7 +250,7 @@ func cronJobsAlone(t *testing.T) *cronJobs {
 func (c *cronJobs) run(client kubernetes.Interface) (events <-chan string, stop func()) {
 	c.Helper()
 	d, events := workloadtest.Dependencies(client)
-	return events, workloadtest.Start(c.T, d.Informers, workloadtest.Must(cronjobs.New(d))(c.T))
+	return events, workloadtest.Start(c.T, d, cronjobs.Loop())
 }
 
 // hourly creates a CronJob with one Job due.

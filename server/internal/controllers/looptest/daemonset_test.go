@@ -307,7 +307,7 @@ func TestDaemonSetRecreated(t *testing.T) {
 func daemonsetRun(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
 	t.Helper()
 	d, events := workloadtest.Dependencies(client)
-	return events, workloadtest.Start(t, d.Informers, workloadtest.Must(daemonset.New(d))(t))
+	return events, workloadtest.Start(t, d, daemonset.Loop())
 }
 
 // A revision of somebody else that has the name of a new one is deleted just when the controller

@@ -357,7 +357,7 @@ func TestDeploymentRecreated(t *testing.T) {
 func deploymentRun(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
 	t.Helper()
 	d, events := workloadtest.Dependencies(client)
-	return events, workloadtest.Start(t, d.Informers, workloadtest.Must(deployment.New(d))(t))
+	return events, workloadtest.Start(t, d, deployment.Loop())
 }
 
 // A ReplicaSet of somebody else that has the name of a new one is deleted just when the controller

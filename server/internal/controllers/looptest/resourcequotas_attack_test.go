@@ -1,19 +1,18 @@
 package looptest
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
 	"github.com/kinproc/kinproc/server"
 	evaluators "github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -25,22 +24,10 @@ func TestAttackSlowlyStoredObject(t *testing.T) {
 	})
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
 	charges := &evaluators.Charges{}
-	shared := informers.NewSharedInformerFactory(client, 0)
-	c := resourcequotas.New(resourcequotas.Dependencies{
-		Client: client, Metadata: metadata.NewForConfigOrDie(s.RESTConfig()), Informers: shared,
-		Charges: charges,
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	shared.StartWithContext(ctx)
-	go func() { ended <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		shared.Shutdown()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	ctx := t.Context()
+	d, _ := workloadtest.Dependencies(client)
+	d.Metadata = metadata.NewForConfigOrDie(s.RESTConfig())
+	workloadtest.Start(t, d, resourcequotas.Loop(charges))
 	n := resourceQuotasIn(t, client, "n")
 	n.quota("q", corev1.ResourceQuotaSpec{Hard: resourceQuantities("pods", "5")})
 	n.used("q", "pods", "0")

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 const (
@@ -66,8 +68,22 @@ func (f *findings) wait() time.Duration {
 	return finalizerWait
 }
 
+// An extension API server may never answer. inTime is how long a pass works on the content of a
+// namespace before it reports what remains, and listInTime is how long a list may take.
+const (
+	inTime     = 20 * time.Second
+	listInTime = 10 * time.Second
+)
+
+// emptyInTime is like empty, but ends in time. It returns an error if ctx ends before.
+func (c *controller) emptyInTime(ctx context.Context, namespace string) (*findings, error) {
+	limited, cancel := context.WithTimeout(ctx, inTime)
+	defer cancel()
+	return c.empty(limited, namespace), ctx.Err()
+}
+
 // empty deletes everything in a namespace, pods first, and returns what remains and what failed.
-func (c *Controller) empty(ctx context.Context, namespace string) *findings {
+func (c *controller) empty(ctx context.Context, namespace string) *findings {
 	f := &findings{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	resources := c.discover(ctx, f)
 	if i := slices.IndexFunc(resources, func(r resource) bool {
@@ -99,9 +115,9 @@ func (c *Controller) empty(ctx context.Context, namespace string) *findings {
 // discover lists the namespaced resources that can be deleted, each in its preferred version. A
 // group that cannot be discovered, because its server is down, does not keep the others from being
 // emptied.
-func (c *Controller) discover(ctx context.Context, f *findings) []resource {
+func (c *controller) discover(ctx context.Context, f *findings) []resource {
 	lists, err := discovery.ServerPreferredNamespacedResourcesWithContext(ctx,
-		discovery.ToDiscoveryInterfaceWithContext(c.client.Discovery()))
+		discovery.ToDiscoveryInterfaceWithContext(c.Client.Discovery()))
 	if err != nil {
 		f.discovery = append(f.discovery, fmt.Errorf("discover resources: %w", err))
 	}
@@ -122,11 +138,11 @@ func (c *Controller) discover(ctx context.Context, f *findings) []resource {
 }
 
 // deleteAll deletes the objects of a resource in a namespace and counts those that remain.
-func (c *Controller) deleteAll(ctx context.Context, r resource, namespace string, f *findings) {
+func (c *controller) deleteAll(ctx context.Context, r resource, namespace string, f *findings) {
 	if !slices.Contains(r.verbs, "list") && !slices.Contains(r.verbs, "deletecollection") {
 		return
 	}
-	client := c.metadata.Resource(r.GroupVersionResource).Namespace(namespace)
+	client := c.Metadata.Resource(r.GroupVersionResource).Namespace(namespace)
 	left, err := list(ctx, client, r)
 	// most resources have no objects and need only one request
 	if err == nil && (left == nil || len(left.Items) > 0) {
@@ -177,6 +193,9 @@ func finish(
 		if pod.DeletionTimestamp == nil || untilGraceEnds(pod) > 0 {
 			continue
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		options := metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0)),
 			Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
@@ -196,6 +215,8 @@ func list(
 	if !slices.Contains(r.verbs, "list") {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, listInTime)
+	defer cancel()
 	l, err := client.List(ctx, metav1.ListOptions{})
 	if apierrors.IsMethodNotSupported(err) {
 		return nil, nil
@@ -219,7 +240,10 @@ func deleteObjects(
 	}
 	var errs []error
 	for _, o := range objects.Items {
-		if err := ignoreGone(client.Delete(ctx, o.Name, options)); err != nil &&
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := loop.IgnoreNotFound(client.Delete(ctx, o.Name, options)); err != nil &&
 			!apierrors.IsMethodNotSupported(err) {
 			errs = append(errs, fmt.Errorf("%s: %w", o.Name, err))
 		}

@@ -11,70 +11,46 @@ package namespaces
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "namespace-controller"
 
-// workers is the number of namespaces that are emptied concurrently. A test suite deletes many at
-// once.
-const workers = 4
-
-// Controller is the control loop.
-type Controller struct {
-	client     kubernetes.Interface
-	metadata   metadata.Interface
-	namespaces coreinformers.NamespaceInformer
-}
-
-// New returns a controller. The caller starts the informer of namespaces.
-func New(
-	client kubernetes.Interface, metadata metadata.Interface,
-	namespaces coreinformers.NamespaceInformer,
-) *Controller {
-	namespaces.Informer() // registers it with the caller's factory
-	return &Controller{client: client, metadata: metadata, namespaces: namespaces}
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	queue := loop.New(Name)
-	informer := c.namespaces.Informer()
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if ns := obj.(*corev1.Namespace); waits(ns) {
-				queue.Soon(ns.Name)
-			}
-		},
-		UpdateFunc: func(old, obj any) {
-			was, is := old.(*corev1.Namespace), obj.(*corev1.Namespace)
-			// Ignore updates of conditions, which this controller makes itself.
-			if waits(is) && (!waits(was) || !slices.Equal(was.Spec.Finalizers, is.Spec.Finalizers) ||
-				was.ResourceVersion == is.ResourceVersion) {
-				queue.Soon(is.Name)
-			}
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
+// Loop is the loop of namespaces that are deleted.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "namespace",
+		Purpose: "deletes what is in a namespace that is deleted",
+		Workers: 4, // a test suite deletes many at once
+		Begin:   begin,
 	}
-	// fails only for a handler of another informer
-	defer func() { _ = informer.RemoveEventHandler(registration) }()
-	return queue.Run(ctx, workers, c.sync, registration.HasSyncedChecker())
+}
+
+type controller struct {
+	*loop.Controller
+	namespaces cache.SharedIndexInformer
+}
+
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{l, l.Informers.Core().V1().Namespaces().Informer()}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(c.namespaces, func(old, n *corev1.Namespace) {
+			// Conditions are changed by this loop itself.
+			if n != nil && waits(n) && (old == nil || !waits(old) ||
+				!slices.Equal(old.Spec.Finalizers, n.Spec.Finalizers) ||
+				old.ResourceVersion == n.ResourceVersion) {
+				c.Enqueue(n.Name)
+			}
+		}),
+	}}
 }
 
 // waits reports whether a namespace has to be emptied.
@@ -84,24 +60,21 @@ func waits(ns *corev1.Namespace) bool {
 }
 
 // sync empties a namespace and finalizes it, or returns how long to wait for the remaining content.
-func (c *Controller) sync(ctx context.Context, name string) (time.Duration, error) {
-	ns, err := c.namespaces.Lister().Get(name)
-	if apierrors.IsNotFound(err) || err == nil && !waits(ns) {
+func (c *controller) sync(ctx context.Context, name string) (time.Duration, error) {
+	ns := loop.Get[corev1.Namespace](c.namespaces, name)
+	if ns == nil || !waits(ns) {
 		return 0, nil
 	}
+	found, err := c.emptyInTime(ctx, name)
 	if err != nil {
 		return 0, err
-	}
-	found := c.empty(ctx, name)
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
 	}
 	ns = ns.DeepCopy()
 	ns.Status.Phase = corev1.NamespaceTerminating
 	if found.report(&ns.Status) {
-		updated, err := c.client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{})
+		updated, err := c.Client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{})
 		if err != nil {
-			return 0, ignoreGone(err)
+			return 0, loop.IgnoreNotFound(err)
 		}
 		ns = updated
 	}
@@ -109,18 +82,11 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 		return 0, err
 	}
 	if wait := found.wait(); wait > 0 {
-		return wait, nil
+		return 0, loop.Poll(wait)
 	}
 	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool {
 		return f == corev1.FinalizerKubernetes
 	})
-	_, err = c.client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
-	return 0, ignoreGone(err)
-}
-
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	_, err = c.Client.CoreV1().Namespaces().Finalize(ctx, ns, metav1.UpdateOptions{})
+	return 0, loop.IgnoreNotFound(err)
 }

@@ -1,45 +1,88 @@
 // Package nodelifecycle notices when nodes are no longer heard of, and says with taints what the
 // conditions of nodes mean for pods.
 //
-//	err := nodelifecycle.New(client, recorder, factory).Run(ctx)
-//
 // Unlike in kube-controller-manager, the failure of many nodes does not slow the tainting down:
 // that protects production clusters whose network is partitioned.
 package nodelifecycle
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "node-lifecycle-controller"
 
-// Controller keeps the conditions and taints of nodes.
-type Controller struct {
-	loop.Dependencies
+// Patience is how long nodes may not be heard of.
+type Patience struct {
+	// Grace is the time after which a node counts as unreachable. StartupGrace is the same for a node
+	// that has never said whether it is ready.
+	Grace, StartupGrace time.Duration
+}
+
+// Loop is the loop of the conditions and taints of nodes.
+func Loop() loop.Loop {
+	return With(Patience{50 * time.Second, 60 * time.Second}) // as in kube-controller-manager
+}
+
+// With returns the loop with another patience.
+func With(patience Patience) loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "nodelifecycle", Component: "node-controller",
+		Purpose:  "taints nodes that are not ready or not heard of any more",
+		Workload: true, Workers: 4,
+		After: []schema.GroupResource{corev1.Resource("nodes")},
+		Begin: func(l *loop.Controller) loop.Work { return begin(l, patience) },
+	}
+}
+
+type controller struct {
+	*loop.Controller
+	Patience
 	nodes corelisters.NodeLister
 	pods  corelisters.PodLister
-	queue *loop.Queue
-	// Grace is how long a node may not be heard of before it counts as unreachable. StartupGrace is
-	// the same for a node that has never said whether it is ready. Both may be changed before Run.
-	Grace, StartupGrace time.Duration
 
 	mu sync.Mutex
 	// heard is when each node was last heard of.
 	heard map[string]sign
+}
+
+func begin(l *loop.Controller, patience Patience) loop.Work {
+	core := l.Informers.Core().V1()
+	c := &controller{
+		Controller: l, Patience: patience, heard: map[string]sign{},
+		nodes: core.Nodes().Lister(), pods: core.Pods().Lister(),
+	}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(core.Nodes().Informer(), func(old, n *corev1.Node) {
+			if n == nil {
+				c.nodeGone(old)
+			} else {
+				c.nodeSeen(n)
+			}
+		}),
+		loop.On(core.Pods().Informer(), func(_, p *corev1.Pod) {
+			if p != nil {
+				c.podSeen(p)
+			}
+		}),
+		loop.On(l.Informers.Coordination().V1().Leases().Informer(),
+			func(_, l *coordinationv1.Lease) {
+				if l != nil {
+					c.leaseSeen(l)
+				}
+			}),
+	}}
 }
 
 // sign is a sign of life of a node.
@@ -49,49 +92,7 @@ type sign struct {
 	renewed, heartbeat time.Time
 }
 
-// New returns the controller. It asks for its informers.
-func New(d loop.Dependencies) *Controller {
-	d.Informers.Coordination().V1().Leases().Informer()
-	return &Controller{
-		Dependencies: d,
-		nodes:        d.Informers.Core().V1().Nodes().Lister(),
-		pods:         d.Informers.Core().V1().Pods().Lister(),
-		queue:        loop.New(Name), heard: map[string]sign{},
-		Grace: 50 * time.Second, StartupGrace: 60 * time.Second, // as in kube-controller-manager
-	}
-}
-
-// Run runs the controller until ctx ends.
-func (c *Controller) Run(ctx context.Context) error {
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	core := c.Informers.Core().V1()
-	if err := errors.Join(
-		handlers.Add(core.Nodes().Informer(), loop.OnChange(func(old, n *corev1.Node) {
-			if n == nil {
-				c.nodeGone(old)
-			} else {
-				c.nodeSeen(n)
-			}
-		})),
-		handlers.Add(core.Pods().Informer(), loop.OnChange(func(_, p *corev1.Pod) {
-			if p != nil {
-				c.podSeen(p)
-			}
-		})),
-		handlers.Add(c.Informers.Coordination().V1().Leases().Informer(), loop.OnChange(
-			func(_, l *coordinationv1.Lease) {
-				if l != nil {
-					c.leaseSeen(l)
-				}
-			})),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	return c.queue.Run(ctx, 4, c.sync, handlers.Synced()...)
-}
-
-func (c *Controller) nodeSeen(n *corev1.Node) {
+func (c *controller) nodeSeen(n *corev1.Node) {
 	var heartbeat time.Time
 	if ready := condition(n, corev1.NodeReady); ready != nil {
 		heartbeat = ready.LastHeartbeatTime.Time
@@ -106,10 +107,10 @@ func (c *Controller) nodeSeen(n *corev1.Node) {
 	if !known {
 		c.event(n, "RegisteredNode", "Node %s event: Registered Node %s in Controller", n.Name, n.Name)
 	}
-	c.queue.Soon(n.Name)
+	c.Enqueue(n.Name)
 }
 
-func (c *Controller) nodeGone(n *corev1.Node) {
+func (c *controller) nodeGone(n *corev1.Node) {
 	c.mu.Lock()
 	delete(c.heard, n.Name)
 	c.mu.Unlock()
@@ -117,7 +118,7 @@ func (c *Controller) nodeGone(n *corev1.Node) {
 }
 
 // leaseSeen notes a sign of life. There are many, so the node is not looked at each time.
-func (c *Controller) leaseSeen(l *coordinationv1.Lease) {
+func (c *controller) leaseSeen(l *coordinationv1.Lease) {
 	if l.Namespace != corev1.NamespaceNodeLease || l.Spec.RenewTime == nil {
 		return
 	}
@@ -131,7 +132,7 @@ func (c *Controller) leaseSeen(l *coordinationv1.Lease) {
 }
 
 // podSeen looks at the node of a pod that says that it is ready, in case the node is not.
-func (c *Controller) podSeen(p *corev1.Pod) {
+func (c *controller) podSeen(p *corev1.Pod) {
 	if p.Spec.NodeName == "" || !pods.Ready(p) {
 		return
 	}
@@ -140,35 +141,32 @@ func (c *Controller) podSeen(p *corev1.Pod) {
 		return
 	}
 	if r := condition(n, corev1.NodeReady); r != nil && r.Status != corev1.ConditionTrue {
-		c.queue.Soon(n.Name)
+		c.Enqueue(n.Name)
 	}
 }
 
-func (c *Controller) sync(ctx context.Context, name string) (time.Duration, error) {
-	found, err := c.nodes.Get(name)
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	}
+func (c *controller) sync(ctx context.Context, name string) (time.Duration, error) {
+	n, err := c.nodes.Get(name)
 	if err != nil {
-		return 0, err
+		return 0, loop.IgnoreNotFound(err)
 	}
-	n := found
-	if wait := c.patience(n); wait > 0 {
-		c.queue.AddAfter(name, wait+time.Millisecond)
+	wait := c.patience(n)
+	if wait > 0 {
+		wait += time.Millisecond
 	} else if n, err = c.markUnknown(ctx, n); err != nil {
 		return 0, loop.IgnoreChanged(err)
 	}
 	if n, err = c.taint(ctx, n); err != nil {
-		return 0, loop.IgnoreChanged(err)
+		return wait, loop.IgnoreChanged(err)
 	}
 	if r := condition(n, corev1.NodeReady); r != nil && r.Status != corev1.ConditionTrue {
-		return 0, c.markPods(ctx, n)
+		return wait, c.markPods(ctx, n)
 	}
-	return 0, nil
+	return wait, nil
 }
 
 // patience returns how long a node need not be heard of yet.
-func (c *Controller) patience(n *corev1.Node) time.Duration {
+func (c *controller) patience(n *corev1.Node) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limit := c.Grace
@@ -183,7 +181,7 @@ func (c *Controller) patience(n *corev1.Node) time.Duration {
 }
 
 // markUnknown says that a node is not heard of any more.
-func (c *Controller) markUnknown(ctx context.Context, found *corev1.Node) (*corev1.Node, error) {
+func (c *controller) markUnknown(ctx context.Context, found *corev1.Node) (*corev1.Node, error) {
 	n, now, different := found.DeepCopy(), metav1.Now(), false
 	for _, t := range []corev1.NodeConditionType{
 		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
@@ -215,7 +213,7 @@ func (c *Controller) markUnknown(ctx context.Context, found *corev1.Node) (*core
 	return updated, err
 }
 
-func (c *Controller) event(n *corev1.Node, reason, format string, args ...any) {
+func (c *controller) event(n *corev1.Node, reason, format string, args ...any) {
 	c.Recorder.Eventf(&corev1.ObjectReference{
 		Kind: "Node", APIVersion: "v1", Name: n.Name, UID: n.UID,
 	}, corev1.EventTypeNormal, reason, format, args...)

@@ -12,7 +12,7 @@ import (
 
 // markPods says that the pods of a node that is not ready are not ready either, so that services
 // send no requests there.
-func (c *Controller) markPods(ctx context.Context, n *corev1.Node) error {
+func (c *controller) markPods(ctx context.Context, n *corev1.Node) error {
 	for _, found := range pods.OnNode(c.pods, n.Name) {
 		if !pods.Ready(found) {
 			continue

@@ -10,7 +10,7 @@ import (
 )
 
 // taint makes the taints of a node those that follow from its conditions. Others stay.
-func (c *Controller) taint(ctx context.Context, found *corev1.Node) (*corev1.Node, error) {
+func (c *controller) taint(ctx context.Context, found *corev1.Node) (*corev1.Node, error) {
 	wanted := wantedTaints(found)
 	var taints []corev1.Taint
 	for _, t := range found.Spec.Taints {

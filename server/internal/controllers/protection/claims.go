@@ -5,38 +5,37 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// ClaimsName is the name of the controller in kube-controller-manager.
+// ClaimsName is the name of the loop in kube-controller-manager.
 const ClaimsName = "persistentvolumeclaim-protection-controller"
 
-// Claims returns a controller that removes the finalizer from persistent volume claims that no pod
-// uses.
-func Claims(d Dependencies) *Controller[*corev1.PersistentVolumeClaim] {
-	return &Controller[*corev1.PersistentVolumeClaim]{
-		Dependencies: d,
-		name:         ClaimsName,
-		resource:     corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
-		finalizer:    "kubernetes.io/pvc-protection",
-		objects:      claims,
-		users: []func(informers.SharedInformerFactory) cache.SharedIndexInformer{
-			func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-				return f.Core().V1().Pods().Informer()
-			},
-		},
-		used: func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
-			return claimUsed(ctx, d.Client, claim)
-		},
+// Claims is the loop that removes the finalizer from persistent volume claims that no pod uses.
+func Claims() loop.Loop {
+	return loop.Loop{
+		Name: ClaimsName, Alias: "pvc-protection",
+		Purpose: "keeps deleted PersistentVolumeClaims while pods use them",
+		After:   []schema.GroupResource{corev1.Resource("persistentvolumeclaims")},
+		Begin: begin(func(c *loop.Controller) protection[*corev1.PersistentVolumeClaim] {
+			core := c.Informers.Core().V1()
+			return protection[*corev1.PersistentVolumeClaim]{
+				resource:  corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
+				finalizer: "kubernetes.io/pvc-protection",
+				objects:   core.PersistentVolumeClaims().Informer(),
+				users:     []func() cache.SharedIndexInformer{core.Pods().Informer},
+				used: func(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+					return claimUsed(ctx, c.Client, claim)
+				},
+			}
+		}),
 	}
-}
-
-func claims(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-	return f.Core().V1().PersistentVolumeClaims().Informer()
 }
 
 // claimUsed asks the server, because the informer may not have the newest pods.

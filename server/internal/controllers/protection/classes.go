@@ -6,30 +6,38 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// ClassesName is the name of the controller in kube-controller-manager.
+// ClassesName is the name of the loop in kube-controller-manager.
 const ClassesName = "volumeattributesclass-protection-controller"
 
-// Classes returns a controller that removes the finalizer from volume attributes classes that no
-// claim or volume has or is about to get.
-func Classes(d Dependencies) *Controller[*storagev1.VolumeAttributesClass] {
-	return &Controller[*storagev1.VolumeAttributesClass]{
-		Dependencies: d,
-		name:         ClassesName,
-		resource:     storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses"),
-		finalizer:    "kubernetes.io/vac-protection",
-		objects: func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
-			return f.Storage().V1().VolumeAttributesClasses().Informer()
-		},
-		users: []func(informers.SharedInformerFactory) cache.SharedIndexInformer{claims, volumes},
-		used: func(ctx context.Context, class *storagev1.VolumeAttributesClass) (bool, error) {
-			return classUsed(ctx, d.Client, class.Name)
-		},
+// Classes is the loop that removes the finalizer from volume attributes classes that no claim or
+// volume has or is about to get.
+func Classes() loop.Loop {
+	return loop.Loop{
+		Name: ClassesName, Alias: "vac-protection",
+		Purpose: "keeps deleted VolumeAttributesClasses while they are in use",
+		After:   []schema.GroupResource{storagev1.Resource("volumeattributesclasses")},
+		Begin: begin(func(c *loop.Controller) protection[*storagev1.VolumeAttributesClass] {
+			core := c.Informers.Core().V1()
+			return protection[*storagev1.VolumeAttributesClass]{
+				resource:  storagev1.SchemeGroupVersion.WithResource("volumeattributesclasses"),
+				finalizer: "kubernetes.io/vac-protection",
+				objects:   c.Informers.Storage().V1().VolumeAttributesClasses().Informer(),
+				users: []func() cache.SharedIndexInformer{
+					core.PersistentVolumeClaims().Informer, core.PersistentVolumes().Informer,
+				},
+				used: func(ctx context.Context, class *storagev1.VolumeAttributesClass) (bool, error) {
+					return classUsed(ctx, c.Client, class.Name)
+				},
+			}
+		}),
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 
 // kind is a kind of sets of replicas. The controller sees them all as ReplicaSets.
 type kind struct {
-	name         string
 	gvk          schema.GroupVersionKind
 	informer     cache.SharedIndexInformer
 	view         func(ownerrefs.Object) *appsv1.ReplicaSet
@@ -23,12 +22,11 @@ type kind struct {
 	updateStatus func(ctx context.Context, seen ownerrefs.Object, status appsv1.ReplicaSetStatus) error
 }
 
-func replicaSets(d loop.Dependencies) kind {
-	client := d.Client.AppsV1()
+func replicaSets(c *loop.Controller) kind {
+	client := c.Client.AppsV1()
 	return kind{
-		name:     Name,
 		gvk:      appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
-		informer: d.Informers.Apps().V1().ReplicaSets().Informer(),
+		informer: c.Informers.Apps().V1().ReplicaSets().Informer(),
 		view:     func(obj ownerrefs.Object) *appsv1.ReplicaSet { return obj.(*appsv1.ReplicaSet) },
 		read: func(ctx context.Context, namespace, name string) (metav1.Object, error) {
 			return client.ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -44,12 +42,11 @@ func replicaSets(d loop.Dependencies) kind {
 	}
 }
 
-func replicationControllers(d loop.Dependencies) kind {
-	client := d.Client.CoreV1()
+func replicationControllers(c *loop.Controller) kind {
+	client := c.Client.CoreV1()
 	return kind{
-		name:     ReplicationControllerName,
 		gvk:      corev1.SchemeGroupVersion.WithKind("ReplicationController"),
-		informer: d.Informers.Core().V1().ReplicationControllers().Informer(),
+		informer: c.Informers.Core().V1().ReplicationControllers().Informer(),
 		view: func(obj ownerrefs.Object) *appsv1.ReplicaSet {
 			return viewOf(obj.(*corev1.ReplicationController))
 		},

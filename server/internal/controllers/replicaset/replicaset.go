@@ -4,7 +4,6 @@ package replicaset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,77 +13,70 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
-// Names of the controllers in kube-controller-manager.
+// Names of the loops in kube-controller-manager.
 const (
 	Name                      = "replicaset-controller"
 	ReplicationControllerName = "replicationcontroller-controller"
-	// ReplicationControllerComponent is the source of the events of ReplicationControllers.
-	ReplicationControllerComponent = "replication-controller"
 )
 
-const (
-	workers = 4
-	// burst is how many pods are deleted before the status is written again.
-	burst = 500
-)
+// burst is how many pods are deleted before the status is written again.
+const burst = 500
 
-// Controller is the controller of one of the kinds.
-type Controller struct {
-	loop.Dependencies
+// Loop is the loop of ReplicaSets.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "replicaset", Purpose: "creates and deletes the pods of ReplicaSets",
+		Workload: true, Workers: 4, Begin: begin(replicaSets),
+		After: []schema.GroupResource{appsv1.Resource("replicasets")},
+	}
+}
+
+// ReplicationControllers is the loop of ReplicationControllers.
+func ReplicationControllers() loop.Loop {
+	return loop.Loop{
+		Name: ReplicationControllerName, Alias: "replicationcontroller",
+		Purpose:   "creates and deletes the pods of ReplicationControllers",
+		Component: "replication-controller",
+		Workload:  true, Workers: 4, Begin: begin(replicationControllers),
+		After: []schema.GroupResource{corev1.Resource("replicationcontrollers")},
+	}
+}
+
+// controller is the controller of one of the kinds.
+type controller struct {
+	*loop.Controller
 	kind
 	pods *pods.Control
 	pace pods.Pace
 }
 
-// New returns the controller of ReplicaSets.
-func New(d loop.Dependencies) (*Controller, error) { return newController(d, replicaSets(d)) }
-
-// NewReplicationController returns the controller of ReplicationControllers.
-func NewReplicationController(d loop.Dependencies) (*Controller, error) {
-	return newController(d, replicationControllers(d))
-}
-
-func newController(d loop.Dependencies, k kind) (*Controller, error) {
-	control, err := pods.NewControl(d)
-	if err != nil {
-		return nil, err
+func begin(of func(*loop.Controller) kind) func(*loop.Controller) loop.Work {
+	return func(l *loop.Controller) loop.Work {
+		c := &controller{Controller: l, kind: of(l), pods: pods.NewControl(l)}
+		sets := ownerrefs.OfOwners(c.informer, c.Enqueue, c.gone)
+		sets.Indexers = ownerrefs.Indexers()
+		return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+			sets,
+			c.pods.Watch(ownerrefs.Handler[*corev1.Pod]{
+				Kind: c.gvk.GroupKind(),
+				Changed: func(key string, old, pod *corev1.Pod) {
+					if old == nil || pod == nil || matters(old, pod) {
+						c.Add(key)
+					}
+				},
+				Orphan: func(pod *corev1.Pod) {
+					ownerrefs.Matching(c.informer.GetIndexer(), pod, c.selector, c.Add)
+				},
+			}),
+		}}
 	}
-	if err := ownerrefs.AddIndex(k.informer); err != nil {
-		return nil, err
-	}
-	return &Controller{Dependencies: d, kind: k, pods: control}, nil
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	r := run{c, loop.New(c.name)}
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := errors.Join(
-		handlers.Add(c.informer, ownerrefs.OfOwners(r.queue.Soon, r.gone)),
-		c.pods.Handle(&handlers, ownerrefs.Handler[*corev1.Pod]{
-			Kind: c.gvk.GroupKind(),
-			Changed: func(key string, old, pod *corev1.Pod) {
-				if old == nil || pod == nil || matters(old, pod) {
-					r.queue.Add(key)
-				}
-			},
-			Orphan: func(pod *corev1.Pod) {
-				ownerrefs.Matching(c.informer.GetIndexer(), pod, c.selector, r.queue.Add)
-			},
-		}),
-	); err != nil {
-		return fmt.Errorf("%s: %w", c.name, err)
-	}
-	c.Informers.StartWithContext(ctx)
-	return r.queue.Run(ctx, workers, r.sync, handlers.Synced()...)
 }
 
 // matters reports whether a change of a pod may change the status of its set.
@@ -97,32 +89,25 @@ func matters(old, pod *corev1.Pod) bool {
 		!equality.Semantic.DeepEqual(old.OwnerReferences, pod.OwnerReferences)
 }
 
-func (c *Controller) selector(obj ownerrefs.Object) *metav1.LabelSelector {
+func (c *controller) selector(obj ownerrefs.Object) *metav1.LabelSelector {
 	return c.view(obj).Spec.Selector
 }
 
-// run is one call of Run.
-type run struct {
-	*Controller
-	queue *loop.Queue
+func (c *controller) gone(set metav1.Object) {
+	c.pods.Forget(set.GetUID())
+	c.pace.Forget(loop.Key(set))
 }
 
-func (r run) gone(set metav1.Object) {
-	r.pods.Forget(set.GetUID())
-	r.pace.Forget(ownerrefs.Key(set))
-}
-
-func (r run) sync(ctx context.Context, key string) (time.Duration, error) {
-	obj, ok, err := r.informer.GetIndexer().GetByKey(key)
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	obj, ok, err := c.informer.GetIndexer().GetByKey(key)
 	if err != nil || !ok {
 		return 0, err
 	}
 	seen := obj.(ownerrefs.Object)
-	rs := r.view(seen)
+	rs := c.view(seen)
 	if rs.Generation == rs.Status.ObservedGeneration {
-		if pause := r.pace.Pause(key, rs.Status.Replicas); pause > 0 {
-			r.queue.AddAfter(key, pause)
-			return 0, nil
+		if pause := c.pace.Pause(key, rs.Status.Replicas); pause > 0 {
+			return pause, nil
 		}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(rs.Spec.Selector)
@@ -130,54 +115,51 @@ func (r run) sync(ctx context.Context, key string) (time.Duration, error) {
 		return 0, nil // cannot get better before it changes
 	}
 	owner := ownerrefs.Owner{
-		Object: seen, Kind: r.gvk, Selector: selector,
+		Object: seen, Kind: c.gvk, Selector: selector,
 		Read: func(ctx context.Context) (metav1.Object, error) {
-			return r.read(ctx, rs.Namespace, rs.Name)
+			return c.read(ctx, rs.Namespace, rs.Name)
 		},
 	}
-	settled := r.pods.Settled(rs.UID)
-	claimed, err := r.pods.Claim(ctx, owner)
+	satisfied := c.pods.Satisfied(rs.UID)
+	claimed, err := c.pods.Claim(ctx, owner)
 	if err != nil {
 		return 0, err
 	}
 	var failed error
 	var failure *appsv1.ReplicaSetCondition
 	var room time.Duration
-	if settled && rs.DeletionTimestamp == nil {
-		room, failure, failed = r.manage(ctx, owner, rs, claimed)
+	if satisfied && rs.DeletionTimestamp == nil {
+		room, failure, failed = c.manage(ctx, owner, rs, claimed)
 	}
 	status, wait := statusFrom(rs, claimed, time.Now())
-	if settled && rs.DeletionTimestamp == nil {
+	if satisfied && rs.DeletionTimestamp == nil {
 		setFailure(&status, failure)
 	}
-	if !settled && (wait == 0 || wait > pods.Patience) {
-		wait = pods.Patience
+	if !satisfied && (wait == 0 || wait > pods.ExpectationTimeout) {
+		wait = pods.ExpectationTimeout
 	}
 	if room > 0 && (wait == 0 || wait > room) {
 		wait = room
 	}
-	if wait > 0 {
-		r.queue.AddAfter(key, wait)
-	}
-	if r.gvk.Group == "" {
+	if c.gvk.Group == "" {
 		status.TerminatingReplicas = nil // ReplicationControllers have no such field
 	}
 	if equality.Semantic.DeepEqual(status, rs.Status) {
-		return 0, failed
+		return wait, failed
 	}
-	err = r.updateStatus(ctx, seen, status)
+	err = c.updateStatus(ctx, seen, status)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return 0, failed // the change that caused this causes an event
+		return wait, failed // the change that caused this causes an event
 	case err != nil:
 		return 0, fmt.Errorf("update the status: %w", err)
 	}
-	r.pace.Wrote(key)
-	return 0, failed
+	c.pace.Wrote(key)
+	return wait, failed
 }
 
 // manage creates or deletes pods. Wait is the time after which there is room for more of them.
-func (r run) manage(
+func (c *controller) manage(
 	ctx context.Context, owner ownerrefs.Owner, rs *appsv1.ReplicaSet, claimed []*corev1.Pod,
 ) (wait time.Duration, failure *appsv1.ReplicaSetCondition, err error) {
 	active := slices.DeleteFunc(slices.Clone(claimed), func(p *corev1.Pod) bool {
@@ -189,8 +171,8 @@ func (r run) manage(
 	case missing > 0:
 		reason = pods.FailedCreate
 		var n int
-		n, wait = r.pods.Room(rs.UID, len(claimed), missing)
-		_, err = r.pods.Create(ctx, owner, n, func(int) *corev1.Pod {
+		n, wait = c.pods.Room(rs.UID, len(claimed), missing)
+		_, err = c.pods.Create(ctx, owner, n, func(int) *corev1.Pod {
 			return pods.FromTemplate(owner, &rs.Spec.Template)
 		})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -201,12 +183,12 @@ func (r run) manage(
 		surplus := active
 		if *rs.Spec.Replicas > 0 {
 			var related []*corev1.Pod
-			if related, err = r.related(rs, active); err != nil {
+			if related, err = c.related(rs, active); err != nil {
 				return 0, nil, err
 			}
 			surplus = pods.ForDeletion(active, related, time.Now())
 		}
-		err = r.pods.Delete(ctx, owner, surplus[:min(-missing, burst)])
+		err = c.pods.Delete(ctx, owner, surplus[:min(-missing, burst)])
 	}
 	if err == nil {
 		return wait, nil, nil
@@ -220,18 +202,18 @@ func (r run) manage(
 }
 
 // related returns the pods of all sets that have the same controller.
-func (r run) related(rs *appsv1.ReplicaSet, own []*corev1.Pod) ([]*corev1.Pod, error) {
+func (c *controller) related(rs *appsv1.ReplicaSet, own []*corev1.Pod) ([]*corev1.Pod, error) {
 	controller := metav1.GetControllerOfNoCopy(rs)
 	if controller == nil {
 		return own, nil
 	}
-	siblings, err := ownerrefs.Owned[ownerrefs.Object](r.informer.GetIndexer(), controller.UID)
+	siblings, err := ownerrefs.Owned[ownerrefs.Object](c.informer.GetIndexer(), controller.UID)
 	if err != nil {
 		return nil, err
 	}
 	var related []*corev1.Pod
 	for _, sibling := range siblings {
-		theirs, err := r.pods.Owned(sibling)
+		theirs, err := c.pods.Owned(sibling)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 
 // syncClaim frees a claim that no pod uses anymore, and deletes it if it was made for a pod that
 // does not need it.
-func (c *Controller) syncClaim(ctx context.Context, namespace, name string) error {
+func (c *controller) syncClaim(ctx context.Context, namespace, name string) error {
 	claim, err := c.claims.ResourceClaims(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -41,7 +41,7 @@ func (c *Controller) syncClaim(ctx context.Context, namespace, name string) erro
 }
 
 // release removes the pods that are gone or done from those for which a claim is reserved.
-func (c *Controller) release(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+func (c *controller) release(ctx context.Context, claim *resourcev1.ResourceClaim) error {
 	var kept []resourcev1.ResourceClaimConsumerReference
 	for _, consumer := range claim.Status.ReservedFor {
 		if consumer.APIGroup == "" && consumer.Resource == "pods" {
@@ -60,13 +60,13 @@ func (c *Controller) release(ctx context.Context, claim *resourcev1.ResourceClai
 }
 
 // needs reports whether a pod needs its claims.
-func (c *Controller) needs(
+func (c *controller) needs(
 	ctx context.Context, namespace, name string, uid types.UID,
 ) (bool, error) {
 	pod, err := c.pods.Pods(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		// The scheduler reserves a claim for a pod that the informer may not have yet.
-		pod, err = c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err = c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -76,8 +76,8 @@ func (c *Controller) needs(
 
 // free writes for which pods a claim is reserved. If there are none, the claim loses its allocation
 // and the finalizer that protects the allocation.
-func (c *Controller) free(ctx context.Context, claim *resourcev1.ResourceClaim) error {
-	client := c.client.ResourceV1().ResourceClaims(claim.Namespace)
+func (c *controller) free(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+	client := c.Client.ResourceV1().ResourceClaims(claim.Namespace)
 	if len(claim.Status.ReservedFor) == 0 && protected(claim) {
 		claim.Status.Allocation = nil
 	}
@@ -99,7 +99,7 @@ func protected(claim *resourcev1.ResourceClaim) bool {
 
 // deleteUnneeded deletes a claim that was made for a pod that is done or was replaced. If the pod
 // is gone, the garbage collector deletes the claim.
-func (c *Controller) deleteUnneeded(ctx context.Context, claim *resourcev1.ResourceClaim) error {
+func (c *controller) deleteUnneeded(ctx context.Context, claim *resourcev1.ResourceClaim) error {
 	owner := metav1.GetControllerOfNoCopy(claim)
 	if owner == nil || owner.APIVersion != "v1" || owner.Kind != "Pod" {
 		return nil
@@ -111,7 +111,7 @@ func (c *Controller) deleteUnneeded(ctx context.Context, claim *resourcev1.Resou
 	if err != nil || pod.UID == owner.UID && !done(pod) {
 		return err
 	}
-	err = c.client.ResourceV1().ResourceClaims(claim.Namespace).Delete(ctx, claim.Name,
+	err = c.Client.ResourceV1().ResourceClaims(claim.Namespace).Delete(ctx, claim.Name,
 		metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete resource claim %s: %w", claim.Name, err)

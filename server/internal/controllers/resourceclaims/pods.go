@@ -58,7 +58,7 @@ func (m *made) forget(pod types.UID) {
 }
 
 // syncPod makes the claims of a pod and reserves them once the pod is on a node.
-func (c *Controller) syncPod(ctx context.Context, namespace, name string) error {
+func (c *controller) syncPod(ctx context.Context, namespace, name string) error {
 	pod, err := c.pods.Pods(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -71,7 +71,7 @@ func (c *Controller) syncPod(ctx context.Context, namespace, name string) error 
 		of := &pod.Spec.ResourceClaims[i]
 		claim, err := c.ensure(ctx, pod, of)
 		if err != nil {
-			c.recorder.Eventf(pod, corev1.EventTypeWarning, "FailedResourceClaimCreation",
+			c.Recorder.Eventf(pod, corev1.EventTypeWarning, "FailedResourceClaimCreation",
 				"PodResourceClaim %s: %v", of.Name, err)
 			return err
 		}
@@ -90,7 +90,7 @@ func (c *Controller) syncPod(ctx context.Context, namespace, name string) error 
 
 // ensure returns a claim of a pod, which it makes if it has to. It returns nil for a claim that
 // somebody else has yet to make.
-func (c *Controller) ensure(
+func (c *controller) ensure(
 	ctx context.Context, pod *corev1.Pod, of *corev1.PodResourceClaim,
 ) (*resourcev1.ResourceClaim, error) {
 	name, _, err := resourceclaim.Name(pod, of)
@@ -125,18 +125,18 @@ func (c *Controller) ensure(
 }
 
 // get returns a claim, which the informer may not have yet.
-func (c *Controller) get(
+func (c *controller) get(
 	ctx context.Context, namespace, name string,
 ) (*resourcev1.ResourceClaim, error) {
 	claim, err := c.claims.ResourceClaims(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		claim, err = c.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+		claim, err = c.Client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 	return claim, err
 }
 
 // find returns the claim that was made for a pod before the pod's status could say so, or nil.
-func (c *Controller) find(
+func (c *controller) find(
 	pod *corev1.Pod, of *corev1.PodResourceClaim,
 ) (*resourcev1.ResourceClaim, error) {
 	list, err := c.claims.ResourceClaims(pod.Namespace).List(labels.Everything())
@@ -150,7 +150,7 @@ func (c *Controller) find(
 	return list[i], nil
 }
 
-func (c *Controller) create(
+func (c *controller) create(
 	ctx context.Context, pod *corev1.Pod, of *corev1.PodResourceClaim,
 ) (*resourcev1.ResourceClaim, error) {
 	template, err := c.templates.ResourceClaimTemplates(pod.Namespace).
@@ -161,7 +161,7 @@ func (c *Controller) create(
 	annotations := map[string]string{}
 	maps.Copy(annotations, template.Spec.Annotations)
 	annotations[resourcev1.PodResourceClaimAnnotation] = of.Name
-	claim, err := c.client.ResourceV1().ResourceClaims(pod.Namespace).Create(ctx,
+	claim, err := c.Client.ResourceV1().ResourceClaims(pod.Namespace).Create(ctx,
 		&resourcev1.ResourceClaim{
 			ObjectMeta: metav1.ObjectMeta{
 				GenerateName: baseName(pod.Name, of.Name),
@@ -191,7 +191,7 @@ func baseName(pod, claim string) string {
 
 // reserve reserves an allocated claim for a pod on a node. The scheduler has done so already,
 // unless somebody else has bound the pod.
-func (c *Controller) reserve(
+func (c *controller) reserve(
 	ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim,
 ) error {
 	if pod.Spec.NodeName == "" || claim.Status.Allocation == nil ||
@@ -201,7 +201,7 @@ func (c *Controller) reserve(
 	claim = claim.DeepCopy()
 	claim.Status.ReservedFor = append(claim.Status.ReservedFor,
 		resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID})
-	_, err := c.client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim,
+	_, err := c.Client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim,
 		metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("reserve resource claim %s: %w", claim.Name, err)
@@ -210,7 +210,7 @@ func (c *Controller) reserve(
 }
 
 // writeNames writes the names of the claims that were made for a pod to its status.
-func (c *Controller) writeNames(
+func (c *controller) writeNames(
 	ctx context.Context, pod *corev1.Pod, names map[string]string,
 ) error {
 	written := 0
@@ -228,7 +228,7 @@ func (c *Controller) writeNames(
 		status.WithResourceClaimStatuses(applycorev1.PodResourceClaimStatus().WithName(of).
 			WithResourceClaimName(names[of]))
 	}
-	_, err := c.client.CoreV1().Pods(pod.Namespace).ApplyStatus(ctx,
+	_, err := c.Client.CoreV1().Pods(pod.Namespace).ApplyStatus(ctx,
 		applycorev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(status),
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

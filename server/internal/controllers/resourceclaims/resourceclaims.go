@@ -1,90 +1,70 @@
 // Package resourceclaims makes the ResourceClaims of pods from templates, reserves allocated claims
 // for pods that were bound to a node without a scheduler, and frees claims that no pod uses anymore
 // (KEP-4381).
-//
-//	err := resourceclaims.New(loop.Dependencies{…}).Run(ctx)
 package resourceclaims
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "resourceclaim-controller"
 
-const workers = 4
+// claimPrefix begins the keys of claims. The other keys are those of pods.
+const claimPrefix = "claim:"
 
-// key stands for a pod or for a claim.
-type key struct {
-	claim           bool
-	namespace, name string
+// Loop is the loop of ResourceClaims.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Component: "resource_claim",
+		Purpose:  "makes the ResourceClaims of pods, and frees those that no pod uses anymore",
+		Workload: true, Workers: 4, Begin: begin,
+		// A pod may name a template that does not exist.
+		After: []schema.GroupResource{corev1.Resource("pods"), resourcev1.Resource("resourceclaims")},
+	}
 }
 
-// Controller is the control loop.
-type Controller struct {
-	client    kubernetes.Interface
-	recorder  record.EventRecorder
+type controller struct {
+	*loop.Controller
 	pods      corelisters.PodLister
 	claims    resourcelisters.ResourceClaimLister
 	templates resourcelisters.ResourceClaimTemplateLister
-	informers struct{ pods, claims, templates cache.SharedIndexInformer }
-	queue     *loop.Of[key]
 	made      made
 }
 
-// New returns a controller. The caller starts the informers.
-func New(d loop.Dependencies) *Controller {
-	pods, claims := d.Informers.Core().V1().Pods(), d.Informers.Resource().V1().ResourceClaims()
-	templates := d.Informers.Resource().V1().ResourceClaimTemplates()
-	c := &Controller{
-		client: d.Client, recorder: d.Recorder,
-		pods: pods.Lister(), claims: claims.Lister(), templates: templates.Lister(),
-		queue: loop.NewOf[key](Name, 5*time.Second),
+func begin(l *loop.Controller) loop.Work {
+	pods, claims := l.Informers.Core().V1().Pods(), l.Informers.Resource().V1().ResourceClaims()
+	templates := l.Informers.Resource().V1().ResourceClaimTemplates()
+	c := &controller{
+		Controller: l, pods: pods.Lister(), claims: claims.Lister(), templates: templates.Lister(),
 	}
-	c.informers.pods, c.informers.claims = pods.Informer(), claims.Informer()
-	c.informers.templates = templates.Informer()
-	return c
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := errors.Join(
-		handlers.Add(c.informers.pods, loop.OnChange(c.podChanged)),
-		handlers.Add(c.informers.claims, loop.OnChange(c.claimChanged)),
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(pods.Informer(), c.podChanged),
+		loop.On(claims.Informer(), c.claimChanged),
 		// A pod may be older than its template.
-		handlers.Add(c.informers.templates, loop.OnChange(
-			func(_, t *resourcev1.ResourceClaimTemplate) {
-				if t != nil {
-					c.addPods(t.Namespace)
-				}
-			})),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	return c.queue.Run(ctx, workers, c.sync, handlers.Synced()...)
+		loop.On(templates.Informer(), func(_, t *resourcev1.ResourceClaimTemplate) {
+			if t != nil {
+				c.addPods(t.Namespace)
+			}
+		}),
+	}}
 }
 
-func (c *Controller) podChanged(old, pod *corev1.Pod) {
+func (c *controller) podChanged(old, pod *corev1.Pod) {
 	gone := pod == nil
 	if gone {
 		pod = old
@@ -92,7 +72,7 @@ func (c *Controller) podChanged(old, pod *corev1.Pod) {
 	}
 	if gone || done(pod) {
 		for name := range resourceclaim.PodClaims(pod) {
-			c.queue.Soon(key{claim: true, namespace: pod.Namespace, name: name})
+			c.Enqueue(claimPrefix + pod.Namespace + "/" + name)
 		}
 	}
 	if !gone {
@@ -100,9 +80,9 @@ func (c *Controller) podChanged(old, pod *corev1.Pod) {
 	}
 }
 
-func (c *Controller) claimChanged(old, claim *resourcev1.ResourceClaim) {
+func (c *controller) claimChanged(old, claim *resourcev1.ResourceClaim) {
 	if claim != nil {
-		c.queue.Soon(key{claim: true, namespace: claim.Namespace, name: claim.Name})
+		c.Enqueue(claimPrefix + loop.Key(claim))
 		c.addPods(claim.Namespace)
 	} else {
 		c.addPods(old.Namespace)
@@ -110,7 +90,7 @@ func (c *Controller) claimChanged(old, claim *resourcev1.ResourceClaim) {
 }
 
 // addPods adds the pods of a namespace that have claims to the queue.
-func (c *Controller) addPods(namespace string) {
+func (c *controller) addPods(namespace string) {
 	list, err := c.pods.Pods(namespace).List(labels.Everything())
 	utilruntime.HandleError(err) // never happens
 	for _, pod := range list {
@@ -118,17 +98,19 @@ func (c *Controller) addPods(namespace string) {
 	}
 }
 
-func (c *Controller) addPod(pod *corev1.Pod) {
+func (c *controller) addPod(pod *corev1.Pod) {
 	if len(pod.Spec.ResourceClaims) > 0 && pods.Active(pod) {
-		c.queue.Soon(key{namespace: pod.Namespace, name: pod.Name})
+		c.Enqueue(loop.Key(pod))
 	}
 }
 
-func (c *Controller) sync(ctx context.Context, key key) (time.Duration, error) {
-	if key.claim {
-		return 0, c.syncClaim(ctx, key.namespace, key.name)
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	object, isClaim := strings.CutPrefix(key, claimPrefix)
+	namespace, name, _ := strings.Cut(object, "/")
+	if isClaim {
+		return 0, c.syncClaim(ctx, namespace, name)
 	}
-	return 0, c.syncPod(ctx, key.namespace, key.name)
+	return 0, c.syncPod(ctx, namespace, name)
 }
 
 // done reports whether a pod does not run and will not run.

@@ -20,7 +20,7 @@ import (
 // as lister does.
 func (r *resources) live(ctx context.Context) quota.ListerForResourceFunc {
 	return func(gvr schema.GroupVersionResource) (cache.GenericLister, error) {
-		if _, err := r.lister(gvr); err != nil {
+		if _, err := r.lister(ctx, gvr); err != nil {
 			return nil, err
 		}
 		return liveLister{r, ctx, gvr, metav1.NamespaceAll}, nil
@@ -53,7 +53,7 @@ func (l liveLister) List(selector labels.Selector) ([]runtime.Object, error) {
 
 // list returns whole objects where they count by more than their number.
 func (l liveLister) list(options metav1.ListOptions) (runtime.Object, error) {
-	client := l.run.Client
+	client := l.controller.Client
 	switch l.resource {
 	case corev1.SchemeGroupVersion.WithResource("pods"):
 		return client.CoreV1().Pods(l.namespace).List(l.ctx, options)
@@ -64,7 +64,7 @@ func (l liveLister) list(options metav1.ListOptions) (runtime.Object, error) {
 	case resourcev1.SchemeGroupVersion.WithResource("resourceclaims"):
 		return client.ResourceV1().ResourceClaims(l.namespace).List(l.ctx, options)
 	}
-	return l.run.Metadata.Resource(l.resource).Namespace(l.namespace).List(l.ctx, options)
+	return l.controller.Metadata.Resource(l.resource).Namespace(l.namespace).List(l.ctx, options)
 }
 
 // Get implements cache.GenericLister. Nobody calls it.

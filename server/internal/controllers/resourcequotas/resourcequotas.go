@@ -7,6 +7,7 @@
 package resourcequotas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,13 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	evaluators "github.com/kinproc/kinproc/server/internal/admission/quota"
@@ -44,31 +41,31 @@ const (
 	again = time.Second
 )
 
-// Dependencies are what the controller needs.
-type Dependencies struct {
-	Client   kubernetes.Interface
-	Metadata metadata.Interface
-	// Informers is a factory. The controller starts the informers of the resources that quotas limit.
-	Informers informers.SharedInformerFactory
-	// Charges are the requests of this process that charge quotas.
-	Charges *evaluators.Charges
+// Loop is the loop of ResourceQuotas. Charges are the requests of this process that charge quotas.
+func Loop(charges *evaluators.Charges) loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "resourcequota",
+		Purpose: "keeps the status of ResourceQuotas",
+		After:   []schema.GroupResource{corev1.Resource("resourcequotas")},
+		Begin: func(l *loop.Controller) loop.Work {
+			c := &controller{
+				Controller: l, charges: charges, quotas: map[string]*known{},
+				informer: l.Informers.Core().V1().ResourceQuotas().Informer(),
+			}
+			c.resources = resources{controller: c, trackers: map[schema.GroupVersionResource]*tracker{}}
+			return loop.Work{
+				Sync: c.sync, Watches: []loop.Watch{loop.On(c.informer, c.quotaChanged)},
+				End: c.resources.stop,
+			}
+		},
+	}
 }
 
-// Controller keeps the status of quotas.
-type Controller struct{ Dependencies }
-
-// New returns a controller. Whoever made the informers starts them.
-func New(d Dependencies) *Controller {
-	d.Informers.Core().V1().ResourceQuotas().Informer()
-	return &Controller{d}
-}
-
-// run is the state of one call of Run.
-type run struct {
-	*Controller
-	queue     *loop.Queue
-	handlers  loop.Handlers
-	resources resources // that quotas limit
+type controller struct {
+	*loop.Controller
+	charges   *evaluators.Charges
+	informer  cache.SharedIndexInformer // of quotas
+	resources resources                 // that quotas limit
 
 	mu     sync.Mutex
 	quotas map[string]*known
@@ -87,87 +84,60 @@ type known struct {
 	paid   string
 }
 
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	r := &run{Controller: c, queue: loop.New(Name), quotas: map[string]*known{}}
-	r.resources = resources{run: r, ctx: ctx, trackers: map[schema.GroupVersionResource]*tracker{}}
-	defer r.resources.stop()
-	defer r.handlers.Remove()
-	if err := r.handlers.Add(c.Informers.Core().V1().ResourceQuotas().Informer(),
-		loop.OnChange(r.quotaChanged)); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
+func (c *controller) known(key string) *known {
+	if c.quotas[key] == nil {
+		c.quotas[key] = &known{}
 	}
-	return r.queue.Run(ctx, 1, r.sync, r.handlers.Synced()...)
+	return c.quotas[key]
 }
 
-func (r *run) known(key string) *known {
-	if r.quotas[key] == nil {
-		r.quotas[key] = &known{}
-	}
-	return r.quotas[key]
-}
-
-func (r *run) quotaChanged(old, q *corev1.ResourceQuota) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (c *controller) quotaChanged(old, q *corev1.ResourceQuota) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if q == nil {
-		key := cache.MetaObjectToName(old).String()
-		delete(r.quotas, key)
-		r.queue.Add(key)
+		key := loop.Key(old)
+		delete(c.quotas, key)
+		c.Add(key)
 		return
 	}
-	key := cache.MetaObjectToName(q).String()
-	k := r.known(key)
+	key := loop.Key(q)
+	k := c.known(key)
 	if old == nil || !equality.Semantic.DeepEqual(old.Spec, q.Spec) ||
 		!equality.Semantic.DeepEqual(q.Spec.Hard, q.Status.Hard) { // somebody else may write it
-		r.queue.Soon(key)
+		c.Enqueue(key)
 	}
 	if old != nil && k.written != nil && quota.Equals(k.written, q.Status.Used) {
 		k.written = nil
 	} else if old != nil && !quota.Equals(old.Status.Used, q.Status.Used) {
 		k.charged = time.Now()
 		// The object that was paid for may have been refused.
-		r.queue.AddAfter(key, Settle)
+		c.EnqueueAfter(key, Settle)
 	}
 	k.version = q.ResourceVersion
 }
 
 // changed has the quotas of a namespace counted. Less is set if objects may use less than before.
 // What they use more has been charged, unless an object was on its way before its quota existed.
-func (r *run) changed(namespace string, less bool) {
-	quotas, err := r.Informers.Core().V1().ResourceQuotas().Lister().ResourceQuotas(namespace).
-		List(labels.Everything())
-	if err != nil {
-		return // a cache does not fail
-	}
-	for _, q := range quotas {
-		if key := cache.MetaObjectToName(q).String(); less {
-			r.queue.Add(key)
+func (c *controller) changed(namespace string, less bool) {
+	for _, q := range loop.InNamespace[corev1.ResourceQuota](c.informer, namespace) {
+		if key := loop.Key(q); less {
+			c.Add(key)
 		} else {
-			r.queue.AddAfter(key, Settle)
+			c.EnqueueAfter(key, Settle)
 		}
 	}
 }
 
-func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
-	name, err := cache.ParseObjectName(key)
-	if err != nil {
-		return 0, err
-	}
-	q, err := r.Informers.Core().V1().ResourceQuotas().Lister().ResourceQuotas(name.Namespace).
-		Get(name.Name)
-	if apierrors.IsNotFound(err) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.quotas, key)
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	q := loop.Get[corev1.ResourceQuota](c.informer, key)
+	if q == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.quotas, key)
 		return 0, nil
 	}
-	if err != nil {
-		return 0, err
-	}
-	r.mu.Lock()
-	k := r.known(key)
+	c.mu.Lock()
+	k := c.known(key)
 	now := time.Now()
 	wait := k.counted.Add(pause).Sub(now)
 	if k.version != q.ResourceVersion {
@@ -177,30 +147,30 @@ func (r *run) sync(ctx context.Context, key string) (time.Duration, error) {
 		k.counted = now
 	}
 	settled := k.charged.Add(Settle).Sub(now)
-	r.mu.Unlock()
+	c.mu.Unlock()
 	if wait > 0 {
-		return wait, nil
+		return 0, loop.Poll(wait)
 	}
-	used, missing, err := r.usage(ctx, q, r.resources.lister)
+	used, missing, err := c.usage(ctx, q, c.resources.cached(ctx))
 	if q.Status.Hard == nil || less(used, q.Status.Used) {
 		if settled > 0 {
 			return settled, err
 		}
 		if k.paid != q.ResourceVersion {
-			k.paying, k.paid = r.Charges.Running(q.Namespace), q.ResourceVersion
+			k.paying, k.paid = c.charges.Running(q.Namespace), q.ResourceVersion
 		}
 		if k.paying() {
-			return pause, err
+			return 0, cmp.Or(err, error(loop.Poll(pause)))
 		}
 		// The objects of all charges up to this version are stored, if they ever are, but informers may
 		// not have them yet. If there is another charge meanwhile, the write fails.
-		used, missing, err = r.usage(ctx, q, r.resources.live(ctx))
+		used, missing, err = c.usage(ctx, q, c.resources.live(ctx))
 	}
-	if werr := r.write(ctx, k, q, used); werr != nil {
+	if werr := c.write(ctx, k, q, used); werr != nil {
 		return 0, errors.Join(werr, err)
 	}
 	if err == nil && missing {
-		return again, nil
+		return 0, loop.Poll(again)
 	}
 	return 0, err
 }
@@ -217,7 +187,7 @@ func less(used, before corev1.ResourceList) bool {
 
 // usage returns what is used of a quota. What cannot be counted stays as it is. Missing is set if
 // the quota limits a resource that does not exist.
-func (r *run) usage(
+func (c *controller) usage(
 	ctx context.Context, q *corev1.ResourceQuota, lister quota.ListerForResourceFunc,
 ) (used corev1.ResourceList, missing bool, err error) {
 	registry := generic.NewRegistry(evaluators.Configuration(lister).Evaluators())
@@ -227,7 +197,7 @@ func (r *run) usage(
 		if !ok || registry.Get(resource) != nil {
 			continue
 		}
-		found, ok, ferr := r.resources.find(ctx, resource)
+		found, ok, ferr := c.resources.find(ctx, resource)
 		if ferr != nil {
 			err = errors.Join(err, ferr)
 		} else if !ok {
@@ -246,7 +216,7 @@ func (r *run) usage(
 	return quota.Mask(used, quota.ResourceNames(q.Spec.Hard)), missing, errors.Join(err, cerr)
 }
 
-func (r *run) write(
+func (c *controller) write(
 	ctx context.Context, k *known, q *corev1.ResourceQuota, used corev1.ResourceList,
 ) error {
 	if q.Status.Hard != nil && (q.Status.Used != nil || len(used) == 0) &&
@@ -255,15 +225,15 @@ func (r *run) write(
 	}
 	q = q.DeepCopy()
 	q.Status.Hard, q.Status.Used = q.Spec.Hard, used
-	r.written(k, used)
-	_, err := r.Client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(ctx, q,
+	c.written(k, used)
+	_, err := c.Client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(ctx, q,
 		metav1.UpdateOptions{})
 	if err == nil {
 		return nil
 	}
-	r.written(k, nil)
+	c.written(k, nil)
 	if apierrors.IsConflict(err) {
-		r.queue.AddAfter(cache.MetaObjectToName(q).String(), pause) // it was charged
+		c.EnqueueAfter(loop.Key(q), pause) // it was charged
 		return nil
 	}
 	if apierrors.IsNotFound(err) {
@@ -272,8 +242,8 @@ func (r *run) write(
 	return fmt.Errorf("update status of ResourceQuota %s/%s: %w", q.Namespace, q.Name, err)
 }
 
-func (r *run) written(k *known, used corev1.ResourceList) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (c *controller) written(k *known, used corev1.ResourceList) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	k.written = used
 }

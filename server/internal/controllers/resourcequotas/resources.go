@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -22,15 +23,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	evaluators "github.com/kinproc/kinproc/server/internal/admission/quota"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // resources follows the resources that quotas limit, each from the first quota on that does.
 type resources struct {
-	run *run
-	// ctx is that of Run. That of a sync ends its requests when the control plane is reset, and the
-	// informers outlive the sync.
-	ctx     context.Context
-	running sync.WaitGroup
+	controller *controller
+	running    sync.WaitGroup
 
 	mu       sync.Mutex
 	trackers map[schema.GroupVersionResource]*tracker
@@ -39,9 +38,9 @@ type resources struct {
 // tracker follows the objects of a resource.
 type tracker struct {
 	objects cache.Indexer
-	synced  []cache.DoneChecker
-	ctx     context.Context    // ends with the informer
-	cancel  context.CancelFunc // nil for a shared informer
+	wait    func(context.Context) error // for the first list
+	ctx     context.Context             // ends with the informer
+	cancel  context.CancelFunc          // nil for a shared informer
 }
 
 func (r *resources) stop() {
@@ -67,7 +66,8 @@ func (r *resources) find(
 		}
 	}
 	r.mu.Unlock()
-	groups, err := r.run.Client.Discovery().ServerGroups()
+	groups, err := discovery.ToServerGroupsInterfaceWithContext(r.controller.Client.Discovery()).
+		ServerGroupsWithContext(ctx)
 	if err != nil {
 		return schema.GroupVersionResource{}, false, fmt.Errorf("find %s: %w", resource, err)
 	}
@@ -79,7 +79,7 @@ func (r *resources) find(
 			gvr := schema.GroupVersionResource{
 				Group: resource.Group, Version: version.Version, Resource: resource.Resource,
 			}
-			if _, ok, err := r.describe(gvr); ok || err != nil {
+			if _, ok, err := r.describe(ctx, gvr); ok || err != nil {
 				return gvr, ok, err
 			}
 		}
@@ -88,8 +88,11 @@ func (r *resources) find(
 }
 
 // describe returns what discovery says of a resource, if objects of it can be counted.
-func (r *resources) describe(gvr schema.GroupVersionResource) (metav1.APIResource, bool, error) {
-	list, err := r.run.Client.Discovery().ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+func (r *resources) describe(
+	ctx context.Context, gvr schema.GroupVersionResource,
+) (metav1.APIResource, bool, error) {
+	list, err := discovery.ToServerResourcesInterfaceWithContext(r.controller.Client.Discovery()).
+		ServerResourcesForGroupVersionWithContext(ctx, gvr.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return metav1.APIResource{}, false, nil
 	}
@@ -105,14 +108,27 @@ func (r *resources) describe(gvr schema.GroupVersionResource) (metav1.APIResourc
 	return metav1.APIResource{}, false, nil
 }
 
+// firstList is how long a pass waits for the first list of a resource. An extension API server may
+// never answer, and the other quotas have to be counted.
+const firstList = time.Second
+
+// cached returns a function that returns listers which ask informers.
+func (r *resources) cached(ctx context.Context) quota.ListerForResourceFunc {
+	return func(gvr schema.GroupVersionResource) (cache.GenericLister, error) {
+		return r.lister(ctx, gvr)
+	}
+}
+
 // lister returns a lister of a resource, and follows its objects from now on. Only the worker calls
 // it.
-func (r *resources) lister(gvr schema.GroupVersionResource) (cache.GenericLister, error) {
+func (r *resources) lister(
+	ctx context.Context, gvr schema.GroupVersionResource,
+) (cache.GenericLister, error) {
 	r.mu.Lock()
 	t := r.trackers[gvr]
 	r.mu.Unlock()
 	if t == nil {
-		found, ok, err := r.describe(gvr)
+		found, ok, err := r.describe(ctx, gvr)
 		if err == nil && !ok {
 			err = fmt.Errorf("%s cannot be listed", gvr)
 		}
@@ -124,35 +140,40 @@ func (r *resources) lister(gvr schema.GroupVersionResource) (cache.GenericLister
 		}
 	}
 	// The definition of the resource may be deleted before the first list.
-	if !cache.WaitFor(t.ctx, "", t.synced...) {
-		return nil, fmt.Errorf("list %s: %w", gvr, context.Cause(t.ctx))
+	ctx, cancel := context.WithTimeout(ctx, firstList)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	if err := t.wait(ctx); err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvr, err)
 	}
 	return cache.NewGenericLister(t.objects, gvr.GroupResource()), nil
 }
 
 func (r *resources) track(gvr schema.GroupVersionResource, kind string) (*tracker, error) {
-	t := &tracker{ctx: r.ctx}
+	t := &tracker{ctx: r.controller.Context()} // the informer outlives the pass
 	// The objects of built-in kinds are counted by more than their number.
 	example, err := scheme.Scheme.New(gvr.GroupVersion().WithKind(kind))
 	if err == nil {
-		if _, err = informers.NewSharedInformerFactory(r.run.Client, 0).ForResource(gvr); err == nil {
-			informer := r.run.Informers.InformerFor(example, typed(gvr))
-			if err := r.run.handlers.Add(informer, r.handler(gvr.GroupResource())); err != nil {
+		factory := informers.NewSharedInformerFactory(r.controller.Client, 0)
+		if _, err = factory.ForResource(gvr); err == nil {
+			informer := r.controller.Informers.InformerFor(example, typed(gvr))
+			if err := r.controller.Watch(loop.Watch{
+				Informer: informer, Handler: r.handler(gvr.GroupResource()),
+			}); err != nil {
 				return nil, err
 			}
-			t.objects, t.synced = informer.GetIndexer(), r.run.handlers.Synced()
-			r.run.Informers.StartWithContext(r.ctx)
+			t.objects, t.wait = informer.GetIndexer(), r.controller.WaitForSync
 		}
 	}
 	if err != nil {
-		informer := metadatainformer.NewFilteredMetadataInformer(r.run.Metadata, gvr,
+		informer := metadatainformer.NewFilteredMetadataInformer(r.controller.Metadata, gvr,
 			metav1.NamespaceAll, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 			nil).Informer()
 		registration, err := informer.AddEventHandler(r.handler(gvr.GroupResource()))
 		if err != nil {
 			return nil, err
 		}
-		t.ctx, t.cancel = context.WithCancel(r.ctx)
+		t.ctx, t.cancel = context.WithCancel(t.ctx)
 		err = informer.SetWatchErrorHandlerWithContext(
 			func(ctx context.Context, reflector *cache.Reflector, err error) {
 				if apierrors.IsNotFound(err) {
@@ -164,7 +185,11 @@ func (r *resources) track(gvr schema.GroupVersionResource, kind string) (*tracke
 		if err != nil {
 			return nil, err
 		}
-		t.objects, t.synced = informer.GetIndexer(), []cache.DoneChecker{registration.HasSyncedChecker()}
+		t.objects = informer.GetIndexer()
+		t.wait = func(ctx context.Context) error {
+			cache.WaitFor(ctx, "", registration.HasSyncedChecker())
+			return ctx.Err()
+		}
 		r.running.Go(func() { informer.RunWithContext(t.ctx) })
 	}
 	r.mu.Lock()
@@ -201,7 +226,7 @@ func (r *resources) handler(resource schema.GroupResource) cache.ResourceEventHa
 	evaluator := generic.NewRegistry(evaluators.Configuration(nil).Evaluators()).Get(resource)
 	changed := func(obj any, less bool) {
 		if object, ok := obj.(metav1.Object); ok {
-			r.run.changed(object.GetNamespace(), less)
+			r.controller.changed(object.GetNamespace(), less)
 		}
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{
@@ -216,10 +241,7 @@ func (r *resources) handler(resource schema.GroupResource) cache.ResourceEventHa
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			changed(obj, true)
+			changed(loop.Deleted(obj), true)
 		},
 	}
 }

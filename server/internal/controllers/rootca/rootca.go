@@ -4,19 +4,18 @@ package rootca
 
 import (
 	"context"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pernamespace"
 )
 
 const (
-	// Name is the name of the controller in kube-controller-manager.
+	// Name is the name of the loop in kube-controller-manager.
 	Name = "root-ca-certificate-publisher-controller"
 	// ConfigMap is the name of the config map, and Key is the key of the certificates in it.
 	ConfigMap = "kube-root-ca.crt"
@@ -30,46 +29,44 @@ const (
 		"for clients inside the cluster; they do not verify other servers."
 )
 
-// Controller keeps the config map in every namespace.
-type Controller struct{ keeper pernamespace.Keeper }
-
-// New returns a controller that publishes bundle, which contains PEM certificates. The caller
-// starts the informers, of which configMaps is one of the config maps named ConfigMap.
-func New(
-	client kubernetes.Interface, namespaces coreinformers.NamespaceInformer,
-	configMaps cache.SharedIndexInformer, bundle []byte,
-) *Controller {
-	namespaces.Informer() // registers it with the caller's factory
-	data := map[string]string{Key: string(bundle)}
-	return &Controller{pernamespace.Keeper{
-		Controller: Name,
-		Namespaces: namespaces,
-		Objects:    configMaps,
-		Ensure: func(ctx context.Context, namespace string, current any) error {
-			configMaps := client.CoreV1().ConfigMaps(namespace)
-			if current == nil {
-				_, err := configMaps.Create(ctx, &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{
-						Name:        ConfigMap,
-						Annotations: map[string]string{descriptionAnnotation: description},
-					},
-					Data: data,
-				}, metav1.CreateOptions{})
-				return err
-			}
-			is := current.(*corev1.ConfigMap)
-			if apiequality.Semantic.DeepEqual(is.Data, data) && is.Annotations[descriptionAnnotation] != "" {
-				return nil
-			}
-			is = is.DeepCopy()
-			is.Data = data
-			metav1.SetMetaDataAnnotation(&is.ObjectMeta, descriptionAnnotation, description)
-			_, err := configMaps.Update(ctx, is, metav1.UpdateOptions{})
-			return err
+// Loop is the loop that keeps the config map in every namespace. Bundle contains PEM certificates.
+func Loop(bundle []byte) loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "root-ca-cert-publisher",
+		Purpose: `makes the ConfigMap "kube-root-ca.crt" of each namespace`,
+		Workers: 2,
+		Begin: func(c *loop.Controller) loop.Work {
+			return pernamespace.Keeper{
+				Objects: c.Named(&corev1.ConfigMap{}, ConfigMap),
+				Ensure: func(ctx context.Context, namespace string, current any) error {
+					return ensure(ctx, c.Client.CoreV1().ConfigMaps(namespace), current, bundle)
+				},
+			}.Work(c)
 		},
-	}}
+	}
 }
 
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error { return c.keeper.Run(ctx) }
+func ensure(
+	ctx context.Context, client corev1client.ConfigMapInterface, current any, bundle []byte,
+) error {
+	data := map[string]string{Key: string(bundle)}
+	if current == nil {
+		_, err := client.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        ConfigMap,
+				Annotations: map[string]string{descriptionAnnotation: description},
+			},
+			Data: data,
+		}, metav1.CreateOptions{})
+		return err
+	}
+	found := current.(*corev1.ConfigMap)
+	if maps.Equal(found.Data, data) && found.Annotations[descriptionAnnotation] != "" {
+		return nil
+	}
+	found = found.DeepCopy()
+	found.Data = data
+	metav1.SetMetaDataAnnotation(&found.ObjectMeta, descriptionAnnotation, description)
+	_, err := client.Update(ctx, found, metav1.UpdateOptions{})
+	return err
+}

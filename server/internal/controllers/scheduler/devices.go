@@ -56,11 +56,11 @@ func (c classes) Get(name string) (*resourcev1.DeviceClass, error) { return c.li
 
 func (r *run) watchDevices(ctx context.Context) error {
 	resources := r.Informers.Resource().V1()
-	if err := r.watch(ctx, []watched{
-		{resources.ResourceClaims().Informer(), loop.OnChange(r.deviceClaimChanged)},
-		{resources.ResourceSlices().Informer(), r.notify(devicesChanged)},
-		{resources.DeviceClasses().Informer(), r.notify(devicesChanged)},
-	}); err != nil {
+	if err := r.watch(ctx,
+		loop.On(resources.ResourceClaims().Informer(), r.deviceClaimChanged),
+		r.notify(resources.ResourceSlices().Informer(), devicesChanged),
+		r.notify(resources.DeviceClasses().Informer(), devicesChanged),
+	); err != nil {
 		return err
 	}
 	r.mu.Lock()

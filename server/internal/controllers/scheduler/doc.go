@@ -1,7 +1,5 @@
 // Package scheduler assigns pods to nodes, as kube-scheduler does with its default configuration.
 //
-//	go scheduler.New(scheduler.Dependencies{…}).Run(ctx)
-//
 // One goroutine takes pods from a queue, by priority, by namespace in turn, and then by age. For
 // each pod it filters the nodes, scores those that are left, and assumes the pod to be on the best
 // node while a request binds it. A pod that fits nowhere is told why in its condition PodScheduled.

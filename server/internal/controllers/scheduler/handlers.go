@@ -9,18 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// notify returns a handler that tells the waiting pods of an event.
-func (r *run) notify(e event) cache.ResourceEventHandler {
+// notify returns a watch that tells the waiting pods of an event.
+func (r *run) notify(informer cache.SharedIndexInformer, e event) loop.Watch {
 	tell := func(any) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.queue.happenedToAll(e, nil)
 	}
-	return cache.ResourceEventHandlerFuncs{
+	return loop.Watch{Informer: informer, Handler: cache.ResourceEventHandlerFuncs{
 		AddFunc: tell, UpdateFunc: func(_, obj any) { tell(obj) }, DeleteFunc: tell,
-	}
+	}}
 }
 
 func (r *run) nodeChanged(old, obj *corev1.Node) {

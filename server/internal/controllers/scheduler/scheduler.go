@@ -2,18 +2,15 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/epoch"
 )
 
-// Name is the name of the scheduler among the controllers.
+// Name is the name of the scheduler among the loops.
 const Name = "kube-scheduler"
 
 // profile is the name by which pods ask for this scheduler.
@@ -30,60 +27,47 @@ const profile = corev1.DefaultSchedulerName
 // maxRequests is how many pods are bound at once.
 const maxRequests = 16
 
-// Dependencies are what the scheduler needs.
-type Dependencies struct {
-	Client kubernetes.Interface
-	// Informers is a factory. The scheduler starts the informers that it needs.
-	Informers informers.SharedInformerFactory
+// Limits are how long the scheduler waits.
+type Limits struct {
+	// Patience is how long a pod waits for an event before it is tried anyway.
+	Patience time.Duration
+	// Devices is how long an attempt to allocate devices may take.
+	Devices time.Duration
 }
 
-// Scheduler assigns pods to nodes.
-type Scheduler struct {
-	Dependencies
-	// Patience is how long a pod waits for an event before it is tried anyway, and DeviceLimit how
-	// long an attempt to allocate devices may take. Both may be changed before Run.
-	Patience, DeviceLimit time.Duration
-}
+// Defaults are the limits of kube-scheduler, where Devices is a limit for each node.
+func Defaults() Limits { return Limits{Patience: 5 * time.Minute, Devices: 10 * time.Second} }
 
-// New returns a scheduler.
-func New(d Dependencies) *Scheduler {
-	// Both are those of kube-scheduler, where the limit is one for each node.
-	return &Scheduler{Dependencies: d, Patience: 5 * time.Minute, DeviceLimit: 10 * time.Second}
-}
-
-// Run runs the scheduler until ctx ends. It returns when all goroutines of the scheduler have
-// ended.
-func (s *Scheduler) Run(ctx context.Context) error {
-	r := &run{
-		Dependencies: s.Dependencies, events: newRecorder(s.Client), cluster: newCluster(),
-		lanes: newLanes(s.DeviceLimit),
+// Loop is the scheduler.
+func Loop(limits Limits) loop.Loop {
+	return loop.Loop{
+		Name: Name, Purpose: "assigns pods to nodes", Workload: true, UserAgent: Name + "/%s",
+		After: []schema.GroupResource{corev1.Resource("pods")},
+		Begin: func(c *loop.Controller) loop.Work {
+			r := newRun(c, limits)
+			core := c.Informers.Core().V1()
+			return loop.Work{Run: r.run, End: r.stop, Watches: []loop.Watch{
+				loop.On(core.Nodes().Informer(), r.nodeChanged),
+				loop.On(core.Pods().Informer(), r.podChanged),
+			}}
+		},
 	}
-	r.queue = newQueue(func(delay time.Duration, do func()) *time.Timer {
-		return time.AfterFunc(delay, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			do()
-		})
-	})
-	r.requests.SetLimit(maxRequests)
-	defer r.stop()
-	core := s.Informers.Core().V1()
-	err := r.watch(ctx, []watched{
-		{core.Nodes().Informer(), loop.OnChange(r.nodeChanged)},
-		{core.Pods().Informer(), loop.OnChange(r.podChanged)},
-	})
-	if err != nil && ctx.Err() == nil {
-		return err
+}
+
+// run schedules until ctx ends.
+func (r *run) run(ctx context.Context) error {
+	defer r.allocations.Wait()
+	if r.WaitForSync(ctx) != nil {
+		return nil
 	}
-	stale := time.NewTicker(s.Patience / 10)
+	stale := time.NewTicker(r.limits.Patience / 10)
 	defer stale.Stop()
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		p := r.queue.pop()
 		r.mu.Unlock()
 		if p != nil {
-			err = r.schedule(epoch.Begin(ctx), p)
-			if err != nil && ctx.Err() == nil {
+			if err := r.schedule(epoch.Begin(ctx), p); err != nil && ctx.Err() == nil {
 				return err
 			}
 			continue
@@ -93,24 +77,22 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case <-r.queue.wake:
 		case <-stale.C:
 			r.mu.Lock()
-			r.queue.retryStale(s.Patience)
+			r.queue.retryStale(r.limits.Patience)
 			r.mu.Unlock()
 		}
 	}
 	return nil
 }
 
-// run is the state of one call of Run.
+// run is the state of one run.
 type run struct {
-	Dependencies
+	*loop.Controller
+	limits   Limits
 	events   *recorder
 	requests errgroup.Group // that bind pods or tell them why they are not bound
 	lanes    []*lane        // for pods that need devices, the quick one first
 	// allocations are the goroutines of these pods.
 	allocations sync.WaitGroup
-
-	watching sync.Mutex
-	handlers loop.Handlers // guarded by watching
 
 	mu      sync.Mutex
 	cluster *cluster // guarded by mu
@@ -124,9 +106,23 @@ type run struct {
 	namespaces corelisters.NamespaceLister
 }
 
+func newRun(c *loop.Controller, limits Limits) *run {
+	r := &run{
+		Controller: c, limits: limits, events: newRecorder(c.Client), cluster: newCluster(),
+		lanes: newLanes(limits.Devices),
+	}
+	r.queue = newQueue(func(delay time.Duration, do func()) *time.Timer {
+		return time.AfterFunc(delay, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			do()
+		})
+	})
+	r.requests.SetLimit(maxRequests)
+	return r
+}
+
 func (r *run) stop() {
-	r.allocations.Wait()
-	r.handlers.Remove()
 	_ = r.requests.Wait() // the requests return no errors
 	r.events.sending.Wait()
 	r.mu.Lock()
@@ -136,24 +132,12 @@ func (r *run) stop() {
 	}
 }
 
-// watched is an informer and what handles its objects.
-type watched struct {
-	informer cache.SharedIndexInformer
-	handler  cache.ResourceEventHandler
-}
-
-// watch adds handlers to informers, starts the informers and waits for their first list.
-func (r *run) watch(ctx context.Context, list []watched) error {
-	r.watching.Lock()
-	defer r.watching.Unlock()
-	for _, w := range list {
-		if err := r.handlers.Add(w.informer, w.handler); err != nil {
-			return fmt.Errorf("%s: %w", Name, err)
-		}
+// watch begins to watch more, and waits for the first lists.
+func (r *run) watch(ctx context.Context, watches ...loop.Watch) error {
+	if err := r.Watch(watches...); err != nil {
+		return err
 	}
-	r.Informers.StartWithContext(ctx)
-	cache.WaitFor(ctx, "", r.handlers.Synced()...)
-	return ctx.Err()
+	return r.WaitForSync(ctx)
 }
 
 // prepare starts the informers that are needed for the first time.
@@ -173,9 +157,7 @@ func (r *run) prepare(ctx context.Context, p *queued) error {
 	}
 	if selecting && r.namespaces == nil {
 		namespaces := r.Informers.Core().V1().Namespaces()
-		if err := r.watch(ctx, []watched{
-			{namespaces.Informer(), r.notify(namespacesChanged)},
-		}); err != nil {
+		if err := r.watch(ctx, r.notify(namespaces.Informer(), namespacesChanged)); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -187,11 +169,11 @@ func (r *run) prepare(ctx context.Context, p *queued) error {
 
 func (r *run) watchVolumes(ctx context.Context) error {
 	core, storage := r.Informers.Core().V1(), r.Informers.Storage().V1()
-	if err := r.watch(ctx, []watched{
-		{core.PersistentVolumeClaims().Informer(), r.notify(volumesChanged)},
-		{core.PersistentVolumes().Informer(), r.notify(volumesChanged)},
-		{storage.StorageClasses().Informer(), r.notify(volumesChanged)},
-	}); err != nil {
+	if err := r.watch(ctx,
+		r.notify(core.PersistentVolumeClaims().Informer(), volumesChanged),
+		r.notify(core.PersistentVolumes().Informer(), volumesChanged),
+		r.notify(storage.StorageClasses().Informer(), volumesChanged),
+	); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -206,9 +188,7 @@ func (r *run) watchVolumes(ctx context.Context) error {
 
 func (r *run) watchBudgets(ctx context.Context) error {
 	budgets := r.Informers.Policy().V1().PodDisruptionBudgets()
-	if err := r.watch(ctx, []watched{
-		{budgets.Informer(), cache.ResourceEventHandlerFuncs{}},
-	}); err != nil {
+	if err := r.watch(ctx, loop.Watch{Informer: budgets.Informer()}); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -3,6 +3,7 @@
 package servicecidrs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -10,14 +11,10 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
-	networkinginformers "k8s.io/client-go/informers/networking/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/allocation"
@@ -25,7 +22,7 @@ import (
 )
 
 const (
-	// Name is the name of the controller in kube-controller-manager.
+	// Name is the name of the loop in kube-controller-manager.
 	Name = "service-cidr-controller"
 	// Finalizer protects a ServiceCIDR that is in use.
 	Finalizer = "networking.k8s.io/service-cidr-finalizer"
@@ -38,51 +35,30 @@ const (
 	recheck = 5 * time.Second
 )
 
-// Controller manages the finalizer and the Ready condition of ServiceCIDRs.
-type Controller struct {
-	client kubernetes.Interface
-	cidrs  networkinginformers.ServiceCIDRInformer
-	kept   []string
-	queue  *loop.Queue
-}
-
-// New returns a controller. The caller starts the informer. Kept are the blocks of the ServiceCIDR
-// that the API server recreates when it is deleted. That one is released at once, even if its
-// addresses are in use, because no service gets an address until it has been recreated.
-func New(
-	client kubernetes.Interface, cidrs networkinginformers.ServiceCIDRInformer, kept []string,
-) *Controller {
-	cidrs.Informer() // registers it with the caller's factory
-	return &Controller{client: client, cidrs: cidrs, kept: kept, queue: loop.New(Name)}
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	informer := c.cidrs.Informer()
-	add := func(obj any) {
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-			c.queue.Soon(key)
-		}
+// Loop is the loop that manages the finalizer and the Ready condition of ServiceCIDRs. Kept are the
+// blocks of the one that the API server recreates when it is deleted. That one is released at once,
+// even if its addresses are in use, because no service gets an address until it has been recreated.
+func Loop(kept []string) loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "servicecidr",
+		Purpose: "keeps ServiceCIDRs while their addresses are in use, and sets their status",
+		Begin: func(l *loop.Controller) loop.Work {
+			c := &controller{l, l.Informers.Networking().V1().ServiceCIDRs().Informer(), kept}
+			return loop.Work{Sync: c.sync, Watches: []loop.Watch{loop.Keys(c.cidrs, c.Enqueue)}}
+		},
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    add,
-		UpdateFunc: func(_, obj any) { add(obj) },
-	})
-	if err != nil {
-		return fmt.Errorf("watch service CIDRs: %w", err)
-	}
-	defer informer.RemoveEventHandler(registration)
-	return c.queue.Run(ctx, 1, c.sync, registration.HasSyncedChecker())
 }
 
-func (c *Controller) sync(ctx context.Context, name string) (time.Duration, error) {
-	cidr, err := c.cidrs.Lister().Get(name)
-	if apierrors.IsNotFound(err) {
+type controller struct {
+	*loop.Controller
+	cidrs cache.SharedIndexInformer
+	kept  []string
+}
+
+func (c *controller) sync(ctx context.Context, name string) (time.Duration, error) {
+	cidr := loop.Get[networkingv1.ServiceCIDR](c.cidrs, name)
+	if cidr == nil {
 		return 0, nil
-	}
-	if err != nil {
-		return 0, err
 	}
 	if cidr.DeletionTimestamp == nil {
 		if !slices.Contains(cidr.Finalizers, Finalizer) {
@@ -102,8 +78,9 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 		return 0, err
 	}
 	if used != "" {
-		return recheck, c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating,
+		err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating,
 			"address "+used+" is in use and is not in another ServiceCIDR")
+		return 0, cmp.Or(err, error(loop.Poll(recheck)))
 	}
 	if err := c.say(ctx, cidr, metav1.ConditionFalse, networkingv1.ServiceCIDRReasonTerminating,
 		"no address in use depends on this ServiceCIDR"); err != nil {
@@ -116,25 +93,22 @@ func (c *Controller) sync(ctx context.Context, name string) (time.Duration, erro
 }
 
 // release removes the finalizer from a ServiceCIDR.
-func (c *Controller) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
+func (c *controller) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	return c.setFinalizers(ctx, cidr,
 		slices.DeleteFunc(slices.Clone(cidr.Finalizers), func(f string) bool { return f == Finalizer }))
 }
 
-func (c *Controller) setFinalizers(
+func (c *controller) setFinalizers(
 	ctx context.Context, cidr *networkingv1.ServiceCIDR, finalizers []string,
 ) error {
 	cidr = cidr.DeepCopy()
 	cidr.Finalizers = finalizers
-	_, err := c.client.NetworkingV1().ServiceCIDRs().Update(ctx, cidr, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	_, err := c.Client.NetworkingV1().ServiceCIDRs().Update(ctx, cidr, metav1.UpdateOptions{})
+	return loop.IgnoreNotFound(err)
 }
 
 // say sets the Ready condition unless it already has the status.
-func (c *Controller) say(
+func (c *controller) say(
 	ctx context.Context, cidr *networkingv1.ServiceCIDR, status metav1.ConditionStatus,
 	reason, message string,
 ) error {
@@ -147,26 +121,23 @@ func (c *Controller) say(
 			metav1ac.Condition().WithType(networkingv1.ServiceCIDRConditionReady).WithStatus(status).
 				WithReason(reason).WithMessage(message).
 				WithLastTransitionTime(metav1.Now())))
-	_, err := c.client.NetworkingV1().ServiceCIDRs().ApplyStatus(ctx, apply,
+	_, err := c.Client.NetworkingV1().ServiceCIDRs().ApplyStatus(ctx, apply,
 		metav1.ApplyOptions{FieldManager: Name, Force: true})
 	return err
 }
 
 // orphan returns an address in use that would be in no ServiceCIDR without this one. It returns ""
 // if there is none.
-func (c *Controller) orphan(ctx context.Context, cidr *networkingv1.ServiceCIDR) (string, error) {
-	all, err := c.cidrs.Lister().List(labels.Everything())
-	if err != nil {
-		return "", err
-	}
+func (c *controller) orphan(ctx context.Context, cidr *networkingv1.ServiceCIDR) (string, error) {
 	var others []netip.Prefix
-	for _, other := range all {
+	for _, obj := range c.cidrs.GetStore().List() {
+		other := obj.(*networkingv1.ServiceCIDR)
 		if other.Name != cidr.Name && other.DeletionTimestamp == nil {
 			others = append(others, prefixes(other)...)
 		}
 	}
 	own := prefixes(cidr)
-	addresses, err := c.client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
+	addresses, err := c.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("list IP addresses: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/endpointslice/util"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
@@ -18,16 +18,25 @@ const Pause = 50 * time.Millisecond
 
 // Queue holds the Services to reconcile.
 type Queue struct {
-	*loop.Queue
-	services corelisters.ServiceLister
+	*loop.Controller
+	Services cache.SharedIndexInformer
 
 	mu   sync.Mutex
 	last map[string]time.Time // when a Service was last reconciled
 }
 
-// New returns a queue for the controller with a name.
-func New(controller string, services corelisters.ServiceLister) *Queue {
-	return &Queue{Queue: loop.New(controller), services: services, last: map[string]time.Time{}}
+// New returns a queue for a loop.
+func New(c *loop.Controller) *Queue {
+	return &Queue{
+		Controller: c, Services: c.Informers.Core().V1().Services().Informer(),
+		last: map[string]time.Time{},
+	}
+}
+
+// Pods returns the watch of pods. It adds the Services whose endpoints follow from a pod, before or
+// after a change.
+func (q *Queue) Pods() loop.Watch {
+	return loop.On(q.Informers.Core().V1().Pods().Informer(), q.PodChanged)
 }
 
 // PodChanged adds the Services whose endpoints follow from a pod, before or after a change. Old is
@@ -41,7 +50,7 @@ func (q *Queue) PodChanged(old, pod *corev1.Pod) {
 	if pod != nil {
 		after = pod
 	}
-	services, err := util.GetServicesToUpdate(q.services,
+	services, err := util.GetServicesToUpdate(q.Informers.Core().V1().Services().Lister(),
 		util.GetPodUpdateProjectionKey(before, after))
 	if err != nil {
 		return // only lists of caches, which do not fail

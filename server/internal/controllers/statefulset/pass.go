@@ -23,7 +23,7 @@ import (
 
 // pass is one look at a StatefulSet. It does what can be done now; events cause the next one.
 type pass struct {
-	*Controller
+	*controller
 	owner           ownerrefs.Owner
 	set             *appsv1.StatefulSet
 	current, update *appsv1.ControllerRevision
@@ -46,7 +46,7 @@ type pass struct {
 }
 
 func newPass(
-	c *Controller, owner ownerrefs.Owner, set *appsv1.StatefulSet,
+	c *controller, owner ownerrefs.Owner, set *appsv1.StatefulSet,
 	current, update *appsv1.ControllerRevision, claimed []*corev1.Pod,
 ) (*pass, error) {
 	old, err := history.Template(current)
@@ -54,7 +54,7 @@ func newPass(
 		return nil, err
 	}
 	p := &pass{
-		Controller: c, owner: owner, set: set, current: current, update: update, old: old,
+		controller: c, owner: owner, set: set, current: current, update: update, old: old,
 		now: time.Now(), claimed: claimed, replicas: int(*set.Spec.Replicas),
 		slots: map[int]*corev1.Pod{},
 	}
@@ -80,9 +80,9 @@ func newPass(
 
 // ending returns a pass of a set that is being deleted, for its status. Its revisions may be gone
 // or somebody else's.
-func ending(c *Controller, set *appsv1.StatefulSet, claimed []*corev1.Pod) *pass {
+func ending(c *controller, set *appsv1.StatefulSet, claimed []*corev1.Pod) *pass {
 	p := &pass{
-		Controller: c, set: set, claimed: claimed, now: time.Now(),
+		controller: c, set: set, claimed: claimed, now: time.Now(),
 		current: &appsv1.ControllerRevision{}, update: &appsv1.ControllerRevision{},
 	}
 	p.current.Name, p.update.Name = set.Status.CurrentRevision, set.Status.UpdateRevision

@@ -5,7 +5,6 @@ package statefulset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -25,86 +25,69 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "statefulset-controller"
 
-const (
-	workers = 2
-	// burst is how many pods are deleted before the status is written again.
-	burst = 500
-)
+// burst is how many pods are deleted before the status is written again.
+const burst = 500
 
 var kind = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 
-// Controller is the controller of StatefulSets.
-type Controller struct {
-	loop.Dependencies
+// Loop is the loop of StatefulSets.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "statefulset",
+		Purpose:  "creates and deletes the pods and claims of StatefulSets",
+		Workload: true, Workers: 2, Begin: begin,
+		After: []schema.GroupResource{appsv1.Resource("statefulsets")},
+	}
+}
+
+type controller struct {
+	*loop.Controller
 	sets, claims cache.SharedIndexInformer
 	pods         *pods.Control
 	history      *history.Control
 }
 
-// New returns a controller. It starts the informers that it needs.
-func New(d loop.Dependencies) (*Controller, error) {
-	control, err := pods.NewControl(d)
-	if err != nil {
-		return nil, err
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{
+		Controller: l, pods: pods.NewControl(l), history: history.New(l),
+		sets:   l.Informers.Apps().V1().StatefulSets().Informer(),
+		claims: l.Informers.Core().V1().PersistentVolumeClaims().Informer(),
 	}
-	revisions, err := history.New(d)
-	if err != nil {
-		return nil, err
-	}
-	return &Controller{
-		Dependencies: d, pods: control, history: revisions,
-		sets:   d.Informers.Apps().V1().StatefulSets().Informer(),
-		claims: d.Informers.Core().V1().PersistentVolumeClaims().Informer(),
-	}, nil
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	queue := loop.New(Name)
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := errors.Join(
-		handlers.Add(c.sets, ownerrefs.OfOwners(queue.Soon, func(set metav1.Object) {
-			c.pods.Forget(set.GetUID())
-		})),
-		c.pods.Handle(&handlers, ownerrefs.Handler[*corev1.Pod]{
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		ownerrefs.OfOwners(c.sets, c.Enqueue, func(set metav1.Object) { c.pods.Forget(set.GetUID()) }),
+		c.pods.Watch(ownerrefs.Handler[*corev1.Pod]{
 			Kind:    kind.GroupKind(),
-			Changed: func(key string, _, _ *corev1.Pod) { queue.Soon(key) },
+			Changed: func(key string, _, _ *corev1.Pod) { c.Enqueue(key) },
 			Orphan: func(pod *corev1.Pod) {
 				ownerrefs.Matching(c.sets.GetIndexer(), pod, func(s *appsv1.StatefulSet) *metav1.LabelSelector {
 					return s.Spec.Selector
-				}, queue.Soon)
+				}, c.Enqueue)
 			},
 		}),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	c.Informers.StartWithContext(ctx)
-	return queue.Run(ctx, workers, queue.Exactly(c.sync),
-		append(handlers.Synced(), c.claims.HasSyncedChecker(), c.history.Synced())...)
+		{Informer: c.claims},
+		c.history.Watch(),
+	}}
 }
 
 func selector(s *appsv1.StatefulSet) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s.Spec.Selector)
 }
 
-// sync looks at a StatefulSet. Wait is when to look again at the latest, if it is positive.
-func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, err error) {
-	obj, ok, err := c.sets.GetIndexer().GetByKey(key)
-	if err != nil || !ok {
-		return 0, err
+// sync looks at a StatefulSet.
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	set := loop.Get[appsv1.StatefulSet](c.sets, key)
+	if set == nil {
+		return 0, nil
 	}
-	set := obj.(*appsv1.StatefulSet)
 	matching, err := selector(set)
 	if err != nil {
 		return 0, nil // cannot get better before it changes
 	}
-	if !c.pods.Settled(set.UID) {
-		return pods.Patience, nil // an event comes before
+	if !c.pods.Satisfied(set.UID) {
+		return pods.ExpectationTimeout, nil // an event comes before
 	}
 	owner := ownerrefs.Owner{
 		Object: set, Kind: kind, Selector: matching,
@@ -155,7 +138,7 @@ func (c *Controller) sync(ctx context.Context, key string) (wait time.Duration, 
 }
 
 // revisions returns the revision of the present template and the one that the pods had before.
-func (c *Controller) revisions(
+func (c *controller) revisions(
 	ctx context.Context, owner ownerrefs.Owner, set *appsv1.StatefulSet,
 	list []*appsv1.ControllerRevision,
 ) (history.State, *appsv1.ControllerRevision, []*appsv1.ControllerRevision, error) {
@@ -173,7 +156,7 @@ func (c *Controller) revisions(
 	return state, current, state.All, nil
 }
 
-func (c *Controller) writeStatus(
+func (c *controller) writeStatus(
 	ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus,
 ) error {
 	if equality.Semantic.DeepEqual(status, set.Status) {

@@ -1,13 +1,9 @@
 // Package tainteviction deletes the pods that do not tolerate the NoExecute taints of their node,
 // or not any longer.
-//
-//	err := tainteviction.New(loop.Dependencies{…}).Run(ctx)
 package tainteviction
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,51 +11,42 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "taint-eviction-controller"
 
-// Controller deletes pods that do not tolerate the taints of their nodes.
-type Controller struct {
-	client   kubernetes.Interface
-	recorder record.EventRecorder
-	pods     coreinformers.PodInformer
-	nodes    coreinformers.NodeInformer
-	queue    *loop.Queue
+// Loop is the loop that deletes pods that do not tolerate the taints of their nodes.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: Name, // it is younger than the other names
+		Purpose:  "deletes pods that do not tolerate the taints of their node",
+		Workload: true, Workers: 4, Begin: begin,
+		After: []schema.GroupResource{corev1.Resource("nodes")},
+	}
+}
+
+type controller struct {
+	*loop.Controller
+	pods  corelisters.PodLister
+	nodes corelisters.NodeLister
 	// tainted measures for how long pods have been on nodes that they tolerate for some time only.
 	tainted pods.Stopwatches
 }
 
-// New returns the controller. It asks for its informers.
-func New(d loop.Dependencies) *Controller {
-	pods, nodes := d.Informers.Core().V1().Pods(), d.Informers.Core().V1().Nodes()
-	pods.Informer()
-	nodes.Informer()
-	return &Controller{
-		client: d.Client, recorder: d.Recorder, pods: pods, nodes: nodes, queue: loop.New(Name),
-	}
-}
-
-// Run runs the controller until ctx ends.
-func (c *Controller) Run(ctx context.Context) error {
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := errors.Join(
-		handlers.Add(c.pods.Informer(), loop.OnChange(c.podChanged)),
-		handlers.Add(c.nodes.Informer(), loop.OnChange(c.nodeChanged)),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	return c.queue.Run(ctx, 4, c.sync, handlers.Synced()...)
+func begin(l *loop.Controller) loop.Work {
+	core := l.Informers.Core().V1()
+	c := &controller{Controller: l, pods: core.Pods().Lister(), nodes: core.Nodes().Lister()}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(core.Pods().Informer(), c.podChanged), loop.On(core.Nodes().Informer(), c.nodeChanged),
+	}}
 }
 
 // evicting returns the taints of a node that pods must tolerate to stay. A node that does not exist
@@ -73,40 +60,40 @@ func evicting(n *corev1.Node) []corev1.Taint {
 	})
 }
 
-func (c *Controller) podChanged(old, p *corev1.Pod) {
+func (c *controller) podChanged(old, p *corev1.Pod) {
 	switch {
 	case p == nil:
-		c.queue.Add(cache.MetaObjectToName(old).String()) // to forget it
+		c.Add(loop.Key(old)) // to forget it
 	case p.Spec.NodeName == "":
 	case old == nil, old.UID != p.UID, old.Spec.NodeName != p.Spec.NodeName,
 		!equality.Semantic.DeepEqual(old.Spec.Tolerations, p.Spec.Tolerations):
-		c.queue.Soon(cache.MetaObjectToName(p).String())
+		c.Enqueue(loop.Key(p))
 	}
 }
 
-func (c *Controller) nodeChanged(old, n *corev1.Node) {
+func (c *controller) nodeChanged(old, n *corev1.Node) {
 	if equality.Semantic.DeepEqual(evicting(old), evicting(n)) {
 		return
 	}
 	if n == nil {
 		n = old
 	}
-	for _, p := range pods.OnNode(c.pods.Lister(), n.Name) {
-		c.queue.Soon(cache.MetaObjectToName(p).String())
+	for _, p := range pods.OnNode(c.pods, n.Name) {
+		c.Enqueue(loop.Key(p))
 	}
 }
 
-func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
 	name, err := cache.ParseObjectName(key)
 	if err != nil {
 		return 0, err
 	}
-	p, err := c.pods.Lister().Pods(name.Namespace).Get(name.Name)
+	p, err := c.pods.Pods(name.Namespace).Get(name.Name)
 	if err != nil {
 		c.tainted.Forget(key)
 		return 0, loop.IgnoreNotFound(err)
 	}
-	node, err := c.nodes.Lister().Get(p.Spec.NodeName) // nil if there is none
+	node, err := c.nodes.Get(p.Spec.NodeName) // nil if there is none
 	if err != nil && !apierrors.IsNotFound(err) {
 		return 0, err
 	}
@@ -117,20 +104,15 @@ func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error
 	stays, forever := tolerance(ctx, p, evicting(node))
 	if forever {
 		if c.tainted.Forget(key) {
-			c.recorder.Eventf(p, corev1.EventTypeNormal, "TaintManagerEviction",
+			c.Recorder.Eventf(p, corev1.EventTypeNormal, "TaintManagerEviction",
 				"Cancelling deletion of Pod %s/%s", p.Namespace, p.Name)
 		}
 		return 0, nil
 	}
 	if wait := stays - c.tainted.Elapsed(p); wait > 0 {
-		c.queue.AddAfter(key, wait)
-		return 0, nil
+		return wait, nil
 	}
-	err = c.evict(ctx, p)
-	if apierrors.IsConflict(err) {
-		return time.Second, nil // its status has just changed
-	}
-	return 0, err
+	return 0, c.evict(ctx, p)
 }
 
 // tolerance returns how long a pod stays on a node with some taints. The first toleration of a
@@ -163,8 +145,8 @@ func tolerance(
 }
 
 // evict says why a pod is deleted, and deletes it.
-func (c *Controller) evict(ctx context.Context, p *corev1.Pod) error {
-	client := c.client.CoreV1().Pods(p.Namespace)
+func (c *controller) evict(ctx context.Context, p *corev1.Pod) error {
+	client := c.Client.CoreV1().Pods(p.Namespace)
 	marked := p.DeepCopy()
 	marked.Status.Conditions = slices.DeleteFunc(marked.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == corev1.DisruptionTarget })
@@ -176,7 +158,7 @@ func (c *Controller) evict(ctx context.Context, p *corev1.Pod) error {
 	if _, err := client.UpdateStatus(ctx, marked, metav1.UpdateOptions{}); err != nil {
 		return loop.IgnoreNotFound(err)
 	}
-	c.recorder.Eventf(p, corev1.EventTypeNormal, "TaintManagerEviction",
+	c.Recorder.Eventf(p, corev1.EventTypeNormal, "TaintManagerEviction",
 		"Marking for deletion Pod %s/%s", p.Namespace, p.Name)
 	err := client.Delete(ctx, p.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(p.UID)),

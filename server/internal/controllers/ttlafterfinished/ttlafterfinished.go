@@ -3,49 +3,44 @@ package ttlafterfinished
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	batchinformers "k8s.io/client-go/informers/batch/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-// Name is the name of the controller in kube-controller-manager.
+// Name is the name of the loop in kube-controller-manager.
 const Name = "ttl-after-finished-controller"
 
-// Controller deletes finished Jobs.
-type Controller struct {
-	client   kubernetes.Interface
-	informer batchinformers.JobInformer
-}
-
-// New returns a controller. Whoever made the informer starts it.
-func New(client kubernetes.Interface, informer batchinformers.JobInformer) *Controller {
-	informer.Informer()
-	return &Controller{client, informer}
-}
-
-// Run runs the controller until ctx ends. It returns when all goroutines of the controller have
-// ended.
-func (c *Controller) Run(ctx context.Context) error {
-	queue := loop.New(Name)
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	if err := handlers.Add(c.informer.Informer(), loop.OnChange(func(_, job *batchv1.Job) {
-		if job != nil && due(job) != nil {
-			queue.Soon(cache.MetaObjectToName(job).String())
-		}
-	})); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
+// Loop is the loop that deletes finished Jobs.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "ttl-after-finished",
+		Purpose:  "deletes Jobs some time after they have finished",
+		Workload: true, Begin: begin,
+		After: []schema.GroupResource{batchv1.Resource("jobs")},
 	}
-	return queue.Run(ctx, 1, queue.Exactly(c.sync), handlers.Synced()...)
+}
+
+type controller struct {
+	*loop.Controller
+	jobs cache.SharedIndexInformer
+}
+
+func begin(l *loop.Controller) loop.Work {
+	c := &controller{l, l.Informers.Batch().V1().Jobs().Informer()}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(c.jobs, func(_, job *batchv1.Job) {
+			if job != nil && due(job) != nil {
+				c.Enqueue(loop.Key(job))
+			}
+		}),
+	}}
 }
 
 // due returns when a Job is to be deleted, or nil if it is not. A Job of which nobody has said when
@@ -64,36 +59,24 @@ func due(job *batchv1.Job) *time.Time {
 	return nil
 }
 
-func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
-	name, err := cache.ParseObjectName(key)
-	if err != nil {
-		return 0, err
-	}
-	job, err := c.informer.Lister().Jobs(name.Namespace).Get(name.Name)
-	if apierrors.IsNotFound(err) {
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	job := loop.Get[batchv1.Job](c.jobs, key)
+	if job == nil || due(job) == nil {
 		return 0, nil
-	}
-	if err != nil || due(job) == nil {
-		return 0, err
 	}
 	if wait := time.Until(*due(job)); wait > 0 {
 		return wait, nil
 	}
 	// The time may have been extended since.
-	if job, err = c.client.BatchV1().Jobs(name.Namespace).Get(ctx, name.Name,
-		metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	if due(job) == nil {
-		return 0, nil
+	jobs := c.Client.BatchV1().Jobs(job.Namespace)
+	job, err := jobs.Get(ctx, job.Name, metav1.GetOptions{})
+	if err != nil || due(job) == nil {
+		return 0, loop.IgnoreNotFound(err)
 	}
 	if wait := time.Until(*due(job)); wait > 0 {
 		return wait, nil
 	}
-	err = c.client.BatchV1().Jobs(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{
+	err = jobs.Delete(ctx, job.Name, metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationForeground),
 		Preconditions: &metav1.Preconditions{
 			UID: &job.UID, ResourceVersion: &job.ResourceVersion,

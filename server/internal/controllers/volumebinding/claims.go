@@ -14,7 +14,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
-func (c *Controller) syncClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+func (c *controller) syncClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	name := claim.Spec.VolumeName
 	completed := claim.Annotations[volume.AnnBindCompleted] != ""
 	switch {
@@ -68,7 +68,7 @@ func mismatch(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) s
 }
 
 // lose says that the volume of a claim is gone.
-func (c *Controller) lose(
+func (c *controller) lose(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, reason, message string,
 ) error {
 	if claim.Status.Phase == corev1.ClaimLost {
@@ -87,7 +87,7 @@ func (c *Controller) lose(
 }
 
 // findVolume binds a claim to a volume that there is, or has one provisioned.
-func (c *Controller) findVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+func (c *controller) findVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if claim.DeletionTimestamp != nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (c *Controller) findVolume(ctx context.Context, claim *corev1.PersistentVol
 
 // bind binds a volume and a claim to each other. Each step is skipped if it has been done before,
 // so that a binding that was interrupted is completed.
-func (c *Controller) bind(
+func (c *controller) bind(
 	ctx context.Context, found *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
 ) error {
 	v, dirty, err := volume.GetBindVolumeToClaim(found, claim)

@@ -20,7 +20,7 @@ import (
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // setDefaultClass gives a claim without a class the default class, and reports whether it did.
-func (c *Controller) setDefaultClass(
+func (c *controller) setDefaultClass(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim,
 ) (bool, error) {
 	classes, err := c.classes.List(labels.Everything())
@@ -59,7 +59,7 @@ func older(a, b *storagev1.StorageClass) bool {
 
 // makeClass makes the default class. It returns nil if there is another class, which the informer
 // does not have yet.
-func (c *Controller) makeClass(ctx context.Context) (*storagev1.StorageClass, error) {
+func (c *controller) makeClass(ctx context.Context) (*storagev1.StorageClass, error) {
 	others, err := c.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil || len(others.Items) > 0 {
 		return nil, err
@@ -80,7 +80,7 @@ func (c *Controller) makeClass(ctx context.Context) (*storagev1.StorageClass, er
 }
 
 // provision makes a volume for a claim, or asks its provisioner to make one.
-func (c *Controller) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+func (c *controller) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class, err := c.classOf(claim)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (c *Controller) provision(ctx context.Context, claim *corev1.PersistentVolu
 }
 
 // askProvisioner tells an external provisioner, which watches claims, that it is to make a volume.
-func (c *Controller) askProvisioner(
+func (c *controller) askProvisioner(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, provisioner string,
 ) error {
 	if claim.Annotations[volume.AnnStorageProvisioner] != provisioner {
@@ -128,7 +128,7 @@ func (c *Controller) askProvisioner(
 
 // makeVolume makes a volume of the simulated provisioner. Its name says for which claim it is, so
 // that there is only one.
-func (c *Controller) makeVolume(
+func (c *controller) makeVolume(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 ) error {
 	ref, err := reference.GetReference(scheme.Scheme, claim)

@@ -1,7 +1,5 @@
 // Package volumebinding binds claims to volumes, and simulates a provisioner of volumes.
 //
-//	err := volumebinding.New(client, recorder, factory).Run(ctx)
-//
 // If there is no storage class when the first claim appears, the controller makes the default class
 // [Class], whose volumes it provisions itself: as API objects, without any storage. The volumes of
 // other classes are left to their provisioners.
@@ -12,15 +10,14 @@ package volumebinding
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
@@ -44,57 +41,52 @@ const (
 	volumeKey = "volume/"
 )
 
-// Controller binds claims to volumes. A single worker does everything, so that no two claims get
-// the same volume.
-type Controller struct {
-	loop.Dependencies
+// Loop is the loop of claims and volumes. A single worker does everything, so that no two claims
+// get the same volume.
+func Loop() loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "persistentvolume-binder", Component: "persistentvolume-controller",
+		Purpose: "binds claims to volumes, and simulates a provisioner for the class " + Class,
+		Begin:   begin, Workload: true,
+		After: []schema.GroupResource{
+			corev1.Resource("persistentvolumeclaims"), corev1.Resource("persistentvolumes"),
+		},
+	}
+}
+
+type controller struct {
+	*loop.Controller
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
 	classes storagelisters.StorageClassLister
-	queue   *loop.Queue
 	// told has the last event about each claim, by the key of the claim, which would otherwise be
 	// repeated. Only the worker uses it.
 	told map[string]string
 }
 
-// New returns the controller. It asks for its informers.
-func New(d loop.Dependencies) *Controller {
-	core := d.Informers.Core().V1()
-	return &Controller{
-		Dependencies: d,
-		claims:       core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
-		classes: d.Informers.Storage().V1().StorageClasses().Lister(),
-		queue:   loop.New(Name), told: map[string]string{},
+func begin(l *loop.Controller) loop.Work {
+	core, classes := l.Informers.Core().V1(), l.Informers.Storage().V1().StorageClasses()
+	c := &controller{
+		Controller: l, claims: core.PersistentVolumeClaims().Lister(),
+		volumes: core.PersistentVolumes().Lister(), classes: classes.Lister(),
+		told: map[string]string{},
 	}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(core.PersistentVolumeClaims().Informer(), c.claimChanged),
+		loop.On(core.PersistentVolumes().Informer(), c.volumeChanged),
+		loop.On(classes.Informer(), func(_, class *storagev1.StorageClass) {
+			if class != nil {
+				c.addUnbound()
+			}
+		}),
+	}}
 }
 
-// Run runs the controller until ctx ends.
-func (c *Controller) Run(ctx context.Context) error {
-	var handlers loop.Handlers
-	defer handlers.Remove()
-	core := c.Informers.Core().V1()
-	if err := errors.Join(
-		handlers.Add(core.PersistentVolumeClaims().Informer(), loop.OnChange(c.claimChanged)),
-		handlers.Add(core.PersistentVolumes().Informer(), loop.OnChange(c.volumeChanged)),
-		handlers.Add(
-			c.Informers.Storage().V1().StorageClasses().Informer(),
-			loop.OnChange(func(_, class *storagev1.StorageClass) {
-				if class != nil {
-					c.addUnbound()
-				}
-			}),
-		),
-	); err != nil {
-		return fmt.Errorf("%s: %w", Name, err)
-	}
-	return c.queue.Run(ctx, 1, c.sync, handlers.Synced()...)
+func (c *controller) addClaim(namespace, name string) {
+	c.Enqueue(claimKey + namespace + "/" + name)
 }
 
-func (c *Controller) addClaim(namespace, name string) {
-	c.queue.Soon(claimKey + namespace + "/" + name)
-}
-
-func (c *Controller) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
+func (c *controller) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
 	if claim != nil {
 		c.addClaim(claim.Namespace, claim.Name)
 		return
@@ -107,15 +99,15 @@ func (c *Controller) claimChanged(old, claim *corev1.PersistentVolumeClaim) {
 	// The volume of the claim refers to it even if the binding was not completed.
 	for _, v := range volumes {
 		if v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == old.UID {
-			c.queue.Soon(volumeKey + v.Name)
+			c.Enqueue(volumeKey + v.Name)
 		}
 	}
 }
 
-func (c *Controller) volumeChanged(old, v *corev1.PersistentVolume) {
+func (c *controller) volumeChanged(old, v *corev1.PersistentVolume) {
 	switch {
 	case v != nil:
-		c.queue.Soon(volumeKey + v.Name)
+		c.Enqueue(volumeKey + v.Name)
 		if v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable {
 			c.addUnbound()
 		}
@@ -125,7 +117,7 @@ func (c *Controller) volumeChanged(old, v *corev1.PersistentVolume) {
 }
 
 // addUnbound adds the claims that wait for a volume, or for the one they have lost.
-func (c *Controller) addUnbound() {
+func (c *controller) addUnbound() {
 	claims, err := c.claims.List(labels.Everything())
 	if err != nil {
 		return // a lister never fails
@@ -137,15 +129,11 @@ func (c *Controller) addUnbound() {
 	}
 }
 
-func (c *Controller) sync(ctx context.Context, key string) (time.Duration, error) {
-	err := c.look(ctx, key)
-	if apierrors.IsConflict(err) {
-		return time.Second, nil // the informer does not have the newest object yet
-	}
-	return 0, err
+func (c *controller) sync(ctx context.Context, key string) (time.Duration, error) {
+	return 0, c.look(ctx, key)
 }
 
-func (c *Controller) look(ctx context.Context, key string) error {
+func (c *controller) look(ctx context.Context, key string) error {
 	if name, ok := strings.CutPrefix(key, volumeKey); ok {
 		v, err := c.volumes.Get(name)
 		if err != nil {
@@ -166,7 +154,7 @@ func (c *Controller) look(ctx context.Context, key string) error {
 }
 
 // tell records an event about a claim, unless it is the same as the last one.
-func (c *Controller) tell(
+func (c *controller) tell(
 	claim *corev1.PersistentVolumeClaim, eventType, reason, format string, args ...any,
 ) {
 	message := fmt.Sprintf(format, args...)
@@ -178,7 +166,7 @@ func (c *Controller) tell(
 }
 
 // classOf returns the storage class of a claim, or nil if there is none.
-func (c *Controller) classOf(claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
+func (c *controller) classOf(claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
 	name := volume.GetPersistentVolumeClaimClass(claim)
 	if name == "" {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 
 // syncVolume sets the phase of a volume, and does what its reclaim policy says when its claim is
 // gone.
-func (c *Controller) syncVolume(ctx context.Context, v *corev1.PersistentVolume) error {
+func (c *controller) syncVolume(ctx context.Context, v *corev1.PersistentVolume) error {
 	ref := v.Spec.ClaimRef
 	if ref == nil || ref.UID == "" { // it is free, or kept for a claim
 		if ref != nil {
@@ -51,7 +51,7 @@ func (c *Controller) syncVolume(ctx context.Context, v *corev1.PersistentVolume)
 }
 
 // setPhase sets the phase of a volume. It changes v, unless v is as it should be.
-func (c *Controller) setPhase(
+func (c *controller) setPhase(
 	ctx context.Context, v *corev1.PersistentVolume, phase corev1.PersistentVolumePhase,
 ) error {
 	if v.Status.Phase == phase {
@@ -64,7 +64,7 @@ func (c *Controller) setPhase(
 }
 
 // unbind frees a volume whose claim has another one.
-func (c *Controller) unbind(ctx context.Context, v *corev1.PersistentVolume) error {
+func (c *controller) unbind(ctx context.Context, v *corev1.PersistentVolume) error {
 	free := v.DeepCopy()
 	if free.Annotations[volume.AnnBoundByController] != "" {
 		free.Spec.ClaimRef = nil
@@ -81,7 +81,7 @@ func provisionedHere(v *corev1.PersistentVolume) bool {
 }
 
 // reclaim deletes a volume that was provisioned here, if that is its policy.
-func (c *Controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
+func (c *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
 	if !provisionedHere(v) || v.DeletionTimestamp != nil ||
 		v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
 		return nil

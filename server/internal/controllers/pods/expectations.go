@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Patience is how long to wait until the informer sees a write. It takes milliseconds, unless the
-// informer has lost the watch and the pod came and went before it listed again. After that time, an
-// owner is settled without an event.
-const Patience = 10 * time.Second
+// ExpectationTimeout is how long to wait until the informer sees a write. It takes milliseconds,
+// unless the informer has lost the watch and the pod came and went before it listed again. After
+// that time, the expectations of an owner are satisfied without an event.
+const ExpectationTimeout = 10 * time.Second
 
-// pending are the pods that were created or deleted, and which the informer has not seen as such.
-type pending struct {
+// expectations are the pods that were created or deleted, which the informer has yet to see as such.
+type expectations struct {
 	mu     sync.Mutex
 	owners map[types.UID]writes
 }
@@ -26,10 +26,10 @@ type write struct {
 	at      time.Time
 }
 
-func (p *pending) created(owner, pod types.UID) { p.add(owner, pod, false) }
-func (p *pending) deleted(owner, pod types.UID) { p.add(owner, pod, true) }
+func (p *expectations) created(owner, pod types.UID) { p.add(owner, pod, false) }
+func (p *expectations) deleted(owner, pod types.UID) { p.add(owner, pod, true) }
 
-func (p *pending) add(owner, pod types.UID, deleted bool) {
+func (p *expectations) add(owner, pod types.UID, deleted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.owners[owner] == nil {
@@ -40,7 +40,7 @@ func (p *pending) add(owner, pod types.UID, deleted bool) {
 
 // seen removes the write that the informer has seen. Gone is set for a pod that is deleted or being
 // deleted.
-func (p *pending) seen(owner, pod types.UID, gone bool) {
+func (p *expectations) seen(owner, pod types.UID, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w, ok := p.owners[owner][pod]; ok && (gone || !w.deleted) {
@@ -51,11 +51,11 @@ func (p *pending) seen(owner, pod types.UID, gone bool) {
 	}
 }
 
-func (p *pending) settled(owner types.UID) bool {
+func (p *expectations) satisfied(owner types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.owners[owner] {
-		if time.Since(w.at) < Patience {
+		if time.Since(w.at) < ExpectationTimeout {
 			return false
 		}
 	}
@@ -63,7 +63,7 @@ func (p *pending) settled(owner types.UID) bool {
 	return true
 }
 
-func (p *pending) forget(owner types.UID) {
+func (p *expectations) forget(owner types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.owners, owner)
