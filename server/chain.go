@@ -29,7 +29,7 @@ import (
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/admission/plugin"
-	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 )
 
 // newChain assembles the chain. It returns the admission plugins that must not start before the

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/controllers"
-	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/epoch"

@@ -19,7 +19,7 @@ import (
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
-	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 )

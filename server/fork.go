@@ -12,8 +12,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
 )
 
 // A control plane that begins with a snapshot has keys and an address of its own. What the snapshot

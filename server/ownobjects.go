@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
 )
 
 // Some objects describe the control plane itself: its addresses, its authority, its lease. A reset

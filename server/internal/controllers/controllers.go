@@ -19,38 +19,38 @@ import (
 	controllermetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
-	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
-	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
-	"github.com/kinproc/kinproc/server/internal/controllers/cronjobs"
-	"github.com/kinproc/kinproc/server/internal/controllers/daemonset"
-	"github.com/kinproc/kinproc/server/internal/controllers/deployment"
-	"github.com/kinproc/kinproc/server/internal/controllers/disruption"
-	"github.com/kinproc/kinproc/server/internal/controllers/endpoints"
-	"github.com/kinproc/kinproc/server/internal/controllers/endpointslicemirroring"
-	"github.com/kinproc/kinproc/server/internal/controllers/endpointslices"
-	"github.com/kinproc/kinproc/server/internal/controllers/ephemeralvolumes"
-	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
-	"github.com/kinproc/kinproc/server/internal/controllers/horizontalpodautoscaler"
-	"github.com/kinproc/kinproc/server/internal/controllers/jobs"
-	"github.com/kinproc/kinproc/server/internal/controllers/legacytokens"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/daemonsets"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/deployments"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/replicasets"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/statefulsets"
+	"github.com/kinproc/kinproc/server/internal/controllers/autoscaling/horizontalpodautoscalers"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/cronjobs"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/jobs"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/ttlafterfinished"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/certificaterequests"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/garbagecollector"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/legacytokens"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/namespaces"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/validatingadmissionpolicystatus"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
-	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
-	"github.com/kinproc/kinproc/server/internal/controllers/nodelifecycle"
-	"github.com/kinproc/kinproc/server/internal/controllers/podgc"
-	"github.com/kinproc/kinproc/server/internal/controllers/protection"
-	"github.com/kinproc/kinproc/server/internal/controllers/replicaset"
-	"github.com/kinproc/kinproc/server/internal/controllers/resourceclaims"
-	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
-	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
-	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
-	"github.com/kinproc/kinproc/server/internal/controllers/servicecidrs"
-	"github.com/kinproc/kinproc/server/internal/controllers/statefulset"
-	"github.com/kinproc/kinproc/server/internal/controllers/tainteviction"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokensecrets"
-	"github.com/kinproc/kinproc/server/internal/controllers/ttlafterfinished"
-	"github.com/kinproc/kinproc/server/internal/controllers/validatingadmissionpolicystatus"
-	"github.com/kinproc/kinproc/server/internal/controllers/volumebinding"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpoints"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslicemirroring"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslices"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/servicecidrs"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodelifecycle"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/podgc"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/tainteviction"
+	"github.com/kinproc/kinproc/server/internal/controllers/policy/disruption"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/ephemeralvolumes"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/protection"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/volumebinding"
 )
 
 // Dependencies are what the control loops need.
@@ -101,18 +101,18 @@ func loops(d Dependencies) []loop.Loop {
 		legacytokens.Loop(time.Now),
 		resourcequotas.Loop(d.Charges),
 		// apps
-		replicaset.Loop(),
-		replicaset.ReplicationControllers(),
-		deployment.Loop(),
-		statefulset.Loop(),
-		daemonset.Loop(),
+		replicasets.Loop(),
+		replicasets.ReplicationControllers(),
+		deployments.Loop(),
+		statefulsets.Loop(),
+		daemonsets.Loop(),
 		// batch
 		jobs.Loop(),
 		ttlafterfinished.Loop(),
 		cronjobs.Loop(),
 		// policy and autoscaling
 		disruption.Loop(),
-		horizontalpodautoscaler.Loop(),
+		horizontalpodautoscalers.Loop(),
 		// network
 		endpointslices.Loop(),
 		endpoints.Loop(),

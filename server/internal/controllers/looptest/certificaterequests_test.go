@@ -26,7 +26,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
-	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/certificaterequests"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

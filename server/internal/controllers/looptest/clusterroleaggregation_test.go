@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/endpointslicemirroring"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslicemirroring"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/history"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
-	"github.com/kinproc/kinproc/server/internal/controllers/legacytokens"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/legacytokens"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 

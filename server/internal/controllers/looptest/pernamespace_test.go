@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
-	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

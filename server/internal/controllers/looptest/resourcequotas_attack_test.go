@@ -11,7 +11,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	evaluators "github.com/kinproc/kinproc/server/internal/admission/quota"
-	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

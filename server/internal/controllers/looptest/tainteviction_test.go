@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/tainteviction"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/tainteviction"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

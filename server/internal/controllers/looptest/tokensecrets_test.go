@@ -20,7 +20,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
