@@ -13,11 +13,11 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/clusterauthenticationtrust"
 	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
 	"github.com/kinproc/kinproc/server/internal/controllers/identitylease"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
 	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )

@@ -1,5 +1,5 @@
-// Package controllers lists the controllers and starts the enabled ones. Each controller has its
-// own package and can run alone.
+// Package controllers lists the control loops and runs the enabled ones. Each has its own package
+// and can run alone.
 package controllers
 
 import (
@@ -10,48 +10,53 @@ import (
 	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	controllermetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
-	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
-	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
-	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
-	"github.com/kinproc/kinproc/server/internal/controllers/legacytokens"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/daemonsets"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/deployments"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/replicasets"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/statefulsets"
+	"github.com/kinproc/kinproc/server/internal/controllers/autoscaling/horizontalpodautoscalers"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/cronjobs"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/jobs"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/ttlafterfinished"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/certificaterequests"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/garbagecollector"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/legacytokens"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/namespaces"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/validatingadmissionpolicystatus"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
-	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
-	"github.com/kinproc/kinproc/server/internal/controllers/protection"
-	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
-	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
-	"github.com/kinproc/kinproc/server/internal/controllers/servicecidrs"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokensecrets"
-	"github.com/kinproc/kinproc/server/internal/controllers/validatingadmissionpolicystatus"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpoints"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslicemirroring"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslices"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/servicecidrs"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodelifecycle"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/podgc"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/tainteviction"
+	"github.com/kinproc/kinproc/server/internal/controllers/policy/disruption"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/ephemeralvolumes"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/protection"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/volumebinding"
 )
 
-// Dependencies are what the controllers need.
+// Dependencies are what the control loops need.
 type Dependencies struct {
-	// Config is an administrator's client configuration, for clients other than Client. Its user
-	// agent makes kube-controller-manager the field manager.
-	Config    *rest.Config
-	Client    kubernetes.Interface
-	Informers informers.SharedInformerFactory
-	// Named returns an informer of the objects of a kind that have a certain name. Informers starts
-	// it.
-	Named func(example runtime.Object, name string) cache.SharedIndexInformer
+	// Dependencies are those that all loops have. [Start] sets Metadata and NewRecorder.
+	loop.Dependencies
 	// CABundle is the PEM bundle that verifies the API server.
 	CABundle []byte
 	// CA signs the certificates that are requested of the signers of Kubernetes.
@@ -63,8 +68,6 @@ type Dependencies struct {
 	// returns when all have appeared or when ctx ends.
 	Appeared func(ctx context.Context, resources []schema.GroupResource,
 		appeared func(schema.GroupResource))
-	// Recorder returns a recorder of the events of a component. [Start] sets it.
-	Recorder func(component string) record.EventRecorder
 	// Tokens issues the tokens that are stored in secrets.
 	Tokens tokensecrets.Issuer
 	// Charges are the requests that charge quotas.
@@ -75,237 +78,72 @@ type Dependencies struct {
 	BuiltIn func(schema.GroupVersionKind) (name string, namespaced, ok bool)
 }
 
-// Runner is a controller. Run returns once ctx has ended and all goroutines of the controller have
-// ended.
-type Runner interface {
-	Run(ctx context.Context) error
-}
-
-// Controller describes a control loop.
-type Controller struct {
-	// Name is the controller's name in the flag --controllers of kube-controller-manager.
-	Name string
-	// Purpose says what the control loop does.
-	Purpose string
-
-	alias        string // the name before Kubernetes 1.28
-	offByDefault bool
-	// workload is set for a controller that brings workloads to life. A test of another such
-	// controller has its objects to itself, so they are off unless they are asked for.
-	workload bool
-	// after are the resources whose objects the controller is for. The controller is not made
-	// before there is an object of one of them. If there are none, it is made at once.
-	after []schema.GroupResource
-	// new returns the controller. It asks for its informers, which are started before Run.
-	new func(Dependencies) (Runner, error)
-}
-
 // All returns the control loops that there are.
-func All() []Controller {
-	return slices.Concat(cluster(), apps(), batch(), network(), nodes(), volumes())
-}
+func All() []loop.Loop { return loops(Dependencies{}) }
 
-// cluster returns the control loops that keep the cluster itself in order.
-func cluster() []Controller {
-	requests := []schema.GroupResource{certificatesv1.Resource("certificatesigningrequests")}
-	return []Controller{
-		{
-			Name:    clusterroleaggregation.Name,
-			Purpose: "fills in the rules of aggregated ClusterRoles",
-			alias:   "clusterrole-aggregation",
-			new: func(d Dependencies) (Runner, error) {
-				return clusterroleaggregation.New(d.Client, d.Informers.Rbac().V1().ClusterRoles()), nil
-			},
-		},
-		{
-			Name:    serviceaccounts.Name,
-			Purpose: `makes the ServiceAccount "default" of each namespace`,
-			alias:   "serviceaccount",
-			new: func(d Dependencies) (Runner, error) {
-				return serviceaccounts.New(d.Client, d.Informers.Core().V1().Namespaces(),
-					d.Named(&corev1.ServiceAccount{}, serviceaccounts.Account)), nil
-			},
-		},
-		{
-			Name:    rootca.Name,
-			Purpose: `makes the ConfigMap "kube-root-ca.crt" of each namespace`,
-			alias:   "root-ca-cert-publisher",
-			new: func(d Dependencies) (Runner, error) {
-				return rootca.New(d.Client, d.Informers.Core().V1().Namespaces(),
-					d.Named(&corev1.ConfigMap{}, rootca.ConfigMap), d.CABundle), nil
-			},
-		},
-		{
-			Name:    namespaces.Name,
-			Purpose: "deletes what is in a namespace that is deleted",
-			alias:   "namespace",
-			new: func(d Dependencies) (Runner, error) {
-				client, err := metadata.NewForConfig(d.Config)
-				if err != nil {
-					return nil, err
-				}
-				return namespaces.New(d.Client, client, d.Informers.Core().V1().Namespaces()), nil
-			},
-		},
-		{
-			Name:    garbagecollector.Name,
-			Purpose: "deletes objects whose owners are gone",
-			alias:   "garbagecollector",
-			new: func(d Dependencies) (Runner, error) {
-				return garbagecollector.New(garbagecollector.Dependencies{
-					Config: d.Config, Storage: d.Storage, BuiltIn: d.BuiltIn,
-					Recorder: d.Recorder(garbagecollector.Name),
-				})
-			},
-		},
-		{
-			Name:    servicecidrs.Name,
-			Purpose: "keeps ServiceCIDRs while their addresses are in use, and sets their status",
-			alias:   "servicecidr",
-			new: func(d Dependencies) (Runner, error) {
-				return servicecidrs.New(d.Client, d.Informers.Networking().V1().ServiceCIDRs(), d.ServiceCIDRs),
-					nil
-			},
-		},
-		{
-			Name:    validatingadmissionpolicystatus.Name,
-			Purpose: "checks the expressions of ValidatingAdmissionPolicies against types",
-			alias:   "validatingadmissionpolicy-status",
-			after:   []schema.GroupResource{admissionregistrationv1.Resource("validatingadmissionpolicies")},
-			new: func(d Dependencies) (Runner, error) {
-				return validatingadmissionpolicystatus.New(d.Client,
-					d.Informers.Admissionregistration().V1().ValidatingAdmissionPolicies()), nil
-			},
-		},
-		{
-			Name:    certificaterequests.ApprovalName,
-			Purpose: "approves the CertificateSigningRequests of kubelets",
-			alias:   "csrapproving",
-			after:   requests,
-			new: func(d Dependencies) (Runner, error) {
-				return certificaterequests.NewApproval(d.certificates()), nil
-			},
-		},
-		{
-			Name:    certificaterequests.SigningName,
-			Purpose: "signs approved CertificateSigningRequests",
-			alias:   "csrsigning",
-			after:   requests,
-			new: func(d Dependencies) (Runner, error) {
-				return certificaterequests.NewSigning(d.certificates()), nil
-			},
-		},
-		{
-			Name:    certificaterequests.CleanupName,
-			Purpose: "deletes old CertificateSigningRequests",
-			alias:   "csrcleaner",
-			after:   requests,
-			new: func(d Dependencies) (Runner, error) {
-				return certificaterequests.NewCleanup(d.certificates()), nil
-			},
-		},
-		{
-			Name:    protection.ClaimsName,
-			Purpose: "keeps deleted PersistentVolumeClaims while pods use them",
-			alias:   "pvc-protection",
-			after:   []schema.GroupResource{corev1.Resource("persistentvolumeclaims")},
-			new:     protected(protection.Claims),
-		},
-		{
-			Name:    protection.VolumesName,
-			Purpose: "keeps deleted PersistentVolumes while claims are bound to them",
-			alias:   "pv-protection",
-			after:   []schema.GroupResource{corev1.Resource("persistentvolumes")},
-			new:     protected(protection.Volumes),
-		},
-		{
-			Name:    protection.ClassesName,
-			Purpose: "keeps deleted VolumeAttributesClasses while they are in use",
-			alias:   "vac-protection",
-			after:   []schema.GroupResource{storagev1.Resource("volumeattributesclasses")},
-			new:     protected(protection.Classes),
-		},
-		{
-			Name:    tokensecrets.Name,
-			Purpose: "fills the token secrets of ServiceAccounts",
-			alias:   "serviceaccount-token",
-			after:   []schema.GroupResource{corev1.Resource("secrets")},
-			new: func(d Dependencies) (Runner, error) {
-				return tokensecrets.New(d.Client, d.Informers.Core().V1(), d.Tokens, d.CABundle), nil
-			},
-		},
-		{
-			Name:    legacytokens.Name,
-			Purpose: "deletes token secrets that nobody has used for a year",
-			alias:   "legacy-service-account-token-cleaner",
-			after:   []schema.GroupResource{corev1.Resource("secrets")},
-			new: func(d Dependencies) (Runner, error) {
-				return legacytokens.New(legacytokens.Dependencies{
-					Client: d.Client, Informers: d.Informers, Now: time.Now,
-				}), nil
-			},
-		},
-		{
-			Name:    resourcequotas.Name,
-			Purpose: "keeps the status of ResourceQuotas",
-			alias:   "resourcequota",
-			after:   []schema.GroupResource{corev1.Resource("resourcequotas")},
-			new: func(d Dependencies) (Runner, error) {
-				client, err := metadata.NewForConfig(d.Config)
-				if err != nil {
-					return nil, err
-				}
-				return resourcequotas.New(resourcequotas.Dependencies{
-					Client: d.Client, Metadata: client, Informers: d.Informers, Charges: d.Charges,
-				}), nil
-			},
-		},
-	}
-}
-
-// as returns what a controller needs that records its events as a component.
-func (d Dependencies) as(component string) loop.Dependencies {
-	return loop.Dependencies{
-		Client: d.Client, Informers: d.Informers, Recorder: d.Recorder(component),
-	}
-}
-
-func (d Dependencies) certificates() certificaterequests.Dependencies {
-	return certificaterequests.Dependencies{
-		Client: d.Client, Informers: d.Informers, CA: d.CA,
-	}
-}
-
-func protected[R Runner](new func(protection.Dependencies) R) func(Dependencies) (Runner, error) {
-	return func(d Dependencies) (Runner, error) {
-		client, err := metadata.NewForConfig(d.Config)
-		if err != nil {
-			return nil, err
-		}
-		return new(protection.Dependencies{
-			Client:    d.Client,
-			Metadata:  client,
-			Informers: d.Informers,
-		}), nil
+func loops(d Dependencies) []loop.Loop {
+	return []loop.Loop{
+		// the cluster itself
+		clusterroleaggregation.Loop(),
+		serviceaccounts.Loop(),
+		rootca.Loop(d.CABundle),
+		namespaces.Loop(),
+		garbagecollector.Loop(d.Storage, d.BuiltIn),
+		servicecidrs.Loop(d.ServiceCIDRs),
+		validatingadmissionpolicystatus.Loop(),
+		certificaterequests.Approval(),
+		certificaterequests.Signing(d.CA),
+		certificaterequests.Cleanup(),
+		protection.Claims(),
+		protection.Volumes(),
+		protection.Classes(),
+		tokensecrets.Loop(d.Tokens, d.CABundle),
+		legacytokens.Loop(time.Now),
+		resourcequotas.Loop(d.Charges),
+		// apps
+		replicasets.Loop(),
+		replicasets.ReplicationControllers(),
+		deployments.Loop(),
+		statefulsets.Loop(),
+		daemonsets.Loop(),
+		// batch
+		jobs.Loop(),
+		ttlafterfinished.Loop(),
+		cronjobs.Loop(),
+		// policy and autoscaling
+		disruption.Loop(),
+		horizontalpodautoscalers.Loop(),
+		// network
+		endpointslices.Loop(),
+		endpoints.Loop(),
+		endpointslicemirroring.Loop(),
+		// nodes and their pods
+		scheduler.Loop(scheduler.Defaults()),
+		nodelifecycle.Loop(),
+		tainteviction.Loop(),
+		podgc.Loop(),
+		// volumes and devices
+		volumebinding.Loop(),
+		ephemeralvolumes.Loop(),
+		resourceclaims.Loop(),
 	}
 }
 
 // Enabled returns the names of the controllers that spec enables, in the syntax of
-// kube-controller-manager's --controllers flag: "*" stands for all controllers that are on by
-// default, "name" enables a controller, "-name" disables it, and the first entry about a controller
-// wins. In addition, "-*" disables all controllers, and an empty spec stands for "*" without the
-// controllers of workloads.
+// kube-controller-manager's --controllers flag: "*" stands for all controllers, "name" enables a
+// controller, "-name" disables it, and the first entry about a controller wins. In addition, "-*"
+// disables all controllers, and an empty spec stands for "*" without the controllers of workloads.
 func Enabled(spec []string) ([]string, error) {
 	list := All()
 	if len(spec) == 0 {
 		spec = []string{"*"}
-		list = slices.DeleteFunc(list, func(c Controller) bool { return c.workload })
+		list = slices.DeleteFunc(list, func(l loop.Loop) bool { return l.Workload })
 	}
 	words := map[string]bool{}
 	for _, word := range spec {
 		name, off := strings.CutPrefix(word, "-")
-		if i := slices.IndexFunc(list, func(c Controller) bool {
-			return c.Name == name || c.alias == name && name != "" // not all have an alias
+		if i := slices.IndexFunc(list, func(l loop.Loop) bool {
+			return l.Name == name || l.Alias == name && name != "" // not all have an alias
 		}); i >= 0 {
 			name = list[i].Name
 		} else if name != "*" {
@@ -317,22 +155,19 @@ func Enabled(spec []string) ([]string, error) {
 		}
 	}
 	var enabled []string
-	for _, c := range list {
-		on, said := words[c.Name]
-		if !said {
-			on = words["*"] && !c.offByDefault
-		}
-		if on {
-			enabled = append(enabled, c.Name)
+	for _, l := range list {
+		on, said := words[l.Name]
+		if on || !said && words["*"] {
+			enabled = append(enabled, l.Name)
 		}
 	}
 	return enabled, nil
 }
 
-func names(list []Controller) []string {
+func names(list []loop.Loop) []string {
 	var names []string
-	for _, c := range list {
-		names = append(names, c.Name)
+	for _, l := range list {
+		names = append(names, l.Name)
 	}
 	return names
 }
@@ -345,25 +180,28 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 	if err != nil {
 		return nil, err
 	}
-	var atOnce, later []Controller
-	for _, c := range All() {
+	var atOnce, later []loop.Loop
+	for _, l := range loops(d) {
 		switch {
-		case !slices.Contains(enabled, c.Name):
-		case len(c.after) == 0:
-			atOnce = append(atOnce, c)
+		case !slices.Contains(enabled, l.Name):
+		case len(l.After) == 0:
+			atOnce = append(atOnce, l)
 		default:
-			later = append(later, c)
+			later = append(later, l)
 		}
 	}
+	if d.Metadata, err = metadata.NewForConfig(d.Config); err != nil {
+		return nil, err
+	}
 	sent := &events{ctx: ctx, client: d.Client}
-	d.Recorder = sent.recorder
+	d.NewRecorder = sent.recorder
 	s := &starter{
-		dependencies: d,
-		metrics:      controllermetrics.NewControllerManagerMetrics("kube-controller-manager"),
+		dependencies: d.Dependencies, appeared: d.Appeared,
+		metrics: controllermetrics.NewControllerManagerMetrics("kube-controller-manager"),
 	}
 	controllermetrics.Register()
-	for _, c := range later {
-		s.metrics.ControllerStopped(c.Name)
+	for _, l := range later {
+		s.metrics.ControllerStopped(l.Name)
 	}
 	if err := s.start(ctx, atOnce); err != nil {
 		return nil, err
@@ -377,28 +215,30 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 	}, nil
 }
 
-// starter starts controllers.
+// starter starts control loops.
 type starter struct {
-	dependencies Dependencies
+	dependencies loop.Dependencies
+	appeared     func(context.Context, []schema.GroupResource, func(schema.GroupResource))
 	metrics      *controllermetrics.ControllerManagerMetrics // of the whole process
 	running      sync.WaitGroup
 }
 
-func (s *starter) start(ctx context.Context, list []Controller) error {
-	runners := map[string]Runner{}
-	for _, c := range list {
-		runner, err := c.new(s.dependencies)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
+func (s *starter) start(ctx context.Context, list []loop.Loop) error {
+	controllers := map[string]*loop.Controller{}
+	for _, l := range list {
+		d, err := dependenciesOf(l, s.dependencies)
+		if err == nil {
+			controllers[l.Name], err = l.New(d)
 		}
-		runners[c.Name] = runner
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.Name, err)
+		}
 	}
-	s.dependencies.Informers.StartWithContext(ctx)
-	for name, r := range runners {
+	for name, c := range controllers {
 		s.metrics.ControllerStarted(name)
 		s.running.Go(func() {
 			defer s.metrics.ControllerStopped(name)
-			if err := r.Run(ctx); err != nil {
+			if err := c.Run(ctx); err != nil {
 				utilruntime.HandleErrorWithContext(ctx, err, "Controller failed", "controller", name)
 			}
 		})
@@ -406,18 +246,33 @@ func (s *starter) start(ctx context.Context, list []Controller) error {
 	return nil
 }
 
-// startLater starts each controller as soon as an object of one of its resources exists.
-func (s *starter) startLater(ctx context.Context, list []Controller) {
-	resources := sets.New[schema.GroupResource]()
-	for _, c := range list {
-		resources.Insert(c.after...)
+// dependenciesOf returns the dependencies of a loop, whose requests may name it.
+func dependenciesOf(l loop.Loop, d loop.Dependencies) (loop.Dependencies, error) {
+	if l.UserAgent == "" {
+		return d, nil
 	}
-	s.dependencies.Appeared(ctx, resources.UnsortedList(), func(resource schema.GroupResource) {
-		var ready []Controller
-		list = slices.DeleteFunc(list, func(c Controller) bool {
-			start := slices.Contains(c.after, resource)
+	_, version, _ := strings.Cut(d.Config.UserAgent, "/")
+	d.Config = rest.CopyConfig(d.Config)
+	d.Config.UserAgent = fmt.Sprintf(l.UserAgent, version)
+	var err error
+	if d.Client, err = kubernetes.NewForConfig(d.Config); err == nil {
+		d.Metadata, err = metadata.NewForConfig(d.Config)
+	}
+	return d, err
+}
+
+// startLater starts each loop as soon as an object of one of its resources exists.
+func (s *starter) startLater(ctx context.Context, list []loop.Loop) {
+	resources := sets.New[schema.GroupResource]()
+	for _, l := range list {
+		resources.Insert(l.After...)
+	}
+	s.appeared(ctx, resources.UnsortedList(), func(resource schema.GroupResource) {
+		var ready []loop.Loop
+		list = slices.DeleteFunc(list, func(l loop.Loop) bool {
+			start := slices.Contains(l.After, resource)
 			if start {
-				ready = append(ready, c)
+				ready = append(ready, l)
 			}
 			return start
 		})

@@ -18,8 +18,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/controllers"
-	"github.com/kinproc/kinproc/server/internal/controllers/garbagecollector"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/epoch"
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/requests"
@@ -103,10 +104,9 @@ func (l *loops) runControllers(ctx context.Context) (wait func(), err error) {
 	}
 	wait, err = controllers.Start(epoch.With(ctx, &l.Requests.Gate.Epochs), l.Controllers,
 		controllers.Dependencies{
-			Config:       config,
-			Client:       client,
-			Informers:    l.Informers,
-			Named:        l.Informers.Named,
+			Dependencies: loop.Dependencies{
+				Config: config, Client: client, Informers: l.Informers, Named: l.Informers.Named,
+			},
 			CABundle:     l.Access.CABundle(),
 			CA:           l.Access.PKI.CA,
 			ServiceCIDRs: l.Allocator.CIDRs(),

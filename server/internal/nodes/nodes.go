@@ -3,6 +3,7 @@ package nodes
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -124,15 +125,17 @@ func (n *Nodes) Run(ctx context.Context) error {
 	var handlers loop.Handlers
 	defer handlers.Remove()
 	core := n.Informers.Core().V1()
-	err := handlers.Add(core.Nodes().Informer(), cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { n.nodeSeen(obj.(*corev1.Node)) },
-		UpdateFunc: func(_, obj any) { n.nodeSeen(obj.(*corev1.Node)) },
-		DeleteFunc: n.nodeGone,
-	})
-	if err != nil {
-		return fmt.Errorf("simulated nodes: %w", err)
-	}
-	if err := handlers.Add(core.Pods().Informer(), loop.OnChange(n.podChanged)); err != nil {
+	if err := errors.Join(
+		handlers.Add(loop.Watch{
+			Informer: core.Nodes().Informer(),
+			Handler: cache.ResourceEventHandlerFuncs{
+				AddFunc:    func(obj any) { n.nodeSeen(obj.(*corev1.Node)) },
+				UpdateFunc: func(_, obj any) { n.nodeSeen(obj.(*corev1.Node)) },
+				DeleteFunc: n.nodeGone,
+			},
+		}),
+		handlers.Add(loop.On(core.Pods().Informer(), n.podChanged)),
+	); err != nil {
 		return fmt.Errorf("simulated nodes: %w", err)
 	}
 	if !cache.WaitFor(ctx, "", handlers.Synced()...) {
@@ -148,7 +151,7 @@ func (n *Nodes) Run(ctx context.Context) error {
 			utilruntime.HandleErrorWithContext(ctx, err, "Deleting surplus simulated nodes failed")
 		}
 	})
-	err = n.queue.Run(ctx, workers, n.sync)
+	err := n.queue.Run(ctx, workers, n.sync)
 	running.Wait()
 	return err
 }
@@ -204,21 +207,18 @@ func (n *Nodes) nodeSeen(found *corev1.Node) {
 	if uid != node.uid || stopped != node.stopped || notReady != node.notReady {
 		node.uid, node.stopped, node.notReady = uid, stopped, notReady
 		for key := range node.pods {
-			n.queue.Soon(key)
+			n.queue.Enqueue(key)
 		}
 	}
-	n.queue.Soon(found.Name)
+	n.queue.Enqueue(found.Name)
 }
 
 // nodeGone lets a deleted node go. It comes back with the next start, as a kubelet registers its
 // node when it starts. But after a reset of the control plane, when the informer finds out from a
 // list that the node is gone, the node is missing by accident.
 func (n *Nodes) nodeGone(obj any) {
-	accident := false
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj, accident = unknown.Obj, true
-	}
-	gone, ok := obj.(*corev1.Node)
+	_, accident := obj.(cache.DeletedFinalStateUnknown)
+	gone, ok := loop.Deleted(obj).(*corev1.Node)
 	if !ok {
 		return
 	}
@@ -227,7 +227,7 @@ func (n *Nodes) nodeGone(obj any) {
 		defer n.mu.Unlock()
 		node.uid, node.missing = "", accident
 		if accident {
-			n.queue.Soon(gone.Name)
+			n.queue.Enqueue(gone.Name)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 		if !ended(p) {
 			node.ips.take(p.UID, p.Status.PodIP)
 		}
-		n.queue.Soon(keyOf(p))
+		n.queue.Enqueue(keyOf(p))
 	}
 }
 

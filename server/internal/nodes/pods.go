@@ -45,7 +45,7 @@ func (n *Nodes) syncPod(ctx context.Context, namespace, name string) (time.Durat
 	m := n.momentOf(node, p)
 	m.advance()
 	if m.noAddress {
-		return time.Second, nil
+		return 0, loop.Poll(time.Second)
 	}
 	if err := n.write(ctx, p, &m.status); err != nil {
 		return 0, err
@@ -53,8 +53,7 @@ func (n *Nodes) syncPod(ctx context.Context, namespace, name string) (time.Durat
 	if m.wake.IsZero() {
 		return 0, nil
 	}
-	n.queue.AddAfter(keyOf(p), max(time.Millisecond, time.Until(m.wake)))
-	return 0, nil
+	return max(time.Millisecond, time.Until(m.wake)), nil
 }
 
 // write updates the status of a pod, if it is to change.
@@ -78,8 +77,7 @@ func (n *Nodes) stopPod(ctx context.Context, node *node, p *corev1.Pod) (time.Du
 	grace := time.Duration(ptr.Deref(p.DeletionGracePeriodSeconds, 0)) * time.Second
 	stops := m.deleted(grace).Add(min(grace, duration(p, stopDelayAnnotation, stopDelay)))
 	if wait := time.Until(stops); wait > 0 && !ended(p) {
-		n.queue.AddAfter(keyOf(p), wait)
-		return 0, nil
+		return wait, nil
 	}
 	// Without a finalizer, nobody would see the status for more than an instant.
 	if len(p.Finalizers) > 0 && !ended(p) {

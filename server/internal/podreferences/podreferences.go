@@ -9,14 +9,14 @@ import (
 
 // Has reports whether a pod refers to the object with the given resource and name.
 func Has(p *corev1.Pod, resource, name string) (found bool) {
-	walk(p, func(r, n string) { found = found || r == resource && n == name })
+	Each(p, func(r, n string) { found = found || r == resource && n == name })
 	return found
 }
 
 // Secrets returns the names of all secrets that a pod refers to.
 func Secrets(spec *corev1.PodSpec) sets.Set[string] {
 	found := sets.New[string]()
-	walk(&corev1.Pod{Spec: *spec}, func(resource, name string) {
+	Each(&corev1.Pod{Spec: *spec}, func(resource, name string) {
 		if resource == "secrets" && name != "" {
 			found.Insert(name)
 		}
@@ -24,8 +24,8 @@ func Secrets(spec *corev1.PodSpec) sets.Set[string] {
 	return found
 }
 
-// walk calls see for each reference of a pod.
-func walk(p *corev1.Pod, see func(resource, name string)) {
+// Each calls see with the resource and the name of each object to which a pod refers.
+func Each(p *corev1.Pod, see func(resource, name string)) {
 	u := usage{see}
 	u.see("serviceaccounts", p.Spec.ServiceAccountName)
 	for i := range p.Spec.Volumes {
@@ -58,12 +58,10 @@ func walk(p *corev1.Pod, see func(resource, name string)) {
 	}
 }
 
-// usage calls see for references.
-type usage struct {
-	see func(resource, name string)
-}
+// usage passes the references of a pod on.
+type usage struct{ see func(resource, name string) }
 
-func (u *usage) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
+func (u usage) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	for i := range env {
 		if source := env[i].ValueFrom; source != nil && source.SecretKeyRef != nil {
 			u.see("secrets", source.SecretKeyRef.Name)
@@ -81,7 +79,7 @@ func (u *usage) environment(env []corev1.EnvVar, from []corev1.EnvFromSource) {
 	}
 }
 
-func (u *usage) volume(p *corev1.Pod, v *corev1.Volume) {
+func (u usage) volume(p *corev1.Pod, v *corev1.Volume) {
 	local := func(ref *corev1.LocalObjectReference) {
 		if ref != nil {
 			u.see("secrets", ref.Name)

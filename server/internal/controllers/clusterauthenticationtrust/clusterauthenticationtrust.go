@@ -44,7 +44,7 @@ func New(
 
 // Enqueue implements dynamiccertificates.Listener. It is called when the certificate authorities
 // may have changed.
-func (c *Controller) Enqueue() { c.queue.Soon(ConfigMap) }
+func (c *Controller) Enqueue() { c.queue.Enqueue(ConfigMap) }
 
 // Run keeps the config map up to date until ctx ends. It returns when all goroutines of the
 // controller have ended. The certificate authorities' files are watched by their providers, which

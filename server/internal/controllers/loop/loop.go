@@ -1,194 +1,159 @@
-// Package loop provides the work queue of a controller. Each key is processed by one worker at a
-// time and retried with backoff after an error. Delays are shorter than in kube-controller-manager.
+// Package loop has what control loops are made of. A [Loop] declares one: what it is called, what
+// it watches and what it does for a key. A [Controller] runs it.
 package loop
 
 import (
 	"context"
+	"fmt"
 	"sync"
-	"time"
 
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-
-	"github.com/kinproc/kinproc/server/internal/epoch"
+	"k8s.io/client-go/tools/record"
 )
 
-const (
-	// firstDelay is the delay after the first failure of a key. It doubles with each further
-	// failure.
-	firstDelay = 5 * time.Millisecond
-	// slowly is how long a call takes whose key is slow the next time. A pass over a large object takes
-	// less.
-	slowly = time.Second
-	// maxDelay is the longest delay between two attempts. kube-controller-manager backs off
-	// to up to 1000 s, to spare a server that is not in the same process.
-	maxDelay = 5 * time.Second
-)
-
-// Sync reconciles the state that key stands for. If wait is positive, there is nothing to do but to
-// check again, after that time at the latest. An error is reported and the key is retried.
-type Sync[K comparable] func(ctx context.Context, key K) (wait time.Duration, err error)
-
-// Queue holds the keys to process, which are names in most controllers.
-type Queue = Of[string]
-
-// Of holds the keys to process. It serves one [Of.Run]. It has no goroutines of its own, so it
-// needs no end.
-type Of[K comparable] struct {
-	name    string
-	queue   workqueue.TypedInterface[K]
-	limiter workqueue.TypedRateLimiter[K]
-
-	mu    sync.Mutex
-	later map[K]*time.Timer // of the keys that are processed again after a delay
-	slow  map[K]bool        // the keys whose last call took long
+// Loop declares a control loop.
+type Loop struct {
+	// Name is the loop's name in the flag --controllers of kube-controller-manager.
+	Name string
+	// Alias is the name before Kubernetes 1.28.
+	Alias string
+	// Purpose says what the loop does.
+	Purpose string
+	// Workload is set for a loop that brings workloads to life. A test of another such loop has its
+	// objects to itself, so they are off unless they are asked for.
+	Workload bool
+	// After are the resources whose objects the loop is for. It begins as soon as there is an object
+	// of one of them. If there are none, it begins at once.
+	After []schema.GroupResource
+	// Component is the source of the events of the loop. The default is its name.
+	Component string
+	// UserAgent names the loop in its requests, with the version in place of %s. Its beginning becomes
+	// the field manager. The default is that of the dependencies, kube-controller-manager.
+	UserAgent string
+	// Workers is how many keys are processed at once. The default is one.
+	Workers int
+	// Begin returns what one run of the loop does. It asks for the informers, which are started
+	// later.
+	Begin func(*Controller) Work
 }
 
-// New returns a queue. Name is the name of the controller.
-func New(name string) *Queue { return NewOf[string](name, maxDelay) }
+// Work is what one run of a loop does.
+type Work struct {
+	// Watches say what the loop watches, and which keys follow from a change.
+	Watches []Watch
+	// Sync reconciles the state that a key stands for.
+	Sync Sync[string]
+	// Run replaces Sync in a loop that does not work on keys one by one. It runs until its context
+	// ends.
+	Run func(context.Context) error
+	// End is called at the end of the run, if it is not nil.
+	End func()
+}
 
-// NewOf returns a queue whose delay between two attempts is at most longest.
-func NewOf[K comparable](name string, longest time.Duration) *Of[K] {
-	return &Of[K]{
-		name:    name,
-		queue:   workqueue.NewTyped[K](),
-		limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstDelay, longest),
-		later:   map[K]*time.Timer{},
-		slow:    map[K]bool{},
+// Dependencies are what loops need.
+type Dependencies struct {
+	// Config is an administrator's client configuration, for clients other than Client. Its user
+	// agent makes kube-controller-manager the field manager.
+	Config    *rest.Config
+	Client    kubernetes.Interface
+	Metadata  metadata.Interface
+	Informers informers.SharedInformerFactory
+	// Named returns an informer of the objects of a kind that have a certain name. Informers starts
+	// it.
+	Named func(example runtime.Object, name string) cache.SharedIndexInformer
+	// NewRecorder returns a recorder of the events of a component.
+	NewRecorder func(component string) record.EventRecorder
+}
+
+// Controller runs a loop once. The state of a loop embeds it.
+type Controller struct {
+	Dependencies
+	*Queue
+	Recorder record.EventRecorder
+
+	loop Loop
+	work Work
+
+	mu       sync.Mutex
+	ctx      context.Context // that of Run
+	handlers Handlers
+}
+
+// New returns a controller for one run of the loop. The informers exist afterwards, but need not
+// be started.
+func (l Loop) New(d Dependencies) (*Controller, error) {
+	if l.Component == "" {
+		l.Component = l.Name
 	}
-}
-
-// Add adds key to the queue unless it is already there.
-func (q *Of[K]) Add(key K) { q.queue.Add(key) }
-
-// Soon adds key to the queue and resets its backoff, because something has happened that may let it
-// succeed.
-func (q *Of[K]) Soon(key K) {
-	q.limiter.Forget(key)
-	q.queue.Add(key)
-}
-
-// AddAfter adds key to the queue after a delay. It replaces an earlier delay of the key.
-func (q *Of[K]) AddAfter(key K, delay time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.stopTimer(key)
-	var timer *time.Timer
-	timer = time.AfterFunc(delay, func() {
-		q.mu.Lock()
-		if q.later[key] == timer {
-			delete(q.later, key)
+	c := &Controller{
+		Dependencies: d, Queue: New(l.Name), Recorder: d.NewRecorder(l.Component), loop: l,
+	}
+	c.work = l.Begin(c)
+	for _, w := range c.work.Watches {
+		if err := w.index(); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.Name, err)
 		}
-		q.mu.Unlock()
-		q.queue.Add(key) // does nothing once Run has returned
-	})
-	q.later[key] = timer
+	}
+	return c, nil
 }
 
-func (q *Of[K]) stopTimer(key K) {
-	if timer, ok := q.later[key]; ok {
-		timer.Stop()
-		delete(q.later, key)
+// Run runs the loop until ctx ends. It returns when all goroutines of the loop have ended.
+func (c *Controller) Run(ctx context.Context) error {
+	c.mu.Lock()
+	c.ctx = ctx
+	c.mu.Unlock()
+	defer c.end()
+	if err := c.Watch(c.work.Watches...); err != nil {
+		return err
+	}
+	if c.work.Run != nil {
+		return c.work.Run(ctx)
+	}
+	return c.Queue.Run(ctx, max(1, c.loop.Workers), c.work.Sync, c.handlers.Synced()...)
+}
+
+// Context returns the context of the run, for what outlives a pass.
+func (c *Controller) Context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ctx
+}
+
+func (c *Controller) end() {
+	c.mu.Lock()
+	c.handlers.Remove()
+	c.mu.Unlock()
+	if c.work.End != nil {
+		c.work.End()
 	}
 }
 
-func (q *Of[K]) stop() {
-	q.queue.ShutDown()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for key := range q.later {
-		q.stopTimer(key)
-	}
-}
-
-// Exactly returns work, but with waits that are not shortened: a key is processed again after the
-// whole wait, unless it is added before.
-func (q *Of[K]) Exactly(work Sync[K]) Sync[K] {
-	return func(ctx context.Context, key K) (time.Duration, error) {
-		wait, err := work(ctx, key)
-		if wait > 0 {
-			q.AddAfter(key, wait)
+// Watch makes a loop that runs watch more. It starts the informers, which do not end with the pass
+// that needs them first. [Controller.WaitForSync] waits for them.
+func (c *Controller) Watch(watches ...Watch) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range watches {
+		if err := c.handlers.Add(w); err != nil {
+			return fmt.Errorf("%s: %w", c.loop.Name, err)
 		}
-		return 0, err
 	}
+	c.Informers.StartWithContext(c.ctx)
+	return nil
 }
 
-// Run calls work for the keys until ctx ends, once all informers have synced. It returns when the
-// last call of work has returned. At most the given number of calls, each for another key, run at a
-// time, and at most half as many for slow keys, so that these do not keep the others waiting. There
-// is a goroutine for a call only while there is something to do.
-func (q *Of[K]) Run(
-	ctx context.Context, workers int, work Sync[K], synced ...cache.DoneChecker,
-) error {
-	defer q.stop()
-	if !cache.WaitFor(ctx, "", synced...) {
-		return nil
-	}
-	defer context.AfterFunc(ctx, q.queue.ShutDown)()
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots, slow := make(chan struct{}, workers), make(chan struct{}, max(1, workers/2))
-	for {
-		key, ended := q.queue.Get()
-		if ended {
-			return nil
-		}
-		if workers == 1 {
-			q.process(ctx, work, key)
-			continue
-		}
-		if q.isSlow(key) {
-			running.Go(func() {
-				slow <- struct{}{}
-				slots <- struct{}{}
-				defer func() { <-slots; <-slow }()
-				q.process(ctx, work, key)
-			})
-			continue
-		}
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			q.process(ctx, work, key)
-		})
-	}
-}
-
-func (q *Of[K]) isSlow(key K) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.slow[key]
-}
-
-// took notes how long a call for a key took.
-func (q *Of[K]) took(key K, d time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if d >= slowly {
-		q.slow[key] = true
-	} else {
-		delete(q.slow, key)
-	}
-}
-
-func (q *Of[K]) process(ctx context.Context, work Sync[K], key K) {
-	defer q.queue.Done(key)
-	if ctx.Err() != nil {
-		return // drain
-	}
-	start := time.Now()
-	wait, err := work(epoch.Begin(ctx), key)
-	q.took(key, time.Since(start))
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		utilruntime.HandleErrorWithContext(ctx, err, "Sync failed, trying again", "controller",
-			q.name, "key", key)
-		q.AddAfter(key, q.limiter.When(key))
-	case wait > 0:
-		q.AddAfter(key, min(wait, q.limiter.When(key)))
-	default:
-		q.limiter.Forget(key)
-	}
+// WaitForSync waits until the loop has seen all objects that existed when it began to watch them,
+// or until ctx ends.
+func (c *Controller) WaitForSync(ctx context.Context) error {
+	c.mu.Lock()
+	synced := c.handlers.Synced()
+	c.mu.Unlock()
+	cache.WaitFor(ctx, "", synced...)
+	return ctx.Err()
 }

@@ -14,11 +14,10 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -213,11 +212,13 @@ func TestBoundsDevices(t *testing.T) {
 		c.claim(name, boundsRequest("any", devices/2, devices), boundsRequest("low", devices/2, devices/2))
 		c.pod(name, name)
 	}
-	d := scheduler.New(scheduler.Dependencies{
-		Client: c, Informers: informers.NewSharedInformerFactory(c, 0),
-	})
-	d.DeviceLimit = time.Hour
-	stop := workloadtest.Start(t, d.Informers, d)
+	run := func(limit time.Duration) (stop func()) {
+		d, _ := workloadtest.Dependencies(c)
+		limits := scheduler.Defaults()
+		limits.Devices = limit
+		return workloadtest.Start(t, d, scheduler.Loop(limits))
+	}
+	stop := run(time.Hour)
 	workloadtest.Await(t, "the service account", func(ctx context.Context) (bool, error) {
 		_, err := c.CoreV1().ServiceAccounts(workloadtest.Namespace).Get(ctx, "default",
 			metav1.GetOptions{})
@@ -253,11 +254,7 @@ func TestBoundsDevices(t *testing.T) {
 		refused(`0/1 nodes are available: resourceclaim "harder" not found.`))
 	stop()
 
-	d = scheduler.New(scheduler.Dependencies{
-		Client: c, Informers: informers.NewSharedInformerFactory(c, 0),
-	})
-	d.DeviceLimit = 200 * time.Millisecond
-	workloadtest.Start(t, d.Informers, d)
+	run(200 * time.Millisecond)
 	hard("hardest")
 	c.await("hardest", "refused",
 		refused("0/1 nodes are available: 1 timed out trying to allocate devices."))

@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	typedcertificatesv1 "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/rest"
@@ -27,7 +26,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
-	"github.com/kinproc/kinproc/server/internal/controllers/certificaterequests"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/certificaterequests"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -317,10 +316,9 @@ func TestCertificateRequestsRecreated(t *testing.T) {
 			request("a")
 			return nil
 		})
-	factory := informers.NewSharedInformerFactory(client, 0)
-	workloadtest.Start(t, factory, certificaterequests.NewSigning(certificaterequests.Dependencies{
-		Client: racing, Informers: factory, CA: authority.CA,
-	}))
+	d, _ := workloadtest.Dependencies(client)
+	d.Client = racing
+	workloadtest.Start(t, d, certificaterequests.Signing(authority.CA))
 	<-replaced
 	c.decide(request("b"), certificatesv1.CertificateApproved)
 	c.await("b", certificateIssued) // so that the controller has looked at a again

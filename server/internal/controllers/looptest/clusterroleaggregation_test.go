@@ -12,12 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/clusterroleaggregation"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -57,32 +56,28 @@ func startClusterRoleAggregation(t *testing.T) clusterRoleAggregation {
 func (c clusterRoleAggregation) start(meanwhile func()) (release, stop func()) {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	factory := informers.NewSharedInformerFactory(c.client, 0)
-	roles := factory.Rbac().V1().ClusterRoles()
-	valve := workloadtest.Valve(c.T, roles.Informer())
+	d, _ := workloadtest.Dependencies(c.client)
+	roles := d.Informers.Rbac().V1().ClusterRoles().Informer()
+	valve := workloadtest.Valve(c.T, roles)
 	config := c.server.RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		return clusterRoleTransport{rt, c.applied}
 	})
-	client, err := kubernetes.NewForConfig(config)
+	var err error
+	d.Client, err = kubernetes.NewForConfig(config)
 	workloadtest.OK(c.T, err)
-	loop := clusterroleaggregation.New(client, roles)
-	factory.StartWithContext(ctx)
-	if !cache.WaitFor(c.Context(), "", roles.Informer().HasSyncedChecker()) {
+	d.Informers.StartWithContext(ctx)
+	if !cache.WaitFor(c.Context(), "", roles.HasSyncedChecker()) {
 		c.Fatal("the informer did not sync")
 	}
 	valve.Lock()
 	release = sync.OnceFunc(valve.Unlock)
 	meanwhile()
-	ended := make(chan error, 1)
-	go func() { ended <- loop.Run(ctx) }()
+	end := workloadtest.Start(c.T, d, clusterroleaggregation.Loop())
 	stop = sync.OnceFunc(func() {
 		cancel()
 		release()
-		if err := <-ended; err != nil {
-			c.Error(err)
-		}
-		factory.Shutdown()
+		end()
 	})
 	c.Cleanup(stop)
 	return release, stop

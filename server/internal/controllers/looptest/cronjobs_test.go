@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/cronjobs"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/cronjobs"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -250,7 +250,7 @@ func cronJobsAlone(t *testing.T) *cronJobs {
 func (c *cronJobs) run(client kubernetes.Interface) (events <-chan string, stop func()) {
 	c.Helper()
 	d, events := workloadtest.Dependencies(client)
-	return events, workloadtest.Start(c.T, d.Informers, workloadtest.Must(cronjobs.New(d))(c.T))
+	return events, workloadtest.Start(c.T, d, cronjobs.Loop())
 }
 
 // hourly creates a CronJob with one Job due.

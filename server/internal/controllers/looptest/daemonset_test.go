@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/daemonset"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/daemonsets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-var daemonsetControllers = []string{daemonset.Name}
+var daemonsetControllers = []string{daemonsets.Name}
 
 // daemonsetAgent returns the DaemonSet "agent".
 func daemonsetAgent() *appsv1.DaemonSet {
@@ -307,7 +307,7 @@ func TestDaemonSetRecreated(t *testing.T) {
 func daemonsetRun(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
 	t.Helper()
 	d, events := workloadtest.Dependencies(client)
-	return events, workloadtest.Start(t, d.Informers, workloadtest.Must(daemonset.New(d))(t))
+	return events, workloadtest.Start(t, d, daemonsets.Loop())
 }
 
 // A revision of somebody else that has the name of a new one is deleted just when the controller

@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/deployment"
-	"github.com/kinproc/kinproc/server/internal/controllers/replicaset"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/deployments"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/replicasets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-var deploymentControllers = []string{deployment.Name, replicaset.Name}
+var deploymentControllers = []string{deployments.Name, replicasets.Name}
 
 // deploymentOf returns the Deployment "web".
 func deploymentOf(replicas int32) *appsv1.Deployment {
@@ -357,7 +357,7 @@ func TestDeploymentRecreated(t *testing.T) {
 func deploymentRun(t *testing.T, client kubernetes.Interface) (events <-chan string, stop func()) {
 	t.Helper()
 	d, events := workloadtest.Dependencies(client)
-	return events, workloadtest.Start(t, d.Informers, workloadtest.Must(deployment.New(d))(t))
+	return events, workloadtest.Start(t, d, deployments.Loop())
 }
 
 // A ReplicaSet of somebody else that has the name of a new one is deleted just when the controller

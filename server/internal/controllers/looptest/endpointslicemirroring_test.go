@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/endpointslicemirroring"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslicemirroring"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -38,13 +38,15 @@ func (c endpointSliceMirroring) loop() (start, stop func()) {
 	c.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	d, _ := workloadtest.Dependencies(c.client)
-	loop := endpointslicemirroring.New(d)
+	loop := endpointslicemirroring.Loop()
+	workloadtest.Must(loop.New(d))(c.T) // makes the informers
 	d.Informers.StartWithContext(ctx)
 	stop = func() {}
 	start = func() {
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		go func() { ended <- loop.Run(ctx) }()
+		controller := workloadtest.Must(loop.New(d))(c.T)
+		go func() { ended <- controller.Run(ctx) }()
 		stop = sync.OnceFunc(func() {
 			cancel()
 			if err := <-ended; err != nil {
@@ -199,4 +201,40 @@ func TestEndpointSliceMirroringRestart(t *testing.T) {
 	c.service()
 	// The API server deletes Endpoints with their Service.
 	c.eventually("the Service again", 1, 1, c.endpoints("192.0.2.5"))
+}
+
+// TestEndpointSliceMirroringOfManyPorts has Endpoints that take thousands of slices. Those of
+// another Service do not wait until all of them have been written.
+func TestEndpointSliceMirroringOfManyPorts(t *testing.T) {
+	t.Parallel()
+	c := startEndpointSliceMirroring(t)
+	const subsets = 2000
+	many := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "many"}}
+	for i := range subsets {
+		many.Subsets = append(many.Subsets, corev1.EndpointSubset{
+			Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}},
+			Ports:     []corev1.EndpointPort{{Port: int32(i + 1), Protocol: corev1.ProtocolTCP}},
+		})
+	}
+	workloadtest.Must(c.client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "many"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
+	}, metav1.CreateOptions{}))(t)
+	workloadtest.Must(c.client.CoreV1().Endpoints("default").Create(t.Context(), many,
+		metav1.CreateOptions{}))(t)
+	start, _ := c.loop()
+	start()
+	mirrored := func(ctx context.Context) (int, error) {
+		list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{
+			LabelSelector: discoveryv1.LabelServiceName + "=many",
+		})
+		return len(list.Items), err
+	}
+	workloadtest.Await(t, "the first of many slices", mirrored, func(n int) bool { return n > 0 })
+	c.eventually("the slice of another Service", 1, 1, c.endpoints("10.0.0.2"))
+	written := workloadtest.Must(mirrored(t.Context()))(t)
+	if written == subsets {
+		t.Errorf("another Service has waited for %d slices", written)
+	}
+	workloadtest.Await(t, "more slices", mirrored, func(n int) bool { return n > written })
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/endpoints"
-	"github.com/kinproc/kinproc/server/internal/controllers/endpointslices"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpoints"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslices"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

@@ -23,7 +23,7 @@ import (
 	typedautoscalingv2 "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/horizontalpodautoscaler"
+	"github.com/kinproc/kinproc/server/internal/controllers/autoscaling/horizontalpodautoscalers"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -85,7 +85,7 @@ func startHorizontalPodAutoscaler(
 ) horizontalPodAutoscaler {
 	t.Helper()
 	s := servertest.Run(t, append([]func(*server.Options){func(o *server.Options) {
-		o.Controllers = []string{"serviceaccount-controller", horizontalpodautoscaler.Name}
+		o.Controllers = []string{"serviceaccount-controller", horizontalpodautoscalers.Name}
 	}}, configure...)...)
 	return horizontalPodAutoscaler{t, s, workloadtest.Client(t, s)}
 }
@@ -159,7 +159,7 @@ func (c horizontalPodAutoscaler) event(message string) {
 		}, func(list *corev1.EventList) bool {
 			return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
 				return e.Reason == "SuccessfulRescale" && e.Message == message &&
-					e.Source.Component == horizontalpodautoscaler.Component
+					e.Source.Component == horizontalpodautoscalers.Component
 			})
 		})
 }

@@ -14,13 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
-	"github.com/kinproc/kinproc/server/internal/controllers/legacytokens"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/legacytokens"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
@@ -87,10 +86,8 @@ func legacyTokenIsInvalid(s corev1.Secret) bool {
 // legacyTokensRun runs the controller at a given time until the test ends or stop is called.
 func legacyTokensRun(t *testing.T, client kubernetes.Interface, now time.Time) (stop func()) {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	return workloadtest.Start(t, factory, legacytokens.New(legacytokens.Dependencies{
-		Client: client, Informers: factory, Now: func() time.Time { return now },
-	}))
+	d, _ := workloadtest.Dependencies(client)
+	return workloadtest.Start(t, d, legacytokens.Loop(func() time.Time { return now }))
 }
 
 // roundTripper is a function that is an http.RoundTripper.
@@ -175,10 +172,10 @@ func TestLegacyTokensRestart(t *testing.T) {
 	})
 	counting, err := kubernetes.NewForConfig(config)
 	workloadtest.OK(t, err)
-	factory := informers.NewSharedInformerFactory(counting, 0)
-	informer := factory.Core().V1().Secrets().Informer()
+	d, _ := workloadtest.Dependencies(counting)
+	informer := d.Informers.Core().V1().Secrets().Informer()
 	valve := workloadtest.Valve(t, informer)
-	factory.StartWithContext(t.Context())
+	d.Informers.StartWithContext(t.Context())
 	if !cache.WaitFor(t.Context(), "", informer.HasSyncedChecker()) {
 		t.Fatal("the informer did not sync")
 	}
@@ -186,9 +183,7 @@ func TestLegacyTokensRestart(t *testing.T) {
 	release := sync.OnceFunc(valve.Unlock)
 	defer release()
 	label("unlabelled", serviceaccount.LastUsed, new(later(5)))
-	workloadtest.Start(t, factory, legacytokens.New(legacytokens.Dependencies{
-		Client: counting, Informers: factory, Now: func() time.Time { return later(5) },
-	}))
+	workloadtest.Start(t, d, legacytokens.Loop(func() time.Time { return later(5) }))
 	workloadtest.Await(t, "two deletions",
 		func(context.Context) (int32, error) { return deletions.Load(), nil },
 		func(n int32) bool { return n == 2 })

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/nodelifecycle"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodelifecycle"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -47,9 +47,9 @@ func (c nodeLifecycleCluster) run(
 ) (events <-chan string, stop func()) {
 	c.Helper()
 	d, events := workloadtest.Dependencies(client)
-	controller := nodelifecycle.New(d)
-	controller.Grace, controller.StartupGrace = grace, startupGrace
-	return events, workloadtest.Start(c.T, d.Informers, controller)
+	return events, workloadtest.Start(c.T, d, nodelifecycle.With(nodelifecycle.Patience{
+		Grace: grace, StartupGrace: startupGrace,
+	}))
 }
 
 // awaitNode waits until a node has a status of readiness and exactly some taints.

@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/namespaces"
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
-	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/namespaces"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

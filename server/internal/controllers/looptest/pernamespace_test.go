@@ -1,18 +1,19 @@
 package looptest
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/rootca"
-	"github.com/kinproc/kinproc/server/internal/controllers/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/serviceaccounts"
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -42,17 +43,17 @@ func perNamespaceAwait(t *testing.T, w watch.Interface, wanted func(watch.Event)
 func TestPerNamespaceAlone(t *testing.T) {
 	t.Parallel()
 	client := workloadtest.Client(t, servertest.Run(t, servertest.WithoutControllers))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	ended := make(chan error, 2)
-	accounts := serviceaccounts.New(client, factory.Core().V1().Namespaces(),
-		factory.Core().V1().ServiceAccounts().Informer())
-	certificates := rootca.New(client, factory.Core().V1().Namespaces(),
-		factory.Core().V1().ConfigMaps().Informer(), []byte("certificates"))
-	factory.Start(ctx.Done())
-	go func() { ended <- accounts.Run(ctx) }()
-	go func() { ended <- certificates.Run(ctx) }()
+	ctx := t.Context()
+	for _, l := range []loop.Loop{serviceaccounts.Loop(), rootca.Loop([]byte("certificates"))} {
+		d, _ := workloadtest.Dependencies(client)
+		d.Named = func(example runtime.Object, _ string) cache.SharedIndexInformer {
+			if _, ok := example.(*corev1.ServiceAccount); ok {
+				return d.Informers.Core().V1().ServiceAccounts().Informer()
+			}
+			return d.Informers.Core().V1().ConfigMaps().Informer()
+		}
+		workloadtest.Start(t, d, l)
+	}
 
 	ns, err := client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
@@ -108,17 +109,4 @@ func TestPerNamespaceAlone(t *testing.T) {
 		seen = seen || !whole(e)
 		return seen && whole(e)
 	})
-
-	cancel()
-	factory.Shutdown()
-	for range cap(ended) {
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(30 * time.Second):
-			t.Fatal("a controller did not stop")
-		}
-	}
 }

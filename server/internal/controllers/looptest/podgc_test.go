@@ -11,11 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/podgc"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/podgc"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -88,10 +87,10 @@ func podGCAlone(t *testing.T) podGCCluster {
 // for long, and two pods that have ended are kept.
 func (c podGCCluster) run(client kubernetes.Interface) (stop func()) {
 	c.Helper()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	gc := podgc.New(client, factory.Core().V1().Pods(), factory.Core().V1().Nodes())
-	gc.Quarantine, gc.Ended = 200*time.Millisecond, 2
-	return workloadtest.Start(c.T, factory, gc)
+	d, _ := workloadtest.Dependencies(client)
+	return workloadtest.Start(c.T, d, podgc.Within(podgc.Limits{
+		Quarantine: 200 * time.Millisecond, Ended: 2,
+	}))
 }
 
 func (c podGCCluster) node(name string) {

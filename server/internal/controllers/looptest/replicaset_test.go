@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/replicaset"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/replicasets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
@@ -203,7 +203,7 @@ func TestReplicaSetRecreated(t *testing.T) {
 func TestReplicaSetRestart(t *testing.T) {
 	t.Parallel()
 	dir, namespace := t.TempDir(), workloadtest.Namespace
-	s, client := workloadtest.Run(t, []string{replicaset.Name}, func(o *server.Options) {
+	s, client := workloadtest.Run(t, []string{replicasets.Name}, func(o *server.Options) {
 		o.DataDir = dir
 	})
 	workloadtest.Must(client.AppsV1().ReplicaSets(namespace).Create(t.Context(), replicaSetOf(200),
@@ -212,7 +212,7 @@ func TestReplicaSetRestart(t *testing.T) {
 		return len(workloadtest.Pods(t, client, namespace, "app=a")), nil
 	}, func(n int) bool { return n > 10 })
 	workloadtest.OK(t, s.Stop(context.WithoutCancel(t.Context())))
-	_, client = workloadtest.Run(t, []string{replicaset.Name}, func(o *server.Options) {
+	_, client = workloadtest.Run(t, []string{replicasets.Name}, func(o *server.Options) {
 		o.DataDir = dir
 	})
 	replicaSetAwait(t, client, namespace, "all pods", func(rs *appsv1.ReplicaSet) bool {

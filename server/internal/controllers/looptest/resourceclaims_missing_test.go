@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/resourceclaims"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 

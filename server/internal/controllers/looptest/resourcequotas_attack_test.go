@@ -12,14 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
 	evaluators "github.com/kinproc/kinproc/server/internal/admission/quota"
-	"github.com/kinproc/kinproc/server/internal/controllers/resourcequotas"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -30,22 +29,9 @@ func runResourceQuotas(
 ) kubernetes.Interface {
 	t.Helper()
 	client := kubernetes.NewForConfigOrDie(config)
-	shared := informers.NewSharedInformerFactory(client, 0)
-	c := resourcequotas.New(resourcequotas.Dependencies{
-		Client: client, Metadata: metadata.NewForConfigOrDie(config), Informers: shared,
-		Charges: charges,
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	shared.StartWithContext(ctx)
-	go func() { ended <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		shared.Shutdown()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	d, _ := workloadtest.Dependencies(client)
+	d.Metadata = metadata.NewForConfigOrDie(config)
+	workloadtest.Start(t, d, resourcequotas.Loop(charges))
 	return client
 }
 

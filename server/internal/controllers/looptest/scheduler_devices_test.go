@@ -9,8 +9,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/resourceclaims"
-	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 

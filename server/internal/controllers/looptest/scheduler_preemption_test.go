@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
 )
 
 func (c schedulerCluster) priority(name string, value int32, policy corev1.PreemptionPolicy) {

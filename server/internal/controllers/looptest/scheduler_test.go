@@ -12,11 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -412,17 +411,17 @@ func TestSchedulerRecreated(t *testing.T) {
 }
 
 // schedulerRun runs a scheduler alone, on informers of client-go, until stop is called. Set may
-// change it.
+// change its limits.
 func schedulerRun(
-	tb testing.TB, client kubernetes.Interface, set ...func(*scheduler.Scheduler),
+	tb testing.TB, client kubernetes.Interface, set ...func(*scheduler.Limits),
 ) (stop func()) {
 	tb.Helper()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	s := scheduler.New(scheduler.Dependencies{Client: client, Informers: factory})
+	d, _ := workloadtest.Dependencies(client)
+	limits := scheduler.Defaults()
 	for _, set := range set {
-		set(s)
+		set(&limits)
 	}
-	return workloadtest.Start(tb, factory, s)
+	return workloadtest.Start(tb, d, scheduler.Loop(limits))
 }
 
 // TestSchedulerRestart stops a scheduler in the middle and starts another one.
@@ -465,7 +464,7 @@ func TestSchedulerRestart(t *testing.T) {
 func TestSchedulerPatience(t *testing.T) {
 	t.Parallel()
 	c := schedulerConnect(t)
-	defer schedulerRun(t, c, func(s *scheduler.Scheduler) { s.Patience = 100 * time.Millisecond })()
+	defer schedulerRun(t, c, func(l *scheduler.Limits) { l.Patience = 100 * time.Millisecond })()
 	refused := func(nodes int) {
 		t.Helper()
 		c.refused("pod", fmt.Sprintf("0/%d nodes are available: %d node(s) didn't match Pod's node "+

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/scheduler"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/scheduler"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 

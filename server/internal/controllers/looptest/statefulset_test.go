@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/statefulset"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/statefulsets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
@@ -270,7 +270,7 @@ func TestStatefulSetRestartAndRecreate(t *testing.T) {
 	run := func() (*server.Server, kubernetes.Interface) {
 		t.Helper()
 		return workloadtest.Run(t,
-			[]string{statefulset.Name, "persistentvolumeclaim-protection-controller"},
+			[]string{statefulsets.Name, "persistentvolumeclaim-protection-controller"},
 			func(o *server.Options) { o.DataDir = dir })
 	}
 	s, client := run()

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/tainteviction"
+	"github.com/kinproc/kinproc/server/internal/controllers/nodes/tainteviction"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -129,7 +129,7 @@ func taintEvictionAlone(t *testing.T) taintEvictionCluster {
 func (c taintEvictionCluster) run(client kubernetes.Interface) (events <-chan string, stop func()) {
 	c.Helper()
 	d, events := workloadtest.Dependencies(client)
-	return events, workloadtest.Start(c.T, d.Informers, tainteviction.New(d))
+	return events, workloadtest.Start(c.T, d, tainteviction.Loop())
 }
 
 // node creates a node with taints, instead of an earlier one.

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -21,7 +20,7 @@ import (
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokensecrets"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/tokensecrets"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -192,27 +191,17 @@ func TestTokenSecretsOfRecreatedAccount(t *testing.T) {
 	issuer, err := serviceaccount.New(serviceaccount.Options{Key: key})
 	workloadtest.OK(t, err)
 	c.account("robot")
-	ctx, cancel := context.WithCancel(context.Background())
-	factory := informers.NewSharedInformerFactory(c.client, 0)
-	accounts := factory.Core().V1().ServiceAccounts().Informer()
+	d, _ := workloadtest.Dependencies(c.client)
+	accounts := d.Informers.Core().V1().ServiceAccounts().Informer()
 	valve := workloadtest.Valve(t, accounts)
-	loop := tokensecrets.New(c.client, factory.Core().V1(), issuer, nil)
-	factory.StartWithContext(ctx)
+	d.Informers.StartWithContext(t.Context())
 	if !cache.WaitFor(t.Context(), "", accounts.HasSyncedChecker()) {
 		t.Fatal("the informer did not sync")
 	}
 	valve.Lock()
 	release := sync.OnceFunc(valve.Unlock)
-	ended := make(chan error, 1)
-	go func() { ended <- loop.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		release()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		factory.Shutdown()
-	})
+	workloadtest.Start(t, d, tokensecrets.Loop(issuer, nil))
+	t.Cleanup(release) // before the loop ends
 	second := c.account("robot", "first-token", "second-token", "other")
 	c.secret("first-token", "robot")
 	c.secret("second-token", "robot")

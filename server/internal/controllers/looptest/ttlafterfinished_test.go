@@ -12,11 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/ttlafterfinished"
+	"github.com/kinproc/kinproc/server/internal/controllers/batch/ttlafterfinished"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )
@@ -39,9 +38,8 @@ func ttlAfterFinishedStart(t *testing.T, controllers ...string) ttlAfterFinished
 // run runs a controller with a client until stop is called or the test ends.
 func (c ttlAfterFinishedCluster) run(client kubernetes.Interface) (stop func()) {
 	c.Helper()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	return workloadtest.Start(c.T, factory,
-		ttlafterfinished.New(client, factory.Batch().V1().Jobs()))
+	d, _ := workloadtest.Dependencies(client)
+	return workloadtest.Start(c.T, d, ttlafterfinished.Loop())
 }
 
 // create creates a Job. Its time to live may be nil. Finished is when it finished, or nil if it has

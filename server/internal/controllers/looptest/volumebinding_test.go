@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/ephemeralvolumes"
-	"github.com/kinproc/kinproc/server/internal/controllers/volumebinding"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/ephemeralvolumes"
+	"github.com/kinproc/kinproc/server/internal/controllers/volumes/volumebinding"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
 )

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // Handler tells a controller about changes of the objects of its owners.
@@ -68,10 +70,7 @@ func (h *Handler[T]) now(old, object T) {
 
 // OnDelete implements cache.ResourceEventHandler.
 func (h *Handler[T]) OnDelete(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	object := obj.(T)
+	object := loop.Deleted(obj).(T)
 	if ref := h.ownerOf(object); ref != nil {
 		if h.Seen != nil {
 			h.Seen(ref.UID, object, true)
@@ -95,19 +94,16 @@ func (h *Handler[T]) ownerOf(object T) *metav1.OwnerReference {
 	return ref
 }
 
-// OfOwners returns a handler for the informer of owners. It calls changed with the key of an owner
-// that is new or has changed, and gone with one that was deleted.
-func OfOwners(changed func(key string), gone func(owner metav1.Object)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { changed(Key(obj.(metav1.Object))) },
-		UpdateFunc: func(_, obj any) { changed(Key(obj.(metav1.Object))) },
-		DeleteFunc: func(obj any) {
-			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = unknown.Obj
-			}
-			gone(obj.(metav1.Object))
-		},
-	}
+// OfOwners returns a watch of owners. It calls changed with the key of one that is new or has
+// changed, and gone with one that was deleted.
+func OfOwners(
+	owners cache.SharedIndexInformer, changed func(key string), gone func(owner metav1.Object),
+) loop.Watch {
+	return loop.Watch{Informer: owners, Handler: cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { changed(loop.Key(obj.(metav1.Object))) },
+		UpdateFunc: func(_, obj any) { changed(loop.Key(obj.(metav1.Object))) },
+		DeleteFunc: func(obj any) { gone(loop.Deleted(obj).(metav1.Object)) },
+	}}
 }
 
 // Matching calls add with the keys of the owners in the namespace of an object that select it. An
@@ -128,7 +124,7 @@ func Matching[O Object](
 		s := selector(owner)
 		if s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 &&
 			Selects(s, object.GetLabels()) {
-			add(Key(owner))
+			add(loop.Key(owner))
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 )
 
 // Object is any API object.
@@ -43,9 +45,6 @@ func (o Owner) matches(object metav1.Object) bool {
 		(o.Accepts == nil || o.Accepts(object))
 }
 
-// Key returns the key of an owner in a work queue.
-func Key(owner metav1.Object) string { return cache.MetaObjectToName(owner).String() }
-
 // Reference returns the controller reference of the owner's objects.
 func (o Owner) Reference() metav1.OwnerReference {
 	return *metav1.NewControllerRef(o.Object, o.Kind)
@@ -57,12 +56,9 @@ const index = "controller"
 
 func orphansOf(namespace string) string { return "orphans/" + namespace }
 
-// AddIndex lets an informer find objects by their owner.
-func AddIndex(informer cache.SharedIndexInformer) error {
-	if _, ok := informer.GetIndexer().GetIndexers()[index]; ok {
-		return nil
-	}
-	return informer.AddIndexers(cache.Indexers{index: func(obj any) ([]string, error) {
+// Indexers let an informer find objects by their owner.
+func Indexers() cache.Indexers {
+	return cache.Indexers{index: func(obj any) ([]string, error) {
 		object, err := meta.Accessor(obj)
 		if err != nil {
 			return nil, err
@@ -71,11 +67,11 @@ func AddIndex(informer cache.SharedIndexInformer) error {
 			return []string{string(ref.UID)}, nil
 		}
 		return []string{orphansOf(object.GetNamespace())}, nil
-	}})
+	}}
 }
 
 // Owned returns the objects whose controller is the one with a uid. The informer of objects has
-// the index of [AddIndex].
+// [Indexers].
 func Owned[T Object](objects cache.Indexer, owner types.UID) ([]T, error) {
 	return indexed[T](objects, string(owner))
 }
@@ -160,11 +156,11 @@ func alive(ctx context.Context, owner Owner) error {
 	current, err := owner.Read(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read %s before adopting: %w", Key(owner), err)
+		return fmt.Errorf("read %s before adopting: %w", loop.Key(owner), err)
 	case current.GetUID() != owner.GetUID():
-		return fmt.Errorf("%s is now another object with uid %s", Key(owner), current.GetUID())
+		return fmt.Errorf("%s is now another object with uid %s", loop.Key(owner), current.GetUID())
 	case current.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("%s is being deleted, so it adopts nothing", Key(owner))
+		return fmt.Errorf("%s is being deleted, so it adopts nothing", loop.Key(owner))
 	}
 	return nil
 }

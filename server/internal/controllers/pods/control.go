@@ -39,44 +39,42 @@ const longest = 500 * time.Millisecond
 // Control creates and deletes the pods of one kind of owners. It remembers what the informer has
 // not seen yet.
 type Control struct {
-	client   kubernetes.Interface
-	recorder record.EventRecorder
-	informer cache.SharedIndexInformer
-	pending  pending
-	crowds   crowds
+	client       kubernetes.Interface
+	recorder     record.EventRecorder
+	informer     cache.SharedIndexInformer
+	expectations expectations
+	crowds       crowds
 }
 
-// NewControl returns a control. The informer of pods gets an index; whoever made it starts it.
-func NewControl(d loop.Dependencies) (*Control, error) {
-	informer := d.Informers.Core().V1().Pods().Informer()
-	if err := ownerrefs.AddIndex(informer); err != nil {
-		return nil, err
-	}
+// NewControl returns a control for a loop.
+func NewControl(c *loop.Controller) *Control {
 	return &Control{
-		client: d.Client, recorder: d.Recorder, informer: informer,
-		pending: pending{owners: map[types.UID]writes{}},
-	}, nil
-}
-
-// Handle adds to the handlers of a controller one that calls the functions of h as pods change.
-// Handle sets Seen of h.
-func (c *Control) Handle(handlers *loop.Handlers, h ownerrefs.Handler[*corev1.Pod]) error {
-	h.Seen = func(owner types.UID, pod *corev1.Pod, gone bool) {
-		c.pending.seen(owner, pod.UID, gone || pod.DeletionTimestamp != nil)
+		client: c.Client, recorder: c.Recorder, informer: c.Informers.Core().V1().Pods().Informer(),
+		expectations: expectations{owners: map[types.UID]writes{}},
 	}
-	return handlers.Add(c.informer, &h)
 }
 
-// Settled reports whether the informer has seen all pods that were created and deleted for an
-// owner. Before, what is missing or too much cannot be told. When the informer sees one, the
-// owner's handler is called.
-func (c *Control) Settled(owner types.UID) bool { return c.pending.settled(owner) }
+// Watch returns the watch of pods of a loop. It calls the functions of h, of which it sets Seen.
+func (c *Control) Watch(h ownerrefs.Handler[*corev1.Pod]) loop.Watch {
+	h.Seen = func(owner types.UID, pod *corev1.Pod, gone bool) {
+		c.expectations.seen(owner, pod.UID, gone || pod.DeletionTimestamp != nil)
+	}
+	return loop.Watch{Informer: c.informer, Handler: &h, Indexers: ownerrefs.Indexers()}
+}
+
+// Satisfied reports whether the informer has seen all pods that were created and deleted for an
+// owner. Before, nobody knows how many pods are missing. When the informer sees one, the owner's
+// handler is called.
+func (c *Control) Satisfied(owner types.UID) bool { return c.expectations.satisfied(owner) }
 
 // Forget forgets an owner that is gone.
 func (c *Control) Forget(owner types.UID) {
-	c.pending.forget(owner)
+	c.expectations.forget(owner)
 	c.crowds.forget(owner)
 }
+
+// Get returns the pod with a key, or nil if the informer has none.
+func (c *Control) Get(key string) *corev1.Pod { return loop.Get[corev1.Pod](c.informer, key) }
 
 // Owned returns the pods that have the owner's controller reference.
 func (c *Control) Owned(owner metav1.Object) ([]*corev1.Pod, error) {
@@ -141,18 +139,20 @@ func (c *Control) Post(
 	if err != nil {
 		return nil, err
 	}
-	c.pending.created(owner.GetUID(), made.UID)
-	// The informer may have seen the pod before it became pending.
+	c.expectations.created(owner.GetUID(), made.UID)
+	// The informer may have seen the pod before it was expected.
 	if found, ok, _ := c.informer.GetIndexer().GetByKey(cache.MetaObjectToName(made).String()); ok &&
 		found.(*corev1.Pod).UID == made.UID {
-		c.pending.seen(owner.GetUID(), made.UID, false)
+		c.expectations.seen(owner.GetUID(), made.UID, false)
 	}
 	return made, nil
 }
 
 // Delete deletes pods, as many as one pass has time for. Those that are deleted cause the next one.
 func (c *Control) Delete(ctx context.Context, owner ownerrefs.Owner, pods []*corev1.Pod) error {
-	_, err := each(len(pods), time.Now().Add(longest), func(i int) error { return c.DeleteOne(ctx, owner, pods[i]) })
+	_, err := each(len(pods), time.Now().Add(longest), func(i int) error {
+		return c.DeleteOne(ctx, owner, pods[i])
+	})
 	return err
 }
 
@@ -173,14 +173,14 @@ func (c *Control) DeleteOne(ctx context.Context, owner ownerrefs.Owner, pod *cor
 func (c *Control) Remove(
 	ctx context.Context, owner ownerrefs.Owner, pod *corev1.Pod,
 ) (found bool, err error) {
-	c.pending.deleted(owner.GetUID(), pod.UID)
+	c.expectations.deleted(owner.GetUID(), pod.UID)
 	err = c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 	if err == nil {
 		return true, nil
 	}
-	c.pending.seen(owner.GetUID(), pod.UID, true)
+	c.expectations.seen(owner.GetUID(), pod.UID, true)
 	// A conflict: another pod has the name now.
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return false, nil

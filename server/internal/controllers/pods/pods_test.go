@@ -26,7 +26,7 @@ func TestForDeletion(t *testing.T) {
 		return p
 	}
 	unassigned := pod("unassigned", "", corev1.PodPending, 0)
-	pending := pod("pending", "a", corev1.PodPending, 0)
+	expectations := pod("expectations", "a", corev1.PodPending, 0)
 	unready := pod("unready", "a", corev1.PodRunning, 0)
 	cheap := pod("cheap", "a", corev1.PodRunning, 8*time.Hour)
 	cheap.Annotations = map[string]string{corev1.PodDeletionCost: "-1"}
@@ -36,7 +36,7 @@ func TestForDeletion(t *testing.T) {
 	restarted.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}}
 	old := pod("old", "c", corev1.PodRunning, 8*time.Hour)
 	old.Status.Conditions[0].LastTransitionTime = restarted.Status.Conditions[0].LastTransitionTime
-	want := []*corev1.Pod{unassigned, pending, unready, cheap, crowded, young, restarted, old}
+	want := []*corev1.Pod{unassigned, expectations, unready, cheap, crowded, young, restarted, old}
 	// Node b has four related pods, and node c three.
 	related := slices.Concat(want, []*corev1.Pod{crowded, crowded, crowded})
 	shuffled := slices.Clone(want)
@@ -69,7 +69,7 @@ func TestWeakest(t *testing.T) {
 	restarted.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 3}}
 	want := []*corev1.Pod{
 		pod("unassigned", "", corev1.PodPending, 0, 9*time.Hour),
-		pod("pending", "a", corev1.PodPending, 0, 9*time.Hour),
+		pod("expectations", "a", corev1.PodPending, 0, 9*time.Hour),
 		pod("unready", "a", corev1.PodRunning, 0, 9*time.Hour),
 		restarted,
 		pod("young", "a", corev1.PodRunning, 2*time.Hour, 3*time.Hour),
@@ -85,22 +85,22 @@ func TestWeakest(t *testing.T) {
 	}
 }
 
-func TestPending(t *testing.T) {
+func TestExpectations(t *testing.T) {
 	t.Parallel()
-	p := pending{owners: map[types.UID]writes{}}
+	p := expectations{owners: map[types.UID]writes{}}
 	p.created("owner", "a")
 	p.deleted("owner", "b")
 	p.seen("owner", "b", false) // an update from before the deletion
 	p.seen("owner", "a", false)
-	if p.settled("owner") {
+	if p.satisfied("owner") {
 		t.Error("the deletion of b was not seen")
 	}
-	if p.seen("owner", "b", true); !p.settled("owner") || len(p.owners) > 0 {
-		t.Errorf("not settled: %v", p.owners)
+	if p.seen("owner", "b", true); !p.satisfied("owner") || len(p.owners) > 0 {
+		t.Errorf("not satisfied: %v", p.owners)
 	}
 	p.created("owner", "lost")
 	p.owners["owner"]["lost"] = write{at: time.Now().Add(-time.Hour)}
-	if !p.settled("owner") {
+	if !p.satisfied("owner") {
 		t.Error("waits forever for a pod that never comes")
 	}
 }

@@ -88,30 +88,29 @@ func ServiceAccount(t testing.TB, client kubernetes.Interface, namespace string)
 	}, metav1.CreateOptions{}))(t)
 }
 
-// Dependencies returns what a controller needs to run alone, with informers of its own. Events get
-// the events that it records.
+// Dependencies returns what a control loop needs to run alone, with informers of its own. Events
+// get the events that it records.
 func Dependencies(client kubernetes.Interface) (d loop.Dependencies, events <-chan string) {
 	recorder := record.NewFakeRecorder(1000)
 	return loop.Dependencies{
-		Client: client, Informers: informers.NewSharedInformerFactory(client, 0), Recorder: recorder,
+		Client: client, Informers: informers.NewSharedInformerFactory(client, 0),
+		NewRecorder: func(string) record.EventRecorder { return recorder },
 	}, recorder.Events
 }
 
-// Start runs a controller on informers of its own, until stop is called or the test ends.
-func Start(
-	t testing.TB, factory informers.SharedInformerFactory, c interface{ Run(context.Context) error },
-) (stop func()) {
+// Start runs a control loop until stop is called or the test ends.
+func Start(t testing.TB, d loop.Dependencies, l loop.Loop) (stop func()) {
 	t.Helper()
+	c := Must(l.New(d))(t)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error)
-	factory.StartWithContext(ctx)
 	go func() { ended <- c.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		factory.Shutdown()
+		d.Informers.Shutdown()
 	})
 	t.Cleanup(stop)
 	return stop

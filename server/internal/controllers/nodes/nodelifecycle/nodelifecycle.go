@@ -1,0 +1,229 @@
+// Package nodelifecycle notices when nodes are no longer heard of, and says with taints what the
+// conditions of nodes mean for pods.
+//
+// Unlike in kube-controller-manager, the failure of many nodes does not slow the tainting down:
+// that protects production clusters whose network is partitioned.
+package nodelifecycle
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/pods"
+)
+
+// Name is the name of the loop in kube-controller-manager.
+const Name = "node-lifecycle-controller"
+
+// Patience is how long nodes may not be heard of.
+type Patience struct {
+	// Grace is the time after which a node counts as unreachable. StartupGrace is the same for a node
+	// that has never said whether it is ready.
+	Grace, StartupGrace time.Duration
+}
+
+// Loop is the loop of the conditions and taints of nodes.
+func Loop() loop.Loop {
+	return With(Patience{50 * time.Second, 60 * time.Second}) // as in kube-controller-manager
+}
+
+// With returns the loop with another patience.
+func With(patience Patience) loop.Loop {
+	return loop.Loop{
+		Name: Name, Alias: "nodelifecycle", Component: "node-controller",
+		Purpose:  "taints nodes that are not ready or not heard of any more",
+		Workload: true, Workers: 4,
+		After: []schema.GroupResource{corev1.Resource("nodes")},
+		Begin: func(l *loop.Controller) loop.Work { return begin(l, patience) },
+	}
+}
+
+type controller struct {
+	*loop.Controller
+	Patience
+	nodes corelisters.NodeLister
+	pods  corelisters.PodLister
+
+	mu sync.Mutex
+	// heard is when each node was last heard of.
+	heard map[string]sign
+}
+
+func begin(l *loop.Controller, patience Patience) loop.Work {
+	core := l.Informers.Core().V1()
+	c := &controller{
+		Controller: l, Patience: patience, heard: map[string]sign{},
+		nodes: core.Nodes().Lister(), pods: core.Pods().Lister(),
+	}
+	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
+		loop.On(core.Nodes().Informer(), func(old, n *corev1.Node) {
+			if n == nil {
+				c.nodeGone(old)
+			} else {
+				c.nodeSeen(n)
+			}
+		}),
+		loop.On(core.Pods().Informer(), func(_, p *corev1.Pod) {
+			if p != nil {
+				c.podSeen(p)
+			}
+		}),
+		loop.On(l.Informers.Coordination().V1().Leases().Informer(),
+			func(_, l *coordinationv1.Lease) {
+				if l != nil {
+					c.leaseSeen(l)
+				}
+			}),
+	}}
+}
+
+// sign is a sign of life of a node.
+type sign struct {
+	at time.Time
+	// renewed and heartbeat are the times that the node wrote, by its own clock.
+	renewed, heartbeat time.Time
+}
+
+func (c *controller) nodeSeen(n *corev1.Node) {
+	var heartbeat time.Time
+	if ready := condition(n, corev1.NodeReady); ready != nil {
+		heartbeat = ready.LastHeartbeatTime.Time
+	}
+	c.mu.Lock()
+	s, known := c.heard[n.Name]
+	if !known || !s.heartbeat.Equal(heartbeat) {
+		s.heartbeat, s.at = heartbeat, time.Now()
+		c.heard[n.Name] = s
+	}
+	c.mu.Unlock()
+	if !known {
+		c.event(n, "RegisteredNode", "Node %s event: Registered Node %s in Controller", n.Name, n.Name)
+	}
+	c.Enqueue(n.Name)
+}
+
+func (c *controller) nodeGone(n *corev1.Node) {
+	c.mu.Lock()
+	delete(c.heard, n.Name)
+	c.mu.Unlock()
+	c.event(n, "RemovingNode", "Node %s event: Removing Node %s from Controller", n.Name, n.Name)
+}
+
+// leaseSeen notes a sign of life. There are many, so the node is not looked at each time.
+func (c *controller) leaseSeen(l *coordinationv1.Lease) {
+	if l.Namespace != corev1.NamespaceNodeLease || l.Spec.RenewTime == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, known := c.heard[l.Name]
+	if known && !s.renewed.Equal(l.Spec.RenewTime.Time) {
+		s.renewed, s.at = l.Spec.RenewTime.Time, time.Now()
+		c.heard[l.Name] = s
+	}
+}
+
+// podSeen looks at the node of a pod that says that it is ready, in case the node is not.
+func (c *controller) podSeen(p *corev1.Pod) {
+	if p.Spec.NodeName == "" || !pods.Ready(p) {
+		return
+	}
+	n, err := c.nodes.Get(p.Spec.NodeName)
+	if err != nil {
+		return
+	}
+	if r := condition(n, corev1.NodeReady); r != nil && r.Status != corev1.ConditionTrue {
+		c.Enqueue(n.Name)
+	}
+}
+
+func (c *controller) sync(ctx context.Context, name string) (time.Duration, error) {
+	n, err := c.nodes.Get(name)
+	if err != nil {
+		return 0, loop.IgnoreNotFound(err)
+	}
+	wait := c.patience(n)
+	if wait > 0 {
+		wait += time.Millisecond
+	} else if n, err = c.markUnknown(ctx, n); err != nil {
+		return 0, loop.IgnoreChanged(err)
+	}
+	if n, err = c.taint(ctx, n); err != nil {
+		return wait, loop.IgnoreChanged(err)
+	}
+	if r := condition(n, corev1.NodeReady); r != nil && r.Status != corev1.ConditionTrue {
+		return wait, c.markPods(ctx, n)
+	}
+	return wait, nil
+}
+
+// patience returns how long a node need not be heard of yet.
+func (c *controller) patience(n *corev1.Node) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	limit := c.Grace
+	if condition(n, corev1.NodeReady) == nil {
+		limit = c.StartupGrace
+	}
+	heard, known := c.heard[n.Name]
+	if !known {
+		return limit // nodeSeen is about to see the node
+	}
+	return limit - time.Since(heard.at)
+}
+
+// markUnknown says that a node is not heard of any more.
+func (c *controller) markUnknown(ctx context.Context, found *corev1.Node) (*corev1.Node, error) {
+	n, now, different := found.DeepCopy(), metav1.Now(), false
+	for _, t := range []corev1.NodeConditionType{
+		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+	} {
+		old := condition(n, t)
+		switch {
+		case old == nil:
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+				Type: t, Status: corev1.ConditionUnknown, Reason: "NodeStatusNeverUpdated",
+				Message:           "Kubelet never posted node status.",
+				LastHeartbeatTime: n.CreationTimestamp, LastTransitionTime: now,
+			})
+		case old.Status != corev1.ConditionUnknown:
+			old.Status, old.Reason = corev1.ConditionUnknown, "NodeStatusUnknown"
+			old.Message, old.LastTransitionTime = "Kubelet stopped posting node status.", now
+		default:
+			continue
+		}
+		different = true
+	}
+	if !different {
+		return found, nil
+	}
+	updated, err := c.Client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
+	if r := condition(found, corev1.NodeReady); err == nil && r != nil &&
+		r.Status == corev1.ConditionTrue {
+		c.event(n, "NodeNotReady", "Node %s status is now: NodeNotReady", n.Name)
+	}
+	return updated, err
+}
+
+func (c *controller) event(n *corev1.Node, reason, format string, args ...any) {
+	c.Recorder.Eventf(&corev1.ObjectReference{
+		Kind: "Node", APIVersion: "v1", Name: n.Name, UID: n.UID,
+	}, corev1.EventTypeNormal, reason, format, args...)
+}
+
+func condition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == t {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,9 +1,0 @@
-// Package protection removes the protection of objects that are no longer in use. Claims, volumes
-// and volume attributes classes that are being deleted lose the finalizer that the admission plugin
-// StorageObjectInUseProtection added, once nothing uses them any more.
-//
-//	go protection.Claims(protection.Dependencies{…}).Run(ctx)
-//
-// Most control planes never have such objects. So nothing is watched before the first of them is
-// created, and their users are not watched before an object in use is deleted.
-package protection
