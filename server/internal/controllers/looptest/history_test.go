@@ -108,12 +108,13 @@ func TestHash(t *testing.T) {
 			Containers: []corev1.Container{{Name: "c", Image: image}},
 		}}
 	}
-	if history.Hash(template("a"), nil) != history.Hash(template("a"), nil) {
-		t.Error("the same template has two hashes")
+	hash := history.Hash(template("a"), nil)
+	if again := history.Hash(template("a"), nil); again != hash {
+		t.Errorf("the same template has the hashes %s and %s", hash, again)
 	}
 	seen := map[string]bool{}
 	for _, hash := range []string{
-		history.Hash(template("a"), nil), history.Hash(template("b"), nil),
+		hash, history.Hash(template("b"), nil),
 		history.Hash(template("a"), new(int32(0))), history.Hash(template("a"), new(int32(1))),
 	} {
 		if seen[hash] {
