@@ -154,6 +154,7 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 		return err
 	}
 	o.warn(s)
+	defer runtime.KeepAlive(newHeadroom())
 	began := time.Now()
 	name, held, err := o.place(s)
 	if err != nil {
