@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(kinprocVariable) != "" {
 		os.Exit(cli.Main(os.Args[1:]))
 	}
+	if os.Getenv(wardleVariable) != "" {
+		fmt.Fprintln(os.Stderr, runWardle(os.Args[1:]))
+		os.Exit(1)
+	}
 	if value := os.Getenv(memberVariable); value != "" {
 		fmt.Fprintln(os.Stderr, runMember(value))
 		os.Exit(1)

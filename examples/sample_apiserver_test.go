@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -45,8 +46,8 @@ type wardle struct {
 	keyFile    string
 	// CABundle verifies the server's certificate.
 	CABundle []byte
-	cancel   context.CancelFunc
-	ended    chan error
+	process  *exec.Cmd // nil unless it runs
+	said     *bytes.Buffer
 }
 
 // newWardle starts the server. Its user has exactly the permissions that sample-apiserver's
@@ -94,37 +95,64 @@ func etcdFlags(s *server.Server) []string {
 	}
 }
 
+// wardleVariable makes the test binary act as sample-apiserver, with the listener that it inherits.
+const wardleVariable = "EXAMPLES_TEST_WARDLE"
+
+func runWardle(args []string) error {
+	l, err := net.FileListener(os.NewFile(3, "listener"))
+	if err != nil {
+		return err
+	}
+	options := wardleserver.NewWardleServerOptions(io.Discard, os.Stderr)
+	options.ComponentGlobalsRegistry = basecompatibility.NewComponentGlobalsRegistry()
+	options.RecommendedOptions.SecureServing.Listener = l
+	cmd := wardleserver.NewCommandStartWardleServer(context.Background(), options, true)
+	cmd.SetArgs(args)
+	return cmd.Execute()
+}
+
+// start starts the server, in a process of its own: k8s.io/apiserver follows the authorities of
+// clients before its TLS configuration is complete, which the race detector may notice.
 func (w *wardle) start() {
 	w.t.Helper()
 	l, err := net.Listen("tcp", w.addr)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	defer l.Close()
 	w.addr = l.Addr().String()
-	options := wardleserver.NewWardleServerOptions(io.Discard, io.Discard)
-	options.ComponentGlobalsRegistry = basecompatibility.NewComponentGlobalsRegistry()
-	options.RecommendedOptions.SecureServing.Listener = l
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := wardleserver.NewCommandStartWardleServer(ctx, options, true)
-	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetArgs(append([]string{
+	inherited, err := l.(*net.TCPListener).File()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer inherited.Close()
+	w.process = exec.Command(os.Args[0], append([]string{
 		"--kubeconfig=" + w.kubeconfig, "--authentication-kubeconfig=" + w.kubeconfig,
 		"--authorization-kubeconfig=" + w.kubeconfig, "--tls-cert-file=" + w.certFile,
 		"--tls-private-key-file=" + w.keyFile,
-	}, w.etcd...))
-	w.cancel, w.ended = cancel, make(chan error, 1)
-	go func(ended chan<- error) { ended <- cmd.ExecuteContext(ctx) }(w.ended)
+	}, w.etcd...)...)
+	w.process.Env = append(os.Environ(), wardleVariable+"=true")
+	w.process.ExtraFiles = []*os.File{inherited}
+	w.said = &bytes.Buffer{}
+	w.process.Stderr = w.said
+	if err := w.process.Start(); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
+// stop kills the server, which otherwise waits for a minute.
 func (w *wardle) stop() {
 	w.t.Helper()
-	if w.cancel == nil {
+	if w.process == nil {
 		return
 	}
-	w.cancel()
-	w.cancel = nil
-	if err := <-w.ended; err != nil {
+	if err := w.process.Process.Kill(); err != nil {
 		w.t.Errorf("sample-apiserver: %v", err)
+	}
+	_ = w.process.Wait() // it was killed
+	w.process = nil
+	if w.t.Failed() {
+		w.t.Logf("sample-apiserver: %s", w.said)
 	}
 }
 
