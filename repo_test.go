@@ -75,7 +75,7 @@ var rooms = map[string][]string{
 	"server/internal/loops": {
 		"chain", "server/internal/admission/quota", "server/internal/allocation",
 		"server/internal/auth", "server/internal/controllers", "server/internal/epoch",
-		"server/internal/informers", "server/internal/nodes", "server/internal/requests",
+		"server/internal/informers", "server/internal/simulated", "server/internal/requests",
 		"server/internal/stopper",
 	},
 	"server/internal/etcdconn": {
@@ -103,7 +103,7 @@ var rooms = map[string][]string{
 		"server/internal/auth",            // the role aggregation loop knows the bootstrap policy
 		"server/internal/admission/quota", // the evaluators of quotas
 	},
-	"server/internal/nodes":                    {"server/internal/controllers/loop"},
+	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
 	"server/servertest":                        {"server", "server/internal/auth/pki"},
 	"server/internal/connections":              nil,

@@ -1,4 +1,4 @@
-package nodes
+package simulated
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package nodes
+package simulated
 
 import (
 	"cmp"
@@ -188,8 +188,8 @@ func (n *Nodes) sync(ctx context.Context, key string) (time.Duration, error) {
 	return 0, n.syncNode(ctx, n.byName[key])
 }
 
-// simulated reports whether an API object is a node of this package.
-func simulated(found *corev1.Node) bool { return found.Labels[Label] == "true" }
+// isSimulated reports whether an API object is a node of this package.
+func isSimulated(found *corev1.Node) bool { return found.Labels[Label] == "true" }
 
 func (n *Nodes) nodeSeen(found *corev1.Node) {
 	node, ok := n.byName[found.Name]
@@ -200,7 +200,7 @@ func (n *Nodes) nodeSeen(found *corev1.Node) {
 	defer n.mu.Unlock()
 	uid, stopped := found.UID, found.Annotations[stoppedAnnotation] == "true"
 	notReady := found.Annotations[notReadyAnnotation] == "true"
-	if !simulated(found) {
+	if !isSimulated(found) {
 		uid = ""
 	}
 	node.missing = false

@@ -1,4 +1,4 @@
-package nodes
+package simulated
 
 import (
 	"context"
@@ -52,7 +52,7 @@ func (n *Nodes) syncNode(ctx context.Context, node *node) error {
 			n.nodeSeen(found) // there may be pods already, and the next steps need not wait
 		}
 	}
-	if err != nil || !simulated(found) || found.Annotations[stoppedAnnotation] == "true" {
+	if err != nil || !isSimulated(found) || found.Annotations[stoppedAnnotation] == "true" {
 		return err
 	}
 	wanted := found.DeepCopy()
