@@ -22,7 +22,7 @@ import (
 
 	"github.com/kinproc/kinproc/embed"
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/paths"
+	"github.com/kinproc/kinproc/server/internal/requests/paths"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 	"github.com/kinproc/kinproc/server/internal/simulated"
 )
 

@@ -13,7 +13,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kinproc/kinproc/embed"
-	"github.com/kinproc/kinproc/server/internal/paths"
+	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
 
 // maxSnapshot limits the size of an uploaded snapshot. It is as large as etcd's largest recommended

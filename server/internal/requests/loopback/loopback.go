@@ -21,7 +21,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 )
 
 // bufferLimit is the number of bytes of a response that a handler may write ahead of its reader.

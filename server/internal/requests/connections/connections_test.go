@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/requests/connections"
 )
 
 // A server with open connections shuts down in time, whether they are idle or their requests last.
