@@ -1,4 +1,4 @@
-package server_test
+package apitest
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// admit serves a webhook that is called for config maps named "slow", and answers with what judge
+// admit serves a webhook that is called for config maps named "slow", and answers with what decide
 // returns.
-func admit(t *testing.T, s *server.Server, judge func(context.Context) error) {
+func admit(t *testing.T, s *server.Server, decide func(context.Context) error) {
 	t.Helper()
 	e := servertest.Webhooks(t, s, servertest.YAML(`
 apiVersion: admissionregistration.k8s.io/v1
@@ -49,7 +49,7 @@ webhooks:
 				return
 			}
 			review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-			if err := judge(r.Context()); err != nil {
+			if err := decide(r.Context()); err != nil {
 				review.Response.Allowed = false
 				review.Response.Result = &metav1.Status{Message: err.Error()}
 			}
@@ -119,7 +119,7 @@ func TestWebhookThatUsesTheAPIDuringAReset(t *testing.T) {
 			}()
 			<-called
 			go func() { reset <- s.Reset(t.Context(), snapshot) }()
-			eventually(t, "the reset holds writes", func() bool {
+			await(t, "the reset holds writes", func() bool {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				defer cancel()
 				_, err := maps.Create(ctx, named("held"), metav1.CreateOptions{

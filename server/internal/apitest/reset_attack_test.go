@@ -1,4 +1,4 @@
-package server_test
+package apitest
 
 import (
 	"bytes"
@@ -140,7 +140,7 @@ func TestAttackDefinitionThatDiscoveryNeverShows(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	ok(t, err)
-	eventually(t, "the definition is established", func() bool {
+	await(t, "the definition is established", func() bool {
 		d, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
 		ok(t, err)
 		for _, condition := range d.Status.Conditions {
@@ -152,7 +152,7 @@ func TestAttackDefinitionThatDiscoveryNeverShows(t *testing.T) {
 	})
 	with := takeSnapshot(t, s)
 	ok(t, definitions.Delete(t.Context(), name, metav1.DeleteOptions{}))
-	eventually(t, "the definition is gone", func() bool {
+	await(t, "the definition is gone", func() bool {
 		_, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
 		return err != nil
 	})

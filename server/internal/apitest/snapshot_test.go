@@ -1,10 +1,12 @@
-package server_test
+package apitest
 
 import (
 	"bytes"
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,7 +27,7 @@ type clients struct {
 	dynamic *dynamic.DynamicClient
 }
 
-func clientsOf(t testing.TB, s *server.Server) clients {
+func clientsOf(t *testing.T, s *server.Server) clients {
 	t.Helper()
 	config, err := s.InProcessConfig("tester", "system:masters")
 	if err != nil {
@@ -49,8 +51,33 @@ func widget(group, name string) *unstructured.Unstructured {
 	}}
 }
 
-// define creates definitions of widgets in groups g0.example.com and so on.
-func define(t testing.TB, s *server.Server, n int) {
+// widgets returns the CRD of widgets in a group.
+func widgets(group string) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: group,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"},
+			Scope: apiextensionsv1.NamespaceScoped,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"},
+				},
+			}},
+		},
+	}
+}
+
+func named(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string]string{"color": "green"},
+	}
+}
+
+// define creates CRDs of widgets in groups g0.example.com and so on.
+func define(t *testing.T, s *server.Server, n int) {
 	t.Helper()
 	var objects []runtime.Object
 	for i := range n {
@@ -59,7 +86,7 @@ func define(t testing.TB, s *server.Server, n int) {
 	servertest.CRDs(t, s, servertest.Objects(objects...))
 }
 
-func takeSnapshot(t testing.TB, s *server.Server) *server.Snapshot {
+func takeSnapshot(t *testing.T, s *server.Server) *server.Snapshot {
 	t.Helper()
 	snapshot, err := s.Snapshot(t.Context())
 	if err != nil {
@@ -70,9 +97,9 @@ func takeSnapshot(t testing.TB, s *server.Server) *server.Snapshot {
 
 // awaitRootCertificates waits until each namespace has the root certificates, which a control loop
 // publishes. A snapshot taken before lacks them.
-func awaitRootCertificates(t testing.TB, c clients) {
+func awaitRootCertificates(t *testing.T, c clients) {
 	t.Helper()
-	eventually(t, "the root certificates are published", func() bool {
+	await(t, "the root certificates are published", func() bool {
 		namespaces, err := c.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
 		ok(t, err)
 		for _, n := range namespaces.Items {
@@ -85,12 +112,8 @@ func awaitRootCertificates(t testing.TB, c clients) {
 	})
 }
 
-func from(snapshot *server.Snapshot) func(*server.Options) {
-	return func(o *server.Options) { o.From = snapshot }
-}
-
 // written returns the snapshot as it is after it was in a file.
-func written(t testing.TB, snapshot *server.Snapshot) *server.Snapshot {
+func written(t *testing.T, snapshot *server.Snapshot) *server.Snapshot {
 	t.Helper()
 	var file bytes.Buffer
 	if n, err := snapshot.WriteTo(&file); err != nil || n != int64(file.Len()) {
@@ -103,7 +126,7 @@ func written(t testing.TB, snapshot *server.Snapshot) *server.Snapshot {
 	return read
 }
 
-func ok(t testing.TB, err error) {
+func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

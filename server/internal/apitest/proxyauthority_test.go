@@ -1,4 +1,4 @@
-package server_test
+package apitest
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,31 +166,5 @@ func TestProxiesAreNoClients(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestAlwaysAllowIsWarnedOf combines authorization modes with anonymous requests.
-func TestAlwaysAllowIsWarnedOf(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		modes            []string
-		disableAnonymous bool
-		warned           bool
-	}{
-		{modes: nil},
-		{modes: []string{"Node", "RBAC"}},
-		{modes: []string{"AlwaysDeny"}},
-		{modes: []string{"AlwaysAllow"}, warned: true},
-		{modes: []string{"RBAC", "AlwaysAllow"}, warned: true},
-		{modes: []string{"AlwaysAllow"}, disableAnonymous: true},
-	} {
-		o := server.Options{AuthorizationModes: test.modes, DisableAnonymous: test.disableAnonymous}
-		warnings := o.Warnings()
-		if warned := slices.ContainsFunc(warnings, func(w string) bool {
-			return strings.Contains(w, "Options.AuthorizationModes")
-		}); warned != test.warned {
-			t.Errorf("modes %v, anonymous requests disabled: %t: got warnings %q",
-				test.modes, test.disableAnonymous, warnings)
-		}
 	}
 }

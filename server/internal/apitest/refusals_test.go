@@ -1,4 +1,4 @@
-package server_test
+package apitest
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
 )
 
 // TestStartUnderRefusals creates webhooks and policies that reject everything, including the
@@ -18,14 +21,35 @@ import (
 func TestStartUnderRefusals(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	start := func() (client kubernetes.Interface, stop func()) {
-		t.Helper()
-		s, stop := startIn(t, dir)
-		return kubernetes.NewForConfigOrDie(s.RESTConfig()), stop
-	}
+	keep := func(o *server.Options) { o.DataDir = dir }
+	t.Run("refuse", func(t *testing.T) { refuseAll(t, servertest.Run(t, keep)) })
 
-	client, stop := start()
+	// The server now has a different port, which it has to write to the service default/kubernetes.
+	client := kubernetes.NewForConfigOrDie(servertest.Run(t, keep).RESTConfig())
 	api, ctx := client.AdmissionregistrationV1(), t.Context()
+	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing",
+		metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	// The deletions take effect with a short delay.
+	var deleted, refused error
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			deleted = api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})
+			_, refused = client.CoreV1().ConfigMaps("default").Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
+			return refused == nil, nil
+		})
+	if err != nil {
+		t.Fatal(deleted, refused)
+	}
+}
+
+// refuseAll creates a webhook and a policy that reject every request.
+func refuseAll(t *testing.T, s *server.Server) {
+	t.Helper()
+	api := kubernetes.NewForConfigOrDie(s.RESTConfig()).AdmissionregistrationV1()
+	ctx := t.Context()
 	everything := admissionregistrationv1.RuleWithOperations{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll},
 		Rule: admissionregistrationv1.Rule{
@@ -75,27 +99,5 @@ func TestStartUnderRefusals(t *testing.T) {
 		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
-	}
-	stop()
-
-	// The server now has a different port, which it has to write to the service default/kubernetes.
-	client, stop = start()
-	defer stop()
-	api = client.AdmissionregistrationV1()
-	if err := api.ValidatingAdmissionPolicyBindings().Delete(ctx, "nothing",
-		metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
-	}
-	// The deletions take effect with a short delay.
-	var deleted, refused error
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true,
-		func(ctx context.Context) (bool, error) {
-			deleted = api.ValidatingWebhookConfigurations().Delete(ctx, "dead", metav1.DeleteOptions{})
-			_, refused = client.CoreV1().ConfigMaps("default").Create(ctx,
-				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}}, metav1.CreateOptions{})
-			return refused == nil, nil
-		})
-	if err != nil {
-		t.Fatal(deleted, refused)
 	}
 }

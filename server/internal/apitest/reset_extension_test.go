@@ -1,4 +1,4 @@
-package server_test
+package apitest
 
 import (
 	"crypto/tls"
@@ -22,9 +22,9 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-// extend serves an extension API server whose versions have one resource, stones. It returns a
+// serveStones serves an extension API server whose versions have one resource, stones. It returns a
 // function that ends the server, and one that starts it again.
-func extend(t *testing.T, e *servertest.Endpoint, slow <-chan struct{}) (stop, start func()) {
+func serveStones(t *testing.T, e *servertest.Endpoint, slow <-chan struct{}) (stop, start func()) {
 	t.Helper()
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -64,20 +64,20 @@ func extend(t *testing.T, e *servertest.Endpoint, slow <-chan struct{}) (stop, s
 	return func() { end() }, start
 }
 
-// extended are the clients of a control plane with an extension API server.
-type extended struct {
+// stoneClients are the clients of a control plane with an extension API server.
+type stoneClients struct {
 	clients
 	services *aggregatorclient.Clientset
 }
 
-func extendedClients(t *testing.T, s *server.Server) extended {
+func stoneClientsOf(t *testing.T, s *server.Server) stoneClients {
 	config, err := s.InProcessConfig("tester", "system:masters")
 	ok(t, err)
-	return extended{clientsOf(t, s), aggregatorclient.NewForConfigOrDie(config)}
+	return stoneClients{clientsOf(t, s), aggregatorclient.NewForConfigOrDie(config)}
 }
 
 // check checks at once, without a wait, whether a version is served by the extension API server.
-func (c extended) check(t *testing.T, when string, gv schema.GroupVersion, served bool) {
+func (c stoneClients) check(t *testing.T, when string, gv schema.GroupVersion, served bool) {
 	t.Helper()
 	err := c.RESTClient().Get().AbsPath("/apis", gv.Group, gv.Version, "stones").
 		Do(t.Context()).Error()
@@ -105,7 +105,7 @@ func (c extended) check(t *testing.T, when string, gv schema.GroupVersion, serve
 	c.checkAvailable(t, when, gv, served)
 }
 
-func (c extended) checkAvailable(t *testing.T, when string, gv schema.GroupVersion, want bool) {
+func (c stoneClients) checkAvailable(t *testing.T, when string, gv schema.GroupVersion, want bool) {
 	t.Helper()
 	available, err := c.available(t, gv)
 	if available != want || err != nil && !apierrors.IsNotFound(err) {
@@ -113,7 +113,7 @@ func (c extended) checkAvailable(t *testing.T, when string, gv schema.GroupVersi
 	}
 }
 
-func (c extended) available(t *testing.T, gv schema.GroupVersion) (bool, error) {
+func (c stoneClients) available(t *testing.T, gv schema.GroupVersion) (bool, error) {
 	s, err := c.services.ApiregistrationV1().APIServices().Get(t.Context(), gv.Version+"."+gv.Group,
 		metav1.GetOptions{})
 	if err != nil {
@@ -132,10 +132,10 @@ func (c extended) available(t *testing.T, gv schema.GroupVersion) (bool, error) 
 func TestResetOfAPIServices(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
-	c := extendedClients(t, s)
+	c := stoneClientsOf(t, s)
 	e := servertest.NewEndpoint(t)
 	slow := make(chan struct{})
-	extend(t, e, slow)
+	serveStones(t, e, slow)
 	version := func(group string) schema.GroupVersion {
 		return schema.GroupVersion{Group: group + ".stones.example.com", Version: "v1"}
 	}
@@ -150,7 +150,7 @@ func TestResetOfAPIServices(t *testing.T) {
 		c.check(t, "before the reset", kept, true)
 		c.check(t, "before the reset", added, true)
 		ok(t, apiServices.Delete(t.Context(), "v1."+deleted.Group, metav1.DeleteOptions{}))
-		eventually(t, "the deleted version is gone", func() bool {
+		await(t, "the deleted version is gone", func() bool {
 			err := c.RESTClient().Get().AbsPath("/apis", deleted.Group, "v1").Do(t.Context()).Error()
 			return apierrors.IsNotFound(err)
 		})
@@ -180,9 +180,9 @@ func TestResetOfAPIServices(t *testing.T) {
 func TestResetToAnotherAvailability(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
-	c := extendedClients(t, s)
+	c := stoneClientsOf(t, s)
 	e := servertest.NewEndpoint(t)
-	stop, start := extend(t, e, nil)
+	stop, start := serveStones(t, e, nil)
 	gv := schema.GroupVersion{Group: "stones.example.com", Version: "v1"}
 	servertest.APIService(t, s, e, gv)
 	becomes := func(want bool) {
@@ -191,7 +191,7 @@ func TestResetToAnotherAvailability(t *testing.T) {
 			types.MergePatchType, []byte(fmt.Sprintf(`{"metadata": {"annotations": {"up": "%t"}}}`, want)),
 			metav1.PatchOptions{})
 		ok(t, err)
-		eventually(t, fmt.Sprintf("it is available: %t", want), func() bool {
+		await(t, fmt.Sprintf("it is available: %t", want), func() bool {
 			available, err := c.available(t, gv)
 			return err == nil && available == want
 		})

@@ -1,4 +1,4 @@
-package server_test
+package apitest
 
 import (
 	"context"
@@ -28,7 +28,7 @@ import (
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
-func resetTo(t testing.TB, s *server.Server, snapshot *server.Snapshot) {
+func resetTo(t *testing.T, s *server.Server, snapshot *server.Snapshot) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -258,7 +258,7 @@ func dirty(t *testing.T, c clients, group string, service *corev1.Service) {
 	_, err = definitions.Patch(ctx, "widgets."+group, types.JSONPatchType, []byte(patch),
 		metav1.PatchOptions{})
 	ok(t, err)
-	eventually(t, "the changed definition is served", func() bool {
+	await(t, "the changed definition is served", func() bool {
 		_, err := c.widgets(group).Create(ctx, widget(group, "unchecked"), metav1.CreateOptions{
 			DryRun: []string{"All"}})
 		return apierrors.IsInvalid(err)
@@ -272,7 +272,7 @@ func forbid(t *testing.T, c clients) {
 	t.Helper()
 	ctx := t.Context()
 	refused := func(by string) {
-		eventually(t, by+" refuses", func() bool {
+		await(t, by+" refuses", func() bool {
 			_, err := c.CoreV1().ConfigMaps("default").Create(ctx, named("refused"), metav1.CreateOptions{
 				DryRun: []string{"All"}})
 			return err != nil
@@ -322,15 +322,6 @@ func forbid(t *testing.T, c clients) {
 			}},
 		}, metav1.CreateOptions{})
 	ok(t, err)
-}
-
-func eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
-		func(context.Context) (bool, error) { return done(), nil })
-	if err != nil {
-		t.Fatalf("%s: not within a minute", what)
-	}
 }
 
 // A watch across a reset gets the difference as ordinary events, and so do informers.
@@ -388,13 +379,13 @@ func TestWatchesAcrossAReset(t *testing.T) {
 	for _, m := range list.Items {
 		state[m.Name] = m.Data["color"]
 	}
-	whole := follow(t, raw, state, revisionOf(t, end.ResourceVersion))
+	whole := applyEvents(t, raw, state, revisionOf(t, end.ResourceVersion))
 	for name, color := range state {
 		if whole && (color != "green" || len(state) != objects+1) {
 			t.Errorf("%s is %s, and the watch shows %d objects, want %d", name, color, len(state), objects+1)
 		}
 	}
-	eventually(t, "the informer is right", func() bool {
+	await(t, "the informer is right", func() bool {
 		all, err := lister.List(labels.Everything())
 		ok(t, err)
 		for _, m := range all {
@@ -447,9 +438,9 @@ func beginAt(t *testing.T, maps typedcorev1.ConfigMapInterface, version string) 
 	return nil
 }
 
-// follow applies the events of a watch to a state until one has the last revision. It reports
+// applyEvents applies the events of a watch to a state until one has the last revision. It reports
 // whether the watch got all events.
-func follow(t *testing.T, w watch.Interface, state map[string]string, end int) bool {
+func applyEvents(t *testing.T, w watch.Interface, state map[string]string, end int) bool {
 	t.Helper()
 	last := 0
 	for e := range w.ResultChan() {
@@ -564,7 +555,7 @@ func TestControlLoopsForgetBeforeAReset(t *testing.T) {
 		ok(t, c.CoreV1().Namespaces().Delete(t.Context(), "doomed", metav1.DeleteOptions{}))
 		ok(t, c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), "widgets."+group,
 			metav1.DeleteOptions{}))
-		eventually(t, "the content is being deleted", func() bool {
+		await(t, "the content is being deleted", func() bool {
 			left, err := c.CoreV1().ConfigMaps("doomed").List(t.Context(), metav1.ListOptions{})
 			return err == nil && len(left.Items) < objects
 		})
@@ -574,7 +565,7 @@ func TestControlLoopsForgetBeforeAReset(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "next"},
 		}, metav1.CreateOptions{})
 		ok(t, err)
-		eventually(t, "the loops have worked", func() bool {
+		await(t, "the loops have worked", func() bool {
 			_, err := c.CoreV1().ServiceAccounts("next").Get(t.Context(), "default", metav1.GetOptions{})
 			return err == nil
 		})
@@ -593,51 +584,5 @@ func TestControlLoopsForgetBeforeAReset(t *testing.T) {
 		if len(left.Items) != objects {
 			t.Fatalf("%d widgets are left of %d", len(left.Items), objects)
 		}
-	}
-}
-
-// BenchmarkReset measures a reset after a test has created a namespace with 20 objects and 10
-// custom resources, in a control plane with 50 definitions. It reports medians.
-func BenchmarkReset(b *testing.B) {
-	s := servertest.Run(b)
-	c := clientsOf(b, s)
-	define(b, s, 50)
-	for i := range 50 {
-		group := fmt.Sprintf("g%d.example.com", i)
-		_, err := c.widgets(group).Create(b.Context(), widget(group, "first"), metav1.CreateOptions{})
-		ok(b, err)
-	}
-	snapshot := takeSnapshot(b, s)
-	resetTo(b, s, snapshot) // reads the keys of the snapshot
-	dirty := func(definition bool) {
-		_, err := c.CoreV1().Namespaces().Create(b.Context(), &corev1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: "test"},
-		}, metav1.CreateOptions{})
-		ok(b, err)
-		for i := range 20 {
-			_, err := c.CoreV1().ConfigMaps("test").Create(b.Context(), named(fmt.Sprint("map-", i)),
-				metav1.CreateOptions{})
-			ok(b, err)
-		}
-		for i := range 10 {
-			group := fmt.Sprintf("g%d.example.com", i)
-			_, err := c.widgets(group).Create(b.Context(), widget(group, "second"), metav1.CreateOptions{})
-			ok(b, err)
-		}
-		if definition {
-			servertest.CRDs(b, s, servertest.Objects(widgets("new.example.com")))
-		}
-	}
-	for _, definition := range []bool{false, true} {
-		b.Run(fmt.Sprintf("definition=%t", definition), func(b *testing.B) {
-			var took []time.Duration
-			for b.Loop() {
-				dirty(definition)
-				began := time.Now()
-				resetTo(b, s, snapshot)
-				took = append(took, time.Since(began))
-			}
-			reportMedian(b, "reset-ms", took)
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package server_test
+package apitest
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,8 +48,8 @@ func TestForkContinuesWithItsSnapshot(t *testing.T) {
 	ok(t, err)
 
 	for name, fork := range map[string]func(o *server.Options){
-		"from memory": from(snapshot),
-		"from a file": from(written(t, snapshot)),
+		"from memory": servertest.From(snapshot),
+		"from a file": servertest.From(written(t, snapshot)),
 		"kept": func(o *server.Options) {
 			o.From, o.DataDir = snapshot, filepath.Join(t.TempDir(), "data")
 		},
@@ -105,7 +104,7 @@ func TestForkOfWhatLacksOwnObjects(t *testing.T) {
 	ok(t, origin.CoreV1().ConfigMaps("kube-system").Delete(t.Context(),
 		"extension-apiserver-authentication", metav1.DeleteOptions{}))
 	awaitRootCertificates(t, origin)
-	f := servertest.Run(t, from(takeSnapshot(t, s)))
+	f := servertest.Run(t, servertest.From(takeSnapshot(t, s)))
 	checkOwnObjects(t, f, clientsOf(t, f))
 }
 
@@ -114,7 +113,7 @@ func TestIndexOfFork(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
 	define(t, s, 1)
-	f := servertest.Run(t, from(takeSnapshot(t, s)))
+	f := servertest.Run(t, servertest.From(takeSnapshot(t, s)))
 	index, err := clientsOf(t, f).Discovery().RESTClient().Get().AbsPath("/").DoRaw(t.Context())
 	ok(t, err)
 	var paths metav1.RootPaths
@@ -163,7 +162,7 @@ func TestForksDoNotInfluenceEachOther(t *testing.T) {
 	for n := range 3 {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()
-			c := clientsOf(t, servertest.Run(t, servertest.WithoutControllers, from(snapshot)))
+			c := clientsOf(t, servertest.Run(t, servertest.WithoutControllers, servertest.From(snapshot)))
 			maps := c.CoreV1().ConfigMaps("default")
 			for i := range 20 {
 				_, err := maps.Create(t.Context(), named(fmt.Sprintf("fork-%d-%d", n, i)),
@@ -226,33 +225,5 @@ func TestReadSnapshotRefuses(t *testing.T) {
 		if !errors.Is(err, embed.ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
-	}
-}
-
-// BenchmarkFork measures how long a fork of a control plane with 50 definitions of custom resources
-// takes until it is ready,its phases, and its stop. It reports medians.
-func BenchmarkFork(b *testing.B) {
-	s := servertest.Run(b)
-	define(b, s, 50)
-	snapshot := takeSnapshot(b, s)
-	phases := map[string][]time.Duration{}
-	var ready, stop []time.Duration
-	for b.Loop() {
-		began := time.Now()
-		f, err := server.New(server.Options{From: snapshot})
-		ok(b, err)
-		ok(b, f.Start(b.Context()))
-		ready = append(ready, time.Since(began))
-		for _, p := range f.Timeline() {
-			phases[p.Name] = append(phases[p.Name], p.Took)
-		}
-		began = time.Now()
-		ok(b, f.Stop(b.Context()))
-		stop = append(stop, time.Since(began))
-	}
-	reportMedian(b, "ready-ms", ready)
-	reportMedian(b, "stop-ms", stop)
-	for name, took := range phases {
-		reportMedian(b, name+"-ms", took)
 	}
 }
