@@ -76,8 +76,9 @@ var rooms = map[string][]string{
 	},
 	"server/internal/loops": {
 		"chain", "server/internal/admission/quota", "server/internal/allocation",
-		"server/internal/auth", "server/internal/controllers", "server/internal/informers",
-		"server/internal/requests", "server/internal/simulated", "server/internal/stopper",
+		"server/internal/auth", "server/internal/bootstrap/kubernetesservice",
+		"server/internal/controllers", "server/internal/informers", "server/internal/requests",
+		"server/internal/simulated", "server/internal/stopper",
 	},
 	"server/internal/etcdconn": {
 		"chain", "embed", "server/internal/auth/pki", "server/internal/option",

@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
-	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/flowcontrolbootstrap"
 )
 
 // A first start creates some 180 objects: namespaces, roles, flow schemas, APIServices and so on.

@@ -9,8 +9,8 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server/internal/allocation"
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/internal/controllers/serviceips"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/serviceips"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 

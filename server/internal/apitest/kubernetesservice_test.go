@@ -1,4 +1,4 @@
-package looptest
+package apitest
 
 import (
 	"net/netip"
@@ -8,17 +8,14 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
-	"github.com/kinproc/kinproc/server/servertest"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
 )
 
 // TestKubernetesServiceReconcile reconciles as a second server. The running server has done its own
 // reconciliation by the time it is ready.
 func TestKubernetesServiceReconcile(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, servertest.WithoutControllers)
-	client := workloadtest.Client(t, s)
+	_, client := quiet(t)
 	ctx := t.Context()
 	services := client.CoreV1().Services(metav1.NamespaceDefault)
 	service, err := services.Get(ctx, kubernetesservice.Name, metav1.GetOptions{})

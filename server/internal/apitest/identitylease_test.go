@@ -1,7 +1,6 @@
-package looptest
+package apitest
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -10,43 +9,41 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/identitylease"
-	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/identitylease"
 )
 
 // TestIdentityLeaseCollected checks that a lease is deleted when it has expired, and not before.
 func TestIdentityLeaseCollected(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	client, _ := shared(t)
+	s, _ := shared(t)
+	client := as(t, s, "tester", "system:masters")
 	leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
 	var running sync.WaitGroup
 	running.Go(func() { identitylease.New(client, "apiserver-gone", "127.0.0.1:1").Run(ctx) })
 	t.Cleanup(running.Wait)
-	get := func(ctx context.Context) (*coordinationv1.Lease, error) {
+	get := func() (*coordinationv1.Lease, error) {
 		return leases.Get(ctx, "apiserver-gone", metav1.GetOptions{})
 	}
-	workloadtest.Until(t, func(ctx context.Context) string {
-		if _, err := get(ctx); err != nil {
-			return err.Error()
-		}
-		return ""
+	eventually(t, "the lease exists", func() error {
+		_, err := get()
+		return err
 	})
 	// A lease expires after an hour.
-	renewed := func(ago time.Duration) {
+	renew := func(ago time.Duration) {
 		t.Helper()
-		lease := workloadtest.Must(get(ctx))(t)
+		lease := must(get())(t)
 		lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-ago)))
-		workloadtest.Must(leases.Update(ctx, lease, metav1.UpdateOptions{}))(t)
+		must(leases.Update(ctx, lease, metav1.UpdateOptions{}))(t)
 	}
-	renewed(59 * time.Minute)
+	renew(59 * time.Minute)
 	identitylease.Collect(ctx, client)
-	if _, err := get(ctx); err != nil {
+	if _, err := get(); err != nil {
 		t.Errorf("the lease was deleted before it expired: %v", err)
 	}
-	renewed(61 * time.Minute)
+	renew(61 * time.Minute)
 	identitylease.Collect(ctx, client)
-	if _, err := get(ctx); !apierrors.IsNotFound(err) {
+	if _, err := get(); !apierrors.IsNotFound(err) {
 		t.Errorf("the expired lease was not deleted: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package looptest
+package apitest
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/controllers/clusterauthenticationtrust"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/clusterauthenticationtrust"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
