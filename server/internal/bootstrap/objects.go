@@ -142,17 +142,8 @@ func flowControl() ([]kind.Object, error) {
 
 func preparedPolicy(policy *rbacauthorizer.Policy) ([]kind.Object, error) {
 	var objects []kind.Object
-	for _, o := range policy.ClusterRoles {
-		objects = append(objects, o)
-	}
-	for _, o := range policy.ClusterRoleBindings {
-		objects = append(objects, o)
-	}
-	for _, o := range policy.Roles {
-		objects = append(objects, o)
-	}
-	for _, o := range policy.RoleBindings {
-		objects = append(objects, o)
+	for _, o := range policy.Objects() {
+		objects = append(objects, o.(kind.Object))
 	}
 	return prepared(fieldManager, objects...)
 }
