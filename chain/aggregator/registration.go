@@ -137,8 +137,8 @@ func (s *Server) serveAtStart(services []*apiregistrationv1.APIService) (err err
 	return err
 }
 
-// watchDefinitions tells the registry which versions the CRDs serve. The
-// channel that it returns is closed when the registry knows those of existing CRDs.
+// watchDefinitions tells the registry which versions the CRDs serve. The channel that it returns is
+// closed when the registry knows those of existing CRDs.
 func watchDefinitions(
 	crds crdinformers.CustomResourceDefinitionInformer,
 	registry autoregister.AutoAPIServiceRegistration,
@@ -160,7 +160,7 @@ func watchDefinitions(
 		DeleteFunc: changed,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("watch custom resource definitions: %w", err)
+		return nil, fmt.Errorf("watch CRDs: %w", err)
 	}
 	return handler.HasSyncedChecker().Done(), nil
 }

@@ -128,7 +128,7 @@ func (h *trackedHandler) has(c chain.Change) bool {
 
 const pollInterval = 200 * time.Microsecond
 
-// CatchUp waits until no plugin remembers anything of before the changes. The stores of the shared
+// CatchUp waits until no plugin remembers the state before the changes. The stores of the shared
 // informers must have them, and no request may be in admission.
 func (d *Deferred) CatchUp(ctx context.Context, changes chain.Changes) error {
 	d.mu.Lock()

@@ -59,7 +59,7 @@ func TestForkContinuesWithItsSnapshot(t *testing.T) {
 			f := servertest.Run(t, fork)
 			c := clientsOf(t, f)
 			for group, want := range created {
-				// One attempt: the definition must be served when the fork is ready.
+				// One attempt: the CRD must be served when the fork is ready.
 				w, err := c.widgets(group).Get(t.Context(), "kept", metav1.GetOptions{})
 				ok(t, err)
 				if got := string(w.GetUID()) + " " + w.GetResourceVersion(); got != want {
@@ -108,7 +108,7 @@ func TestForkOfWhatLacksOwnObjects(t *testing.T) {
 	checkOwnObjects(t, f, clientsOf(t, f))
 }
 
-// The index of a fork lists the groups of its definitions at once, besides the other paths.
+// The index of a fork lists the groups of its CRDs at once, besides the other paths.
 func TestIndexOfFork(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)

@@ -90,7 +90,7 @@ func TestAttackBodyThatNeverComes(t *testing.T) {
 	said, err := io.ReadAll(answer.Body)
 	ok(t, err)
 	if answer.StatusCode != http.StatusConflict || !strings.Contains(string(said), "was reset") {
-		t.Errorf("the request of before the reset got %s: %s", answer.Status, said)
+		t.Errorf("the request that began before the reset got %s: %s", answer.Status, said)
 	}
 }
 
@@ -115,8 +115,8 @@ func TestAttackResponseThatIsNotRead(t *testing.T) {
 	quicklyReset(t, s, snapshot)
 }
 
-// A group of Kubernetes has a definition that discovery does not show. The test takes as long as a
-// reset waits for it. Afterwards, the API is open, and the error names the definition.
+// A group of Kubernetes has a CRD that discovery does not show. The test takes as long as a
+// reset waits for it. Afterwards, the API is open, and the error names the CRD.
 func TestAttackDefinitionThatDiscoveryNeverShows(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
@@ -140,7 +140,7 @@ func TestAttackDefinitionThatDiscoveryNeverShows(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	ok(t, err)
-	await(t, "the definition is established", func() bool {
+	await(t, "the CRD is established", func() bool {
 		d, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
 		ok(t, err)
 		for _, condition := range d.Status.Conditions {
@@ -152,7 +152,7 @@ func TestAttackDefinitionThatDiscoveryNeverShows(t *testing.T) {
 	})
 	with := takeSnapshot(t, s)
 	ok(t, definitions.Delete(t.Context(), name, metav1.DeleteOptions{}))
-	await(t, "the definition is gone", func() bool {
+	await(t, "the CRD is gone", func() bool {
 		_, err := definitions.Get(t.Context(), name, metav1.GetOptions{})
 		return err != nil
 	})
@@ -162,7 +162,7 @@ func TestAttackDefinitionThatDiscoveryNeverShows(t *testing.T) {
 		t.Errorf("the reset took %s", took)
 	}
 	if err == nil || !strings.Contains(err.Error(), name) {
-		t.Errorf("the reset says %v, want the name of the definition", err)
+		t.Errorf("the reset says %v, want the name of the CRD", err)
 	}
 	if _, err := definitions.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
 		t.Errorf("after the reset: %v", err)

@@ -123,7 +123,7 @@ func TestResetRestoresObjects(t *testing.T) {
 	}
 }
 
-// Nothing of before is visible to the first request after a reset, in whatever cache it looks.
+// The first request after a reset sees only the new state, in whatever cache it looks.
 func TestResetReachesAllCaches(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)
@@ -161,11 +161,11 @@ func TestResetReachesAllCaches(t *testing.T) {
 		if mayRead() {
 			t.Errorf("round %d: jane may still list secrets", round)
 		}
-		// The definition is as before, and so are its handler and its discovery.
+		// The CRD is as before, and so are its handler and its discovery.
 		_, err := c.widgets(group).Create(t.Context(), widget(group, "unchecked"), metav1.CreateOptions{
 			DryRun: []string{"All"}})
 		if err != nil {
-			t.Errorf("round %d: the changed definition is still served: %v", round, err)
+			t.Errorf("round %d: the changed CRD is still served: %v", round, err)
 		}
 		list, err := c.Discovery().ServerResourcesForGroupVersion(group + "/v1")
 		ok(t, err)
@@ -178,7 +178,7 @@ func TestResetReachesAllCaches(t *testing.T) {
 		const other = "other.example.com"
 		if _, err := c.widgets(other).List(t.Context(),
 			metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-			t.Errorf("round %d: the definition that was created is still served: %v", round, err)
+			t.Errorf("round %d: the CRD that was created is still served: %v", round, err)
 		}
 		if _, err := c.Discovery().ServerResourcesForGroupVersion(other + "/v1"); !apierrors.IsNotFound(
 			err) {
@@ -246,7 +246,7 @@ func dirty(t *testing.T, c clients, group string, service *corev1.Service) {
 	ok(t, err)
 	_, err = c.CoreV1().ConfigMaps("extra").Create(ctx, named("inside"), metav1.CreateOptions{})
 	ok(t, err)
-	// Another definition, and the existing one with a field that is required.
+	// Another CRD, and the existing one with a field that is required.
 	servertest.CRDs(t, c.api, servertest.Objects(widgets("other.example.com")))
 	_, err = c.widgets("other.example.com").Create(ctx, widget("other.example.com", "one"),
 		metav1.CreateOptions{})
@@ -258,7 +258,7 @@ func dirty(t *testing.T, c clients, group string, service *corev1.Service) {
 	_, err = definitions.Patch(ctx, "widgets."+group, types.JSONPatchType, []byte(patch),
 		metav1.PatchOptions{})
 	ok(t, err)
-	await(t, "the changed definition is served", func() bool {
+	await(t, "the changed CRD is served", func() bool {
 		_, err := c.widgets(group).Create(ctx, widget(group, "unchecked"), metav1.CreateOptions{
 			DryRun: []string{"All"}})
 		return apierrors.IsInvalid(err)
@@ -529,8 +529,7 @@ func TestRequestsThatRaceAReset(t *testing.T) {
 	writers.Wait()
 }
 
-// What a control loop was about to do to the objects of before is not done to those of the
-// snapshot.
+// What a control loop was about to do to the old objects is not done to those of the snapshot.
 func TestControlLoopsForgetBeforeAReset(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t)

@@ -70,7 +70,7 @@ func OpenServices(ctx context.Context, c ServicesConfig, s *stopper.Stopper) (*S
 	return all, nil
 }
 
-// awaitRepair waits for the repair, or until ctx ends, which is no error.
+// awaitRepair waits for the repair, or until ctx ends. It never fails.
 func (s *Services) awaitRepair(ctx context.Context) error {
 	select {
 	case <-s.repaired:

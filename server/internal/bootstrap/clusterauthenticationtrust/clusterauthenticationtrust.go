@@ -73,7 +73,7 @@ func (c *Controller) Ensure(ctx context.Context) error {
 		return err
 	}
 	configMaps := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	is, err := configMaps.Get(ctx, ConfigMap, metav1.GetOptions{})
+	current, err := configMaps.Get(ctx, ConfigMap, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return c.create(ctx, ours)
 	}
@@ -82,13 +82,13 @@ func (c *Controller) Ensure(ctx context.Context) error {
 	}
 	wanted := ours
 	if c.shared {
-		wanted = union(ours, is.Data)
+		wanted = union(ours, current.Data)
 	}
-	if maps.Equal(is.Data, wanted) {
+	if maps.Equal(current.Data, wanted) {
 		return nil
 	}
-	is.Data = wanted
-	if _, err := configMaps.Update(ctx, is, metav1.UpdateOptions{}); err != nil {
+	current.Data = wanted
+	if _, err := configMaps.Update(ctx, current, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("config map %s: %w", ConfigMap, err)
 	}
 	return nil
