@@ -144,10 +144,7 @@ func watchDefinitions(
 	registry autoregister.AutoAPIServiceRegistration,
 ) (synced <-chan struct{}, err error) {
 	changed := func(obj any) {
-		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = tombstone.Obj
-		}
-		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		if crd, ok := lastState(obj).(*apiextensionsv1.CustomResourceDefinition); ok {
 			for _, v := range crd.Spec.Versions {
 				register(crds.Lister(), registry, schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name})
 			}
