@@ -1,6 +1,6 @@
 // Package legacytokens deletes the token secrets that old versions of Kubernetes made for every
 // ServiceAccount, once nobody has used them for a year (KEP-2799). A cluster restored from a backup
-// may have such secrets.
+// may have such secrets. A config map says since when their use has been recorded.
 package legacytokens
 
 import (
