@@ -54,10 +54,12 @@ var rooms = map[string][]string{
 		"embed", "server/internal/option", "server/internal/stopper",
 	},
 	"server/internal/requests": {
-		"chain/trace", "server/internal/connections", "server/internal/epoch",
-		"server/internal/loopback", "server/internal/option", "server/internal/paths",
-		"server/internal/stopper",
+		"chain/trace", "server/internal/option", "server/internal/stopper",
 	},
+	"server/internal/requests/connections": nil,
+	"server/internal/requests/epoch":       nil,
+	"server/internal/requests/loopback":    {"server/internal/requests/epoch"},
+	"server/internal/requests/paths":       nil,
 	"server/internal/bootstrap": {
 		"chain", "server/internal/admission", "server/internal/allocation", "server/internal/auth",
 		"server/internal/controllers", "server/internal/etcdconn", "server/internal/informers",
@@ -65,18 +67,18 @@ var rooms = map[string][]string{
 	},
 	"server/internal/apis": {
 		"chain", "embed", "server/internal/admission", "server/internal/allocation",
-		"server/internal/auth", "server/internal/connections", "server/internal/etcdconn",
-		"server/internal/informers", "server/internal/requests", "server/internal/stopper",
+		"server/internal/auth", "server/internal/etcdconn", "server/internal/informers",
+		"server/internal/requests", "server/internal/stopper",
 	},
 	"server/internal/reset": {
 		"chain", "embed", "server/internal/bootstrap", "server/internal/etcdconn",
-		"server/internal/informers", "server/internal/paths", "server/internal/requests",
+		"server/internal/informers", "server/internal/requests",
 	},
 	"server/internal/loops": {
 		"chain", "server/internal/admission/quota", "server/internal/allocation",
-		"server/internal/auth", "server/internal/controllers", "server/internal/epoch",
-		"server/internal/informers", "server/internal/nodes", "server/internal/requests",
-		"server/internal/stopper",
+		"server/internal/auth", "server/internal/bootstrap/kubernetesservice",
+		"server/internal/controllers", "server/internal/informers", "server/internal/requests",
+		"server/internal/simulated", "server/internal/stopper",
 	},
 	"server/internal/etcdconn": {
 		"chain", "embed", "server/internal/auth/pki", "server/internal/option",
@@ -86,9 +88,6 @@ var rooms = map[string][]string{
 	"server/internal/informers":     {"chain", "server/internal/stopper"},
 	"server/internal/allocation":    nil,
 	"server/internal/dashboard":     {"chain/trace"},
-	"server/internal/epoch":         nil,
-	"server/internal/paths":         nil,
-	"server/internal/loopback":      {"server/internal/epoch"},
 	"server/internal/podreferences": nil,
 	"server/internal/auth": {
 		"chain/core", "server/internal/datadir", "server/internal/informers",
@@ -98,20 +97,19 @@ var rooms = map[string][]string{
 	"server/internal/admission": {"chain", "server/internal/podreferences"},
 	"server/internal/controllers": {
 		"server/internal/allocation",
-		"server/internal/epoch",
 		"server/internal/podreferences",
+		"server/internal/requests/epoch",
 		"server/internal/auth",            // the role aggregation loop knows the bootstrap policy
 		"server/internal/admission/quota", // the evaluators of quotas
 	},
-	"server/internal/nodes":                    {"server/internal/controllers/loop"},
+	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
 	"server/servertest":                        {"server", "server/internal/auth/pki"},
-	"server/internal/connections":              nil,
 	"server/extension": {
-		"chain/kind", "server/internal/auth/pki", "server/internal/connections",
+		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
 	"server/cli": {
-		"server", "server/internal/auth/pki", "server/internal/paths", "chain/trace",
+		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/trace",
 	},
 	"server": {"chain", "embed"},
 }

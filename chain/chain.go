@@ -75,10 +75,10 @@ type Chain struct {
 // them. Each server passes on to next what it does not serve.
 func (c *Chain) links(
 	config *Config, builder *core.Builder,
-) []func(next genericapiserver.DelegationTarget) (Link, error) {
+) []func(next genericapiserver.DelegationTarget) (link, error) {
 	generic := config.Generic
-	return []func(next genericapiserver.DelegationTarget) (Link, error){
-		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
+	return []func(next genericapiserver.DelegationTarget) (link, error){
+		func(next genericapiserver.DelegationTarget) (_ link, err error) {
 			first := *generic
 			first.AggregatedDiscoveryGroupManager = c.Core.Discovery(generic.AggregatedDiscoveryGroupManager)
 			c.Aggregator, err = aggregator.New(first, aggregator.Config{
@@ -90,11 +90,11 @@ func (c *Chain) links(
 			}, next)
 			return c.Aggregator, err
 		},
-		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
+		func(next genericapiserver.DelegationTarget) (_ link, err error) {
 			c.Core, err = builder.Finish(next)
 			return c.Core, err
 		},
-		func(next genericapiserver.DelegationTarget) (_ Link, err error) {
+		func(next genericapiserver.DelegationTarget) (_ link, err error) {
 			c.Extensions, err = extensions.New(behind(generic), extensions.Config{
 				Backend:             config.Storage,
 				Informers:           config.Informers,
@@ -103,7 +103,7 @@ func (c *Chain) links(
 			}, next)
 			return c.Extensions, err
 		},
-		func(genericapiserver.DelegationTarget) (Link, error) { return newNotFound(generic), nil },
+		func(genericapiserver.DelegationTarget) (link, error) { return newNotFound(generic), nil },
 	}
 }
 
@@ -162,16 +162,16 @@ func assemble(config Config) (*Chain, error) {
 		WebServices: config.WebServices,
 	})
 	defer builder.Wait()
-	var next Link
+	var next link
 	var target genericapiserver.DelegationTarget
 	links := c.links(&config, builder)
 	slices.Reverse(links)
 	for _, newLink := range links {
-		link, err := newLink(target)
+		l, err := newLink(target)
 		if err != nil {
 			return nil, err
 		}
-		target, next = traced(link, next), link
+		target, next = traced(l, next), l
 	}
 	if err := c.Core.InstallOpenAPI(c.Aggregator.OpenAPI); err != nil {
 		return nil, err

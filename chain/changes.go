@@ -15,11 +15,11 @@ type Changes = catchup.Changes
 // Change is the change of one object.
 type Change = catchup.Object
 
-// CatchUp waits until nothing of before the changes can be seen in what the servers make of
-// definitions and APIServices: routes, discovery documents, proxies, and the storage of custom
-// resources, which the extensions server keeps by the UID of the definition.
+// CatchUp waits until the servers have forgotten the state before the changes in what they make of
+// CRDs and APIServices: routes, discovery documents, proxies, and the storage of custom resources,
+// which the extensions server keeps by the UID of the CRD.
 func (c *Chain) CatchUp(ctx context.Context, changes Changes) error {
-	local := c.LocalGroupVersions() // their documents are not made from definitions
+	local := c.LocalGroupVersions() // their documents are not made from CRDs
 	if err := c.Extensions.CatchUp(ctx, changes, func(gv schema.GroupVersion) bool {
 		return slices.Contains(local, gv) || c.Aggregator.Answers(gv)
 	}); err != nil {

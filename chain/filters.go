@@ -32,7 +32,7 @@ import (
 // package's own, before it passes them on to the first link. It is called while that link is being
 // made.
 func (c *Chain) filters(handler http.Handler, config *genericapiserver.Config) http.Handler {
-	handler = traceLink(func() Link { return c.Aggregator }, c.Core, handler)
+	handler = traceLink(func() link { return c.Aggregator }, c.Core, handler)
 	for _, filter := range slices.Backward(c.filterOrder(config)) {
 		handler = filter(handler)
 	}

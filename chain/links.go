@@ -11,10 +11,10 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
-// Link is a server of the chain. For the trace of a request, it explains what it did with the
+// link is a server of the chain. For the trace of a request, it explains what it did with the
 // request. Delegated and Ended are called only with requests for a group version, except for Ended
 // of the last link.
-type Link interface {
+type link interface {
 	Name() string
 	// Target returns the server as the delegation target of the link before it.
 	Target() genericapiserver.DelegationTarget
@@ -53,11 +53,10 @@ type tracedTarget[Prepared any] struct {
 
 // traced returns the delegation target of a link that delegates to next. next is nil for the last
 // link.
-func traced(link, next Link) genericapiserver.DelegationTarget {
-	target := link.Target()
-	return newTracedTarget(target, target.PrepareRun, traceLink(func() Link {
-		return link
-	}, next, target.UnprotectedHandler()))
+func traced(l, next link) genericapiserver.DelegationTarget {
+	target := l.Target()
+	return newTracedTarget(target, target.PrepareRun,
+		traceLink(func() link { return l }, next, target.UnprotectedHandler()))
 }
 
 func newTracedTarget[Prepared any](
@@ -73,28 +72,28 @@ func (t tracedTarget[Prepared]) UnprotectedHandler() http.Handler { return t.han
 func (t tracedTarget[Prepared]) PrepareRun() (none Prepared) { return none }
 
 // traceLink records when a request reaches a link and whether it went on to the next link.
-func traceLink(linkOf func() Link, next Link, handler http.Handler) http.Handler {
+func traceLink(linkOf func() link, next link, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := tracer.From(r.Context())
 		if t == nil {
 			handler.ServeHTTP(w, r)
 			return
 		}
-		link := linkOf()
-		end := t.Begin(link.Name())
+		l := linkOf()
+		end := t.Begin(l.Name())
 		end("served", "") // for watches, which are shown before they end
 		handler.ServeHTTP(w, r)
 		info, ok := genericapirequest.RequestInfoFrom(r.Context())
 		versioned := ok && info.APIVersion != ""
 		switch {
 		case next == nil:
-			end(link.Ended(info))
+			end(l.Ended(info))
 		case t.Passed(next.Name()) && versioned:
-			end("delegated to "+next.Name(), link.Delegated(info))
+			end("delegated to "+next.Name(), l.Delegated(info))
 		case t.Passed(next.Name()):
 			end("delegated to "+next.Name(), "the server does not serve the path")
 		case versioned:
-			end(link.Ended(info))
+			end(l.Ended(info))
 		default:
 			end("served", "")
 		}

@@ -86,8 +86,8 @@ func BenchmarkFirstStart(b *testing.B) {
 	reportMedian(b, "ready-ms", ready)
 }
 
-// BenchmarkFirstCustomResource measures the time from the creation of a definition to the creation
-// of the first custom resource. It reports the median over many definitions.
+// BenchmarkFirstCustomResource measures the time from the creation of a CRD to the creation of the
+// first custom resource. It reports the median over many CRDs.
 func BenchmarkFirstCustomResource(b *testing.B) {
 	s := servertest.Run(b)
 	definitions, err := apiextensionsclient.NewForConfig(s.RESTConfig())
@@ -115,7 +115,7 @@ func BenchmarkFirstCustomResource(b *testing.B) {
 			Version:  "v1",
 			Resource: "widgets",
 		}).Namespace(metav1.NamespaceDefault)
-		// Creation fails until the definition is established.
+		// Creation fails until the CRD is established.
 		for _, err = resource.Create(b.Context(), widget, metav1.CreateOptions{}); err != nil; {
 			if b.Context().Err() != nil {
 				b.Fatal(err)

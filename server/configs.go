@@ -12,16 +12,16 @@ import (
 	"github.com/kinproc/kinproc/server/internal/apis"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/bootstrap"
-	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/controllers"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/loops"
 	"github.com/kinproc/kinproc/server/internal/requests"
+	"github.com/kinproc/kinproc/server/internal/requests/connections"
 )
 
 // Each room of the control plane is told what it needs of the options, and no more.

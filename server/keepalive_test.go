@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/server"
 )
 
 // stopLimit is far longer than a stop takes on a busy machine, but shorter than the three seconds
@@ -21,7 +23,7 @@ const stopLimit = 2 * time.Second
 
 // anonymously sends one request over HTTP/1.1 without credentials, as curl and Python's urllib do.
 // The connection stays open.
-func anonymously(t testing.TB, s *Server, path string) {
+func anonymously(t testing.TB, s *server.Server, path string) {
 	t.Helper()
 	config, err := rest.TLSConfigFor(rest.AnonymousClientConfig(s.RESTConfig()))
 	if err != nil {
@@ -53,9 +55,9 @@ func anonymously(t testing.TB, s *Server, path string) {
 
 // startIdle starts a control plane in which nothing changes. The watch cache of cluster roles was
 // started before the last change, and another one after it.
-func startIdle(t testing.TB) *Server {
+func startIdle(t testing.TB) *server.Server {
 	t.Helper()
-	s, err := New(Options{Controllers: []string{"-*"}})
+	s, err := server.New(server.Options{Controllers: []string{"-*"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +136,32 @@ func TestStartNamesOptions(t *testing.T) {
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestAlwaysAllowIsWarnedOf combines authorization modes with anonymous requests.
+func TestAlwaysAllowIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		modes            []string
+		disableAnonymous bool
+		warned           bool
+	}{
+		{modes: nil},
+		{modes: []string{"Node", "RBAC"}},
+		{modes: []string{"AlwaysDeny"}},
+		{modes: []string{"AlwaysAllow"}, warned: true},
+		{modes: []string{"RBAC", "AlwaysAllow"}, warned: true},
+		{modes: []string{"AlwaysAllow"}, disableAnonymous: true},
+	} {
+		o := server.Options{AuthorizationModes: test.modes, DisableAnonymous: test.disableAnonymous}
+		warnings := o.Warnings()
+		if warned := slices.ContainsFunc(warnings, func(w string) bool {
+			return strings.Contains(w, "Options.AuthorizationModes")
+		}); warned != test.warned {
+			t.Errorf("modes %v, anonymous requests disabled: %t: got warnings %q",
+				test.modes, test.disableAnonymous, warnings)
 		}
 	}
 }

@@ -43,16 +43,17 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 }
 
 // Reset makes the objects of the running control plane those of a snapshot, which may come from
-// another one. It writes the difference in one step, so that a process that is killed meanwhile
-// leaves the state of before or of after. Objects that do not differ keep their resource versions;
-// the others get a new, higher one. Watches get the difference as ordinary events, or 410 Gone if
-// they cannot. Keys, certificates and what describes this control plane itself stay.
+// another one. It writes the difference in one transaction, so that a process that is killed
+// meanwhile leaves either the old state or the new one. Objects that do not differ keep their
+// resource versions; the others get a new, higher one. Watches get the difference as ordinary
+// events, or 410 Gone if they cannot. Keys, certificates and what describes this control plane
+// itself stay.
 //
 // Requests that begin during the reset wait for its end. Whatever begins after Reset returns sees
-// nothing of before. The control loops of this control plane forget what they were about to do.
+// only the new state. The control loops of this control plane forget what they were about to do.
 //
 // If ctx ends early, Reset returns an error, and nothing has changed unless the error says so. If
-// the server does not show a definition of the snapshot within ten seconds, Reset stops waiting for
+// the server does not show a CRD of the snapshot within ten seconds, Reset stops waiting for
 // it, and the error names it.
 func (s *Server) Reset(ctx context.Context, to *Snapshot) error {
 	return s.up("Reset").control.Reset(ctx, to.data)

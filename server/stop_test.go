@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server"
 )
@@ -136,7 +137,11 @@ func TestInProcessAfterStop(t *testing.T) {
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	maps := clientsOf(t, s).CoreV1().ConfigMaps("default")
+	config, err := s.InProcessConfig("tester", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
 	watch, err := maps.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/controllers"
-	"github.com/kinproc/kinproc/server/internal/nodes"
 	"github.com/kinproc/kinproc/server/internal/option"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 )
 
 // Validate returns everything that is wrong with the options, such as
@@ -306,7 +306,7 @@ func checkSimulatedNodes(o *Options) error {
 	if o.SimulatedNodes < 0 {
 		return fmt.Errorf("%d is negative", o.SimulatedNodes)
 	}
-	return nodes.Check(o.SimulatedNodes, o.SimulatedNodeCapacity)
+	return simulated.Check(o.SimulatedNodes, o.SimulatedNodeCapacity)
 }
 
 // checkCapacity checks the capacity of simulated nodes, which the API would refuse again and again.

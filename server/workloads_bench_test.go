@@ -63,6 +63,28 @@ func BenchmarkThousandPods(b *testing.B) {
 	reportMedian(b, "gone-ms", gone)
 }
 
+// deploy creates a Deployment, and returns its name.
+func deploy(b *testing.B, client kubernetes.Interface, name string, replicas int32) string {
+	b.Helper()
+	labels := map[string]string{"app": name}
+	_, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Create(b.Context(),
+		&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: &replicas,
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+				},
+			},
+		}, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return name
+}
+
 // undeploy deletes a Deployment in the foreground, and waits until it is gone.
 func undeploy(b *testing.B, client kubernetes.Interface, name string) {
 	b.Helper()

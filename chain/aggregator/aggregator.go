@@ -1,6 +1,8 @@
 // Package aggregator is the first server of the chain. It knows every group version as an
 // APIService. It proxies a request to the extension API server that the APIService names or, if the
 // APIService names none, delegates it to the next server of the chain.
+//
+// Its names are for package server; see package chain.
 package aggregator
 
 import (

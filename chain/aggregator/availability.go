@@ -108,10 +108,7 @@ func (a *availability) watch(
 	informer cache.SharedIndexInformer, changed func(metav1.Object),
 ) error {
 	f := func(obj any) {
-		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = gone.Obj
-		}
-		if o, ok := obj.(metav1.Object); ok {
+		if o, ok := lastState(obj).(metav1.Object); ok {
 			changed(o)
 		}
 	}
@@ -125,6 +122,15 @@ func (a *availability) watch(
 	}
 	a.synced = append(a.synced, handler.HasSynced)
 	return nil
+}
+
+// lastState returns the object that a handler gets or, if an informer has found out from a list that
+// the object was deleted, the last state that it has seen.
+func lastState(obj any) any {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		return unknown.Obj
+	}
+	return obj
 }
 
 // serviceChanged checks the APIServices that refer to a service.

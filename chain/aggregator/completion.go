@@ -44,7 +44,7 @@ func (c *completion) check(*http.Request) error {
 	select {
 	case <-c.synced:
 	default:
-		return fmt.Errorf("the versions of custom resource definitions are not registered yet")
+		return fmt.Errorf("the versions of CRDs are not registered yet")
 	}
 	c.complete.Store(true)
 	return nil

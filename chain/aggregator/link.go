@@ -11,13 +11,13 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/routes"
 )
 
-// Name implements chain.Link.
+// Name implements the interface link of package chain.
 func (s *Server) Name() string { return "aggregator" }
 
-// Target implements chain.Link.
+// Target implements the interface link of package chain.
 func (s *Server) Target() genericapiserver.DelegationTarget { return s.GenericAPIServer }
 
-// Delegated implements chain.Link.
+// Delegated implements the interface link of package chain.
 func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {
 	name := serviceName(info)
 	if s.service(name) == nil {
@@ -26,7 +26,7 @@ func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) 
 	return fmt.Sprintf("APIService %s is local", name)
 }
 
-// Ended implements chain.Link.
+// Ended implements the interface link of package chain.
 func (s *Server) Ended(info *genericapirequest.RequestInfo) (decision, reason string) {
 	if service := s.service(serviceName(info)); service != nil && service.Spec.Service != nil {
 		return proxied(service)

@@ -137,17 +137,14 @@ func (s *Server) serveAtStart(services []*apiregistrationv1.APIService) (err err
 	return err
 }
 
-// watchDefinitions tells the registry which versions the CRDs serve. The
-// channel that it returns is closed when the registry knows those of existing CRDs.
+// watchDefinitions tells the registry which versions the CRDs serve. The channel that it returns is
+// closed when the registry knows those of existing CRDs.
 func watchDefinitions(
 	crds crdinformers.CustomResourceDefinitionInformer,
 	registry autoregister.AutoAPIServiceRegistration,
 ) (synced <-chan struct{}, err error) {
 	changed := func(obj any) {
-		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-			obj = tombstone.Obj
-		}
-		if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		if crd, ok := lastState(obj).(*apiextensionsv1.CustomResourceDefinition); ok {
 			for _, v := range crd.Spec.Versions {
 				register(crds.Lister(), registry, schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name})
 			}
@@ -160,7 +157,7 @@ func watchDefinitions(
 		DeleteFunc: changed,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("watch custom resource definitions: %w", err)
+		return nil, fmt.Errorf("watch CRDs: %w", err)
 	}
 	return handler.HasSyncedChecker().Done(), nil
 }

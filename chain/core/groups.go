@@ -51,11 +51,11 @@ type Dependencies struct {
 	// Rules answers self subject rules reviews.
 	Rules authorizer.RuleResolver
 	// Roles decides whether a user may grant the rules of a role.
-	Roles RolePolicy
+	Roles rbac.Policy
 	// Tokens signs service account tokens.
 	Tokens TokenIssuer
 	// Services allocates the cluster IPs and node ports of services.
-	Services ServiceAllocator
+	Services legacy.ServiceAllocator
 	// EventTTL is how long events are kept; 0 is for ever.
 	EventTTL time.Duration
 	// AllowLocalProxy lets the service proxy connect to loopback, link-local and unspecified
@@ -63,16 +63,12 @@ type Dependencies struct {
 	AllowLocalProxy bool
 }
 
-// The interfaces through which the kinds of some groups use the surrounding server.
+// What signs tokens of service accounts implements and uses these.
 type (
-	// RolePolicy decides whether a user may grant rules.
-	RolePolicy = rbac.Policy
 	// TokenIssuer signs the tokens of service accounts.
 	TokenIssuer = legacy.TokenIssuer
 	// Token describes the service account token to sign.
 	Token = legacy.Token
-	// ServiceAllocator allocates the cluster IPs and node ports of services.
-	ServiceAllocator = legacy.ServiceAllocator
 )
 
 // Groups returns the API groups of the built-in kinds. With zero dependencies the groups describe

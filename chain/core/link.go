@@ -10,21 +10,21 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/routes"
 )
 
-// Name implements chain.Link.
+// Name implements the interface link of package chain.
 func (s *Server) Name() string { return "core" }
 
-// Target implements chain.Link.
+// Target implements the interface link of package chain.
 func (s *Server) Target() genericapiserver.DelegationTarget {
 	return target{s.GenericAPIServer, s.onDemand}
 }
 
-// Delegated implements chain.Link.
+// Delegated implements the interface link of package chain.
 func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {
 	gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 	return fmt.Sprintf("%s is not a built-in group version", gv)
 }
 
-// Ended implements chain.Link.
+// Ended implements the interface link of package chain.
 func (s *Server) Ended(info *genericapirequest.RequestInfo) (decision, reason string) {
 	if what := routes.Missing(s.GenericAPIServer, info); what != "" {
 		return "404", what

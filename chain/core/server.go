@@ -1,6 +1,8 @@
 // Package core is the second server of the chain, the core-like one. It serves the built-in kinds
 // of kube-apiserver with the engine in package kind. Each kind is declared in its own file below
 // this folder, grouped by API group.
+//
+// Its names are for package server; see package chain.
 package core
 
 import (

@@ -24,8 +24,8 @@ import (
 var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition").
 	GroupKind()
 
-// CatchUp waits until custom resources are served and described as the changed definitions say. The
-// function elsewhere reports which versions are not described by definitions.
+// CatchUp waits until custom resources are served and described as the changed CRDs say. The
+// function elsewhere reports which versions are not described by CRDs.
 func (s *Server) CatchUp(
 	ctx context.Context, changes catchup.Changes, elsewhere func(schema.GroupVersion) bool,
 ) error {
@@ -33,7 +33,7 @@ func (s *Server) CatchUp(
 	if err := changes.WaitStore(ctx, definitionKind, store); err != nil {
 		return err
 	}
-	versions := map[schema.GroupVersion]sets.Set[string]{} // with the names of the definitions
+	versions := map[schema.GroupVersion]sets.Set[string]{} // with the names of the CRDs
 	for _, o := range changes.Of(definitionKind) {
 		before, err := definition(o.Before)
 		if err != nil {
@@ -76,9 +76,9 @@ func (s *Server) CatchUp(
 	return nil
 }
 
-// waitStorage waits until requests use the storage of the new definition. The extensions server
-// drops the old one when its informer's handler runs, which nothing tells, and opens the new one
-// with the next request. So waitStorage makes requests until one opens a store.
+// waitStorage waits until requests use the storage of the new CRD. The extensions server drops the
+// old storage in a handler of its informer, at a time that it does not report, and opens the new
+// storage with the next request. So waitStorage makes requests until one opens a store.
 func (s *Server) waitStorage(
 	ctx context.Context, changes catchup.Changes,
 	before, after *apiextensionsv1.CustomResourceDefinition,
@@ -107,7 +107,7 @@ func (s *Server) waitStorage(
 	return nil
 }
 
-// described reports whether the discovery documents of a version list what its definitions serve.
+// described reports whether the discovery documents of a version list what its CRDs serve.
 func (s *Server) described(ctx context.Context, gv schema.GroupVersion) (bool, error) {
 	all, err := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().
 		List(labels.Everything())
@@ -139,7 +139,7 @@ func (s *Server) described(ctx context.Context, gv schema.GroupVersion) (bool, e
 	return aggregated(groups, gv).Equal(want), nil
 }
 
-// describe adds what discovery says about a version of a definition.
+// describe adds what discovery says about a version of a CRD.
 func describe(d *apiextensionsv1.CustomResourceDefinition, version string, to sets.Set[string]) {
 	names, namespaced := d.Status.AcceptedNames, d.Spec.Scope == apiextensionsv1.NamespaceScoped
 	for _, v := range d.Spec.Versions {
@@ -192,18 +192,18 @@ func kindIn(gvk *metav1.GroupVersionKind) string {
 	return gvk.Kind
 }
 
-// definition decodes a stored custom resource definition. It returns nil if there is none.
+// definition decodes a stored CRD. It returns nil if there is none.
 func definition(stored []byte) (*apiextensionsv1.CustomResourceDefinition, error) {
 	if stored == nil {
 		return nil, nil
 	}
 	internal, err := runtime.Decode(apiextensionsapiserver.Codecs.UniversalDecoder(), stored)
 	if err != nil {
-		return nil, fmt.Errorf("decode a custom resource definition: %w", err)
+		return nil, fmt.Errorf("decode a CRD: %w", err)
 	}
 	d := &apiextensionsv1.CustomResourceDefinition{}
 	if err := apiextensionsapiserver.Scheme.Convert(internal, d, nil); err != nil {
-		return nil, fmt.Errorf("convert a custom resource definition: %w", err)
+		return nil, fmt.Errorf("convert a CRD: %w", err)
 	}
 	return d, nil
 }

@@ -94,7 +94,7 @@ func (d *documents) hash(
 		if known.definition != definition {
 			spec, err := definition.Spec.Marshal()
 			if err != nil {
-				return "", fmt.Errorf("encode the definition %s: %w", definition.Name, err)
+				return "", fmt.Errorf("encode CRD %s: %w", definition.Name, err)
 			}
 			known = hashed{definition, sha512.Sum512(spec)}
 			if d.hashes == nil {

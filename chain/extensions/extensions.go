@@ -1,8 +1,8 @@
-// Package extensions is the third server of the chain: CRDs, and the groups
-// that they define at run time.
+// Package extensions is the third server of the chain: CRDs, and the groups that they define at run
+// time.
 //
 // It is apiextensions-apiserver without the delay of two seconds before the first object of a new
-// kind; see [New].
+// kind; see [New]. Its names are for package server; see package chain.
 package extensions
 
 import (

@@ -29,7 +29,7 @@ func whileDeleted(
 		var definition metav1.PartialObjectMetadata
 		if stored != nil {
 			if err := json.Unmarshal(stored, &definition); err != nil {
-				return fmt.Errorf("decode the definition of %s: %w", resource, err)
+				return fmt.Errorf("decode the CRD of %s: %w", resource, err)
 			}
 		}
 		if definition.DeletionTimestamp != nil {
@@ -37,7 +37,7 @@ func whileDeleted(
 		}
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
-			Message: fmt.Sprintf("the definition of %s is not being deleted any more", resource),
+			Message: fmt.Sprintf("the CRD of %s is not being deleted any more", resource),
 		}}
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/routes"
 )
 
-// Name implements chain.Link.
+// Name implements the interface link of package chain.
 func (s *Server) Name() string { return "extensions" }
 
-// Delegated implements chain.Link.
+// Delegated implements the interface link of package chain.
 func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) {
 	name := info.Resource + "." + info.APIGroup
 	crd, err := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister().Get(name)
@@ -23,7 +23,7 @@ func (s *Server) Delegated(info *genericapirequest.RequestInfo) (reason string) 
 		crd.Name, info.APIVersion)
 }
 
-// Ended implements chain.Link.
+// Ended implements the interface link of package chain.
 func (s *Server) Ended(info *genericapirequest.RequestInfo) (decision, reason string) {
 	if what := routes.Missing(s.GenericAPIServer, info); what != "" {
 		return "404", what

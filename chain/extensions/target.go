@@ -22,7 +22,7 @@ type target struct {
 // UnprotectedHandler implements genericapiserver.DelegationTarget.
 func (t target) UnprotectedHandler() http.Handler { return t.handler }
 
-// Target implements chain.Link.
+// Target implements the interface link of package chain.
 func (s *Server) Target() genericapiserver.DelegationTarget {
 	server := s.UnprotectedHandler()
 	lister := s.Informers.Apiextensions().V1().CustomResourceDefinitions().Lister()

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/server"
-	"github.com/kinproc/kinproc/server/internal/paths"
+	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
 
 func newSnapshotCmd(s streams) *cobra.Command {

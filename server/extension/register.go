@@ -45,8 +45,8 @@ func Register(ctx context.Context, config *rest.Config, r *Registration) error {
 	return nil
 }
 
-// Unregister deletes the objects of a registration from the control plane of config. It is no error
-// if they do not exist, and it leaves objects that have come to be those of another server.
+// Unregister deletes the objects of a registration from the control plane of config, if they exist.
+// It leaves objects that have come to be those of another server.
 func Unregister(ctx context.Context, config *rest.Config, r *Registration) error {
 	c, err := newRegistrar(config)
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *registrar) free(ctx context.Context, a *apiregistrationv1.APIService) e
 	switch at := stored.Spec.Service; {
 	case at == nil:
 		return fmt.Errorf("the control plane serves %s/%s itself: name another group, "+
-			"or remove its custom resource definitions", a.Spec.Group, a.Spec.Version)
+			"or remove its CRDs", a.Spec.Group, a.Spec.Version)
 	case !sameService(stored, a):
 		return fmt.Errorf("APIService %s is for another server, at service %s/%s: unregister it first",
 			a.Name, at.Namespace, at.Name)

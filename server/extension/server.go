@@ -25,7 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/chain/kind"
-	"github.com/kinproc/kinproc/server/internal/connections"
+	"github.com/kinproc/kinproc/server/internal/requests/connections"
 )
 
 // Server is an extension API server.

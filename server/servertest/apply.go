@@ -70,7 +70,7 @@ func (k *clients) resourceFor(
 	}
 	mapping, err := k.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("%w: its definition must be installed first", err)
+		return nil, fmt.Errorf("%w: its CRD must be installed first", err)
 	}
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ var definitionsResource = apiextensionsv1.SchemeGroupVersion.WithResource(
 // install them in [MainWith].
 func CRDs(t TB, c API, sources ...Source) {
 	t.Helper()
-	do(t, c, "install definitions", func(ctx context.Context, k *clients) error {
+	do(t, c, "install CRDs", func(ctx context.Context, k *clients) error {
 		objects, err := readAll(sources)
 		if err != nil {
 			return err
@@ -89,7 +89,7 @@ func (k *clients) awaitServed(ctx context.Context, definitions []*unstructured.U
 		all = append(all, versions...)
 		group.Go(func() error {
 			if err := k.awaitResource(ctx, d.Name, versions); err != nil {
-				return fmt.Errorf("definition %s: %w", d.Name, err)
+				return fmt.Errorf("CRD %s: %w", d.Name, err)
 			}
 			return nil
 		})
@@ -118,12 +118,12 @@ func servedBy(d *apiextensionsv1.CustomResourceDefinition) []served {
 	return versions
 }
 
-// nameCheck is when a CRD that is not served yet is asked whether its names were refused.
-// That is rare, and CRDs can be large.
+// nameCheck is when a CRD that is not served yet is asked whether its names were refused. That is
+// rare, and CRDs can be large.
 const nameCheck = 200 * time.Millisecond
 
-// awaitResource waits until a CRD's resources can be listed in all versions, and the
-// definition is established.
+// awaitResource waits until a CRD's resources can be listed in all versions, and the CRD is
+// established.
 func (k *clients) awaitResource(ctx context.Context, name string, versions []served) error {
 	since := time.Now()
 	for _, v := range versions {

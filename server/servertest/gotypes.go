@@ -57,7 +57,7 @@ func GoTypes(types ...GoType) Source {
 		for _, t := range types {
 			made, err := t.definition()
 			if err != nil {
-				return nil, fmt.Errorf("definition of %T: %w", t.Object, err)
+				return nil, fmt.Errorf("CRD of %T: %w", t.Object, err)
 			}
 			i := slices.IndexFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool {
 				return d.Spec.Group == made.Spec.Group && d.Spec.Names.Kind == made.Spec.Names.Kind
@@ -67,13 +67,13 @@ func GoTypes(types ...GoType) Source {
 				continue
 			}
 			if err := addVersion(definitions[i], made); err != nil {
-				return nil, fmt.Errorf("definition of %T: %w", t.Object, err)
+				return nil, fmt.Errorf("CRD of %T: %w", t.Object, err)
 			}
 		}
 		var all []*unstructured.Unstructured
 		for _, d := range definitions {
 			if err := chooseStored(d); err != nil {
-				return nil, fmt.Errorf("definition %s: %w", d.Name, err)
+				return nil, fmt.Errorf("CRD %s: %w", d.Name, err)
 			}
 			u, err := fromObject(d)
 			if err != nil {

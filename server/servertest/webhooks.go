@@ -69,7 +69,7 @@ func Webhooks(t TB, c API, sources ...Source) *Endpoint {
 		definitions := pickDefinitions(objects)
 		hooks := pick(objects, admissionregistrationv1.GroupName, mutatingKind, validatingKind)
 		if len(definitions)+len(hooks) == 0 {
-			return errors.New("the sources have no webhook configuration and no definition")
+			return errors.New("the sources have no webhook configuration and no CRD")
 		}
 		for _, u := range definitions {
 			if err := e.serveConversion(u); err != nil {

@@ -48,17 +48,13 @@ const (
 	clientGates = "features/known_features.go"
 )
 
-func TestDifferences(t *testing.T) {
-	t.Parallel()
-	before := write(t, map[string]map[string]string{
-		"k8s.io/kubernetes": {
-			discovery: `{"items": [{"metadata": {"name": "apps"}, "versions": [{
-				"version": "v1", "resources": [
-				{"resource": "deployments", "responseKind": {"kind": "Deployment"}, "scope": "Namespaced",
-				"verbs": ["list", "get"]},
-				{"resource": "old", "responseKind": {"kind": "Old"}, "scope": "Cluster", "verbs": ["get"]}
-			]}]}]}`,
-			gateList: `
+// discoveryOfApps returns a discovery document of the group apps.
+func discoveryOfApps(resources string) string {
+	return `{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [` +
+		resources + `]}]}]}`
+}
+
+const gatesOfBoth = `
 - name: Ripens
   versionedSpecs:
   - {default: false, preRelease: Alpha, version: "1.9"}
@@ -66,7 +62,18 @@ func TestDifferences(t *testing.T) {
 - name: Stays
   versionedSpecs:
   - {default: true, preRelease: GA, version: "1.9"}
-`,
+`
+
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	before := write(t, map[string]map[string]string{
+		"k8s.io/kubernetes": {
+			discovery: discoveryOfApps(`
+				{"resource": "deployments", "responseKind": {"kind": "Deployment"}, "scope": "Namespaced",
+				"verbs": ["list", "get"]},
+				{"resource": "old", "responseKind": {"kind": "Old"}, "scope": "Cluster", "verbs": ["get"]}
+			`),
+			gateList: gatesOfBoth,
 			pluginList: `package options
 
 var AllOrderedPlugins = []string{
@@ -105,21 +112,13 @@ const Recreate Strategy = "Recreate"
 	})
 	after := write(t, map[string]map[string]string{
 		"k8s.io/kubernetes": {
-			discovery: `{"items": [{"metadata": {"name": "apps"}, "versions": [{
-				"version": "v1", "resources": [
+			discovery: discoveryOfApps(`
 				{"resource": "deployments", "responseKind": {"kind": "Deployment"}, "scope": "Namespaced",
 				"verbs": ["get", "list"], "shortNames": ["deploy"], "subresources": [
 					{"subresource": "scale", "responseKind": {"kind": "Scale"}, "verbs": ["get"]}
 				]}
-			]}]}]}`,
-			gateList: `
-- name: Ripens
-  versionedSpecs:
-  - {default: false, preRelease: Alpha, version: "1.9"}
-  - {default: true, preRelease: Beta, version: "1.37"}
-- name: Stays
-  versionedSpecs:
-  - {default: true, preRelease: GA, version: "1.9"}
+			`),
+			gateList: gatesOfBoth + `
 - name: Later
   versionedSpecs:
   - {default: true, preRelease: Beta, version: "1.38"}

@@ -1,5 +1,5 @@
-// Package catchup has what the parts of a control plane need to wait, after a reset, until nothing
-// of before can be seen in their caches.
+// Package catchup has what the parts of a control plane need to wait, after a reset, until their
+// caches have forgotten the state before it.
 package catchup
 
 import (

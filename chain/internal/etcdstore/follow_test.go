@@ -86,7 +86,7 @@ func TestFollowMetadata(t *testing.T) {
 		fmt.Sprintf("delete as/0001@%d", changed), fmt.Sprintf("done@%d", changed))
 }
 
-// After the watch has broken, all objects are listed again, without the changes of before.
+// After the watch has broken, all objects are listed again, without the earlier changes.
 func TestFollowMetadataAgain(t *testing.T) {
 	t.Parallel()
 	c := newConfigMaps(t)

@@ -82,37 +82,31 @@ type trackedHandler struct {
 	handled map[string]string
 }
 
-func (h *trackedHandler) note(obj any, exists bool) {
-	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	m, ok := obj.(metav1.Object)
-	if !ok {
-		return
-	}
-	name := cache.MetaObjectToName(m).String()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if exists {
-		h.handled[name] = m.GetResourceVersion()
-	} else {
-		delete(h.handled, name)
+func (h *trackedHandler) note(obj any) {
+	if o, ok := obj.(metav1.Object); ok {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.handled[cache.MetaObjectToName(o).String()] = o.GetResourceVersion()
 	}
 }
 
 func (h *trackedHandler) OnAdd(obj any, initial bool) {
 	h.next.OnAdd(obj, initial)
-	h.note(obj, true)
+	h.note(obj)
 }
 
 func (h *trackedHandler) OnUpdate(old, obj any) {
 	h.next.OnUpdate(old, obj)
-	h.note(obj, true)
+	h.note(obj)
 }
 
 func (h *trackedHandler) OnDelete(obj any) {
 	h.next.OnDelete(obj)
-	h.note(obj, false)
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.handled, name.String())
+	}
 }
 
 // has reports whether the handler has handled a revision of an object, or its deletion then.
@@ -128,7 +122,7 @@ func (h *trackedHandler) has(c chain.Change) bool {
 
 const pollInterval = 200 * time.Microsecond
 
-// CatchUp waits until no plugin remembers anything of before the changes. The stores of the shared
+// CatchUp waits until no plugin remembers the state before the changes. The stores of the shared
 // informers must have them, and no request may be in admission.
 func (d *Deferred) CatchUp(ctx context.Context, changes chain.Changes) error {
 	d.mu.Lock()

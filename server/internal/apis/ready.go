@@ -9,8 +9,8 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
-	"github.com/kinproc/kinproc/server/internal/connections"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
+	"github.com/kinproc/kinproc/server/internal/requests/connections"
 )
 
 // Start serves requests. It calls first, which writes the first objects, while the servers are

@@ -1,7 +1,6 @@
 package apitest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -42,11 +41,9 @@ func acting(s *server.Server, name string) kubernetes.Interface {
 	return kubernetes.NewForConfigOrDie(config)
 }
 
-func listsConfigMaps(s *server.Server, name string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		_, err := acting(s, name).CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
-		return err
-	}
+func listConfigMaps(t *testing.T, s *server.Server, name string) error {
+	_, err := acting(s, name).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+	return err
 }
 
 func TestAuthorizationWebhook(t *testing.T) {
@@ -59,14 +56,14 @@ func TestAuthorizationWebhook(t *testing.T) {
 		}
 	})
 	for range 2 {
-		if err := listsConfigMaps(s, "jane")(t.Context()); err != nil {
+		if err := listConfigMaps(t, s, "jane"); err != nil {
 			t.Error(err)
 		}
 	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the webhook was asked %d times about one request", n)
 	}
-	if err := listsConfigMaps(s, "joe")(t.Context()); !apierrors.IsForbidden(err) {
+	if err := listConfigMaps(t, s, "joe"); !apierrors.IsForbidden(err) {
 		t.Errorf("somebody else: %v", err)
 	}
 }
@@ -97,15 +94,15 @@ authorizers:
 `, webhookFile(t, allowing(&asked)))
 	file := writeFile(t, "authorization.yaml", []byte(head+rbac))
 	s := servertest.Run(t, func(o *server.Options) { o.AuthorizationConfigFile = file })
-	if err := listsConfigMaps(s, "jane")(t.Context()); !apierrors.IsForbidden(err) {
+	if err := listConfigMaps(t, s, "jane"); !apierrors.IsForbidden(err) {
 		t.Errorf("without the webhook: %v", err)
 	}
 	if err := os.WriteFile(file, []byte(head+hook+rbac), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "with the webhook", listsConfigMaps(s, "jane"))
+	eventually(t, "with the webhook", func() error { return listConfigMaps(t, s, "jane") })
 	before := asked.Load()
-	if err := listsConfigMaps(s, "joe")(t.Context()); !apierrors.IsForbidden(err) ||
+	if err := listConfigMaps(t, s, "joe"); !apierrors.IsForbidden(err) ||
 		asked.Load() != before {
 		t.Errorf("somebody whom the condition does not match: %v, asked %d times", err,
 			asked.Load()-before)

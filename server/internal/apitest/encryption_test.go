@@ -120,8 +120,8 @@ func TestEncryptionReload(t *testing.T) {
 	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "a changed file", func(ctx context.Context) error {
-		return write(ctx, "k8s:enc:secretbox:v1:bcd:")
+	eventually(t, "a changed file", func() error {
+		return write(t.Context(), "k8s:enc:secretbox:v1:bcd:")
 	})
 	if _, err := secrets.List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("with both keys: %v", err)

@@ -22,7 +22,6 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -115,23 +114,12 @@ func whoIs(ctx context.Context, s *server.Server, token string) (authenticationv
 	return review.Status.UserInfo, nil
 }
 
-// until waits for a condition, and reports the last error if it does not come.
-func until(t *testing.T, what string, holds func(context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true,
-		func(ctx context.Context) (bool, error) {
-			last = holds(ctx)
-			return last == nil, nil
-		})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
-	}
-}
-
-func isUser(s *server.Server, token, name string, groups ...string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		who, err := whoIs(ctx, s, token)
+// isUser returns a function that fails as long as a token is not that of a user.
+func isUser(
+	t *testing.T, s *server.Server, token, name string, groups ...string,
+) func() error {
+	return func() error {
+		who, err := whoIs(t.Context(), s, token)
 		if err != nil {
 			return err
 		}
@@ -158,7 +146,8 @@ func TestOIDC(t *testing.T) {
 		}
 	})
 	jane := jwt.MapClaims{"sub": "jane", "groups": []string{"dev"}, "tenant": "zoo"}
-	until(t, "a token of the issuer", isUser(s, i.token(t, jane), i.url+"#jane", "oidc:dev"))
+	eventually(t, "a token of the issuer",
+		isUser(t, s, i.token(t, jane), i.url+"#jane", "oidc:dev"))
 	for what, claims := range map[string]jwt.MapClaims{
 		"another audience":  {"sub": "jane", "tenant": "zoo", "aud": "other"},
 		"no required claim": {"sub": "jane"},
@@ -197,7 +186,7 @@ anonymous:
 	file := writeFile(t, "authentication.yaml", content("a:"))
 	s := servertest.Run(t, func(o *server.Options) { o.AuthenticationConfigFile = file })
 	token := i.token(t, jwt.MapClaims{"name": "jane", "roles": []string{"dev", "ops"}, "aud": "other"})
-	until(t, "a token of the issuer", isUser(s, token, "a:jane", "dev", "ops"))
+	eventually(t, "a token of the issuer", isUser(t, s, token, "a:jane", "dev", "ops"))
 
 	anonymous := kubernetes.NewForConfigOrDie(rest.AnonymousClientConfig(s.RESTConfig()))
 	for path, want := range map[string]int{
@@ -215,7 +204,7 @@ anonymous:
 			t.Fatal(err)
 		}
 	}
-	until(t, "a changed file", isUser(s, token, "b:jane", "dev", "ops"))
+	eventually(t, "a changed file", isUser(t, s, token, "b:jane", "dev", "ops"))
 }
 
 func TestAuthenticationConfigRefused(t *testing.T) {
@@ -293,7 +282,7 @@ func TestTokenWebhook(t *testing.T) {
 		o.TokenWebhook = server.TokenWebhookOptions{ConfigFile: file, Version: "v1"}
 	})
 	for range 2 {
-		if err := isUser(s, "secret", "jane", "dev", "system:authenticated")(t.Context()); err != nil {
+		if err := isUser(t, s, "secret", "jane", "dev", "system:authenticated")(); err != nil {
 			t.Error(err)
 		}
 	}

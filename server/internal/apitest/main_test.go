@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -77,4 +78,15 @@ func eventually(t *testing.T, what string, try func() error) {
 	if err != nil {
 		t.Fatalf("%s: %v", what, last)
 	}
+}
+
+// await is eventually for a condition that does not say what is missing.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	eventually(t, what, func() error {
+		if holds() {
+			return nil
+		}
+		return errors.New("not within a minute")
+	})
 }

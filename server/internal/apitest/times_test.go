@@ -69,7 +69,7 @@ func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, func(o *server.Options) { o.RequestTimeout = time.Second })
 	url, ca := serveTLS(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // until it is read, nothing tells that the client has gone
+		_, _ = io.Copy(io.Discard, r.Body) // or the context does not end when the client goes
 		<-r.Context().Done()
 	}))
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())

@@ -1,3 +1,5 @@
+// Package bootstrap makes and keeps what every control plane has: namespaces, roles, the service
+// kubernetes and so on. Each is a [Part].
 package bootstrap
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/kind"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
-	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/flowcontrolbootstrap"
 )
 
 // A first start creates some 180 objects: namespaces, roles, flow schemas, APIServices and so on.
@@ -142,17 +142,8 @@ func flowControl() ([]kind.Object, error) {
 
 func preparedPolicy(policy *rbacauthorizer.Policy) ([]kind.Object, error) {
 	var objects []kind.Object
-	for _, o := range policy.ClusterRoles {
-		objects = append(objects, o)
-	}
-	for _, o := range policy.ClusterRoleBindings {
-		objects = append(objects, o)
-	}
-	for _, o := range policy.Roles {
-		objects = append(objects, o)
-	}
-	for _, o := range policy.RoleBindings {
-		objects = append(objects, o)
+	for _, o := range policy.Objects() {
+		objects = append(objects, o.(kind.Object))
 	}
 	return prepared(fieldManager, objects...)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission"
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth/rbacauthorizer"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/clusterauthenticationtrust"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/flowcontrolbootstrap"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/identitylease"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/controllers/cluster/legacytokens"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
-	"github.com/kinproc/kinproc/server/internal/controllers/clusterauthenticationtrust"
-	"github.com/kinproc/kinproc/server/internal/controllers/flowcontrolbootstrap"
-	"github.com/kinproc/kinproc/server/internal/controllers/identitylease"
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -44,9 +44,9 @@ func (c *Config) parts(s *stopper.Stopper) []Part {
 		{
 			Hook: "start-legacy-token-tracking-controller",
 			First: func() ([]kind.Object, error) {
-				return prepared(fieldManager, tokentracking.ConfigMap())
+				return prepared(fieldManager, legacytokens.Tracking())
 			},
-			Ensure: func(ctx context.Context) error { return tokentracking.Ensure(ctx, c.Client) },
+			Ensure: func(ctx context.Context) error { return legacytokens.EnsureTracking(ctx, c.Client) },
 		},
 		{
 			Hook:   "start-kubernetes-service-cidr-controller",

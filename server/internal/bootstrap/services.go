@@ -9,8 +9,8 @@ import (
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/server/internal/allocation"
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
-	"github.com/kinproc/kinproc/server/internal/controllers/serviceips"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/serviceips"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -70,7 +70,7 @@ func OpenServices(ctx context.Context, c ServicesConfig, s *stopper.Stopper) (*S
 	return all, nil
 }
 
-// awaitRepair waits for the repair, or until ctx ends, which is no error.
+// awaitRepair waits for the repair, or until ctx ends. It never fails.
 func (s *Services) awaitRepair(ctx context.Context) error {
 	select {
 	case <-s.repaired:

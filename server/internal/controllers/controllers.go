@@ -89,14 +89,10 @@ func loops(d Dependencies) []loop.Loop {
 		rootca.Loop(d.CABundle),
 		namespaces.Loop(),
 		garbagecollector.Loop(d.Storage, d.BuiltIn),
-		servicecidrs.Loop(d.ServiceCIDRs),
 		validatingadmissionpolicystatus.Loop(),
 		certificaterequests.Approval(),
 		certificaterequests.Signing(d.CA),
 		certificaterequests.Cleanup(),
-		protection.Claims(),
-		protection.Volumes(),
-		protection.Classes(),
 		tokensecrets.Loop(d.Tokens, d.CABundle),
 		legacytokens.Loop(time.Now),
 		resourcequotas.Loop(d.Charges),
@@ -110,10 +106,12 @@ func loops(d Dependencies) []loop.Loop {
 		jobs.Loop(),
 		ttlafterfinished.Loop(),
 		cronjobs.Loop(),
-		// policy and autoscaling
-		disruption.Loop(),
+		// autoscaling
 		horizontalpodautoscalers.Loop(),
+		// policy
+		disruption.Loop(),
 		// network
+		servicecidrs.Loop(d.ServiceCIDRs),
 		endpointslices.Loop(),
 		endpoints.Loop(),
 		endpointslicemirroring.Loop(),
@@ -123,6 +121,9 @@ func loops(d Dependencies) []loop.Loop {
 		tainteviction.Loop(),
 		podgc.Loop(),
 		// volumes and devices
+		protection.Claims(),
+		protection.Volumes(),
+		protection.Classes(),
 		volumebinding.Loop(),
 		ephemeralvolumes.Loop(),
 		resourceclaims.Loop(),

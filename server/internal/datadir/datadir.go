@@ -1,3 +1,6 @@
+// Package datadir has the directory of a control plane: what lies in it, and whose it is. The
+// directory and everything in it are accessible to the caller alone. The package refuses what other
+// users may have put there, and takes away their permission to read the rest.
 package datadir
 
 import (

@@ -17,13 +17,13 @@ import (
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth"
+	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/controllers"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/garbagecollector"
-	"github.com/kinproc/kinproc/server/internal/controllers/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
-	"github.com/kinproc/kinproc/server/internal/epoch"
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/requests"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 

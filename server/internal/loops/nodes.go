@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kinproc/kinproc/server/internal/epoch"
-	"github.com/kinproc/kinproc/server/internal/nodes"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 )
 
 // runNodes starts to simulate nodes until ctx ends, without waiting for them. The function that it
@@ -26,7 +26,7 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}
-	simulated, err := nodes.New(nodes.Config{
+	nodes, err := simulated.New(simulated.Config{
 		Client: client, Informers: l.Informers, Count: count,
 		Capacity: l.Capacity,
 		Version:  l.Version,
@@ -39,7 +39,7 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := simulated.Run(ctx); err != nil && ctx.Err() == nil {
+		if err := nodes.Run(ctx); err != nil && ctx.Err() == nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "Simulated nodes failed")
 		}
 	}()

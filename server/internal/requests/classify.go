@@ -11,7 +11,7 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 
 	"github.com/kinproc/kinproc/chain/trace"
-	"github.com/kinproc/kinproc/server/internal/paths"
+	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
 
 // Class is what sort of request a request is.

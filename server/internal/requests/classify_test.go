@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/kinproc/kinproc/chain/trace"
-	"github.com/kinproc/kinproc/server/internal/paths"
+	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
 
 func TestLongRunning(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/kinproc/kinproc/server/internal/epoch"
-	"github.com/kinproc/kinproc/server/internal/loopback"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
+	"github.com/kinproc/kinproc/server/internal/requests/loopback"
 )
 
 // Gate holds requests while the control plane is reset. At first, it holds those that write, and

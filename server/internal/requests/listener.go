@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/kinproc/kinproc/server/internal/connections"
 	"github.com/kinproc/kinproc/server/internal/option"
+	"github.com/kinproc/kinproc/server/internal/requests/connections"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 

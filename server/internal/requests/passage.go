@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 )
 
 // bodyPatience is how long the gate counts a request that waits for its body. It is shorter than

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/kinproc/kinproc/server/internal/connections"
-	"github.com/kinproc/kinproc/server/internal/loopback"
+	"github.com/kinproc/kinproc/server/internal/requests/connections"
+	"github.com/kinproc/kinproc/server/internal/requests/loopback"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 

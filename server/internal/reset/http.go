@@ -13,7 +13,7 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kinproc/kinproc/embed"
-	"github.com/kinproc/kinproc/server/internal/paths"
+	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
 
 // maxSnapshot limits the size of an uploaded snapshot. It is as large as etcd's largest recommended
@@ -33,7 +33,7 @@ func only(method string, handle http.HandlerFunc) http.Handler {
 		if r.Method != method {
 			w.Header().Set("Allow", method)
 			refuse(w, r, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method,
-				schema.GroupResource{}, "", "only "+method+" is possible here", 0, false))
+				schema.GroupResource{}, "", "only "+method+" is allowed", 0, false))
 			return
 		}
 		handle(w, r)

@@ -27,8 +27,8 @@ import (
 
 // Follower is whoever makes something of stored objects that a request can see.
 type Follower interface {
-	// CatchUp waits until nothing of before the changes can be seen. No other requests run meanwhile
-	// than those of the server itself that read.
+	// CatchUp waits until the state before the changes can no longer be seen. Meanwhile, the only
+	// requests are reads by the server itself.
 	CatchUp(ctx context.Context, changes chain.Changes) error
 }
 
@@ -40,7 +40,7 @@ type Follower interface {
 //   - The stores of the shared informers: namespaces, services, quotas, and whatever else admission
 //     plugins, the resolver of services and the control loops read; roles and bindings, once
 //     somebody has needed them: informers.Set.
-//   - Custom resource definitions, and what the extensions server makes of them; the proxies and
+//   - CRDs, and what the extensions server makes of them; the proxies and
 //     the discovery of APIServices: chain.Chain.
 //   - What admission plugins make of objects: webhooks and policies are kept compiled, and the
 //     quota plugin remembers quotas that its informer does not know yet: admission.Deferred.
@@ -182,7 +182,7 @@ func behind(err error) error {
 }
 
 // catchUpPatience is how long requests are held until the caches know the new objects. Some never
-// do: discovery does not show every definition that can be stored.
+// do: discovery does not show every CRD that can be stored.
 const catchUpPatience = 10 * time.Second
 
 var errBehind = fmt.Errorf("not done within %s", catchUpPatience)

@@ -139,15 +139,15 @@ func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim
 			field.Invalid(field.NewPath("metadata", "annotations", corev1.BetaStorageClassAnnotation),
 				now, "cannot be changed"))
 	}
-	is := c.Spec.DeepCopy()
+	got := c.Spec.DeepCopy()
 	if c.Status.Phase == corev1.ClaimBound {
-		if is.Resources.Requests != nil {
-			is.Resources.Requests[corev1.ResourceStorage] =
+		if got.Resources.Requests != nil {
+			got.Resources.Requests[corev1.ResourceStorage] =
 				old.Spec.Resources.Requests[corev1.ResourceStorage]
 		}
-		is.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
+		got.VolumeAttributesClassName = old.Spec.VolumeAttributesClassName
 	}
-	if !equality.Semantic.DeepEqual(is, want) {
+	if !equality.Semantic.DeepEqual(got, want) {
 		errs = append(errs, field.Forbidden(spec,
 			"spec is immutable after creation except resources.requests and "+
 				"volumeAttributesClassName for bound claims"))

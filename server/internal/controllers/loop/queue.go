@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 )
 
 const (

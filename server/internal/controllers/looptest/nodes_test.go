@@ -20,7 +20,7 @@ import (
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
-	"github.com/kinproc/kinproc/server/internal/nodes"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/servertest"
 )
 
@@ -153,8 +153,8 @@ func TestNodesSayThatTheyAreSimulated(t *testing.T) {
 	})
 	addresses := map[string]bool{}
 	for _, n := range nodesAwait(t, client, 2) {
-		if n.Labels[nodes.Label] != "true" ||
-			nodesCondition(&n, nodes.Condition) != corev1.ConditionTrue ||
+		if n.Labels[simulated.Label] != "true" ||
+			nodesCondition(&n, simulated.Condition) != corev1.ConditionTrue ||
 			!strings.HasPrefix(n.Status.NodeInfo.ContainerRuntimeVersion, "simulated:") {
 			t.Errorf("%s does not say that it is simulated: %+v", n.Name, n)
 		}

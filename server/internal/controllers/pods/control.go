@@ -156,7 +156,7 @@ func (c *Control) Delete(ctx context.Context, owner ownerrefs.Owner, pods []*cor
 	return err
 }
 
-// DeleteOne deletes a pod. It is no error if the pod is gone.
+// DeleteOne deletes a pod, if it still exists.
 func (c *Control) DeleteOne(ctx context.Context, owner ownerrefs.Owner, pod *corev1.Pod) error {
 	found, err := c.Remove(ctx, owner, pod)
 	switch {
@@ -169,7 +169,7 @@ func (c *Control) DeleteOne(ctx context.Context, owner ownerrefs.Owner, pod *cor
 	return err
 }
 
-// Remove deletes a pod without an event. It is no error if the pod is gone.
+// Remove deletes a pod without an event. Found is false if the pod no longer exists.
 func (c *Control) Remove(
 	ctx context.Context, owner ownerrefs.Owner, pod *corev1.Pod,
 ) (found bool, err error) {

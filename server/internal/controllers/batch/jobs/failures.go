@@ -106,8 +106,8 @@ type verdict struct {
 	message string                         // why the Job fails, if it does
 }
 
-// judge applies the pod failure policy of a Job to a failed pod.
-func judge(job *batchv1.Job, pod *corev1.Pod) verdict {
+// verdictOf applies the pod failure policy of a Job to a failed pod.
+func verdictOf(job *batchv1.Job, pod *corev1.Pod) verdict {
 	if job.Spec.PodFailurePolicy == nil {
 		return verdict{action: batchv1.PodFailurePolicyActionCount}
 	}
@@ -207,7 +207,7 @@ func tries(pod *corev1.Pod) int {
 func indexFailures(job *batchv1.Job, pod *corev1.Pod) (counted, ignored int) {
 	counted = number(pod, batchv1.JobIndexFailureCountAnnotation)
 	ignored = number(pod, ignoredAnnotation)
-	if judge(job, pod).action == batchv1.PodFailurePolicyActionIgnore {
+	if verdictOf(job, pod).action == batchv1.PodFailurePolicyActionIgnore {
 		return counted, ignored + 1
 	}
 	return counted + 1, ignored

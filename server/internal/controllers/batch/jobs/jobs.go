@@ -223,7 +223,7 @@ func (c *controller) releaseAll(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// release takes the finalizer from a pod. It is no error if the pod is gone.
+// release takes the finalizer from a pod, if the pod still exists.
 func (c *controller) release(ctx context.Context, pod *corev1.Pod) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":                                 pod.UID,

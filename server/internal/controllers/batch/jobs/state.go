@@ -174,7 +174,7 @@ func (s *state) count() {
 			succeededNow++
 			s.ended = append(s.ended, pod)
 		} else if failed(s.job, pod) {
-			if judge(s.job, pod).action != batchv1.PodFailurePolicyActionIgnore {
+			if verdictOf(s.job, pod).action != batchv1.PodFailurePolicyActionIgnore {
 				failedNow++
 			}
 			s.ended = append(s.ended, pod)
@@ -208,7 +208,7 @@ func (s *state) countIndexes() {
 			continue
 		}
 		counted, _ := indexFailures(s.job, pod)
-		if judge(s.job, pod).action == batchv1.PodFailurePolicyActionFailIndex ||
+		if verdictOf(s.job, pod).action == batchv1.PodFailurePolicyActionFailIndex ||
 			counted > int(*s.job.Spec.BackoffLimitPerIndex) {
 			failedNow = append(failedNow, i)
 			continue
@@ -244,7 +244,7 @@ func (s *state) decide() {
 		if !failed(s.job, pod) || !s.has(pod) {
 			continue
 		}
-		if v := judge(s.job, pod); v.action == batchv1.PodFailurePolicyActionFailJob {
+		if v := verdictOf(s.job, pod); v.action == batchv1.PodFailurePolicyActionFailJob {
 			fails(batchv1.JobReasonPodFailurePolicy, v.message)
 			return
 		}

@@ -71,7 +71,8 @@ func (s *state) note() []*corev1.Pod {
 		case succeeded && s.indexed(): // succeededIndexes has it
 		case succeeded && !slices.Contains(uncounted.Succeeded, pod.UID):
 			uncounted.Succeeded = append(uncounted.Succeeded, pod.UID)
-		case fails && s.valid(pod) && judge(s.job, pod).action != batchv1.PodFailurePolicyActionIgnore:
+		case fails && s.valid(pod) &&
+			verdictOf(s.job, pod).action != batchv1.PodFailurePolicyActionIgnore:
 			uncounted.Failed = append(uncounted.Failed, pod.UID)
 		}
 	}

@@ -34,7 +34,7 @@ type kinds struct {
 	epoch int
 }
 
-// forget makes later calls ask again, because definitions or APIServices have changed.
+// forget makes later calls ask again, because CRDs or APIServices have changed.
 func (k *kinds) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

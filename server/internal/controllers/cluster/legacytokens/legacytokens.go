@@ -1,6 +1,6 @@
 // Package legacytokens deletes the token secrets that old versions of Kubernetes made for every
 // ServiceAccount, once nobody has used them for a year (KEP-2799). A cluster restored from a backup
-// may have such secrets.
+// may have such secrets. A config map says since when their use has been recorded.
 package legacytokens
 
 import (
@@ -19,7 +19,6 @@ import (
 
 	"github.com/kinproc/kinproc/server/internal/auth/serviceaccount"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
-	"github.com/kinproc/kinproc/server/internal/controllers/tokentracking"
 	"github.com/kinproc/kinproc/server/internal/podreferences"
 )
 
@@ -55,7 +54,7 @@ type controller struct {
 // sync invalidates or deletes the unused secrets. It needs no informer in the first year.
 func (c *controller) sync(ctx context.Context, _ string) (time.Duration, error) {
 	now := c.now().UTC()
-	since, err := tokentracking.Since(ctx, c.Client)
+	since, err := trackedSince(ctx, c.Client)
 	if err != nil || now.Before(since.Add(kept)) {
 		return interval, err
 	}

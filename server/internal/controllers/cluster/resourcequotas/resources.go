@@ -171,7 +171,7 @@ func (r *resources) lister(
 			return nil, err
 		}
 	}
-	// The definition of the resource may be deleted before the first list.
+	// The CRD of the resource may be deleted before the first list.
 	ctx, cancel := context.WithTimeout(ctx, firstList)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
@@ -243,7 +243,7 @@ func typed(
 	}
 }
 
-// gone stops following a resource whose definition was deleted.
+// gone stops following a resource whose CRD was deleted.
 func (r *resources) gone(gvr schema.GroupVersionResource) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

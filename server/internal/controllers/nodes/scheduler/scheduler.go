@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
-	"github.com/kinproc/kinproc/server/internal/epoch"
+	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 )
 
 // Name is the name of the scheduler among the loops.

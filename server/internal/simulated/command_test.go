@@ -1,0 +1,37 @@
+package simulated
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestUnderstand(t *testing.T) {
+	t.Parallel()
+	shell := func(script string) []string { return []string{"/bin/sh", "-c", script} }
+	for name, test := range map[string]struct {
+		command []string
+		want    behavior
+		ok      bool
+	}{
+		"sleep": {
+			[]string{"sleep", "1.5", "1m"}, behavior{runs: 61500 * time.Millisecond}, true,
+		},
+		"sleep for nothing": {[]string{"sleep", ""}, behavior{}, false},
+		"exit":              {shell("echo a; exit 3; sleep 9"), behavior{code: 3}, true},
+		"exit as before":    {shell("false; exit"), behavior{code: 1}, true},
+		"skipped":           {shell("false && sleep 9"), behavior{code: 1}, true},
+		"not understood":    {shell("make install"), behavior{}, false},
+	} {
+		got, ok := understand(&corev1.Container{Command: test.command})
+		if ok != test.ok || ok && got != test.want {
+			t.Errorf("%s: got %+v, %v", name, got, ok)
+		}
+	}
+	if got, ok := understand(&corev1.Container{
+		Command: shell("sleep 2e9 2e9 2e9; sleep 2e9; sleep 2e9"),
+	}); !ok || !got.forever {
+		t.Errorf("for centuries: got %+v, %v", got, ok)
+	}
+}
