@@ -58,8 +58,8 @@ func claimOf(p *corev1.Pod) claim {
 	return c
 }
 
-// claims are those of all pods that a node has admitted and that have not ended. They are summed up,
-// so that a further pod costs the same however many there are. Nodes.mu guards them.
+// claims are those of all pods that a node has admitted and that have not ended. They are summed
+// up, so that a further pod costs the same however many there are. Nodes.mu guards them.
 type claims struct {
 	pods  map[types.UID]claim
 	used  corev1.ResourceList

@@ -12,8 +12,8 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 )
 
-// TestNodesRejectPods has pods that name their node themselves, which does not take all of them. The
-// messages are those of a kubelet.
+// TestNodesRejectPods has pods that name their node themselves, which does not take all of them.
+// The messages are those of a kubelet.
 func TestNodesRejectPods(t *testing.T) {
 	t.Parallel()
 	client := nodesOne(t, func(o *server.Options) {
@@ -57,7 +57,8 @@ func TestNodesRejectPods(t *testing.T) {
 			metav1.DeleteOptions{}))
 		nodesAwaitPodGone(t, client, name)
 	}
-	const taken = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+	const taken = "Predicate NodePorts failed: " +
+		"node(s) didn't have free ports for the requested pod ports"
 	runs("tcp", port(corev1.ProtocolTCP, "192.0.2.1"))
 	runs("elsewhere", port(corev1.ProtocolTCP, "192.0.2.2"))
 	runs("udp", port(corev1.ProtocolUDP, ""), asks("cpu", "3"))
