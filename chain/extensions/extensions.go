@@ -127,7 +127,11 @@ func inInformer(obj any) (any, error) {
 	for i := range crd.Status.Conditions {
 		c := &crd.Status.Conditions[i]
 		if c.Type == apiextensionsv1.Established && time.Since(c.LastTransitionTime.Time) < youth {
-			c.LastTransitionTime.Time = c.LastTransitionTime.Add(-youth)
+			at := c.LastTransitionTime.Time
+			if now := time.Now(); at.After(now) { // the clock has been set back
+				at = now
+			}
+			c.LastTransitionTime.Time = at.Add(-youth)
 		}
 	}
 	return crd, nil

@@ -58,7 +58,8 @@ func (o *startOptions) checkOrigin() (undo func(), err error) {
 	}
 	defer private.close()
 	if err := writeOrigin(private, key); err != nil {
-		return nil, fmt.Errorf("--data-dir: mark %s: %w", dir, err)
+		return nil, fmt.Errorf("--data-dir: mark %s: %w; "+
+			"name a directory that you can create or write to", dir, err)
 	}
 	if !absent {
 		return nothing, nil

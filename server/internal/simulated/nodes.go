@@ -80,6 +80,7 @@ type node struct {
 	notReady bool
 	pods     map[string]types.UID // of the pods that are bound to the node, by their keys
 	ips      pool
+	claims   claims
 }
 
 // New returns simulated nodes. It asks for their informers, which must be started before Run ends
@@ -238,12 +239,16 @@ func keyOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 // podChanged notes what pods are bound to which nodes, and frees what a pod had that is gone. If
 // the informer was late, a pod may have been replaced by another one of the same name.
 func (n *Nodes) podChanged(old, p *corev1.Pod) {
+	if p != nil {
+		n.claim(p)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if old != nil && (p == nil || p.UID != old.UID) {
 		if node, ok := n.byName[old.Spec.NodeName]; ok {
 			delete(node.pods, keyOf(old))
 			node.ips.release(old.UID)
+			node.claims.remove(old.UID)
 		}
 		delete(n.clocks, old.UID)
 	}
@@ -254,6 +259,8 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 		node.pods[keyOf(p)] = p.UID
 		if !ended(p) {
 			node.ips.take(p.UID, p.Status.PodIP)
+		} else {
+			node.claims.remove(p.UID)
 		}
 		n.queue.Enqueue(keyOf(p))
 	}

@@ -42,6 +42,11 @@ func (n *Nodes) syncPod(ctx context.Context, namespace, name string) (time.Durat
 		n.release(node, p)
 		return 0, nil
 	}
+	if r, wait := n.admit(node, p); wait > 0 {
+		return wait, nil
+	} else if r != nil {
+		return 0, n.reject(ctx, p, r)
+	}
 	m := n.momentOf(node, p)
 	m.advance()
 	if m.noAddress {

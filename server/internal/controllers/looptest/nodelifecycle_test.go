@@ -108,8 +108,9 @@ func nodeLifecycleCondition(
 // TestNodeLifecycleUnreachable has a node that stops and comes back, with a pod.
 func TestNodeLifecycleUnreachable(t *testing.T) {
 	t.Parallel()
-	c := nodeLifecycleAmongAll(t, func(o *server.Options) { o.SimulatedNodes = 1 })
+	c := nodeLifecycleAmongAll(t, func(o *server.Options) { o.SimulatedNodes = 2 })
 	c.awaitNode("simulated-0", corev1.ConditionTrue)
+	c.awaitNode("simulated-1", corev1.ConditionTrue)
 	_, err := c.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "app"},
 		Spec: corev1.PodSpec{
@@ -146,6 +147,7 @@ func TestNodeConditionsBecomeTaints(t *testing.T) {
 	t.Parallel()
 	c := nodeLifecycleAmongAll(t)
 	_, stop := c.run(c, time.Hour, time.Hour)
+	workloadtest.OK(t, c.node(t.Context(), "healthy", corev1.ConditionTrue))
 	_, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n"},
 		Spec: corev1.NodeSpec{
@@ -169,10 +171,30 @@ func TestNodeConditionsBecomeTaints(t *testing.T) {
 		"node.kubernetes.io/not-ready:NoSchedule")
 	stop()
 
-	// Nobody renews its lease.
+	// Nobody renews the leases of the nodes. As none is ready, no pods are evicted.
 	c.run(c, 2*time.Second, 3*time.Second)
 	c.awaitNode("n", corev1.ConditionUnknown, "mine:NoSchedule",
-		"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule")
+		"node.kubernetes.io/unreachable:NoSchedule")
+}
+
+// TestNodeLifecycleDisruption has all nodes fail, and one come back.
+func TestNodeLifecycleDisruption(t *testing.T) {
+	t.Parallel()
+	c := nodeLifecycleAlone(t)
+	c.run(c, time.Hour, time.Hour)
+	const noSchedule, noExecute = corev1.TaintNodeNotReady + ":NoSchedule",
+		corev1.TaintNodeNotReady + ":NoExecute"
+	workloadtest.OK(t, c.node(t.Context(), "a", corev1.ConditionFalse))
+	c.awaitNode("a", corev1.ConditionFalse, noSchedule)
+	workloadtest.OK(t, c.node(t.Context(), "b", corev1.ConditionTrue))
+	c.awaitNode("a", corev1.ConditionFalse, noExecute, noSchedule)
+	workloadtest.OK(t, c.post(t.Context(), "b", corev1.ConditionFalse))
+	for _, name := range []string{"a", "b"} {
+		c.awaitNode(name, corev1.ConditionFalse, noSchedule)
+	}
+	workloadtest.OK(t, c.post(t.Context(), "b", corev1.ConditionTrue))
+	c.awaitNode("a", corev1.ConditionFalse, noExecute, noSchedule)
+	c.awaitNode("b", corev1.ConditionTrue)
 }
 
 // node creates a node instead of an earlier one. Ready is the status of its condition, which it has
@@ -247,6 +269,7 @@ func TestNodeLifecycleRaces(t *testing.T) {
 	t.Run("node ready again", func(t *testing.T) {
 		t.Parallel()
 		c := nodeLifecycleAlone(t)
+		workloadtest.OK(t, c.node(t.Context(), "healthy", corev1.ConditionTrue))
 		workloadtest.OK(t, c.node(t.Context(), "n", corev1.ConditionFalse))
 		client, done := workloadtest.Meanwhile(t, c.Server, "PUT", "/nodes/n",
 			func(ctx context.Context) error { return c.post(ctx, "n", corev1.ConditionTrue) })
@@ -296,8 +319,7 @@ func TestNodeLifecycleRestart(t *testing.T) {
 	c.pod("app", "returns")
 	events, stop := c.run(c, 100*time.Millisecond, 100*time.Millisecond)
 	for _, name := range []string{"recreated", "returns", "silent"} {
-		c.awaitNode(name, corev1.ConditionUnknown, corev1.TaintNodeUnreachable+":NoExecute",
-			corev1.TaintNodeUnreachable+":NoSchedule")
+		c.awaitNode(name, corev1.ConditionUnknown, corev1.TaintNodeUnreachable+":NoSchedule")
 	}
 	c.awaitPod("app", false)
 	stop()

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 )
 
@@ -64,7 +65,8 @@ func Available(
 	if minReadySeconds == 0 {
 		return true, 0
 	}
-	wait = c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now)
+	period := time.Duration(minReadySeconds) * time.Second
+	wait = loop.Left(c.LastTransitionTime.Time, period, now)
 	return wait <= 0, max(wait, 0)
 }
 

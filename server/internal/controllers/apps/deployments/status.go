@@ -91,13 +91,15 @@ func (o *rollout) writeProgress(ctx context.Context) error {
 		what = fmt.Sprintf("ReplicaSet %q", o.current.Name)
 	}
 	current := condition(&o.d.Status, appsv1.DeploymentProgressing)
+	stuck := current != nil && current.Reason != timedOut && current.Reason != available &&
+		loop.Ahead(current.LastUpdateTime.Time, time.Now()) // the time begins again
 	done := s.Replicas == s.UpdatedReplicas && current != nil && current.Reason == available
 	switch {
 	case limit == 0 || done:
 	case o.complete(&s):
 		setCondition(&s, newCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, available,
 			what+" has successfully progressed."))
-	case progressed(&o.d.Status, &s):
+	case progressed(&o.d.Status, &s), stuck:
 		c := newCondition(appsv1.DeploymentProgressing, corev1.ConditionTrue, updated,
 			what+" is progressing.")
 		if current != nil && current.Status == corev1.ConditionTrue {

@@ -143,7 +143,7 @@ func (s *state) sync(ctx context.Context) (time.Duration, error) {
 	if !ok {
 		return 0, nil
 	}
-	due, missed := latest(schedule, s.since(), s.now)
+	due, missed := latest(schedule, resumed(schedule, s.since(), s.now), s.now)
 	next := following(schedule, s.began(), s.now).Sub(s.now)
 	if missed > tooMany {
 		s.event(corev1.EventTypeWarning, "TooManyMissedTimes", "too many missed start times. Set or "+

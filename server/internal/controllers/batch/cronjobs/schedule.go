@@ -94,6 +94,18 @@ func latest(schedule cron.Schedule, since, now time.Time) (due time.Time, missed
 	}
 }
 
+// resumed returns the time after which Jobs may be missing. If that is in the future because the
+// clock has been set back, the schedule goes on from now.
+func resumed(schedule cron.Schedule, since, now time.Time) time.Time {
+	if !loop.Ahead(since, now) {
+		return since
+	}
+	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
+		return now.Add(-every.Delay)
+	}
+	return now.Add(-time.Minute)
+}
+
 // following returns the first time of a schedule after now, or zero if there is none. Intervals are
 // counted from the time when the schedule began. Counted from now, each look at the CronJob would
 // put off the next Job.

@@ -30,3 +30,21 @@ func TestFollowing(t *testing.T) {
 		}
 	}
 }
+
+// TestResumed has a CronJob whose last time is hours from now.
+func TestResumed(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"* * * * *": now, "@every 1h": now, "0 12 * * *": now, "30 12 * * *": {},
+	} {
+		schedule, err := cron.ParseStandard(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		due, _ := latest(schedule, resumed(schedule, now.Add(3*time.Hour), now), now)
+		if !due.Equal(want) {
+			t.Errorf("%s: due at %v, want %v", text, due, want)
+		}
+	}
+}

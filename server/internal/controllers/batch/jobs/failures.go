@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
 
@@ -28,7 +29,7 @@ type backoff struct {
 }
 
 // with returns the backoff after some more pods have ended.
-func (b backoff) with(ended []*corev1.Pod) backoff {
+func (b backoff) with(ended []*corev1.Pod, now time.Time) backoff {
 	ended = slices.Clone(ended)
 	// A failure counts only if it comes after a success, and not in the same second.
 	slices.SortStableFunc(ended, func(x, y *corev1.Pod) int {
@@ -38,7 +39,7 @@ func (b backoff) with(ended []*corev1.Pod) backoff {
 		if pod.Status.Phase == corev1.PodSucceeded {
 			b = backoff{}
 		} else {
-			b = backoff{b.failures + 1, endOf(pod)}
+			b = backoff{b.failures + 1, loop.Seen(endOf(pod), now)}
 		}
 	}
 	return b
@@ -60,7 +61,7 @@ func (b backoff) remaining(now time.Time) time.Duration {
 	if b.failures <= 6 {
 		delay = firstBackoff << (b.failures - 1)
 	}
-	return max(b.last.Add(min(delay, maxBackoff)).Sub(now), 0)
+	return max(loop.Left(b.last, min(delay, maxBackoff), now), 0)
 }
 
 // endOf returns when a pod ended, as far as it says so.

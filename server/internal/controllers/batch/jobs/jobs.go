@@ -65,8 +65,18 @@ type known struct {
 	synced  time.Time
 	written *batchv1.Job // the last version, which the informer may not have seen
 	backoff backoff
+	// says and start are when the Job became active: what it says, and by the clock of now.
+	says, start time.Time
 	// released are the pods that have lost their finalizer, until the informer has seen it.
 	released map[types.UID]bool
+}
+
+// begun returns when a Job became active that says so.
+func (k *known) begun(says, now time.Time) time.Time {
+	if !k.says.Equal(says) {
+		k.says, k.start = says, loop.Seen(says, now)
+	}
+	return k.start
 }
 
 func begin(l *loop.Controller) loop.Work {

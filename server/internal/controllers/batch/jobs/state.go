@@ -180,7 +180,7 @@ func (s *state) count() {
 			s.ended = append(s.ended, pod)
 		}
 	}
-	s.backoff = s.known.backoff.with(s.ended)
+	s.backoff = s.known.backoff.with(s.ended, s.now)
 	s.succeeded = int(s.job.Status.Succeeded) + succeededNow + len(uncounted.Succeeded)
 	s.failed = int(s.job.Status.Failed) + failedNow + len(uncounted.Failed)
 	if s.indexed() {
@@ -256,7 +256,7 @@ func (s *state) decide() {
 	if limit := s.job.Spec.ActiveDeadlineSeconds; limit != nil && !s.suspended() {
 		left := loop.Seconds(*limit)
 		if condition(s.job, batchv1.JobSuspended) == nil { // otherwise it is being resumed
-			left -= s.now.Sub(s.job.Status.StartTime.Time)
+			left -= s.now.Sub(s.known.begun(s.job.Status.StartTime.Time, s.now))
 		}
 		if left <= 0 {
 			fails(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")

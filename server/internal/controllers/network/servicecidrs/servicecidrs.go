@@ -86,7 +86,7 @@ func (c *controller) sync(ctx context.Context, name string) (time.Duration, erro
 		"no address in use depends on this ServiceCIDR"); err != nil {
 		return 0, err
 	}
-	if wait := time.Until(cidr.DeletionTimestamp.Add(grace)); wait > 0 {
+	if wait := loop.Left(cidr.DeletionTimestamp.Time, grace, time.Now()); wait > 0 {
 		return wait, nil
 	}
 	return 0, c.release(ctx, cidr)

@@ -1,8 +1,8 @@
 // Package nodelifecycle notices when nodes are no longer heard of, and says with taints what the
 // conditions of nodes mean for pods.
 //
-// Unlike in kube-controller-manager, the failure of many nodes does not slow the tainting down:
-// that protects production clusters whose network is partitioned.
+// The taints that evict pods are put on one node of a zone after the other. If more than half of a
+// zone is not ready, they come later or not at all, and if no node is ready, they are removed.
 package nodelifecycle
 
 import (
@@ -28,11 +28,20 @@ type Patience struct {
 	// Grace is the time after which a node counts as unreachable. StartupGrace is the same for a node
 	// that has never said whether it is ready.
 	Grace, StartupGrace time.Duration
+	// Settle is how long a node has not been ready when its pods are evicted. Until then, it turns out
+	// whether others fail with it.
+	Settle time.Duration
+	// Pause is the time between two such nodes of a zone, and SlowPause that in a large zone most of
+	// whose nodes are not ready.
+	Pause, SlowPause time.Duration
 }
 
 // Loop is the loop of the conditions and taints of nodes.
 func Loop() loop.Loop {
-	return With(Patience{50 * time.Second, 60 * time.Second}) // as in kube-controller-manager
+	return With(Patience{ // as in kube-controller-manager, which looks every 5 s though
+		Grace: 50 * time.Second, StartupGrace: 60 * time.Second, Settle: time.Second,
+		Pause: 10 * time.Second, SlowPause: 100 * time.Second,
+	})
 }
 
 // With returns the loop with another patience.
@@ -51,6 +60,7 @@ type controller struct {
 	Patience
 	nodes corelisters.NodeLister
 	pods  corelisters.PodLister
+	zones *zones
 
 	mu sync.Mutex
 	// heard is when each node was last heard of.
@@ -62,6 +72,7 @@ func begin(l *loop.Controller, patience Patience) loop.Work {
 	c := &controller{
 		Controller: l, Patience: patience, heard: map[string]sign{},
 		nodes: core.Nodes().Lister(), pods: core.Pods().Lister(),
+		zones: newZones(patience),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(core.Nodes().Informer(), func(old, n *corev1.Node) {
@@ -107,13 +118,21 @@ func (c *controller) nodeSeen(n *corev1.Node) {
 	if !known {
 		c.event(n, "RegisteredNode", "Node %s event: Registered Node %s in Controller", n.Name, n.Name)
 	}
+	c.enqueue(c.zones.seen(n))
 	c.Enqueue(n.Name)
+}
+
+func (c *controller) enqueue(nodes []string) {
+	for _, n := range nodes {
+		c.Enqueue(n)
+	}
 }
 
 func (c *controller) nodeGone(n *corev1.Node) {
 	c.mu.Lock()
 	delete(c.heard, n.Name)
 	c.mu.Unlock()
+	c.enqueue(c.zones.gone(n.Name))
 	c.event(n, "RemovingNode", "Node %s event: Removing Node %s from Controller", n.Name, n.Name)
 }
 
@@ -156,8 +175,12 @@ func (c *controller) sync(ctx context.Context, name string) (time.Duration, erro
 	} else if n, err = c.markUnknown(ctx, n); err != nil {
 		return 0, loop.IgnoreChanged(err)
 	}
-	if n, err = c.taint(ctx, n); err != nil {
+	n, turn, err := c.taint(ctx, n)
+	if err != nil {
 		return wait, loop.IgnoreChanged(err)
+	}
+	if turn > 0 && (wait <= 0 || turn < wait) {
+		wait = turn
 	}
 	if r := condition(n, corev1.NodeReady); r != nil && r.Status != corev1.ConditionTrue {
 		return wait, c.markPods(ctx, n)

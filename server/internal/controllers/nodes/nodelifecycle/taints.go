@@ -3,15 +3,26 @@ package nodelifecycle
 import (
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// taint makes the taints of a node those that follow from its conditions. Others stay.
-func (c *controller) taint(ctx context.Context, found *corev1.Node) (*corev1.Node, error) {
+// taint makes the taints of a node those that follow from its conditions. Others stay. If the one
+// that evicts pods has to wait, it returns for how long.
+func (c *controller) taint(
+	ctx context.Context, found *corev1.Node,
+) (_ *corev1.Node, turn time.Duration, _ error) {
 	wanted := wantedTaints(found)
+	if slices.ContainsFunc(wanted, evicting) {
+		var evicts bool
+		losing := slices.ContainsFunc(found.Spec.Taints, evicting)
+		if evicts, turn = c.zones.evicts(found.Name, losing); !evicts {
+			wanted = slices.DeleteFunc(wanted, evicting)
+		}
+	}
 	var taints []corev1.Taint
 	for _, t := range found.Spec.Taints {
 		i := slices.IndexFunc(wanted, func(w corev1.Taint) bool { return w.MatchTaint(&t) })
@@ -25,12 +36,16 @@ func (c *controller) taint(ctx context.Context, found *corev1.Node) (*corev1.Nod
 	}
 	taints = append(taints, wanted...)
 	if equality.Semantic.DeepEqual(taints, found.Spec.Taints) {
-		return found, nil
+		return found, turn, nil
 	}
 	n := found.DeepCopy()
 	n.Spec.Taints = taints
-	return c.Client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+	n, err := c.Client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+	return n, turn, err
 }
+
+// evicting reports whether a taint is one that follows from conditions and evicts pods.
+func evicting(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute && follows(t) }
 
 // follows reports whether a taint is one of those that follow from conditions.
 func follows(t corev1.Taint) bool {

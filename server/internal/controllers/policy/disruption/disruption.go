@@ -136,7 +136,7 @@ func (c *controller) syncPod(ctx context.Context, key string) (time.Duration, er
 	if !ok {
 		return 0, nil
 	}
-	if left := time.Until(condition.LastTransitionTime.Add(patience)); left > 0 {
+	if left := loop.Left(condition.LastTransitionTime.Time, patience, time.Now()); left > 0 {
 		return left, nil
 	}
 	patch, err := json.Marshal(map[string]any{

@@ -113,7 +113,7 @@ func (c *controller) disrupted(
 		if !ok || p.DeletionTimestamp != nil || p.CreationTimestamp.After(begun.Time) {
 			continue
 		}
-		left := begun.Add(patience).Sub(now)
+		left := loop.Left(begun.Time, patience, now)
 		if left <= 0 {
 			c.Recorder.Eventf(p, corev1.EventTypeWarning, "NotDeleted",
 				"Pod was expected by PDB %s/%s to be deleted but it wasn't", b.Namespace, b.Name)
