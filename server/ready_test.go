@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net/http"
 	"testing"
 	"time"
 
@@ -33,8 +32,9 @@ func TestReadyWhileInformersSync(t *testing.T) {
 			}, kind, 0, nil)
 		})
 	s.running.informers.StartWithContext(ctx)
-	code, says := s.running.requests.Ask(t.Context(), "/readyz?verbose", "")
-	if code != http.StatusOK {
-		t.Errorf("the server is not ready any more: %s", says)
+	says, err := s.running.requests.Client.Discovery().RESTClient().Get().AbsPath("/readyz").
+		Param("verbose", "").DoRaw(t.Context())
+	if err != nil {
+		t.Errorf("the server is not ready any more: %v\n%s", err, says)
 	}
 }

@@ -117,24 +117,17 @@ func (s *Server) ServeRegistered() error {
 	return s.serveAtStart(services)
 }
 
-// serveAtStart installs the paths of APIServices. A stack trace is taken for each path, so that is
-// done in a goroutine whose stack is short.
-func (s *Server) serveAtStart(services []*apiregistrationv1.APIService) (err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		handler := s.APIAggregator.GenericAPIServer.Handler
-		defer func() { handler.NonGoRestfulMux = s.paths.later }()
-		for _, service := range services {
-			handler.NonGoRestfulMux = s.paths.table(service.Spec.Group)
-			if err = s.AddAPIService(service); err != nil {
-				err = fmt.Errorf("aggregator: %s: %w", service.Name, err)
-				return
-			}
+// serveAtStart installs the paths of APIServices.
+func (s *Server) serveAtStart(services []*apiregistrationv1.APIService) error {
+	handler := s.APIAggregator.GenericAPIServer.Handler
+	defer func() { handler.NonGoRestfulMux = s.paths.later }()
+	for _, service := range services {
+		handler.NonGoRestfulMux = s.paths.table(service.Spec.Group)
+		if err := s.AddAPIService(service); err != nil {
+			return fmt.Errorf("aggregator: %s: %w", service.Name, err)
 		}
-	}()
-	<-done
-	return err
+	}
+	return nil
 }
 
 // watchDefinitions tells the registry which versions the CRDs serve. The channel that it returns is

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/kinproc/kinproc/chain/core/internal/definitions"
-	"github.com/kinproc/kinproc/chain/internal/stack"
 )
 
 // models are the OpenAPI definitions of the built-in kinds, and what is made from them. They depend
@@ -87,7 +86,6 @@ func newLazyTypes(
 func (l *lazyTypes) ObjectToTyped(
 	obj runtime.Object, options ...typed.ValidationOptions,
 ) (*typed.TypedValue, error) {
-	stack.GrowMore() // a request's create has a goroutine of its own, which begins with this
 	c, err := l.converter(obj.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return nil, err

@@ -15,12 +15,11 @@ import (
 
 // MetadataHandler learns of all stored objects of all kinds. Its methods are called one after the
 // other. Keys are relative to the prefix of the backend.
-type MetadataHandler interface {
+type MetadataHandler = interface {
 	// Restart says that Put is about to be called for all objects that exist.
 	Restart()
-	// Put is called for an object that exists, that was created or that changed. Of its metadata, it
-	// has what decides about its life: names, UID, resource version, deletion timestamp, finalizers
-	// and owner references. Value is the encoded object. Both are valid only during the call.
+	// Put is called for an object that exists, that was created or that changed. Value is the encoded
+	// object. Both are valid only during the call.
 	Put(key string, object *metav1.PartialObjectMetadata, value []byte)
 	// Delete is called for every key that is deleted, with the revision of the deletion.
 	Delete(key string, revision int64)

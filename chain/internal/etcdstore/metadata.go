@@ -10,10 +10,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/storage/value"
 )
 
@@ -98,16 +98,22 @@ func (b *Backend) readMetadata(
 			return nil, err
 		}
 	}
-	var err error
-	if raw, ok := bytes.CutPrefix(data, []byte(protobufMagic)); ok {
-		err = metadataOfProtobuf(raw, into)
-	} else if len(data) > 0 && data[0] == '{' {
-		err = metadataOfJSON(data, into)
-	} else {
-		err = errNoObject
-	}
+	err := decodeMetadata(data, into)
 	into.ResourceVersion = strconv.FormatInt(kv.ModRevision, 10)
 	return data, err
+}
+
+func decodeMetadata(data []byte, into *metav1.PartialObjectMetadata) error {
+	envelope, ok := bytes.CutPrefix(data, []byte(protobufMagic))
+	if !ok {
+		return json.Unmarshal(data, into)
+	}
+	var object runtime.Unknown
+	if err := object.Unmarshal(envelope); err != nil {
+		return err
+	}
+	into.APIVersion, into.Kind = object.APIVersion, object.Kind
+	return into.Unmarshal(object.Raw) // the metadata is the first field of every kind
 }
 
 // readerOf returns the reader of the objects to which a key belongs, or nil if there is none.
@@ -118,85 +124,6 @@ func (b *Backend) readerOf(key string) *reader {
 		if strings.HasPrefix(key, s.reader.prefix) {
 			return s.reader
 		}
-	}
-	return nil
-}
-
-// fields calls visit for the fields of a message that have a length: strings and messages.
-func fields(message []byte, visit func(field protowire.Number, value []byte) error) error {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
-				return protowire.ParseError(n)
-			}
-			message = message[n:]
-			continue
-		}
-		value, n := protowire.ConsumeBytes(message)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		if err := visit(field, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// metadataOfProtobuf decodes the metadata of an object in its envelope, a runtime.Unknown. The
-// numbers are those of the generated.proto files of apimachinery.
-func metadataOfProtobuf(envelope []byte, into *metav1.PartialObjectMetadata) error {
-	return fields(envelope, func(field protowire.Number, value []byte) error {
-		switch field {
-		case 1: // typeMeta
-			return fields(value, func(field protowire.Number, value []byte) error {
-				switch field {
-				case 1:
-					into.APIVersion = string(value)
-				case 2:
-					into.Kind = string(value)
-				}
-				return nil
-			})
-		case 2: // raw
-			return fields(value, func(field protowire.Number, value []byte) error {
-				if field != 1 { // in every kind, field 1 is the metadata
-					return nil
-				}
-				return fields(value, func(field protowire.Number, value []byte) error {
-					return setField(&into.ObjectMeta, field, value)
-				})
-			})
-		}
-		return nil
-	})
-}
-
-func setField(into *metav1.ObjectMeta, field protowire.Number, value []byte) error {
-	switch field {
-	case 1:
-		into.Name = string(value)
-	case 3:
-		into.Namespace = string(value)
-	case 5:
-		into.UID = types.UID(value)
-	case 9:
-		into.DeletionTimestamp = &metav1.Time{}
-		return into.DeletionTimestamp.Unmarshal(value)
-	case 13:
-		var owner metav1.OwnerReference
-		if err := owner.Unmarshal(value); err != nil {
-			return err
-		}
-		into.OwnerReferences = append(into.OwnerReferences, owner)
-	case 14:
-		into.Finalizers = append(into.Finalizers, string(value))
 	}
 	return nil
 }

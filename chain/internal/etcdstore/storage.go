@@ -33,8 +33,6 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-
-	"github.com/kinproc/kinproc/chain/internal/stack"
 )
 
 // DefaultPrefix is the prefix of kube-apiserver's keys.
@@ -494,7 +492,6 @@ func (s *cachedOnWatch) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *apistorage.Preconditions, update apistorage.UpdateFunc, existing runtime.Object,
 ) error {
-	stack.GrowMore() // a request's update has a goroutine of its own, which begins with this
 	return s.current().GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
 		tracedUpdate(ctx, update), existing)
 }

@@ -17,16 +17,13 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/metrics"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
-
-	"github.com/kinproc/kinproc/chain/internal/stack"
 )
 
 // idleTime is how long a worker waits for another request.
 const idleTime = time.Second
 
 // Workers are the goroutines of handlers. A goroutine that has answered a request takes the next
-// one, because its stack is large enough then: to grow it for each request takes 4 to 8% of the CPU
-// time. Create them with [NewWorkers].
+// one, because its stack is large enough then. Create them with [NewWorkers].
 type Workers struct {
 	alive      context.Context
 	mark       func(context.Context) context.Context
@@ -129,7 +126,6 @@ func (w *Workers) start(c *call) {
 
 // run is a worker, which begins with c.
 func (w *Workers) run(c *call) {
-	stack.Grow()
 	idle := time.NewTimer(idleTime)
 	defer idle.Stop()
 	for {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -154,28 +153,21 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The plugins take as long to make as the servers, so they are made at the same time.
-	plugins, made := &admission.Pending{}, make(chan error, 1)
-	configured := *generic
-	// Before the first plugin, ApplyTo adds a hook to those of generic. The servers must not miss it.
-	hooked := make(chan struct{})
-	begun := sync.OnceFunc(func() { close(hooked) })
-	go func() {
-		defer begun()
-		made <- c.Admission.ApplyTo(&configured, a.Plugins.Track(c.Informers), client, dynamicClient,
-			utilfeature.DefaultFeatureGate, configured.EffectiveVersion, webhooks,
-			core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(configured.APIServerID),
-			c.Tolerations, c.Quotas,
-			plugin.StorageInitializer{Storage: c.Storage},
-			a.Plugins, admission.Begun(begun))
-	}()
-	generic.AdmissionControl = plugins
+	if err := c.Admission.ApplyTo(generic, a.Plugins.Track(c.Informers), client, dynamicClient,
+		utilfeature.DefaultFeatureGate, generic.EffectiveVersion, webhooks,
+		core.AdmissionInitializer(), initializer.NewAPIServerIDInitializer(generic.APIServerID),
+		c.Tolerations, c.Quotas, plugin.StorageInitializer{Storage: c.Storage}, a.Plugins,
+	); err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	if c.RefusePrivileged {
+		generic.AdmissionControl = admission.RefusePrivileged(generic.AdmissionControl)
+	}
 	// This comes last, because the controller starts running at once.
 	if c.PriorityAndFairness {
 		total := c.MaxRequestsInFlight + c.MaxMutatingRequestsInFlight
 		generic.FlowControl = utilflowcontrol.New(c.Informers, client.FlowcontrolV1(), total)
 	}
-	<-hooked
 	a.Chain, err = chain.Assemble(chain.Config{
 		Generic:             generic,
 		Informers:           c.Informers.Until(a.ready),
@@ -190,13 +182,6 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 		ProxyClientKeyFile:  c.Access.ProxyKeyFile,
 		AuthResolverWrapper: authResolver,
 	})
-	if failed := <-made; failed != nil {
-		return nil, fmt.Errorf("admission: %w", failed)
-	}
-	plugins.Set(configured.AdmissionControl)
-	if c.RefusePrivileged {
-		plugins.Set(admission.RefusePrivileged(configured.AdmissionControl))
-	}
 	return a, err
 }
 

@@ -95,6 +95,7 @@ func (a *APIs) waitReady(ctx context.Context) error {
 // askReady requests /readyz in process. The handler panics if ctx ends while it runs; the transport
 // recovers from the panic.
 func (a *APIs) askReady(ctx context.Context) (ready bool, says string) {
-	code, body := a.config.Requests.Ask(ctx, "/readyz?verbose", "")
-	return code == http.StatusOK, string(body)
+	body, err := a.config.Requests.Client.Discovery().RESTClient().Get().AbsPath("/readyz").
+		Param("verbose", "").DoRaw(ctx)
+	return err == nil, string(body)
 }

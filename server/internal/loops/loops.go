@@ -19,21 +19,12 @@ import (
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/controllers"
-	"github.com/kinproc/kinproc/server/internal/controllers/cluster/garbagecollector"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
-
-// metadataStorage is the storage as the garbage collector sees it.
-type metadataStorage struct{ *chain.Storage }
-
-// FollowMetadata implements garbagecollector.Storage.
-func (s metadataStorage) FollowMetadata(ctx context.Context, h garbagecollector.Handler) {
-	s.Storage.FollowMetadata(ctx, h)
-}
 
 // Config says which loops run, and what they need.
 type Config struct {
@@ -111,7 +102,7 @@ func (l *loops) runControllers(ctx context.Context) (wait func(), err error) {
 			CA:           l.Access.PKI.CA,
 			ServiceCIDRs: l.Allocator.CIDRs(),
 			Tokens:       l.Access.Tokens,
-			Storage:      metadataStorage{l.Storage},
+			Storage:      l.Storage,
 			Charges:      l.Charges,
 			BuiltIn:      l.BuiltIn,
 			Appeared: func(

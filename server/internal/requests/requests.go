@@ -6,8 +6,6 @@ package requests
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
-	"io"
 	"net/http"
 	"sync"
 
@@ -143,32 +141,4 @@ func (c *requestContext) Value(key any) any {
 		return v
 	}
 	return c.Context.Value(key)
-}
-
-// Ask makes a GET request in process. The status code is 0 if it fails.
-func (r *Requests) Ask(ctx context.Context, path, accept string) (code int, body []byte) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Config.Host+path, nil)
-	if err != nil {
-		return 0, nil
-	}
-	request.Header.Set("Authorization", "Bearer "+r.Config.BearerToken)
-	if accept != "" {
-		request.Header.Set("Accept", accept)
-	}
-	answer, err := r.transport.RoundTrip(request)
-	if err != nil {
-		return 0, nil
-	}
-	defer answer.Body.Close()
-	body, err = io.ReadAll(answer.Body)
-	if err != nil {
-		return 0, nil
-	}
-	return answer.StatusCode, body
-}
-
-// AskJSON makes a GET request in process, and reports whether it succeeded.
-func (r *Requests) AskJSON(ctx context.Context, path, accept string, into any) bool {
-	code, body := r.Ask(ctx, path, accept)
-	return code == http.StatusOK && json.Unmarshal(body, into) == nil
 }

@@ -27,8 +27,9 @@ const (
 	lastDelay = 5 * time.Minute
 )
 
-// Handler learns of all stored objects; see MetadataHandler in chain/internal/etcdstore.
-type Handler interface {
+// Handler learns of all stored objects. It is the same type as MetadataHandler in
+// chain/internal/etcdstore.
+type Handler = interface {
 	Restart()
 	Put(key string, object *metav1.PartialObjectMetadata, value []byte)
 	Delete(key string, revision int64)
