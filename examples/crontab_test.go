@@ -10,7 +10,7 @@ import (
 
 func TestCrontab(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t)
+	s := servertest.Run(t, patient)
 	k := kubectl.New(t, s)
 	k.Run("apply", "-f", "crontab/manifests/definition.yaml")
 	k.WaitEstablished("crontabs.simple.extension.io")

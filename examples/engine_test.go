@@ -32,7 +32,7 @@ spec: {topic: the weather}
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t)
+	s := servertest.Run(t, patient)
 	k := kubectl.New(t, s)
 	dir := folder(t, s)
 	p := startEngine(t, k, dir)

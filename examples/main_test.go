@@ -30,6 +30,10 @@ import (
 // timeout limits every wait. It is generous, for loaded machines with the race detector.
 const timeout = 60 * time.Second
 
+// patient is an option for control planes that kubectl asks for the document of OpenAPI v2. On a
+// loaded machine with the race detector, that may take more than a minute.
+func patient(o *server.Options) { o.RequestTimeout = 5 * time.Minute }
+
 // kinprocVariable makes the test binary act as kinproc.
 const kinprocVariable = "EXAMPLES_TEST_KINPROC"
 

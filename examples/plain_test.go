@@ -21,7 +21,7 @@ spec: {text: %}
 
 func TestPlain(t *testing.T) {
 	t.Parallel()
-	k := kubectl.New(t, servertest.Run(t))
+	k := kubectl.New(t, servertest.Run(t, patient))
 	proxyCA := filepath.Join(t.TempDir(), "ca.crt")
 	ca := k.Run("get", "configmap", "-n", "kube-system", "extension-apiserver-authentication",
 		"-o", `jsonpath={.data.requestheader-client-ca-file}`)

@@ -30,7 +30,7 @@ func TestTheThreeDoTheSame(t *testing.T) {
 	for _, name := range []string{"apiserver", "nethttp", "sdk"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.Run(t)
+			s := servertest.Run(t, patient)
 			k := kubectl.New(t, s)
 			args := []string{name}
 			if name == "apiserver" {

@@ -201,7 +201,7 @@ func awaitAvailable(
 
 func TestSampleAPIServer(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t, withEtcd)
+	s := servertest.Run(t, withEtcd, patient)
 	k := kubectl.New(t, s)
 	w := newWardle(t, s, k)
 	k.Apply(w.registration())

@@ -14,7 +14,7 @@ import (
 
 func TestNotesOutlastTheServer(t *testing.T) {
 	t.Parallel()
-	s := servertest.Run(t)
+	s := servertest.Run(t, patient)
 	k := kubectl.New(t, s)
 	const notes = "/apis/notes.example.com/v1/notes"
 	dir := folder(t, s)

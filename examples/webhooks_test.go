@@ -134,7 +134,7 @@ func TestAdmissionWebhooks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.Run(t)
+			s := servertest.Run(t, patient)
 			k := kubectl.New(t, s)
 			k.Apply(hooksService)
 			k.Apply(fmt.Sprintf(webhookConfigurations, h.caBundle, fmt.Sprintf(reference, "mutate"),
@@ -170,7 +170,7 @@ func TestConversionWebhook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := kubectl.New(t, servertest.Run(t))
+			k := kubectl.New(t, servertest.Run(t, patient))
 			k.Apply(hooksService)
 			k.Apply(fmt.Sprintf(hosesDefinition, h.caBundle, reference))
 			k.WaitEstablished("hoses.example.com")

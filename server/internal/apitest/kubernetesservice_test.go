@@ -1,12 +1,14 @@
 package apitest
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
 )
@@ -32,49 +34,60 @@ func TestKubernetesServiceReconcile(t *testing.T) {
 		ServiceIP: netip.MustParseAddr("10.0.0.1"),
 	}
 	controller := kubernetesservice.New(client, options)
-	var versions [2][3]string
-	for i := range versions {
-		if err := controller.Reconcile(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if service, err = services.Get(ctx, kubernetesservice.Name, metav1.GetOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		endpoints, err := client.CoreV1().Endpoints(metav1.NamespaceDefault).Get(ctx,
-			kubernetesservice.Name, metav1.GetOptions{})
+	// Every few seconds, the running server reconciles too, and may do so in between.
+	eventually(t, "the second server's objects", func() error {
+		first, err := reconciled(ctx, client, controller)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx,
-			kubernetesservice.Name, metav1.GetOptions{})
+		second, err := reconciled(ctx, client, controller)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if port := service.Spec.Ports[0].TargetPort.IntValue(); port != 6443 {
-			t.Errorf("got target port %d, want 6443", port)
+		if first != second {
+			return fmt.Errorf("unchanged objects were written again: resource versions %v, then %v",
+				first, second)
 		}
-		kubernetesServiceCheck(t, endpoints, slice)
-		versions[i] = [3]string{service.ResourceVersion, endpoints.ResourceVersion, slice.ResourceVersion}
-	}
-	if versions[0] != versions[1] {
-		t.Errorf("unchanged objects were written again: resource versions %v, then %v",
-			versions[0], versions[1])
-	}
+		return nil
+	})
 }
 
-func kubernetesServiceCheck(
-	t *testing.T, endpoints *corev1.Endpoints, slice *discoveryv1.EndpointSlice,
-) {
-	t.Helper()
+// reconciled lets the controller reconcile, and checks the objects. It returns their resource
+// versions.
+func reconciled(
+	ctx context.Context, client kubernetes.Interface, controller *kubernetesservice.Controller,
+) (versions [3]string, err error) {
+	if err := controller.Reconcile(ctx); err != nil {
+		return versions, err
+	}
+	service, err := client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx,
+		kubernetesservice.Name, metav1.GetOptions{})
+	if err != nil {
+		return versions, err
+	}
+	endpoints, err := client.CoreV1().Endpoints(metav1.NamespaceDefault).Get(ctx,
+		kubernetesservice.Name, metav1.GetOptions{})
+	if err != nil {
+		return versions, err
+	}
+	slice, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx,
+		kubernetesservice.Name, metav1.GetOptions{})
+	if err != nil {
+		return versions, err
+	}
+	if port := service.Spec.Ports[0].TargetPort.IntValue(); port != 6443 {
+		return versions, fmt.Errorf("got target port %d, want 6443", port)
+	}
 	if s := endpoints.Subsets; len(s) != 1 || len(s[0].Addresses) != 1 ||
 		s[0].Addresses[0].IP != "192.0.2.9" || s[0].Ports[0].Port != 6443 {
-		t.Errorf("unexpected endpoints %v", s)
+		return versions, fmt.Errorf("unexpected endpoints %v", s)
 	}
 	if e := slice.Endpoints; len(e) != 1 || e[0].Addresses[0] != "192.0.2.9" ||
 		*slice.Ports[0].Port != 6443 {
-		t.Errorf("unexpected endpoints %v or ports %v of the slice", e, slice.Ports)
+		return versions, fmt.Errorf("unexpected endpoints %v or ports %v of the slice", e, slice.Ports)
 	}
 	if slice.Labels[discoveryv1.LabelServiceName] != kubernetesservice.Name {
-		t.Errorf("unexpected labels of the slice: %v", slice.Labels)
+		return versions, fmt.Errorf("unexpected labels of the slice: %v", slice.Labels)
 	}
+	return [3]string{service.ResourceVersion, endpoints.ResourceVersion, slice.ResourceVersion}, nil
 }
