@@ -17,12 +17,23 @@ import (
 	"github.com/kinproc/kinproc/embed"
 )
 
-// withFreelist returns a database that stores the list of its free pages. etcd's do not.
+// withFreelist returns a database that stores the list of its free pages, of which there are
+// several. etcd's do not store it.
 func withFreelist(t testing.TB) []byte {
 	t.Helper()
 	path := database(written(t))
 	db, err := bbolt.Open(path, 0o600, nil)
 	must(t, err)
+	name := []byte("deleted")
+	must(t, db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket(name)
+		if err != nil {
+			return err
+		}
+		return b.Put(name, make([]byte, 8*pageSize))
+	}))
+	must(t, db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket(name) }))
+	must(t, db.Update(func(*bbolt.Tx) error { return nil })) // from now on, the pages are free
 	must(t, db.Close())
 	data, err := os.ReadFile(path)
 	must(t, err)
