@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -53,8 +54,12 @@ type Config struct {
 	// ServiceResolver finds the addresses of extension API servers and webhooks.
 	ServiceResolver     webhook.ServiceResolver
 	AuthResolverWrapper webhook.AuthenticationInfoResolverWrapper
+	// Dial, if set, connects to extension API servers.
+	Dial utilnet.DialFunc
 	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers.
 	ProxyClientCertFile, ProxyClientKeyFile string
+	// ProxyClientCertKept says that these files never change.
+	ProxyClientCertKept bool
 }
 
 // Chain is the assembled chain of servers.
@@ -86,6 +91,8 @@ func (c *Chain) links(
 				Informers:           config.Informers,
 				ServiceResolver:     config.ServiceResolver,
 				ProxyClientCertFile: config.ProxyClientCertFile,
+				ProxyClientCertKept: config.ProxyClientCertKept,
+				Dial:                config.Dial,
 				ProxyClientKeyFile:  config.ProxyClientKeyFile,
 			}, next)
 			return c.Aggregator, err

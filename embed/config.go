@@ -21,6 +21,10 @@ const (
 	// not wait for them, and they would cost CPU time as long as the member runs.
 	tickMillis    = 100
 	electionTicks = 10
+	// The ticks of a member that keeps nothing are rare, so that they cost little when a test lets days
+	// pass. Leases last three ticks at least.
+	ephemeralTickMillis    = 1000
+	ephemeralElectionTicks = 2
 
 	// Raft entries stay in memory, and each is as large as the object that was written: etcd's
 	// defaults of 10,000 and 5,000 entries would take tens of MiB. More entries are kept than a
@@ -48,6 +52,15 @@ const segmentSize = 4 << 20
 var setSegmentSize = sync.OnceFunc(func() { wal.SegmentSizeBytes = segmentSize })
 
 func serverConfig(dir string, ephemeral bool, lg *zap.Logger) config.ServerConfig {
+	c := keptConfig(dir, lg)
+	if ephemeral {
+		c.UnsafeNoFsync = true
+		c.TickMs, c.ElectionTicks = ephemeralTickMillis, ephemeralElectionTicks
+	}
+	return c
+}
+
+func keptConfig(dir string, lg *zap.Logger) config.ServerConfig {
 	peers := types.URLs{{Scheme: "http", Host: peerHost}}
 	return config.ServerConfig{
 		Name:                memberName,
@@ -67,7 +80,6 @@ func serverConfig(dir string, ephemeral bool, lg *zap.Logger) config.ServerConfi
 		MaxSnapFiles:           1,
 		MaxWALFiles:            1,
 		BackendFreelistType:    bbolt.FreelistMapType,
-		UnsafeNoFsync:          ephemeral,
 
 		MaxTxnOps:                   128,
 		MaxRequestBytes:             maxRequestBytes,

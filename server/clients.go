@@ -14,6 +14,13 @@ import (
 // has no rate limit. The caller may change it.
 func (s *Server) RESTConfig() *rest.Config {
 	r := s.up("RESTConfig")
+	if s.options.Network != nil {
+		config, err := r.inProcess(r.access.PKI.Admin)
+		if err != nil {
+			panic(err) // the control plane made the certificate
+		}
+		return config
+	}
 	return r.restConfig(r.access.PKI.Admin)
 }
 
@@ -34,6 +41,9 @@ func (s *Server) User(name string, groups ...string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", name, err)
 	}
+	if s.options.Network != nil {
+		return r.inProcess(pair)
+	}
 	return r.restConfig(pair), nil
 }
 
@@ -50,12 +60,16 @@ func (s *Server) InProcessConfig(user string, groups ...string) (*rest.Config, e
 	if err != nil {
 		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
 	}
-	certificates, err := cert.ParseCertsPEM(pair.Cert)
+	return r.inProcess(pair)
+}
+
+// inProcess returns a configuration for clients that identify themselves with a pair.
+func (r *running) inProcess(user pki.Pair) (*rest.Config, error) {
+	certificates, err := cert.ParseCertsPEM(user.Cert)
 	if err != nil {
-		return nil, fmt.Errorf("certificate of user %q: %w", user, err)
+		return nil, fmt.Errorf("client certificate: %w", err)
 	}
-	return &rest.Config{Host: r.url(), Transport: r.requests.As(certificates[0]), QPS: -1},
-		nil
+	return &rest.Config{Host: r.url(), Transport: r.requests.As(certificates[0]), QPS: -1}, nil
 }
 
 func (r *running) restConfig(user pki.Pair) *rest.Config {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
@@ -31,9 +32,14 @@ func (o *Options) directory() datadir.Config {
 }
 
 func (o *Options) listen() requests.ListenConfig {
-	return requests.ListenConfig{
-		Listener: o.Listener, Host: o.BindAddress, Port: o.SecurePort, Names: o.names(),
+	c := requests.ListenConfig{
+		Listener: o.Listener, Listen: net.Listen,
+		Host: o.BindAddress, Port: o.SecurePort, Names: o.names(),
 	}
+	if o.Network != nil {
+		c.Listen = o.Network.Listen
+	}
+	return c
 }
 
 // etcd returns the configuration of etcd with its data in dir.
@@ -172,9 +178,13 @@ func (o *Options) apis(encryption *etcdconn.Encryption, charges *quota.Charges) 
 
 // loops returns the configuration of the control loops. The storage was empty if fresh is true.
 func (o *Options) loops(fresh bool) loops.Config {
-	return loops.Config{
+	c := loops.Config{
 		Controllers: o.Controllers, Nodes: o.SimulatedNodes, Capacity: o.SimulatedNodeCapacity,
 		NodesStay: o.From != nil || fresh,
 		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
 	}
+	if o.Network != nil {
+		c.LeaseDuration = time.Hour // time passes fast, and each renewal is work
+	}
+	return c
 }

@@ -65,6 +65,11 @@ type Options struct {
 	SecurePort int
 	// Listener, if set, is used instead of BindAddress and SecurePort. Stop closes it.
 	Listener net.Listener
+	// Network, if set, is where the control plane listens, and where it reaches webhooks and extension
+	// API servers. No socket is opened: [Server.RESTConfig] and [Server.User] return clients in
+	// process, as [Server.InProcessConfig] does, and other programs cannot reach the control plane.
+	// This is for tests in a bubble of [testing/synctest].
+	Network *Network
 	// AdvertiseAddress is the IP address of the endpoint of the service default/kubernetes.
 	// Default: BindAddress or, if that is unspecified, the address of the interface with the
 	// default route.

@@ -67,6 +67,9 @@ func (s *Server) Kinds() int { return s.up("Kinds").apis.Chain.Core.Kinds }
 // URL returns the address of the API for a client on this machine.
 func (s *Server) URL() string { return s.up("URL").url() }
 
+// Network returns Options.Network. It may be called before Start.
+func (s *Server) Network() *Network { return s.options.Network }
+
 // url returns an address at which a client on this machine reaches the listener.
 func (r *running) url() string {
 	address := r.listener.Addr().String()

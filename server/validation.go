@@ -52,6 +52,18 @@ func (o *Options) validate() []error {
 		wrong("From", "from", "%s is set; only the embedded etcd can begin with a snapshot",
 			o.name("EtcdServers", "etcd-servers"))
 	}
+	for _, other := range []struct {
+		field, flag string
+		set         bool
+	}{
+		{"Listener", "", o.Listener != nil},
+		{"ListenEtcd", "listen-etcd", o.ListenEtcd != ""},
+		{"EtcdServers", "etcd-servers", len(o.EtcdServers) > 0},
+	} {
+		if o.Network != nil && other.set {
+			wrong(other.field, other.flag, "it needs sockets, and Network is set")
+		}
+	}
 	if o.ListenEtcd != "" {
 		if err := o.validateListenEtcd(); err != nil {
 			errs = append(errs, err)

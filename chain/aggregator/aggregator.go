@@ -8,11 +8,14 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/http"
 	"sync"
 
 	restful "github.com/emicklei/go-restful/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/routes"
@@ -35,6 +38,10 @@ type Config struct {
 	ServiceResolver aggregatorapiserver.ServiceResolver
 	// ProxyClientCertFile and ProxyClientKeyFile identify the aggregator to extension API servers.
 	ProxyClientCertFile, ProxyClientKeyFile string
+	// ProxyClientCertKept says that these files never change.
+	ProxyClientCertKept bool
+	// Dial, if set, connects to extension API servers.
+	Dial utilnet.DialFunc
 }
 
 // RESTOptions returns the options to store APIServices under the same keys as kube-apiserver, as
@@ -72,9 +79,10 @@ type Server struct {
 	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
 	OpenAPI openapi.Server
 
-	client *catchup.Client
-	next   genericapiserver.DelegationTarget
-	paths  *servicePaths // after PrepareRun
+	client   *catchup.Client
+	certKept bool
+	next     genericapiserver.DelegationTarget
+	paths    *servicePaths // after PrepareRun
 }
 
 // PrepareRun finishes the server, and returns what runs it. It leaves out the OpenAPI documents of
@@ -100,7 +108,31 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 		APIServerID:           s.GenericAPIServer.APIServerID,
 		StorageVersionManager: s.GenericAPIServer.StorageVersionManager,
 	}
+	if s.certKept {
+		s.endReload()
+	}
 	return prepared, err
+}
+
+// reloadHook follows the files of the client certificate, by fsnotify. Users may have few of the
+// kernel's watches, and in a bubble of testing/synctest, no time passes while a goroutine waits for
+// them.
+const reloadHook = "aggregator-reload-proxy-client-cert"
+
+// endReload runs reloadHook alone, with a context that has ended, so that it ends at once and
+// leaves nothing behind. Without the hook, the goroutines of its queue would never end.
+func (s *Server) endReload() {
+	hooks := s.GenericAPIServer.PostStartHooks()
+	others := maps.Clone(hooks)
+	delete(others, reloadHook)
+	for name := range others {
+		delete(hooks, name)
+	}
+	ended, end := context.WithCancel(context.Background())
+	end()
+	s.GenericAPIServer.RunPostStartHooks(ended)
+	clear(hooks)
+	maps.Copy(hooks, others)
 }
 
 // New returns the server. Generic is the server's own copy of the shared configuration.
@@ -123,6 +155,7 @@ func New(
 			ProxyClientCertFile:       config.ProxyClientCertFile,
 			ProxyClientKeyFile:        config.ProxyClientKeyFile,
 			ServiceResolver:           config.ServiceResolver,
+			ProxyTransport:            &http.Transport{DialContext: config.Dial},
 			RejectForwardingRedirects: true,
 			// watchAvailability starts a replacement.
 			DisableRemoteAvailableConditionController: true,
@@ -147,7 +180,8 @@ func New(
 			V2:        generic.OpenAPIConfig,
 			V3:        generic.OpenAPIV3Config,
 		},
-		client: client,
-		next:   next,
+		client:   client,
+		certKept: config.ProxyClientCertKept,
+		next:     next,
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,9 @@ type availability struct {
 	slices      discoverylisters.EndpointSliceLister
 	synced      []cache.InformerSynced
 	config      Config
+	// dial, cert and key are those of the config; cert is nil if the files may change.
+	dial      *transport.DialHolder
+	cert, key []byte
 
 	mu sync.Mutex
 	// ctx is nil unless the controller runs.
@@ -76,6 +80,17 @@ func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) erro
 		slices:      config.Informers.Discovery().V1().EndpointSlices().Lister(),
 		config:      config,
 		changes:     map[string]chan struct{}{},
+	}
+	if config.Dial != nil {
+		a.dial = &transport.DialHolder{Dial: config.Dial}
+	}
+	if config.ProxyClientCertKept {
+		if a.cert, err = os.ReadFile(config.ProxyClientCertFile); err != nil {
+			return err
+		}
+		if a.key, err = os.ReadFile(config.ProxyClientKeyFile); err != nil {
+			return err
+		}
 	}
 	if err := a.watch(apiServices.Informer(), func(obj metav1.Object) {
 		a.changed(obj.GetName())
@@ -332,7 +347,12 @@ func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService)
 		return err
 	}
 	config := remote.BuildTransportConfig(nil, nil, nil, s)
-	config.TLS.CertFile, config.TLS.KeyFile = a.config.ProxyClientCertFile, a.config.ProxyClientKeyFile
+	config.DialHolder = a.dial
+	config.TLS.CertData, config.TLS.KeyData = a.cert, a.key
+	if a.cert == nil {
+		config.TLS.CertFile = a.config.ProxyClientCertFile
+		config.TLS.KeyFile = a.config.ProxyClientKeyFile
+	}
 	roundTripper, err := transport.New(config)
 	if err != nil {
 		return err

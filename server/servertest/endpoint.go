@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
@@ -28,23 +29,44 @@ type Endpoint struct {
 	TLS *tls.Config
 	// CABundle is the authority that signed the certificate, in PEM.
 	CABundle []byte
+
+	network *server.Network // nil if the endpoint is a socket
 }
 
 // Addr returns Host and Port for [net.Listen].
 func (e *Endpoint) Addr() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
+// Listen listens at the endpoint with its certificate.
+func (e *Endpoint) Listen() (net.Listener, error) {
+	l, err := e.listen("tcp", e.Addr())
+	if err != nil {
+		return nil, err
+	}
+	return tls.NewListener(l, e.TLS), nil
+}
+
+func (e *Endpoint) listen(network, address string) (net.Listener, error) {
+	if e.network != nil {
+		return e.network.Listen(network, address)
+	}
+	return net.Listen(network, address)
+}
+
 // NewEndpoint returns an address and a certificate for a server that the test is going to start.
 // [Webhooks] does so for webhooks, so this is for extension API servers; see [APIService].
 //
 //	e := servertest.NewEndpoint(t)
-//	l, err := tls.Listen("tcp", e.Addr(), e.TLS)
+//	l, err := e.Listen()
 //
 // Nobody listens at the address yet. Where the system allows it, Host is a random one of the
 // loopback addresses 127.0.0.0/8, so that no other process takes the port in the meantime. The
 // certificate is valid for Host, localhost, and the services of the namespace "default".
-func NewEndpoint(t TB) *Endpoint {
+//
+// In a bubble of [testing/synctest], name the control plane that is to reach the endpoint. Only
+// [Endpoint.Listen] listens there; see [InBubble].
+func NewEndpoint(t TB, c ...API) *Endpoint {
 	t.Helper()
-	e, err := newEndpoint(t)
+	e, err := newEndpoint(t, networkOf(c))
 	if err != nil {
 		t.Fatalf("servertest: address and certificate for a server: %v", err)
 	}
@@ -65,10 +87,19 @@ func (e *Endpoint) Await(t TB) {
 func (e *Endpoint) handshake(ctx context.Context) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(e.CABundle)
-	dialer := tls.Dialer{Config: &tls.Config{
+	dial := new(net.Dialer).DialContext
+	if e.network != nil {
+		dial = e.network.DialContext
+	}
+	raw, err := dial(ctx, "tcp", e.Addr())
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	conn := tls.Client(raw, &tls.Config{
 		RootCAs: roots, ServerName: e.Host, MinVersion: tls.VersionTLS12,
-	}}
-	conn, err := dialer.DialContext(ctx, "tcp", e.Addr())
+	})
+	err = conn.HandshakeContext(ctx)
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return fatal{fmt.Errorf("not the certificate of the endpoint: %w", err)}
 	}
@@ -78,8 +109,8 @@ func (e *Endpoint) handshake(ctx context.Context) error {
 	return conn.Close()
 }
 
-func newEndpoint(t TB) (*Endpoint, error) {
-	e := &Endpoint{}
+func newEndpoint(t TB, network *server.Network) (*Endpoint, error) {
+	e := &Endpoint{network: network}
 	if err := e.findAddress(); err != nil {
 		return nil, err
 	}
@@ -107,10 +138,10 @@ func newEndpoint(t TB) (*Endpoint, error) {
 func (e *Endpoint) findAddress() error {
 	// 127.0.x.x is left to servers with well-known addresses, such as resolvers.
 	e.Host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	l, err := net.Listen("tcp", net.JoinHostPort(e.Host, "0"))
+	l, err := e.listen("tcp", net.JoinHostPort(e.Host, "0"))
 	if err != nil { // a system with only one loopback address
 		e.Host = "127.0.0.1"
-		l, err = net.Listen("tcp", net.JoinHostPort(e.Host, "0"))
+		l, err = e.listen("tcp", net.JoinHostPort(e.Host, "0"))
 	}
 	if err != nil {
 		return err

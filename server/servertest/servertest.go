@@ -25,6 +25,11 @@
 //     a client configuration to a file, for other programs.
 //   - [Namespace] creates a namespace.
 //
+// # Time
+//
+// In a bubble of [testing/synctest], a day passes in the time that it takes to do what happens in
+// it; see [InBubble].
+//
 // # Existing clusters
 //
 // If the environment variable KINPROC_USE_EXISTING_CLUSTER is true, [Cluster] and [Shared] use the
@@ -81,6 +86,11 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	for _, c := range configure {
 		c(&options)
 	}
+	bubble := inBubble(t)
+	if bubble && options.Network == nil {
+		t.Fatalf("servertest: Run in a bubble of testing/synctest needs the option servertest.InBubble: " +
+			"no time passes while a goroutine waits for a socket")
+	}
 	printed := record(t, &options)
 	s, err := server.New(options)
 	if err != nil {
@@ -98,6 +108,9 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 		defer cancel()
 		if err := started.Stop(ctx); err != nil {
 			t.Errorf("servertest: stop: %v", err)
+		}
+		if bubble {
+			time.Sleep(lingering)
 		}
 		printed()
 		// The testing package keeps this function, and everything it refers to, until the parent of

@@ -63,6 +63,10 @@ func MainWith(m interface{ Run() int }, start func(t TB) API) {
 // the test's namespace and for the cluster as a whole; see [Run].
 func Shared(t TB) (c API, namespace string) {
 	t.Helper()
+	if inBubble(t) {
+		t.Fatalf("servertest: Shared in a bubble of testing/synctest: the common cluster is outside, " +
+			"use Run with the option servertest.InBubble")
+	}
 	c, recorders, err := common.get()
 	if err != nil {
 		t.Fatalf("servertest: common cluster: %v", err)

@@ -42,7 +42,7 @@ func hookResource(name string) schema.GroupVersionResource {
 //
 // or, without controller-runtime, with [net/http]:
 //
-//	l, err := tls.Listen("tcp", e.Addr(), e.TLS)
+//	l, err := e.Listen()
 //	go http.Serve(l, handler)
 //
 // Of the sources' objects, Webhooks installs
@@ -60,7 +60,7 @@ func hookResource(name string) schema.GroupVersionResource {
 // tests share, install them and serve them in [MainWith].
 func Webhooks(t TB, c API, sources ...Source) *Endpoint {
 	t.Helper()
-	e := NewEndpoint(t)
+	e := NewEndpoint(t, c)
 	do(t, c, "install webhooks", func(ctx context.Context, k *clients) error {
 		objects, err := readAll(sources)
 		if err != nil {

@@ -2,7 +2,6 @@ package servertest_test
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -128,7 +127,7 @@ func review(decide func(r *admissionv1.AdmissionReview)) http.HandlerFunc {
 // serve serves at an endpoint until the test ends.
 func serve(t *testing.T, e *servertest.Endpoint, handler http.Handler) {
 	t.Helper()
-	l, err := tls.Listen("tcp", e.Addr(), e.TLS)
+	l, err := e.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}

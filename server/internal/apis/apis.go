@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	webhookinitializer "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
@@ -34,6 +36,7 @@ import (
 	"k8s.io/client-go/rest"
 	cliflag "k8s.io/component-base/cli/flag"
 	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/kinproc/kinproc/chain"
@@ -73,6 +76,8 @@ type Config struct {
 	MinRequestTimeout                                int // in seconds
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
 	PriorityAndFairness, Profiling                   bool
+	// Dial, if set, connects to webhooks and extension API servers.
+	Dial utilnet.DialFunc
 	// AllowLocalProxy and EndpointsOnly restrict where requests are sent on to.
 	AllowLocalProxy, EndpointsOnly bool
 	// Resources switches group versions and resources on and off.
@@ -146,8 +151,8 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 	if err != nil {
 		return nil, err
 	}
-	authResolver := webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, c.ownWebhookConfig(),
-		generic.TracerProvider)
+	authResolver := dialing(webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil,
+		c.ownWebhookConfig(), generic.TracerProvider), c.Dial)
 	webhooks := webhookinitializer.NewPluginInitializer(authResolver, resolver)
 	keys, err := c.Access.Tokens.WebServices(generic.ExternalAddress)
 	if err != nil {
@@ -180,7 +185,9 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 		ServiceResolver:     resolver,
 		ProxyClientCertFile: c.Access.ProxyCertFile,
 		ProxyClientKeyFile:  c.Access.ProxyKeyFile,
+		ProxyClientCertKept: c.Access.ProxyCertKept,
 		AuthResolverWrapper: authResolver,
+		Dial:                c.Dial,
 	})
 	return a, err
 }
@@ -196,6 +203,7 @@ func (c *Config) applyTo(generic *genericapiserver.Config) error {
 	generic.LoopbackClientConfig = c.Requests.Config
 	generic.LongRunningFunc, generic.RequestInfoResolver = requests.IsLongRunning, requests.Infos{}
 	generic.EnableProfiling = c.Profiling
+	ownLogCheck(generic.HealthzChecks, generic.LivezChecks, generic.ReadyzChecks)
 	generic.AddHealthChecks(healthz.NamedCheck("etcd", c.Etcd.Check))
 	generic.AddReadyzChecks(healthz.NamedCheck("etcd-readiness", c.Etcd.Check))
 	certificate := healthz.NamedCheck("loopback-serving-certificate", c.Access.CheckServingCertificate)
@@ -210,6 +218,20 @@ func (c *Config) applyTo(generic *genericapiserver.Config) error {
 		return fmt.Errorf("auditing: %w", err)
 	}
 	return nil
+}
+
+// ownLogCheck replaces the check of the library, which begins a goroutine that never ends.
+func ownLogCheck(lists ...[]healthz.HealthChecker) {
+	for _, checks := range lists {
+		for i, check := range checks {
+			if check == healthz.LogHealthz {
+				checks[i] = healthz.NamedCheck(check.Name(), func(*http.Request) error {
+					klog.Flush()
+					return nil
+				})
+			}
+		}
+	}
 }
 
 // resources returns which group versions and resources are served.
@@ -262,6 +284,34 @@ func (c *Config) newResolver() (*aggregator.Resolver, error) {
 		EndpointsOnly:  c.EndpointsOnly,
 		Self:           &url.URL{Scheme: "https", Host: c.Address.String()},
 	}, nil
+}
+
+// dialing returns a wrapper like w whose clients connect by dial, unless dial is nil.
+func dialing(
+	w webhook.AuthenticationInfoResolverWrapper, dial utilnet.DialFunc,
+) webhook.AuthenticationInfoResolverWrapper {
+	if dial == nil {
+		return w
+	}
+	return func(r webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		wrapped := w(r)
+		dialed := func(config *rest.Config, err error) (*rest.Config, error) {
+			if err != nil {
+				return nil, err
+			}
+			config = rest.CopyConfig(config)
+			config.Dial = dial
+			return config, nil
+		}
+		return &webhook.AuthenticationInfoResolverDelegator{
+			ClientConfigForFunc: func(address string) (*rest.Config, error) {
+				return dialed(wrapped.ClientConfigFor(address))
+			},
+			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
+				return dialed(wrapped.ClientConfigForService(name, namespace, port))
+			},
+		}
+	}
 }
 
 // ownAuthenticator authenticates the token with which the server calls itself. Requests with it are

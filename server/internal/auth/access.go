@@ -36,6 +36,8 @@ type Access struct {
 	RequestHeader *authenticatorfactory.RequestHeaderConfig
 	// ProxyCertFile and ProxyKeyFile identify the aggregator to extension API servers.
 	ProxyCertFile, ProxyKeyFile string
+	// ProxyCertKept says that nobody changes these files while the control plane runs.
+	ProxyCertKept bool
 
 	Tokens        *serviceaccount.Tokens
 	Authenticator authenticator.Request
@@ -144,6 +146,7 @@ func (a *Access) identifyProxy() error {
 	}
 	a.ProxyCertFile, a.ProxyKeyFile = filepath.Join(dir, "front-proxy-client.crt"), filepath.Join(dir,
 		"front-proxy-client.key")
+	a.ProxyCertKept = true
 	if c.Directory.Kept {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,6 +42,8 @@ type Config struct {
 	// Nodes is the number of simulated nodes, and Capacity what each has.
 	Nodes    int
 	Capacity corev1.ResourceList
+	// LeaseDuration is that of the simulated nodes' leases, unless zero.
+	LeaseDuration time.Duration
 	// NodesStay is true if simulated nodes are left alone when there are to be none.
 	NodesStay bool
 	// Version is that of Kubernetes.

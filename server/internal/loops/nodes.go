@@ -28,8 +28,9 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	}
 	nodes, err := simulated.New(simulated.Config{
 		Client: client, Informers: l.Informers, Count: count,
-		Capacity: l.Capacity,
-		Version:  l.Version,
+		Capacity:      l.Capacity,
+		Version:       l.Version,
+		LeaseDuration: l.LeaseDuration,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate nodes: %w", err)

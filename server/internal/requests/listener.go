@@ -14,6 +14,7 @@ import (
 type ListenConfig struct {
 	// Listener, if set, is used instead of Host and Port.
 	Listener net.Listener
+	Listen   func(network, address string) (net.Listener, error)
 	Host     string
 	Port     int
 	Names    option.Names
@@ -25,7 +26,7 @@ func Listen(c ListenConfig, s *stopper.Stopper) (*connections.Listener, error) {
 	l := c.Listener
 	if l == nil {
 		var err error
-		if l, err = net.Listen("tcp", address); err != nil {
+		if l, err = c.Listen("tcp", address); err != nil {
 			if op := new(net.OpError); errors.As(err, &op) {
 				err = op.Err // without the address, which the message has already
 			}

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	leaseDuration = 40 * time.Second
 	// leaseTick is how often due leases are looked for.
 	leaseTick = 100 * time.Millisecond
 	// A renewal costs 1 ms of CPU. So beyond some nodes, each is renewed less often than a kubelet
@@ -25,15 +24,15 @@ const (
 // renewal returns how often to renew the lease of a node.
 func (n *Nodes) renewal() time.Duration {
 	if n.Count > manyNodes {
-		return leaseDuration / 2
+		return n.LeaseDuration / 2
 	}
-	return leaseDuration / 4
+	return n.LeaseDuration / 4
 }
 
 // renewLeases renews the leases of all nodes, spread over time, until ctx ends.
 func (n *Nodes) renewLeases(ctx context.Context) {
 	leases, renewal := map[string]*lease{}, n.renewal()
-	tick := time.NewTicker(max(leaseTick, min(renewal/time.Duration(n.Count), time.Second)))
+	tick := time.NewTicker(max(leaseTick, min(renewal/time.Duration(n.Count), renewal/10)))
 	defer tick.Stop()
 	for {
 		now := time.Now()
@@ -84,7 +83,7 @@ func (n *Nodes) renew(ctx context.Context, name string, held *lease) {
 func (n *Nodes) tryRenew(ctx context.Context, name string, held *lease) (err error) {
 	client := n.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	if held.last != nil {
-		updated, err := client.Update(ctx, renewed(held.last, name, held.uid), metav1.UpdateOptions{})
+		updated, err := client.Update(ctx, n.renewed(held.last, name, held.uid), metav1.UpdateOptions{})
 		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			held.last = updated
 			return err
@@ -92,24 +91,26 @@ func (n *Nodes) tryRenew(ctx context.Context, name string, held *lease) (err err
 	}
 	found, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		held.last, err = client.Create(ctx, renewed(&coordinationv1.Lease{}, name, held.uid),
+		held.last, err = client.Create(ctx, n.renewed(&coordinationv1.Lease{}, name, held.uid),
 			metav1.CreateOptions{})
 		return err
 	}
 	if err == nil {
-		held.last, err = client.Update(ctx, renewed(found, name, held.uid), metav1.UpdateOptions{})
+		held.last, err = client.Update(ctx, n.renewed(found, name, held.uid), metav1.UpdateOptions{})
 	}
 	return err
 }
 
-func renewed(old *coordinationv1.Lease, name string, uid types.UID) *coordinationv1.Lease {
+func (n *Nodes) renewed(
+	old *coordinationv1.Lease, name string, uid types.UID,
+) *coordinationv1.Lease {
 	l := old.DeepCopy()
 	l.Name, l.Namespace = name, corev1.NamespaceNodeLease
 	l.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "v1", Kind: "Node", Name: name, UID: uid,
 	}}
 	l.Spec.HolderIdentity = &name
-	l.Spec.LeaseDurationSeconds = ptr.To(int32(leaseDuration / time.Second))
+	l.Spec.LeaseDurationSeconds = ptr.To(int32(n.LeaseDuration / time.Second))
 	l.Spec.RenewTime = ptr.To(metav1.NowMicro())
 	return l
 }

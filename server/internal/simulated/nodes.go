@@ -49,6 +49,8 @@ type Config struct {
 	Version string
 	// JobDuration is how long the pods of Jobs run if their command does not say it. Default: 50 ms.
 	JobDuration time.Duration
+	// LeaseDuration is that of the nodes' leases. Default: a kubelet's 40 s.
+	LeaseDuration time.Duration
 }
 
 // Nodes are the simulated nodes of a control plane.
@@ -87,6 +89,7 @@ type node struct {
 // its wait for them.
 func New(c Config) (*Nodes, error) {
 	c.JobDuration = cmp.Or(c.JobDuration, 50*time.Millisecond)
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, 40*time.Second)
 	c.Capacity = withDefaults(c.Capacity)
 	n := &Nodes{
 		Config: c,

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
@@ -101,6 +102,8 @@ type sign struct {
 	at time.Time
 	// renewed and heartbeat are the times that the node wrote, by its own clock.
 	renewed, heartbeat time.Time
+	// leased is how long the node wants to be believed alive, if longer than the grace.
+	leased time.Duration
 }
 
 func (c *controller) nodeSeen(n *corev1.Node) {
@@ -146,6 +149,7 @@ func (c *controller) leaseSeen(l *coordinationv1.Lease) {
 	s, known := c.heard[l.Name]
 	if known && !s.renewed.Equal(l.Spec.RenewTime.Time) {
 		s.renewed, s.at = l.Spec.RenewTime.Time, time.Now()
+		s.leased = time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
 		c.heard[l.Name] = s
 	}
 }
@@ -200,7 +204,7 @@ func (c *controller) patience(n *corev1.Node) time.Duration {
 	if !known {
 		return limit // nodeSeen is about to see the node
 	}
-	return limit - time.Since(heard.at)
+	return max(limit, heard.leased) - time.Since(heard.at)
 }
 
 // markUnknown says that a node is not heard of any more.

@@ -1,0 +1,66 @@
+package servertest
+
+import (
+	"context"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/kinproc/kinproc/server"
+)
+
+// InBubble is an option for [Run] in a bubble of [testing/synctest], where time passes as soon as
+// everything waits:
+//
+//	func TestNightly(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			s := servertest.Run(t, servertest.InBubble, servertest.Workloads)
+//			…
+//			time.Sleep(30 * 24 * time.Hour)
+//		})
+//	}
+//
+// The control plane opens no socket, because no time passes while a goroutine waits for one. Its
+// clients call it in process, and it reaches webhooks and extension API servers of the test in
+// memory, at [Endpoint.Listen].
+func InBubble(o *server.Options) { o.Network = server.NewNetwork() }
+
+// lingering is longer than any goroutine stays that the libraries do not wait for. Such goroutines
+// must have ended when the bubble ends.
+const lingering = 10 * time.Minute
+
+// The library lets a goroutine wait that reports an error less than a millisecond after the last
+// error of the process. In a bubble, that error may be years ahead, and the goroutine would wait
+// for years. The handlers cannot be replaced later, because others read them without a lock.
+var _ = func() bool {
+	if h := utilruntime.ErrorHandlers; len(h) == 2 {
+		utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{h[0], pause}
+	}
+	return true
+}()
+
+func pause(context.Context, error, string, ...any) { time.Sleep(time.Millisecond) }
+
+// inBubble reports whether a test is in a bubble of [testing/synctest], in which there is no
+// deadline.
+func inBubble(t TB) (in bool) {
+	test, ok := t.(interface {
+		Deadline() (deadline time.Time, ok bool)
+	})
+	if !ok {
+		return false
+	}
+	defer func() { in = recover() != nil }()
+	test.Deadline()
+	return false
+}
+
+// networkOf returns the network in memory on which a control plane is, or nil.
+func networkOf(c []API) *server.Network {
+	for _, api := range c {
+		if on, ok := api.(interface{ Network() *server.Network }); ok {
+			return on.Network()
+		}
+	}
+	return nil
+}
