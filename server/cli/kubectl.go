@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	basecli "k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -36,6 +37,9 @@ may be for a real cluster, is used only if it is named.`,
 		DisableFlagParsing: true, // they are kubectl's
 		ValidArgsFunction:  completeKubectl,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// kubectl logs before it parses its flags, for example that it has found no preferences.
+			// The parser refuses what is no number.
+			_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(args))
 			k, err := newSandboxKubectl(s, args)
 			if err != nil {
 				return err
