@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	coordinationlisters "k8s.io/client-go/listers/coordination/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -59,9 +60,10 @@ func With(patience Patience) loop.Loop {
 type controller struct {
 	*loop.Controller
 	Patience
-	nodes corelisters.NodeLister
-	pods  corelisters.PodLister
-	zones *zones
+	nodes  corelisters.NodeLister
+	pods   corelisters.PodLister
+	leases coordinationlisters.LeaseNamespaceLister
+	zones  *zones
 
 	mu sync.Mutex
 	// heard is when each node was last heard of.
@@ -73,7 +75,8 @@ func begin(l *loop.Controller, patience Patience) loop.Work {
 	c := &controller{
 		Controller: l, Patience: patience, heard: map[string]sign{},
 		nodes: core.Nodes().Lister(), pods: core.Pods().Lister(),
-		zones: newZones(patience),
+		leases: l.Informers.Coordination().V1().Leases().Lister().Leases(corev1.NamespaceNodeLease),
+		zones:  newZones(patience),
 	}
 	return loop.Work{Sync: c.sync, Watches: []loop.Watch{
 		loop.On(core.Nodes().Informer(), func(old, n *corev1.Node) {
@@ -106,6 +109,11 @@ type sign struct {
 	leased time.Duration
 }
 
+func (s *sign) renew(l *coordinationv1.Lease) {
+	s.renewed = l.Spec.RenewTime.Time
+	s.leased = time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+}
+
 func (c *controller) nodeSeen(n *corev1.Node) {
 	var heartbeat time.Time
 	if ready := condition(n, corev1.NodeReady); ready != nil {
@@ -113,6 +121,12 @@ func (c *controller) nodeSeen(n *corev1.Node) {
 	}
 	c.mu.Lock()
 	s, known := c.heard[n.Name]
+	if !known {
+		// The lease may have been seen before the node, and the next renewal may be a long time away.
+		if l, err := c.leases.Get(n.Name); err == nil && l.Spec.RenewTime != nil {
+			s.renew(l)
+		}
+	}
 	if !known || !s.heartbeat.Equal(heartbeat) {
 		s.heartbeat, s.at = heartbeat, time.Now()
 		c.heard[n.Name] = s
@@ -148,8 +162,8 @@ func (c *controller) leaseSeen(l *coordinationv1.Lease) {
 	defer c.mu.Unlock()
 	s, known := c.heard[l.Name]
 	if known && !s.renewed.Equal(l.Spec.RenewTime.Time) {
-		s.renewed, s.at = l.Spec.RenewTime.Time, time.Now()
-		s.leased = time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+		s.renew(l)
+		s.at = time.Now()
 		c.heard[l.Name] = s
 	}
 }

@@ -50,7 +50,7 @@ func nodeOf(in, name string, ready corev1.ConditionStatus) *corev1.Node {
 func evicted(z *zones, names []string, within time.Duration) int {
 	done := map[string]bool{}
 	for end := time.Now().Add(within); ; {
-		next := end.Sub(time.Now())
+		next := time.Until(end)
 		for _, name := range names {
 			yes, wait := z.evicts(name, done[name])
 			done[name] = yes
