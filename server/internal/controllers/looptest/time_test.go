@@ -16,7 +16,9 @@ import (
 )
 
 // inBubble runs a test of what takes hours, with a control plane that has all loops and a node.
-func inBubble(t *testing.T, test func(t *testing.T, c kubernetes.Interface, apply func(yaml string))) {
+func inBubble(
+	t *testing.T, test func(t *testing.T, c kubernetes.Interface, apply func(yaml string)),
+) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.Run(t, servertest.InBubble, servertest.Workloads)
