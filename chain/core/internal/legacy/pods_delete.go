@@ -25,7 +25,24 @@ type podStorage struct{ *kind.Storage }
 func (s podStorage) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (runtime.Object, bool, error) {
-	return s.Storage.Delete(ctx, name, pausing(validate), options)
+	return s.Storage.Delete(ctx, name, pausing(asAsked(options, validate)), options)
+}
+
+// asAsked returns a validation that first restores the grace period that the client asked for. The
+// library decides about an object from the watch cache first, where a pod may not have its node yet,
+// and writes into the options that such a pod goes at once. It then decides about the stored object
+// with the same options, and would not wait for the node.
+func asAsked(
+	options *metav1.DeleteOptions, validate rest.ValidateObjectFunc,
+) rest.ValidateObjectFunc {
+	if options == nil {
+		return validate
+	}
+	asked := options.GracePeriodSeconds
+	return func(ctx context.Context, obj runtime.Object) error {
+		options.GracePeriodSeconds = asked
+		return validate(ctx, obj)
+	}
 }
 
 // DeleteCollection implements rest.CollectionDeleter.
