@@ -72,7 +72,7 @@ type dialer struct {
 	network *Network
 
 	mu     sync.Mutex
-	open   []net.Conn
+	open   map[*dialed]struct{}
 	closed bool
 }
 
@@ -88,20 +88,35 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 		c.Close()
 		return nil, net.ErrClosed
 	}
-	d.open = append(d.open, c)
-	return c, nil
+	conn := &dialed{c, d}
+	d.open[conn] = struct{}{}
+	return conn, nil
 }
 
 // Close closes all connections.
 func (d *dialer) Close() error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
-	for _, c := range d.open {
-		c.Close()
+	open := d.open
+	d.open, d.closed = nil, true
+	d.mu.Unlock()
+	for c := range open {
+		c.Conn.Close()
 	}
-	d.open = nil
 	return nil
+}
+
+// dialed is a connection of a dialer.
+type dialed struct {
+	net.Conn
+	dialer *dialer
+}
+
+// Close implements net.Conn.
+func (c *dialed) Close() error {
+	c.dialer.mu.Lock()
+	delete(c.dialer.open, c)
+	c.dialer.mu.Unlock()
+	return c.Conn.Close()
 }
 
 type networkListener struct {

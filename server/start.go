@@ -182,7 +182,7 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 	written := boot.Begin(ctx) // meanwhile
 	servers := o.apis(g.encryption, charges)
 	if o.Network != nil {
-		dialer := &dialer{network: o.Network}
+		dialer := &dialer{network: o.Network, open: map[*dialed]struct{}{}}
 		s.stopper.Push("connections to webhooks and extension API servers", dialer.Close)
 		servers.Dial = dialer.DialContext
 	}
