@@ -37,12 +37,16 @@ func reportMedian(b *testing.B, unit string, took []time.Duration) {
 
 // BenchmarkStart measures the start, the phases of the start, and the stop of a control plane as
 // tests use it. It reports medians.
-func BenchmarkStart(b *testing.B) {
+func BenchmarkStart(b *testing.B) { benchmarkStarts(b, server.Options{}) }
+
+// benchmarkStarts starts and stops control planes, and reports the medians.
+func benchmarkStarts(b *testing.B, options server.Options) {
+	b.Helper()
 	phases := map[string][]time.Duration{}
 	var ready, stop []time.Duration
 	for b.Loop() {
 		began := time.Now()
-		s, err := server.New(server.Options{})
+		s, err := server.New(options)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
@@ -23,6 +26,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/loops"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
+	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
 // Each room of the control plane is told what it needs of the options, and no more.
@@ -174,6 +178,26 @@ func (o *Options) apis(encryption *etcdconn.Encryption, charges *quota.Charges) 
 		c.Checks = encryption.Checks
 	}
 	return c
+}
+
+// dial returns what connects to webhooks and extension API servers, or nil for the usual dialer.
+// The stopper closes the connections, because clients keep idle ones open.
+func (o *Options) dial(s *stopper.Stopper) utilnet.DialFunc {
+	if o.Network == nil {
+		return nil
+	}
+	open := &connections.Set{}
+	s.Push("connections to webhooks and extension API servers", func() error {
+		open.Close()
+		return nil
+	})
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := o.Network.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return open.Add(c)
+	}
 }
 
 // loops returns the configuration of the control loops. The storage was empty if fresh is true.

@@ -67,58 +67,6 @@ func (n *Network) DialContext(ctx context.Context, network, address string) (net
 	return networkConn{c, &net.TCPAddr{IP: l.address.IP}, l.address}, nil
 }
 
-// dialer opens connections that Close closes. Clients keep idle ones open.
-type dialer struct {
-	network *Network
-
-	mu     sync.Mutex
-	open   map[*dialed]struct{}
-	closed bool
-}
-
-// DialContext is that of the network.
-func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.network.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		c.Close()
-		return nil, net.ErrClosed
-	}
-	conn := &dialed{c, d}
-	d.open[conn] = struct{}{}
-	return conn, nil
-}
-
-// Close closes all connections.
-func (d *dialer) Close() error {
-	d.mu.Lock()
-	open := d.open
-	d.open, d.closed = nil, true
-	d.mu.Unlock()
-	for c := range open {
-		c.Conn.Close()
-	}
-	return nil
-}
-
-// dialed is a connection of a dialer.
-type dialed struct {
-	net.Conn
-	dialer *dialer
-}
-
-// Close implements net.Conn.
-func (c *dialed) Close() error {
-	c.dialer.mu.Lock()
-	delete(c.dialer.open, c)
-	c.dialer.mu.Unlock()
-	return c.Conn.Close()
-}
-
 type networkListener struct {
 	*bufconn.Listener
 	address *net.TCPAddr

@@ -36,32 +36,7 @@ func BenchmarkFork(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	phases := map[string][]time.Duration{}
-	var ready, stop []time.Duration
-	for b.Loop() {
-		began := time.Now()
-		f, err := server.New(server.Options{From: snapshot})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := f.Start(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		ready = append(ready, time.Since(began))
-		for _, p := range f.Timeline() {
-			phases[p.Name] = append(phases[p.Name], p.Took)
-		}
-		began = time.Now()
-		if err := f.Stop(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		stop = append(stop, time.Since(began))
-	}
-	reportMedian(b, "ready-ms", ready)
-	reportMedian(b, "stop-ms", stop)
-	for name, took := range phases {
-		reportMedian(b, name+"-ms", took)
-	}
+	benchmarkStarts(b, server.Options{From: snapshot})
 }
 
 // BenchmarkReset measures a reset after a test has created a namespace with 20 objects and 10

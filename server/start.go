@@ -181,11 +181,7 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 	boot := bootstrap.Open(parts, s.stopper)
 	written := boot.Begin(ctx) // meanwhile
 	servers := o.apis(g.encryption, charges)
-	if o.Network != nil {
-		dialer := &dialer{network: o.Network, open: map[*dialed]struct{}{}}
-		s.stopper.Push("connections to webhooks and extension API servers", dialer.Close)
-		servers.Dial = dialer.DialContext
-	}
+	servers.Dial = o.dial(s.stopper)
 	servers.Storage, servers.Etcd, servers.Requests = g.storage, g.etcd, g.requests
 	servers.Access, servers.Allocator, servers.Informers = access, services.Allocator, shared
 	servers.Address, servers.Identity, servers.Hooks = address, identity, boot.Hooks()

@@ -166,15 +166,15 @@ func podWarnings(_ context.Context, p, old *corev1.Pod) []string {
 
 // podGracePeriod sets the grace period in which the kubelet stops a deleted pod. It is zero if the
 // pod was never scheduled or has finished.
-func podGracePeriod(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
+func podGracePeriod(ctx context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
 	if options == nil {
 		return false
 	}
 	var period int64
-	switch {
+	switch asked := asked(ctx, options); {
 	case p.Spec.NodeName == "" || isFinished(p):
-	case options.GracePeriodSeconds != nil:
-		period = *options.GracePeriodSeconds
+	case asked != nil:
+		period = *asked
 	case p.Spec.TerminationGracePeriodSeconds != nil:
 		period = *p.Spec.TerminationGracePeriodSeconds
 	}

@@ -25,24 +25,7 @@ type podStorage struct{ *kind.Storage }
 func (s podStorage) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (runtime.Object, bool, error) {
-	return s.Storage.Delete(ctx, name, pausing(asAsked(options, validate)), options)
-}
-
-// asAsked returns a validation that first restores the grace period that the client asked for. The
-// library decides about an object from the watch cache first, where a pod may not have its node yet,
-// and writes into the options that such a pod goes at once. It then decides about the stored object
-// with the same options, and would not wait for the node.
-func asAsked(
-	options *metav1.DeleteOptions, validate rest.ValidateObjectFunc,
-) rest.ValidateObjectFunc {
-	if options == nil {
-		return validate
-	}
-	asked := options.GracePeriodSeconds
-	return func(ctx context.Context, obj runtime.Object) error {
-		options.GracePeriodSeconds = asked
-		return validate(ctx, obj)
-	}
+	return s.Storage.Delete(asking(ctx, options), name, pausing(validate), options)
 }
 
 // DeleteCollection implements rest.CollectionDeleter.
@@ -50,7 +33,28 @@ func (s podStorage) DeleteCollection(
 	ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 	list *internalversion.ListOptions,
 ) (runtime.Object, error) {
-	return s.Storage.DeleteCollection(ctx, pausing(validate), options, list)
+	return s.Storage.DeleteCollection(asking(ctx, options), pausing(validate), options, list)
+}
+
+type askedKey struct{}
+
+// asking returns a context with the grace period that a client asks for. The registry decides about
+// a pod from the watch cache first, which may not have its node yet. Such a pod goes at once, which
+// podGracePeriod writes into the options. The registry then decides about the stored pod with the
+// same options, which do not tell any more what the client has asked for.
+func asking(ctx context.Context, options *metav1.DeleteOptions) context.Context {
+	if options == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, askedKey{}, options.GracePeriodSeconds)
+}
+
+// asked returns what the client of a deletion asked for, if anything.
+func asked(ctx context.Context, options *metav1.DeleteOptions) *int64 {
+	if period, ok := ctx.Value(askedKey{}).(*int64); ok {
+		return period
+	}
+	return options.GracePeriodSeconds
 }
 
 // pausing returns a validation that takes a moment for a pod that has been marked as terminating

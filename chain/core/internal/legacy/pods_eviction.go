@@ -217,7 +217,7 @@ func (r *evictionREST) delete(
 			deletion.Preconditions.ResourceVersion = &version
 		}
 	}
-	_, _, err := r.pods.Delete(ctx, p.Name, rest.ValidateAllObjectFunc, deletion)
+	_, _, err := r.pods.Delete(asking(ctx, deletion), p.Name, rest.ValidateAllObjectFunc, deletion)
 	return err
 }
 

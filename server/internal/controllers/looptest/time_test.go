@@ -6,6 +6,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,12 +142,7 @@ spec:
 				return "it is deleted"
 			}
 			workloadtest.OK(t, err)
-			for _, condition := range j.Status.Conditions {
-				if condition.Type == "Failed" && condition.Status == corev1.ConditionTrue {
-					return condition.Reason
-				}
-			}
-			return ""
+			return whyFailed(j)
 		}
 		for _, step := range []struct {
 			after time.Duration
@@ -184,6 +180,16 @@ func TestTimeOfEvents(t *testing.T) {
 	})
 }
 
+// whyFailed returns the reason why a Job has failed, or nothing.
+func whyFailed(j *batchv1.Job) string {
+	for _, condition := range j.Status.Conditions {
+		if condition.Type == batchv1.JobFailed && condition.Status == corev1.ConditionTrue {
+			return condition.Reason
+		}
+	}
+	return ""
+}
+
 // The pods of a Job that fails are replaced after 10 s, 20 s and so on, until its limit is reached.
 func TestTimeOfFailingJob(t *testing.T) {
 	inBubble(t, func(t *testing.T, c kubernetes.Interface, apply func(yaml string)) {
@@ -213,12 +219,7 @@ spec:
 			time.Sleep(step.after)
 			j, err := c.BatchV1().Jobs("default").Get(t.Context(), "j", metav1.GetOptions{})
 			workloadtest.OK(t, err)
-			reason := ""
-			for _, condition := range j.Status.Conditions {
-				if condition.Type == "Failed" && condition.Status == corev1.ConditionTrue {
-					reason = condition.Reason
-				}
-			}
+			reason := whyFailed(j)
 			if j.Status.Failed != step.failed || reason != step.reason {
 				t.Errorf("%s later: %d pods have failed, %q; want %d, %q", step.after, j.Status.Failed,
 					reason, step.failed, step.reason)

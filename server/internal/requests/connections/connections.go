@@ -18,12 +18,14 @@ const ShutdownTimeout = time.Second
 // of an HTTP server would wait for long-running requests, and a second for HTTP/2.
 type Listener struct {
 	net.Listener
+	accepted Set
 
 	mu     sync.Mutex
-	open   map[net.Conn]struct{}
-	closed bool
 	ending *time.Timer // nil before Close
 }
+
+// Track returns a listener that accepts the connections of l and tracks them.
+func Track(l net.Listener) *Listener { return &Listener{Listener: l} }
 
 // Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -31,15 +33,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tracked := &conn{Conn: c, listener: l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		c.Close()
-		return nil, net.ErrClosed
-	}
-	l.open[tracked] = struct{}{}
-	return tracked, nil
+	return l.accepted.Add(c)
 }
 
 // Close closes the port, and soon the connections. A server calls it first when it shuts down.
@@ -47,7 +41,7 @@ func (l *Listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ending == nil {
-		l.ending = time.AfterFunc(grace, l.closeConnections)
+		l.ending = time.AfterFunc(grace, l.accepted.Close)
 	}
 	return l.Listener.Close()
 }
@@ -55,7 +49,7 @@ func (l *Listener) Close() error {
 // CloseAll closes the port and all connections at once. It may be called more than once.
 func (l *Listener) CloseAll() error {
 	l.Listener.Close()
-	l.closeConnections()
+	l.accepted.Close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ending != nil {
@@ -64,31 +58,51 @@ func (l *Listener) CloseAll() error {
 	return nil
 }
 
-func (l *Listener) closeConnections() {
-	l.mu.Lock()
-	l.closed = true
-	open := l.open
-	l.open = nil
-	l.mu.Unlock()
+// Set has connections that are open. The zero value is empty.
+type Set struct {
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	closed bool
+}
+
+// Add returns the connection as one of the set, until it is closed. If the set has been closed, Add
+// closes the connection and returns net.ErrClosed.
+func (s *Set) Add(c net.Conn) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		c.Close()
+		return nil, net.ErrClosed
+	}
+	if s.open == nil {
+		s.open = map[*conn]struct{}{}
+	}
+	tracked := &conn{c, s}
+	s.open[tracked] = struct{}{}
+	return tracked, nil
+}
+
+// Close closes all connections of the set, and those that are added later.
+func (s *Set) Close() {
+	s.mu.Lock()
+	open := s.open
+	s.open, s.closed = nil, true
+	s.mu.Unlock()
 	for c := range open {
-		c.(*conn).Conn.Close()
+		c.Conn.Close()
 	}
 }
 
-// Track returns a listener that accepts the connections of l and tracks them.
-func Track(l net.Listener) *Listener {
-	return &Listener{Listener: l, open: map[net.Conn]struct{}{}}
-}
-
-// conn is a tracked connection.
+// conn is a connection of a set.
 type conn struct {
 	net.Conn
-	listener *Listener
+	set *Set
 }
 
+// Close implements net.Conn.
 func (c *conn) Close() error {
-	c.listener.mu.Lock()
-	delete(c.listener.open, c)
-	c.listener.mu.Unlock()
+	c.set.mu.Lock()
+	delete(c.set.open, c)
+	c.set.mu.Unlock()
 	return c.Conn.Close()
 }
