@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/chain/trace"
@@ -27,6 +29,16 @@ func TestPicturesOfTour(t *testing.T) {
 	s := servertest.Run(t)
 	servertest.CRDs(t, s, servertest.Files("examples/crontab/manifests/definition.yaml"))
 	servertest.Apply(t, s, "", servertest.YAML(elsewhere))
+	const portrules = "/apis/net.example.com/v1/portrules"
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			return !slices.ContainsFunc(pathOf(t, s, "GET", portrules, ""), func(step trace.Step) bool {
+				return step.Decision == "404"
+			}), nil
+		})
+	if err != nil {
+		t.Fatalf("the aggregator does not know the API service: %v", err)
+	}
 	filters := []string{"authentication", "flow control", "authorization"}
 	var links []string
 	for _, step := range pathOf(t, s, "GET", "/apis/nobody.example.com/v1/things", "") {
@@ -42,8 +54,8 @@ func TestPicturesOfTour(t *testing.T) {
 	for name, steps := range map[string][]trace.Step{
 		"1-request":    pathOf(t, s, "GET", crontabs, ""),
 		"2-operator":   pathOf(t, s, "POST", crontabs, crontab),
-		"3-aggregated": pathOf(t, s, "GET", "/apis/net.example.com/v1/portrules", ""),
-		"4-sdk":        pathOf(t, s, "GET", "/apis/net.example.com/v1/portrules", ""),
+		"3-aggregated": pathOf(t, s, "GET", portrules, ""),
+		"4-sdk":        pathOf(t, s, "GET", portrules, ""),
 		"5-write":      pathOf(t, s, "POST", claims, claim),
 	} {
 		drawn := draw(t, filters, links, steps)
