@@ -63,7 +63,8 @@ test-tools:
 race: ## Run all tests with RACE=-race.
 	@$(MAKE) --no-print-directory test RACE=-race
 
-# A package is tested by its own tests and by those that import it. make test runs the documents too.
+# The packages that test the whole server from outside.
+SERVER_TESTS := ./server/internal/apitest ./server/internal/controllers/looptest
 BASE ?= main
 
 .PHONY: check
@@ -74,10 +75,11 @@ check: bin/lint ## Lint and test what differs from branch BASE (main), in this m
 	unformatted=$$(gofmt -l $$files); \
 	[ -z "$$unformatted" ] || { printf 'gofmt would change:\n%s\n' "$$unformatted" >&2; exit 1; }; \
 	changed=$$(dirname $$files | sort -u | xargs printf './%s\n' | xargs go list); \
-	bin/lint $$changed; \
-	go test -vet=off $$(go list -f '{{.ImportPath}} {{range .TestImports}}{{.}} {{end}}{{range .XTestImports}}{{.}} {{end}}' ./... | \
-		grep -F "$$(sed 's/$$/ /' <<<"$$changed")" | cut -d' ' -f1 | grep -vxF $(PROGRAM_TESTS:%=-e %)); \
-	go test -vet=off -skip 'TestDocuments|TestTour' .
+	bin/lint $$changed & lint=$$!; \
+	tests=$$(grep -qv '_test\.go$$' <<<"$$files" && go list $(SERVER_TESTS) || true); \
+	go test -vet=off -skip 'TestDocuments|TestTour' . \
+		$$(printf '%s\n' $$tests $$changed | sort -u | grep -vxF $(PROGRAM_TESTS:%=-e %)); \
+	wait $$lint
 
 # The linter has a module of its own, to keep its dependencies out of this one.
 .PHONY: bin/lint
