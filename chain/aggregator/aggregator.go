@@ -79,10 +79,11 @@ type Server struct {
 	// with those of its delegates, one of which has to serve them; see [Server.PrepareRun].
 	OpenAPI openapi.Server
 
-	client   *catchup.Client
-	certKept bool
-	next     genericapiserver.DelegationTarget
-	paths    *servicePaths // after PrepareRun
+	client    *catchup.Client
+	certKept  bool
+	next      genericapiserver.DelegationTarget
+	documents *documents
+	paths     *servicePaths // after PrepareRun
 }
 
 // PrepareRun finishes the server, and returns what runs it. It leaves out the OpenAPI documents of
@@ -99,6 +100,7 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 	own.NotFoundHandler(s.paths)
 	own.Unregister("/")
 	own.Unregister("/index.html")
+	s.documents.install(own)
 	routes.Index{}.Install(routes.ListedPathProviders{s.GenericAPIServer, s.paths}, own)
 	// From now on, APIAggregator needs little more than these paths. The goroutine that registers
 	// them may run for a moment after the server has stopped and its handlers have been forgotten, so
@@ -108,23 +110,31 @@ func (s *Server) PrepareRun() (interface{ Run(context.Context) error }, error) {
 		APIServerID:           s.GenericAPIServer.APIServerID,
 		StorageVersionManager: s.GenericAPIServer.StorageVersionManager,
 	}
+	ended := []string{documentsHook}
 	if s.certKept {
-		s.endReload()
+		ended = append(ended, reloadHook)
 	}
+	s.endHooks(ended)
 	return prepared, err
 }
 
-// reloadHook follows the files of the client certificate, by fsnotify. Users may have few of the
-// kernel's watches, and in a bubble of testing/synctest, no time passes while a goroutine waits for
-// them.
-const reloadHook = "aggregator-reload-proxy-client-cert"
+const (
+	// documentsHook runs a controller in whose place s.documents is. See there.
+	documentsHook = "apiservice-openapiv3-controller"
+	// reloadHook follows the files of the client certificate, by fsnotify. Users may have few of the
+	// kernel's watches, and in a bubble of testing/synctest, no time passes while a goroutine waits
+	// for them.
+	reloadHook = "aggregator-reload-proxy-client-cert"
+)
 
-// endReload runs reloadHook alone, with a context that has ended, so that it ends at once and
-// leaves nothing behind. Without the hook, the goroutines of its queue would never end.
-func (s *Server) endReload() {
+// endHooks runs hooks alone, with a context that has ended, so that they end at once and leave
+// nothing behind. Without their hooks, the goroutines of the controllers' queues would never end.
+func (s *Server) endHooks(names []string) {
 	hooks := s.GenericAPIServer.PostStartHooks()
 	others := maps.Clone(hooks)
-	delete(others, reloadHook)
+	for _, name := range names {
+		delete(others, name)
+	}
 	for name := range others {
 		delete(hooks, name)
 	}
@@ -165,7 +175,9 @@ func New(
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	if err := watchAvailability(s, config); err != nil {
+	documents := newDocuments(s.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister(),
+		next)
+	if err := watchAvailability(s, config, documents); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	client, err := catchup.NewClient(generic.LoopbackClientConfig)
@@ -180,8 +192,9 @@ func New(
 			V2:        generic.OpenAPIConfig,
 			V3:        generic.OpenAPIV3Config,
 		},
-		client:   client,
-		certKept: config.ProxyClientCertKept,
-		next:     next,
+		client:    client,
+		certKept:  config.ProxyClientCertKept,
+		next:      next,
+		documents: documents,
 	}, nil
 }

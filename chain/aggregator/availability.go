@@ -40,6 +40,9 @@ const (
 	// recheck is the interval at which a server that is up is checked again. kube-apiserver checks
 	// every 30 s.
 	recheck = 5 * time.Second
+	// documentsRecheck is the interval at which a server is asked for its OpenAPI documents, as in
+	// kube-apiserver.
+	documentsRecheck = time.Minute
 	// answerTimeout is how long a server may take to respond, as in kube-apiserver.
 	answerTimeout = 5 * time.Second
 )
@@ -57,6 +60,7 @@ type availability struct {
 	// dial, cert and key are those of the config; cert is nil if the files may change.
 	dial      *transport.DialHolder
 	cert, key []byte
+	documents *documents
 
 	mu sync.Mutex
 	// ctx is nil unless the controller runs.
@@ -67,7 +71,9 @@ type availability struct {
 }
 
 // watchAvailability starts the controller together with s.
-func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) error {
+func watchAvailability(
+	s *aggregatorapiserver.APIAggregator, config Config, documents *documents,
+) error {
 	client, err := aggregatorclientset.NewForConfig(s.GenericAPIServer.LoopbackClientConfig)
 	if err != nil {
 		return err
@@ -79,6 +85,7 @@ func watchAvailability(s *aggregatorapiserver.APIAggregator, config Config) erro
 		services:    config.Informers.Core().V1().Services().Lister(),
 		slices:      config.Informers.Discovery().V1().EndpointSlices().Lister(),
 		config:      config,
+		documents:   documents,
 		changes:     map[string]chan struct{}{},
 	}
 	if config.Dial != nil {
@@ -210,6 +217,8 @@ func (a *availability) changed(name string) {
 func (a *availability) follow(ctx context.Context, name string, changes <-chan struct{}) {
 	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Steps: 10, Cap: lastRetry}
 	retry := backoff.DelayFunc()
+	defer a.documents.remove(name)
+	var asked asked
 	for {
 		again := retry
 		service, err := a.apiServices.Get(name)
@@ -219,7 +228,7 @@ func (a *availability) follow(ctx context.Context, name string, changes <-chan s
 			}
 			continue
 		}
-		if a.keep(ctx, service) {
+		if a.keep(ctx, service, &asked) {
 			retry = backoff.DelayFunc()
 			again = func() time.Duration { return recheck }
 		}
@@ -248,9 +257,28 @@ func (a *availability) forget(name string, changes <-chan struct{}) bool {
 	}
 }
 
+// asked is what a server was last asked for its OpenAPI documents for, and when.
+type asked struct {
+	spec apiregistrationv1.APIServiceSpec
+	when time.Time
+}
+
 // keep checks an APIService, sets its condition and reports whether it is available.
-func (a *availability) keep(ctx context.Context, service *apiregistrationv1.APIService) bool {
+func (a *availability) keep(
+	ctx context.Context, service *apiregistrationv1.APIService, last *asked,
+) bool {
 	condition := a.check(ctx, service)
+	switch {
+	case condition.Status != apiregistrationv1.ConditionTrue:
+		*last = asked{}
+	case time.Since(last.when) >= documentsRecheck ||
+		!equality.Semantic.DeepEqual(last.spec, service.Spec):
+		*last = asked{service.Spec, time.Now()}
+		if err := a.documents.update(ctx, service, a.forward(service)); err != nil && ctx.Err() == nil {
+			utilruntime.HandleErrorWithContext(ctx, err,
+				"Failed to get the OpenAPI documents of an APIService", "name", service.Name)
+		}
+	}
 	err := a.publish(ctx, service, condition)
 	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) &&
 		!apierrors.IsForbidden(err) {
@@ -339,12 +367,14 @@ func isReady(s *discoveryv1.EndpointSlice, port string) bool {
 	})
 }
 
-// ask requests the discovery document that the extension API server has to serve.
-func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService) error {
+// connect returns the address of an extension API server, and what sends requests to it.
+func (a *availability) connect(
+	s *apiregistrationv1.APIService,
+) (*url.URL, http.RoundTripper, error) {
 	r := s.Spec.Service
 	address, err := a.config.ServiceResolver.ResolveEndpoint(r.Namespace, r.Name, *r.Port)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	config := remote.BuildTransportConfig(nil, nil, nil, s)
 	config.DialHolder = a.dial
@@ -354,6 +384,15 @@ func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService)
 		config.TLS.KeyFile = a.config.ProxyClientKeyFile
 	}
 	roundTripper, err := transport.New(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return address, roundTripper, nil
+}
+
+// ask requests the discovery document that the extension API server has to serve.
+func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService) error {
+	address, roundTripper, err := a.connect(s)
 	if err != nil {
 		return err
 	}

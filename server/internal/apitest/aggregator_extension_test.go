@@ -76,6 +76,11 @@ func startExtension(t *testing.T, ip string, services ...string) *extension {
 	return &extension{s, int32(listener.Addr().(*net.TCPAddr).Port), authority}
 }
 
+// handle adds what the server answers.
+func (e *extension) handle(pattern string, handler http.HandlerFunc) {
+	e.Config.Handler.(*http.ServeMux).HandleFunc(pattern, handler)
+}
+
 func extensionTalk(w http.ResponseWriter, r *http.Request) {
 	conn, err := new(websocket.Upgrader).Upgrade(w, r, nil)
 	if err != nil {
