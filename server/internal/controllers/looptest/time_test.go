@@ -1,16 +1,29 @@
 package looptest
 
 import (
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -20,8 +33,20 @@ import (
 func inBubble(
 	t *testing.T, test func(t *testing.T, c kubernetes.Interface, apply func(yaml string)),
 ) {
+	t.Helper()
+	inBubbleFrom(t, time.Time{}, test)
+}
+
+// inBubbleFrom is inBubble with a control plane that starts at a time. A bubble begins on January 1,
+// 2000.
+func inBubbleFrom(
+	t *testing.T, start time.Time,
+	test func(t *testing.T, c kubernetes.Interface, apply func(yaml string)),
+) {
+	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(start))
 		s := servertest.Run(t, servertest.InBubble, servertest.Workloads)
 		test(t, kubernetes.NewForConfigOrDie(s.RESTConfig()), func(yaml string) {
 			servertest.Apply(t, s, "default", servertest.YAML(yaml))
@@ -262,6 +287,198 @@ func TestTimeOfToken(t *testing.T) {
 		}
 		if !valid(second) {
 			t.Error("the new token is refused")
+		}
+	})
+}
+
+// In the night to March 26, 2000, clocks in Berlin went from two to three: there was no half past
+// two, and half past three was at half past one UTC.
+func TestTimeOfSummer(t *testing.T) {
+	midnight := time.Date(2000, time.March, 26, 0, 0, 0, 0, time.UTC)
+	inBubbleFrom(t, midnight, func(t *testing.T, c kubernetes.Interface, apply func(yaml string)) {
+		for name, when := range map[string]string{
+			"two-in-berlin":   "schedule: 30 2 * * *\n  timeZone: Europe/Berlin",
+			"three-in-berlin": "schedule: 30 3 * * *\n  timeZone: Europe/Berlin",
+			"two":             "schedule: 30 2 * * *\n  timeZone: Etc/UTC",
+		} {
+			apply(fmt.Sprintf(scheduled, name, when))
+		}
+		time.Sleep(2 * time.Hour)
+		if got := jobsByCronJob(t, c); !maps.Equal(got, map[string]int{"three-in-berlin": 1}) {
+			t.Errorf("at two o'clock UTC: %v Jobs", got)
+		}
+		time.Sleep(time.Hour)
+		want := map[string]int{"three-in-berlin": 1, "two": 1}
+		if got := jobsByCronJob(t, c); !maps.Equal(got, want) {
+			t.Errorf("at three o'clock UTC: %v Jobs, want %v", got, want)
+		}
+	})
+}
+
+// A CronJob that is resumed makes up for the last run that it missed, unless the deadline of that
+// run is over.
+func TestTimeOfMissedSchedule(t *testing.T) {
+	inBubble(t, func(t *testing.T, c kubernetes.Interface, apply func(yaml string)) {
+		time.Sleep(30 * time.Minute)
+		hourly := "schedule: '0 * * * *'\n  suspend: true"
+		apply(fmt.Sprintf(scheduled, "late", hourly))
+		apply(fmt.Sprintf(scheduled, "strict", hourly+"\n  startingDeadlineSeconds: 600"))
+		time.Sleep(3 * time.Hour)
+		if got := jobsByCronJob(t, c); len(got) != 0 {
+			t.Errorf("suspended CronJobs have Jobs: %v", got)
+		}
+		for _, name := range []string{"late", "strict"} {
+			_, err := c.BatchV1().CronJobs("default").Patch(t.Context(), name, types.MergePatchType,
+				[]byte(`{"spec": {"suspend": false}}`), metav1.PatchOptions{})
+			workloadtest.OK(t, err)
+		}
+		time.Sleep(time.Minute)
+		if got := jobsByCronJob(t, c); got["late"] != 1 || got["strict"] != 0 {
+			t.Errorf("a minute after they were resumed, the CronJobs have %v Jobs", got)
+		}
+		time.Sleep(30 * time.Minute)
+		if got := jobsByCronJob(t, c); got["late"] != 2 || got["strict"] != 1 {
+			t.Errorf("after the next hour, the CronJobs have %v Jobs", got)
+		}
+	})
+}
+
+const scheduled = `
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: %s}
+spec:
+  %s
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: c, image: i}]
+`
+
+// jobsByCronJob counts the Jobs of each CronJob.
+func jobsByCronJob(t *testing.T, c kubernetes.Interface) map[string]int {
+	t.Helper()
+	jobs, err := c.BatchV1().Jobs("default").List(t.Context(), metav1.ListOptions{})
+	workloadtest.OK(t, err)
+	counts := map[string]int{}
+	for _, j := range jobs.Items {
+		counts[metav1.GetControllerOf(&j).Name]++
+	}
+	return counts
+}
+
+// Another candidate leads when the lease of a leader that died has run out.
+func TestTimeOfLeader(t *testing.T) {
+	inBubble(t, func(t *testing.T, c kubernetes.Interface, _ func(yaml string)) {
+		var candidates sync.WaitGroup
+		defer candidates.Wait()
+		var leader atomic.Value
+		leader.Store("")
+		stand := func(name string) (die func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			candidates.Go(func() {
+				leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+					Lock: &resourcelock.LeaseLock{
+						LeaseMeta:  metav1.ObjectMeta{Namespace: "default", Name: "leader"},
+						Client:     c.CoordinationV1(),
+						LockConfig: resourcelock.ResourceLockConfig{Identity: name},
+					},
+					LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second,
+					RetryPeriod: 2 * time.Second,
+					Callbacks: leaderelection.LeaderCallbacks{
+						OnStartedLeading: func(context.Context) { leader.Store(name) },
+						OnStoppedLeading: func() {},
+					},
+				})
+			})
+			return cancel
+		}
+		die := stand("first")
+		time.Sleep(time.Minute)
+		defer stand("second")()
+		time.Sleep(time.Hour)
+		if l := leader.Load(); l != "first" {
+			t.Errorf("%q leads while the first candidate renews its lease", l)
+		}
+		die()
+		time.Sleep(10 * time.Second)
+		if l := leader.Load(); l != "first" {
+			t.Errorf("%q leads before the lease has run out", l)
+		}
+		time.Sleep(15 * time.Second)
+		if l := leader.Load(); l != "second" {
+			t.Errorf("%q leads after the lease has run out", l)
+		}
+	})
+}
+
+// A watch ends when its time is over. An informer takes up another one, misses nothing, and repeats
+// what it knows with each resync.
+func TestTimeOfInformer(t *testing.T) {
+	inBubble(t, func(t *testing.T, c kubernetes.Interface, apply func(yaml string)) {
+		w, err := c.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{
+			TimeoutSeconds: new(int64(300)),
+		})
+		workloadtest.OK(t, err)
+		ended := make(chan time.Time, 1)
+		begun := time.Now()
+		go func() {
+			for range w.ResultChan() {
+			}
+			ended <- time.Now()
+		}()
+
+		factory := informers.NewSharedInformerFactoryWithOptions(c, 2*time.Hour,
+			informers.WithNamespace("default"))
+		defer factory.Shutdown()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var resyncs atomic.Int32
+		configMaps := factory.Core().V1().ConfigMaps()
+		_, err = configMaps.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+			UpdateFunc: func(old, obj any) {
+				if old == obj && obj.(*corev1.ConfigMap).Name == "a" {
+					resyncs.Add(1)
+				}
+			},
+		})
+		workloadtest.OK(t, err)
+		apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}")
+		factory.StartWithContext(ctx)
+		factory.WaitForCacheSyncWithContext(ctx)
+
+		if lasted := (<-ended).Sub(begun); lasted != 300*time.Second {
+			t.Errorf("the watch lasted %s", lasted)
+		}
+		time.Sleep(100 * time.Minute) // the informer's watches last for five to ten minutes
+		apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}")
+		time.Sleep(time.Second)
+		_, err = configMaps.Lister().ConfigMaps("default").Get("b")
+		workloadtest.OK(t, err)
+		if n := resyncs.Load(); n != 0 {
+			t.Errorf("%d resyncs before their time", n)
+		}
+		time.Sleep(30 * time.Minute)
+		if n := resyncs.Load(); n != 1 {
+			t.Errorf("%d resyncs in two hours", n)
+		}
+	})
+}
+
+// A request for a certificate that was denied is deleted after an hour.
+func TestTimeOfCertificateRequest(t *testing.T) {
+	inBubble(t, func(t *testing.T, c kubernetes.Interface, _ func(yaml string)) {
+		requests := certificateRequestsOf(t, c)
+		requests.decide(requests.ask("denied", certificatesv1.KubeAPIServerClientSignerName,
+			x509.CertificateRequest{Subject: pkix.Name{CommonName: "jane"}}, nil,
+			certificatesv1.UsageClientAuth), certificatesv1.CertificateDenied)
+		time.Sleep(59 * time.Minute)
+		workloadtest.Must(requests.Get(t.Context(), "denied", metav1.GetOptions{}))(t)
+		time.Sleep(time.Hour + time.Minute) // the loop looks at the requests now and then
+		if _, err := requests.Get(t.Context(), "denied", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("after two hours: %v, want not found", err)
 		}
 	})
 }
