@@ -203,8 +203,12 @@ func table(t map[string]any) map[string]any {
 		cells, _ := lookup(row, "/cells").([]any)
 		m, _ := lookup(row, "/object/metadata").(map[string]any)
 		for i, c := range cells {
-			if s, ok := c.(string); ok && i < len(names) {
+			s, ok := c.(string)
+			switch {
+			case ok && i < len(names):
 				cells[i] = cell(names[i], s, m)
+			case ok:
+				cells[i] = "<age>" // of an IPAddress: kube-apiserver declares no column for it
 			}
 		}
 	}
