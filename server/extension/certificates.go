@@ -70,8 +70,7 @@ func (c *certificates) renewal() time.Time {
 	if err != nil {
 		return time.Now()
 	}
-	lifetime := loaded.Leaf.NotAfter.Sub(loaded.Leaf.NotBefore)
-	return loaded.Leaf.NotAfter.Add(-lifetime / 3)
+	return pki.Renewal(loaded.Leaf)
 }
 
 // run renews the certificate until ctx is done.

@@ -17,7 +17,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/cert"
 
 	"github.com/kinproc/kinproc/server/internal/auth/bootstraptoken"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
@@ -45,8 +44,8 @@ type Access struct {
 
 	config  Config
 	proxyCA dynamiccertificates.CAContentProvider
-	// servingEnds is when the own serving certificate expires.
-	servingEnds time.Time
+	// own is the control plane's own serving certificate.
+	own *ownCertificate
 	// serving is the pair of files with another serving certificate. It is empty by default.
 	serving certificateFiles
 }
@@ -68,19 +67,19 @@ func Open(c Config, s *stopper.Stopper) (_ *Access, err error) {
 			return nil, c.Names.Wrong("PKIDir", "pki-dir", "%w", err)
 		}
 	}
+	kept := ""
 	if c.Directory.Kept {
-		a.PKI, err = pki.Ensure(c.Directory.PKI(), certificates)
+		kept = c.Directory.PKI()
+		a.PKI, err = pki.Ensure(kept, certificates)
 	} else {
 		a.PKI, err = pki.New(certificates)
 	}
 	if err != nil {
 		return nil, err
 	}
-	serving, err := cert.ParseCertsPEM(a.PKI.Serving.Cert)
-	if err != nil {
+	if a.own, err = newOwnCertificate(a.PKI, kept, certificates, a.ServerName()); err != nil {
 		return nil, err
 	}
-	a.servingEnds = serving[0].NotAfter
 	if err := a.trust(); err != nil {
 		return nil, err
 	}
@@ -227,23 +226,18 @@ func (a *Access) newTokens() (*serviceaccount.Tokens, error) {
 // CheckServingCertificate is the health check of the certificate by which clients on this machine
 // know the server.
 func (a *Access) CheckServingCertificate(*http.Request) error {
-	if time.Now().After(a.servingEnds) {
+	if ends := a.own.ends(); time.Now().After(ends) {
 		return fmt.Errorf("the serving certificate expired at %s; restart to make another one",
-			a.servingEnds.Format(time.RFC3339))
+			ends.Format(time.RFC3339))
 	}
 	return nil
 }
 
 // ApplyTo configures the servers of the chain.
 func (a *Access) ApplyTo(generic *genericapiserver.Config) error {
-	own, err := dynamiccertificates.NewStaticCertKeyContent("serving", a.PKI.Serving.Cert,
-		a.PKI.Serving.Key)
-	if err != nil {
-		return err
-	}
 	generic.SecureServing = &genericapiserver.SecureServingInfo{
 		Listener: a.config.Listener,
-		Cert:     own,
+		Cert:     a.own,
 		// The handshake asks for certificates of both authorities. Authentication decides what each
 		// certificate is good for.
 		ClientCA: dynamiccertificates.NewUnionCAContentProvider(a.ClientCA, a.proxyCA),

@@ -60,12 +60,7 @@ func (a *Access) serve(serving *genericapiserver.SecureServingInfo) (err error) 
 	if a.serving.cert == "" {
 		return nil
 	}
-	own, err := dynamiccertificates.NewStaticSNICertKeyContent("own", a.PKI.Serving.Cert,
-		a.PKI.Serving.Key, a.ServerName())
-	if err != nil {
-		return err
-	}
-	serving.SNICerts = append(serving.SNICerts, own)
+	serving.SNICerts = append(serving.SNICerts, a.own)
 	serving.Cert, err = dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert",
 		a.serving.cert, a.serving.key)
 	if err != nil && c.TLSCertFile == "" {

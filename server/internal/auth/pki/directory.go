@@ -293,10 +293,14 @@ func (d directory) writePair(name string, pair Pair) error {
 	return writeFile(d.file(name+".crt"), pair.Cert)
 }
 
-// expiring reports whether a certificate is not valid or has less than a third of its validity
-// left.
+// Renewal returns when a certificate should be renewed: when a third of its validity is left.
+func Renewal(c *x509.Certificate) time.Time {
+	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
+}
+
+// expiring reports whether a certificate is not valid or should be renewed.
 func expiring(c *x509.Certificate, now time.Time) bool {
-	return now.Before(c.NotBefore) || now.After(c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore)/3))
+	return now.Before(c.NotBefore) || now.After(Renewal(c))
 }
 
 func samePublicKey(a, b crypto.PublicKey) bool {

@@ -129,6 +129,16 @@ func (p *PKI) leaves(o Options) []leaf {
 	}
 }
 
+// RenewServing issues a new serving certificate that the same authority has signed. If the PKI is
+// kept in a directory, the new certificate replaces the old one there.
+func (p *PKI) RenewServing(dir string, o Options) (Pair, error) {
+	serving := p.leaves(o)[0]
+	if dir == "" {
+		return serving.issue()
+	}
+	return directory{path: dir, create: true}.leaf(serving)
+}
+
 func (l leaf) issue() (Pair, error) {
 	if len(l.names) > 0 {
 		return l.authority.Server(l.names, l.validity)
