@@ -401,6 +401,8 @@ func (s *cachedOnWatch) Watch(
 		return nil, cacheErr
 	}
 	if err == nil && from > 0 && from < s.since.Load() && opts.SendInitialEvents == nil {
+		// The next watch can start where the last bookmark was, and so at the cache.
+		opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
 		return s.Interface.Watch(ctx, key, opts)
 	}
 	if opts.ResourceVersion == "" || opts.SendInitialEvents != nil {

@@ -17,8 +17,10 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -479,6 +481,34 @@ func TestTimeOfCertificateRequest(t *testing.T) {
 		time.Sleep(time.Hour + time.Minute) // the loop looks at the requests now and then
 		if _, err := requests.Get(t.Context(), "denied", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("after two hours: %v, want not found", err)
+		}
+	})
+}
+
+// A watch from a list's revision ends when its time is over, and can be taken up again where its
+// last bookmark was, although etcd has forgotten the list's revision by then.
+func TestTimeOfWatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, c kubernetes.Interface, _ func(yaml string)) {
+		maps := c.CoreV1().ConfigMaps("default")
+		list := workloadtest.Must(maps.List(t.Context(), metav1.ListOptions{}))(t)
+		options := metav1.ListOptions{
+			ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true,
+			TimeoutSeconds: new(int64(1800)),
+		}
+		begin := time.Now()
+		w := workloadtest.Must(maps.Watch(t.Context(), options))(t)
+		for e := range w.ResultChan() {
+			options.ResourceVersion = workloadtest.Must(meta.Accessor(e.Object))(t).GetResourceVersion()
+		}
+		if took := time.Since(begin).Round(time.Second); took != 30*time.Minute {
+			t.Errorf("the watch ended after %s", took)
+		}
+		workloadtest.Must(maps.Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, metav1.CreateOptions{}))(t)
+		w = workloadtest.Must(maps.Watch(t.Context(), options))(t)
+		defer w.Stop()
+		if e := <-w.ResultChan(); e.Type != watch.Added {
+			t.Errorf("the next watch begins with %s: %v", e.Type, apierrors.FromObject(e.Object))
 		}
 	})
 }
