@@ -2,7 +2,6 @@ package looptest
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -93,8 +92,8 @@ func startHorizontalPodAutoscaler(
 // serve adds the API of metrics to the control plane.
 func (c horizontalPodAutoscaler) serve(metrics *horizontalPodAutoscalerMetrics) {
 	c.Helper()
-	e := servertest.NewEndpoint(c.T)
-	listener, err := tls.Listen("tcp", e.Addr(), e.TLS)
+	e := servertest.NewEndpoint(c.T, c.Server)
+	listener, err := e.Listen()
 	if err != nil {
 		c.Fatal(err)
 	}

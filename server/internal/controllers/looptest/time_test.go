@@ -13,6 +13,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -509,6 +510,39 @@ func TestTimeOfWatch(t *testing.T) {
 		defer w.Stop()
 		if e := <-w.ResultChan(); e.Type != watch.Added {
 			t.Errorf("the next watch begins with %s: %v", e.Type, apierrors.FromObject(e.Object))
+		}
+	})
+}
+
+// An autoscaler adds replicas at once, and removes them when five minutes have passed in which fewer
+// were enough.
+func TestTimeOfAutoscaler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := startHorizontalPodAutoscaler(t, servertest.InBubble)
+		metrics := &horizontalPodAutoscalerMetrics{pods: []string{"a", "b"}}
+		metrics.milliCPU.Store(200)
+		c.target(metrics.pods...)
+		c.serve(metrics)
+		c.create("d", autoscalingv2.HorizontalPodAutoscalerBehavior{})
+		replicas := func() int32 {
+			t.Helper()
+			d := workloadtest.Must(c.client.AppsV1().Deployments("default").Get(t.Context(), "d",
+				metav1.GetOptions{}))(t)
+			return *d.Spec.Replicas
+		}
+		time.Sleep(time.Minute)
+		if n := replicas(); n != 5 {
+			t.Errorf("a minute later there are %d replicas, want 5", n)
+		}
+		metrics.milliCPU.Store(10)
+		time.Sleep(280 * time.Second)
+		if n := replicas(); n != 5 {
+			t.Errorf("before the window has ended there are %d replicas, want 5", n)
+		}
+		time.Sleep(40 * time.Second) // the loop looks every 15 s
+		if n := replicas(); n != 2 {
+			t.Errorf("after the window has ended there are %d replicas, want 2", n)
 		}
 	})
 }
