@@ -33,12 +33,7 @@ func (c *Config) parts(s *stopper.Stopper) []Part {
 				return admission.EnsureSystemPriorityClasses(ctx, c.Client)
 			},
 		},
-		{
-			Hook:   "priority-and-fairness-config-producer",
-			First:  flowControl,
-			Ensure: func(ctx context.Context) error { return flowcontrolbootstrap.Ensure(ctx, c.Client) },
-			Every:  flowcontrolbootstrap.Period,
-		},
+		c.flowControl(),
 		c.roles(),
 		c.trust(s),
 		{
@@ -59,6 +54,34 @@ func (c *Config) parts(s *stopper.Stopper) []Part {
 		c.kubernetesService(s),
 		c.rootCertificates(),
 	}, c.identity(s))
+}
+
+// flowControl are the suggested and mandatory priority levels and flow schemas. They are looked at
+// again only if etcd says that one of them has changed.
+func (c *Config) flowControl() Part {
+	type state struct{ count, newest int64 }
+	var seen [2]state
+	return Part{
+		Hook:  "priority-and-fairness-config-producer",
+		First: flowControl,
+		Ensure: func(ctx context.Context) (err error) {
+			var now [2]state
+			for i, path := range []string{"prioritylevelconfigurations", "flowschemas"} {
+				if now[i].count, now[i].newest, err = c.Storage.State(ctx, path); err != nil {
+					return err
+				}
+			}
+			if now == seen && now[0].count > 0 && now[1].count > 0 {
+				return nil
+			}
+			if err := flowcontrolbootstrap.Ensure(ctx, c.Client); err != nil {
+				return err
+			}
+			seen = now
+			return nil
+		},
+		Every: flowcontrolbootstrap.Period,
+	}
 }
 
 // roles are the roles and bindings of RBAC. The aggregated roles have their rules from the start,

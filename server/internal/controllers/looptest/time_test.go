@@ -546,3 +546,25 @@ func TestTimeOfAutoscaler(t *testing.T) {
 		}
 	})
 }
+
+// A flow schema that somebody deletes or changes is there again, as it was, after a minute.
+func TestTimeOfFlowSchemas(t *testing.T) {
+	inBubble(t, func(t *testing.T, c kubernetes.Interface, _ func(yaml string)) {
+		schemas := c.FlowcontrolV1().FlowSchemas()
+		time.Sleep(10 * time.Minute)
+		was := workloadtest.Must(schemas.Get(t.Context(), "probes", metav1.GetOptions{}))(t)
+		_, err := schemas.Patch(t.Context(), "probes", types.MergePatchType,
+			[]byte(`{"spec": {"matchingPrecedence": 9}}`), metav1.PatchOptions{})
+		workloadtest.OK(t, err)
+		time.Sleep(time.Minute + time.Second)
+		is := workloadtest.Must(schemas.Get(t.Context(), "probes", metav1.GetOptions{}))(t)
+		if was.Spec.MatchingPrecedence == 9 ||
+			is.Spec.MatchingPrecedence != was.Spec.MatchingPrecedence {
+			t.Errorf("the precedence was %d and is %d", was.Spec.MatchingPrecedence,
+				is.Spec.MatchingPrecedence)
+		}
+		workloadtest.OK(t, schemas.Delete(t.Context(), "probes", metav1.DeleteOptions{}))
+		time.Sleep(time.Minute + time.Second)
+		workloadtest.Must(schemas.Get(t.Context(), "probes", metav1.GetOptions{}))(t)
+	})
+}
