@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// feed passes every change in etcd on to informers, followers and appearances. All of them share
-// one etcd watch, whereas an informer that reads from the API needs a connection, a watch cache and
+// feed passes every change in etcd on to informers, followers, appearances and lookouts. All of them
+// share one etcd watch, whereas an informer that reads from the API needs a connection, a watch cache and
 // its routes.
 type feed struct {
 	client clientv3.KV
@@ -24,6 +24,7 @@ type feed struct {
 	informers []*Informer
 	followers []*follower
 	waiting   []*appearance
+	lookouts  []*lookout
 	cancel    context.CancelFunc // nil until the first subscriber
 	running   sync.WaitGroup
 }
@@ -125,6 +126,9 @@ func (f *feed) follow(ctx context.Context) error {
 	for _, w := range f.waiting {
 		w.look()
 	}
+	for _, l := range f.lookouts {
+		l.wake()
+	}
 	f.mu.Unlock()
 	changes := f.watch.Watch(ctx, f.prefix, clientv3.WithPrefix(),
 		clientv3.WithRev(now.Header.Revision+1))
@@ -145,6 +149,11 @@ func (f *feed) pass(events []*clientv3.Event) {
 		for _, i := range f.informers {
 			if strings.HasPrefix(key, i.prefix) {
 				i.handle(e)
+			}
+		}
+		for _, l := range f.lookouts {
+			if l.keys[key] {
+				l.wake()
 			}
 		}
 		if e.Type == clientv3.EventTypePut {

@@ -52,8 +52,8 @@ func (c *ownCertificate) ends() time.Time {
 	return c.end
 }
 
-// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider. The server asks every
-// minute, so this is where the certificate is renewed.
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider. The server asks
+// every minute, so this is where the certificate is renewed.
 func (c *ownCertificate) CurrentCertKeyContent() (cert, key []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

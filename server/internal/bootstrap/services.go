@@ -99,7 +99,7 @@ func (c *Config) serviceOptions() (kubernetesservice.Options, error) {
 	if c.Services.leases != nil {
 		options.Leases = c.Services.leases
 	} else {
-		options.Revisions = c.Storage.Revisions
+		options.Revisions, options.Changes = c.Storage.Revisions, c.Storage.Changes
 	}
 	return options, nil
 }

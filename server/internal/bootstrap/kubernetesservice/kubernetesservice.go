@@ -54,6 +54,9 @@ type Options struct {
 	// reconcile, and an idle server does not keep the code of its API in memory. If it is nil, Run
 	// always reconciles.
 	Revisions func(ctx context.Context, keys ...string) ([]int64, error)
+	// Changes returns a channel that has a value when one of the objects may have changed, until
+	// stop is called. If it is nil, Run looks at the objects once in an [Interval].
+	Changes func(ctx context.Context, keys ...string) (changed <-chan struct{}, stop func())
 	// Leases tell the servers that share an etcd about each other. It is nil for a server that has
 	// its etcd to itself.
 	Leases Leases
@@ -105,12 +108,19 @@ func AdvertiseAddress(bound net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// Run reconciles after a second, and then every [Interval] until ctx ends. Then, if there are
-// leases, it removes this server from the endpoints.
+// Run reconciles after a second, and then every [Interval], or an Interval after a change, until
+// ctx ends. Then, if there are leases, it removes this server from the endpoints.
 func (c *Controller) Run(ctx context.Context) error {
 	// The first time soon, while a program that has just started still has its pages in memory.
 	next := time.NewTimer(retryInterval)
 	defer next.Stop()
+	var changed <-chan struct{}
+	if c.options.Changes != nil {
+		var stop func()
+		changed, stop = c.options.Changes(ctx, Keys()...)
+		defer stop()
+	}
+	pending := true // next is running
 	for {
 		select {
 		case <-ctx.Done():
@@ -118,14 +128,22 @@ func (c *Controller) Run(ctx context.Context) error {
 				return nil
 			}
 			return c.leave(context.WithoutCancel(ctx))
+		case <-changed:
+			if !pending {
+				next.Reset(Interval)
+				pending = true
+			}
 		case <-next.C:
 			wait := Interval
+			pending = changed == nil
 			if err := c.reconcileChanges(ctx); err != nil && ctx.Err() == nil {
 				utilruntime.HandleErrorWithContext(ctx, err,
 					"Failed to reconcile the service default/kubernetes")
-				wait = retryInterval
+				wait, pending = retryInterval, true
 			}
-			next.Reset(wait)
+			if pending {
+				next.Reset(wait)
+			}
 		}
 	}
 }
