@@ -13,8 +13,8 @@ import (
 )
 
 // feed passes every change in etcd on to informers, followers, appearances and lookouts. All of them
-// share one etcd watch, whereas an informer that reads from the API needs a connection, a watch cache and
-// its routes.
+// share one etcd watch, whereas an informer that reads from the API needs a connection, a watch
+// cache and its routes.
 type feed struct {
 	client clientv3.KV
 	watch  clientv3.Watcher

@@ -1,11 +1,12 @@
 package auth
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
@@ -63,7 +64,8 @@ func (c *ownCertificate) CurrentCertKeyContent() (cert, key []byte) {
 			err = c.set(pair)
 		}
 		if err != nil { // the next minute brings another attempt
-			klog.ErrorS(err, "Renewing the serving certificate failed", "expires", c.end)
+			utilruntime.HandleError(fmt.Errorf("renew the serving certificate, which ends at %s: %w",
+				c.end.Format(time.RFC3339), err))
 		}
 	}
 	return c.pair.Cert, c.pair.Key
