@@ -70,11 +70,11 @@ func (d *documents) install(m *mux.PathRecorderMux) {
 
 func (d *documents) serveIndex(w http.ResponseWriter, r *http.Request) {
 	merged := handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
-	for _, handler := range d.local {
-		maps.Copy(merged.Paths, localIndex(r.Context(), handler))
-	}
 	for _, remote := range d.remotes() {
 		maps.Copy(merged.Paths, remote.paths)
+	}
+	for _, handler := range d.local { // last, so that nobody else describes its kinds
+		maps.Copy(merged.Paths, localIndex(r.Context(), handler))
 	}
 	body, err := json.Marshal(merged)
 	if err != nil {
@@ -86,15 +86,15 @@ func (d *documents) serveIndex(w http.ResponseWriter, r *http.Request) {
 
 func (d *documents) serveDocument(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, openAPIRoot+"/")
-	for _, remote := range d.remotes() {
-		if _, ok := remote.paths[path]; ok {
-			remote.handler.ServeHTTP(w, r)
-			return
-		}
-	}
 	for _, handler := range d.local {
 		if _, ok := localIndex(r.Context(), handler)[path]; ok {
 			handler.ServeHTTP(w, r)
+			return
+		}
+	}
+	for _, remote := range d.remotes() {
+		if _, ok := remote.paths[path]; ok {
+			remote.handler.ServeHTTP(w, r)
 			return
 		}
 	}

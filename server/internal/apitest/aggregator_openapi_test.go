@@ -13,7 +13,7 @@ import (
 )
 
 // TestAggregatorOpenAPI finds the documents of extension API servers when their APIServices become
-// available, and not after they have been deleted.
+// available, and not after they have been deleted. They cannot replace documents of built-in kinds.
 func TestAggregatorOpenAPI(t *testing.T) {
 	t.Parallel()
 	second, third := startExtension(t, "127.0.0.1", "second"), startExtension(t, "127.0.0.1", "third")
@@ -23,7 +23,8 @@ func TestAggregatorOpenAPI(t *testing.T) {
 	})
 	third.handle("GET /openapi/v3", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"paths": {"apis/third.example.com/v1": {
-"serverRelativeURL": "/openapi/v3/apis/third.example.com/v1?hash=A"}}}`)
+"serverRelativeURL": "/openapi/v3/apis/third.example.com/v1?hash=A"},
+"apis/apps/v1": {"serverRelativeURL": "/openapi/v3/apis/apps/v1?hash=of-another"}}}`)
 	})
 	third.handle("GET /openapi/v3/apis/third.example.com/v1",
 		func(w http.ResponseWriter, r *http.Request) {
@@ -51,6 +52,9 @@ func TestAggregatorOpenAPI(t *testing.T) {
 				t.Errorf("%s: %s without %q\n%s", path, response.Status, want, body)
 			}
 		}
+	}
+	if _, index := c.get("/openapi/v3"); strings.Contains(index, "of-another") {
+		t.Errorf("an extension API server describes built-in kinds: %s", index)
 	}
 	if response, _ := c.get("/openapi/v3/apis/nobody.example.com/v1"); response.StatusCode !=
 		http.StatusNotFound {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/x509"
 	"fmt"
 	"sync"
 	"time"
@@ -22,9 +23,7 @@ type ownCertificate struct {
 
 	mu   sync.Mutex
 	pair pki.Pair
-	end  time.Time
-	// renewal is when the certificate is to be renewed.
-	renewal time.Time
+	leaf *x509.Certificate // of the pair
 }
 
 var _ dynamiccertificates.SNICertKeyContentProvider = &ownCertificate{}
@@ -42,7 +41,7 @@ func (c *ownCertificate) set(pair pki.Pair) error {
 	if err != nil {
 		return err
 	}
-	c.pair, c.end, c.renewal = pair, loaded.Leaf.NotAfter, pki.Renewal(loaded.Leaf)
+	c.pair, c.leaf = pair, loaded.Leaf
 	return nil
 }
 
@@ -50,7 +49,7 @@ func (c *ownCertificate) set(pair pki.Pair) error {
 func (c *ownCertificate) ends() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.end
+	return c.leaf.NotAfter
 }
 
 // CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider. The server asks
@@ -58,14 +57,14 @@ func (c *ownCertificate) ends() time.Time {
 func (c *ownCertificate) CurrentCertKeyContent() (cert, key []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Now().After(c.renewal) {
+	if time.Now().After(pki.Renewal(c.leaf)) {
 		pair, err := c.keys.RenewServing(c.dir, c.options)
 		if err == nil {
 			err = c.set(pair)
 		}
 		if err != nil { // the next minute brings another attempt
 			utilruntime.HandleError(fmt.Errorf("renew the serving certificate, which ends at %s: %w",
-				c.end.Format(time.RFC3339), err))
+				c.leaf.NotAfter.Format(time.RFC3339), err))
 		}
 	}
 	return c.pair.Cert, c.pair.Key

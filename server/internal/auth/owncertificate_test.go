@@ -44,7 +44,7 @@ func renewOwnCertificate(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Until(own.renewal) - 2*time.Minute)
+	time.Sleep(time.Until(pki.Renewal(own.leaf)) - 2*time.Minute)
 	controller := dynamiccertificates.NewDynamicServingCertificateController(
 		&tls.Config{MinVersion: tls.VersionTLS12}, nil, own, nil, nil)
 	stop := make(chan struct{})
