@@ -39,8 +39,9 @@ var rooms = map[string][]string{
 	"embed":                     nil,
 	"conformance":               nil,
 	"chain/trace":               nil,
+	"chain/fault":               nil,
 	"chain/kind":                {"chain/internal/tracer"},
-	"chain/internal":            {"chain/trace"},
+	"chain/internal":            {"chain/trace", "chain/fault"},
 	"chain/aggregator":          {"chain/internal"},
 	"chain/extensions":          {"chain/internal"},
 	"chain/core/internal/rules": nil,
@@ -54,7 +55,7 @@ var rooms = map[string][]string{
 		"embed", "server/internal/option", "server/internal/stopper",
 	},
 	"server/internal/requests": {
-		"chain/trace", "server/internal/option", "server/internal/stopper",
+		"chain/trace", "chain/fault", "server/internal/option", "server/internal/stopper",
 	},
 	"server/internal/requests/connections": nil,
 	"server/internal/requests/epoch":       nil,
@@ -99,17 +100,19 @@ var rooms = map[string][]string{
 		"server/internal/allocation",
 		"server/internal/podreferences",
 		"server/internal/requests/epoch",
+		"server/internal/requests/loopback",
 		"server/internal/auth",            // the role aggregation loop knows the bootstrap policy
 		"server/internal/admission/quota", // the evaluators of quotas
 	},
 	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
-	"server/servertest":                        {"server", "server/internal/auth/pki"},
+	"server/servertest": {"server", "server/internal/auth/pki", "chain/fault"},
 	"server/extension": {
 		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
 	"server/cli": {
 		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/trace",
+		"chain/fault",
 	},
 	"server": {"chain", "embed"},
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/extensions"
+	"github.com/kinproc/kinproc/chain/fault"
+	"github.com/kinproc/kinproc/chain/internal/faults"
 	"github.com/kinproc/kinproc/chain/internal/timeout"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -44,6 +46,9 @@ type Config struct {
 	// Abandonable, if set, marks the context of a request that nobody waits for once StorageAlive has
 	// ended, so that the storage may let it hang.
 	Abandonable func(context.Context) context.Context
+	// Own, if set, reports whether a context is that of a request by which the control plane calls
+	// itself. Faults do not select such requests unless they name their client.
+	Own func(context.Context) bool
 	// ReadOnly is true if the servers must not write on their own.
 	ReadOnly bool
 	// Groups are the built-in kinds, as [core.Groups] returns them.
@@ -71,6 +76,7 @@ type Chain struct {
 	informers informers.SharedInformerFactory
 	followers *tracer.Followers
 	workers   *timeout.Workers
+	faults    *faults.Faults
 	readOnly  bool
 	prepared  <-chan struct{} // closed when Prepare is done
 	complete  chan struct{}   // closed when all paths are served, so that others are 404 and not 503
@@ -156,7 +162,10 @@ func assemble(config Config) (*Chain, error) {
 		informers: config.Informers, readOnly: config.ReadOnly,
 		followers: tracer.NewFollowers(config.Generic.Serializer),
 		workers:   timeout.NewWorkers(alive, mark, config.Generic.Serializer),
-		complete:  make(chan struct{}),
+		faults: faults.New(faults.Config{
+			Own: config.Own, Revision: config.Storage.Revision, Serializer: config.Generic.Serializer,
+		}),
+		complete: make(chan struct{}),
 	}
 	generic := *config.Generic
 	generic.BuildHandlerChainFunc = c.filters
@@ -185,8 +194,11 @@ func assemble(config Config) (*Chain, error) {
 	}
 	first := c.Aggregator.GenericAPIServer
 	first.Handler.NonGoRestfulMux.UnlistedHandle(trace.FollowPath, c.followers)
-	if err := first.AddPreShutdownHook("end-traces", func() error {
+	first.Handler.NonGoRestfulMux.UnlistedHandle(fault.Path, c.faults)
+	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(fault.Path+"/", c.faults)
+	if err := first.AddPreShutdownHook("end-traces-and-faults", func() error {
 		c.followers.Stop()
+		c.faults.Stop()
 		return nil
 	}); err != nil {
 		return nil, err

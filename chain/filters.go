@@ -104,6 +104,7 @@ func (c *Chain) filterOrder(config *genericapiserver.Config) []func(http.Handler
 			}
 			return impersonation.WithConstrainedImpersonation(h, authz, codecs)
 		},
+		c.faults.Filter,
 		func(h http.Handler) http.Handler { return limited(h, config) },
 		func(h http.Handler) http.Handler {
 			return genericapifilters.WithAuthorization(h, authz, codecs)

@@ -117,7 +117,7 @@ custom resources.
 			cmd.CommandPath())}
 	})
 	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
-		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
+		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newFaultCmd(s), newTraceCmd(s),
 		newDashboardCmd(s), newExtensionCmd(s), newOperatorCmd(s), newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }

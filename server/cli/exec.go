@@ -33,7 +33,12 @@ func newExecCmd(s streams) *cobra.Command {
 The command finds the control plane by the environment variable KUBECONFIG. USE_EXISTING_CLUSTER is
 true, so that tests with envtest use it too. KUBEBUILDER_ASSETS is a folder as kinproc
 envtest-assets prints it, for tests that start further control planes. The exit code is that of the
-command.`,
+command.
+
+With --fault, requests fail on purpose, as kinproc fault --help says. A fault that has hit nothing
+when the command ends makes exec fail, unless its words have optional.
+
+  kinproc exec --fault 'verb=update resource=deployments times=1 conflict' -- go test ./...`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("exec takes a command (see kinproc exec --help)")}
@@ -44,6 +49,8 @@ command.`,
 	}
 	cmd.Flags().SetInterspersed(false) // what follows the command is the command's
 	var sections cliflag.NamedFlagSets
+	sections.FlagSet("exec").StringArrayVar(&o.faults, "fault", nil,
+		"fault in words, such as 'verb=update times=1 conflict'; may be repeated")
 	sections.FlagSet("exec").IntVarP(&o.verbosity, "v", "v", 0,
 		"how much to log to standard error; 0 is nothing")
 	o.addFromFlag(sections.FlagSet("exec"))
@@ -67,6 +74,10 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 	if err != nil {
 		return usageError{err}
 	}
+	faults, err := parseFaults(o.faults)
+	if err != nil {
+		return err
+	}
 	o.warn(s)
 	// From here on, signals are for the command. Without a command they end the start.
 	signals := make(chan os.Signal, 4)
@@ -87,6 +98,9 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 		if err != nil {
 			return err
 		}
+		if err := addFaults(ctx, srv.RESTConfig(), faults); err != nil {
+			return err
+		}
 		cmd := exec.Command(program, args[1:]...)
 		cmd.Args[0] = args[0]
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
@@ -95,7 +109,10 @@ func (o *startOptions) exec(ctx context.Context, s streams, args []string) (err 
 		if err := cmd.Start(); err != nil {
 			return fmt.Errorf("run %s: %w", args[0], err)
 		}
-		return attend(cmd, srv, signals)
+		if err := attend(cmd, srv, signals); err != nil {
+			return err
+		}
+		return missedFaults(ctx, srv.RESTConfig(), faults)
 	})
 }
 

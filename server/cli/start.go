@@ -54,6 +54,7 @@ type startOptions struct {
 	kubeconfig string
 	timings    bool
 	verbosity  int
+	faults     []string // of exec, each in words
 	detach     bool
 	detached   bool // this is the process that --detach started
 	dashboard  bool

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 
+	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server"
 )
 
@@ -140,6 +141,9 @@ func describe(e *auditinternal.Event) string {
 				line += ": " + part
 			}
 		}
+	}
+	if effect := e.Annotations[fault.Annotation]; effect != "" {
+		line += " (fault: " + effect + ")"
 	}
 	return e.RequestReceivedTimestamp.Format(clock) + " " + line
 }

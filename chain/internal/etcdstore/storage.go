@@ -365,9 +365,12 @@ func (s *cachedOnWatch) stop() {
 
 // readerAt returns the store for reads at a resource version. The cache serves reads that accept
 // any version. For the others, the cache would first have to ask etcd how far it is behind, and
-// reading from the etcd in this process is no slower, unless it is a large list; see listLatest.
-func (s *cachedOnWatch) readerAt(resourceVersion string) apistorage.Interface {
-	if resourceVersion == "0" {
+// reading from the etcd in this process is no slower, unless it is a large list; see listLatest. The
+// cache sees no views.
+func (s *cachedOnWatch) readerAt(
+	ctx context.Context, resourceVersion string,
+) apistorage.Interface {
+	if resourceVersion == "0" && viewOf(ctx) == nil {
 		return s.current()
 	}
 	return s.Interface
@@ -392,6 +395,14 @@ func (s *cachedOnWatch) Watch(
 		if err := s.checkReset(from); err != nil {
 			return nil, err
 		}
+	}
+	if v := viewOf(ctx); v != nil {
+		opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
+		w, err := s.Interface.Watch(ctx, key, opts)
+		if err != nil {
+			return nil, err
+		}
+		return s.backend.view(ctx, v, w), nil
 	}
 	if s.neverCached || s.watchedDirectly(ctx) {
 		return s.Interface.Watch(ctx, key, opts)
@@ -466,7 +477,7 @@ func (s *cachedOnWatch) Get(
 	if _, err := s.Versioner().ParseResourceVersion(opts.ResourceVersion); err != nil {
 		return err
 	}
-	return s.readerAt(opts.ResourceVersion).Get(ctx, key, opts, out)
+	return s.readerAt(ctx, opts.ResourceVersion).Get(ctx, key, opts, out)
 }
 
 func (s *cachedOnWatch) GetList(
@@ -477,10 +488,10 @@ func (s *cachedOnWatch) GetList(
 		opts.Predicate.Limit = 0
 	}
 	if !s.neverCached && opts.ResourceVersion == "" && opts.Recursive && opts.Predicate.Limit == 0 &&
-		opts.Predicate.Continue == "" {
+		opts.Predicate.Continue == "" && viewOf(ctx) == nil {
 		return s.listLatest(ctx, key, opts, list)
 	}
-	return s.readerAt(opts.ResourceVersion).GetList(ctx, key, opts, list)
+	return s.readerAt(ctx, opts.ResourceVersion).GetList(ctx, key, opts, list)
 }
 
 func (s *cachedOnWatch) Delete(

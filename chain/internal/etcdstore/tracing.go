@@ -11,18 +11,22 @@ import (
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 )
 
-// tracedKV records the etcd round trips of traced requests.
+// tracedKV records the etcd round trips of traced requests. Reads see the view of their context.
 type tracedKV struct{ clientv3.KV }
 
 func (kv tracedKV) Get(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
 ) (*clientv3.GetResponse, error) {
+	read := kv.KV.Get
+	if v := viewOf(ctx); v != nil {
+		read = v.reader(kv.KV)
+	}
 	t := tracer.From(ctx)
 	if t == nil {
-		return kv.KV.Get(ctx, key, opts...)
+		return read(ctx, key, opts...)
 	}
 	end := t.Begin("etcd")
-	resp, err := kv.KV.Get(ctx, key, opts...)
+	resp, err := read(ctx, key, opts...)
 	if err != nil {
 		end("get", fmt.Sprintf("%s: %v", key, err))
 		return resp, err

@@ -51,6 +51,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/requests"
+	"github.com/kinproc/kinproc/server/internal/requests/loopback"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -179,6 +180,7 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 		Storage:             c.Storage,
 		StorageAlive:        c.Etcd.Alive,
 		Abandonable:         embed.Abandonable,
+		Own:                 loopback.IsOwn,
 		ReadOnly:            c.ReadOnly,
 		Groups:              groups,
 		WebServices:         keys,

@@ -51,6 +51,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/protection"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/volumebinding"
+	"github.com/kinproc/kinproc/server/internal/requests/loopback"
 )
 
 // Dependencies are what the control loops need.
@@ -239,7 +240,7 @@ func (s *starter) start(ctx context.Context, list []loop.Loop) error {
 		s.metrics.ControllerStarted(name)
 		s.running.Go(func() {
 			defer s.metrics.ControllerStopped(name)
-			if err := c.Run(ctx); err != nil {
+			if err := c.Run(loopback.Caller(ctx, name)); err != nil {
 				utilruntime.HandleErrorWithContext(ctx, err, "Controller failed", "controller", name)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 
+	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/chain/trace"
 	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
@@ -94,7 +95,8 @@ func classify(r *http.Request, proxied func(path string) bool) Facts {
 	case r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions:
 		f.Class = Read
 	case strings.HasPrefix(path, "/apis/authorization.k8s.io/"),
-		strings.HasPrefix(path, "/apis/authentication.k8s.io/"):
+		strings.HasPrefix(path, "/apis/authentication.k8s.io/"),
+		path == fault.Path || strings.HasPrefix(path, fault.Path+"/"):
 		f.Class = Review
 	default:
 		f.Class = Write

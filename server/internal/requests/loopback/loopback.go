@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 )
@@ -69,6 +70,14 @@ type ownKey struct{}
 
 // IsOwn reports whether ctx is that of a request by which the server calls itself.
 func IsOwn(ctx context.Context) bool { return ctx.Value(ownKey{}) != nil }
+
+type callerKey struct{}
+
+// Caller returns a context for the requests of a part of the server, whose name is added to their
+// user agent, as kube-controller-manager adds the names of its controllers.
+func Caller(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, callerKey{}, name)
+}
 
 // As returns a round tripper that calls the handler as a client that has presented a certificate
 // over TLS.
@@ -137,6 +146,9 @@ func (t *Transport) begin(req *http.Request, state *tls.ConnectionState) (*call,
 	if r.Host == "" {
 		r.Host = req.URL.Host
 	}
+	if name, ok := req.Context().Value(callerKey{}).(string); ok && state == nil {
+		r.Header.Set("User-Agent", r.UserAgent()+"/"+name)
+	}
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
@@ -159,12 +171,17 @@ func (t *Transport) end(c *call) {
 	t.running.Done()
 }
 
-// serve calls the handler. As in net/http, a panic ends the response, not the process.
+// serve calls the handler. As in net/http, a panic ends the response, not the process. A handler that
+// aborts is to the client what it is over a network.
 func (c *call) serve(handler http.Handler, w http.ResponseWriter) (err error) {
 	defer c.request.Body.Close()
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("loopback: the handler aborted: %v", p)
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			err = fmt.Errorf("loopback: the handler aborted: %w", syscall.ECONNRESET)
+		default:
+			err = fmt.Errorf("loopback: the handler panicked: %v", p)
 		}
 	}()
 	handler.ServeHTTP(w, c.request)
@@ -258,7 +275,8 @@ func (t *Transport) stream(
 ) (*http.Response, error) {
 	ctx := c.request.Context()
 	x := &exchange{
-		header: http.Header{}, ctx: ctx, cancel: c.cancel, wroteHeader: make(chan struct{}),
+		header: http.Header{}, ctx: ctx, cancel: c.cancel,
+		wroteHeader: make(chan struct{}), aborted: make(chan struct{}),
 	}
 	x.change.L = &x.mu
 	go func() {
@@ -273,13 +291,15 @@ func (t *Transport) stream(
 	stop := context.AfterFunc(ctx, func() { x.finish(ctx.Err()) })
 	select {
 	case <-x.wroteHeader:
-	case <-ctx.Done():
-		stop()
-		c.cancel()
-		return nil, ctx.Err()
+	case <-x.aborted:
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.code == 0 {
+		stop()
+		c.cancel()
+		return nil, x.err
+	}
 	trailer := http.Header{}
 	return response(req, x.code, x.sent, &body{x: x, stop: stop, trailer: trailer}, trailer), nil
 }
@@ -291,6 +311,7 @@ type exchange struct {
 	ctx         context.Context
 	cancel      context.CancelFunc
 	wroteHeader chan struct{}
+	aborted     chan struct{} // closed when the handler's side ends without a header
 
 	mu     sync.Mutex
 	change sync.Cond // signalled when anything below changes
@@ -364,6 +385,9 @@ func (x *exchange) finish(err error) {
 		x.writeHeaderLocked(http.StatusOK)
 	}
 	x.err = err
+	if x.code == 0 {
+		close(x.aborted)
+	}
 	x.change.Broadcast()
 }
 
