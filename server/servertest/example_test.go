@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -123,4 +124,39 @@ func (t *test) end() {
 	for i := len(t.cleanups) - 1; i >= 0; i-- {
 		t.cleanups[i]()
 	}
+}
+
+// The first update of anything by this client meets a conflict, and the client has to try again.
+func ExampleFault() {
+	t := new(test)
+	defer t.end()
+
+	s := servertest.Run(t, servertest.WithoutControllers)
+	fault := servertest.Fault(t, s, servertest.Rule{UserAgent: "painter", Verb: "update", Times: 1},
+		servertest.Conflict())
+	config := s.RESTConfig()
+	config.UserAgent = "painter"
+	ctx, maps := context.Background(), kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings"}}
+	if _, err := maps.Create(ctx, settings, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("create: %v", err)
+	}
+	attempts := 0
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		attempts++
+		found, err := maps.Get(ctx, "settings", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		found.Data = map[string]string{"color": "green"}
+		_, err = maps.Update(ctx, found, metav1.UpdateOptions{})
+		return err
+	})
+	fmt.Println(attempts, "attempts:", err)
+	for _, hit := range fault.Hits() {
+		fmt.Println(hit)
+	}
+	// Output:
+	// 2 attempts: <nil>
+	// update /api/v1/namespaces/default/configmaps/settings by kubernetes-super-admin
 }
