@@ -39,8 +39,9 @@ var rooms = map[string][]string{
 	"embed":                     nil,
 	"conformance":               nil,
 	"chain/trace":               nil,
+	"chain/history":             nil,
 	"chain/kind":                {"chain/internal/tracer"},
-	"chain/internal":            {"chain/trace"},
+	"chain/internal":            {"chain/trace", "chain/history"},
 	"chain/aggregator":          {"chain/internal"},
 	"chain/extensions":          {"chain/internal"},
 	"chain/core/internal/rules": nil,
@@ -54,7 +55,7 @@ var rooms = map[string][]string{
 		"embed", "server/internal/option", "server/internal/stopper",
 	},
 	"server/internal/requests": {
-		"chain/trace", "server/internal/option", "server/internal/stopper",
+		"chain/history", "chain/trace", "server/internal/option", "server/internal/stopper",
 	},
 	"server/internal/requests/connections": nil,
 	"server/internal/requests/epoch":       nil,
@@ -104,12 +105,13 @@ var rooms = map[string][]string{
 	},
 	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
-	"server/servertest":                        {"server", "server/internal/auth/pki"},
+	"server/servertest":                        {"chain/history", "server", "server/internal/auth/pki"},
 	"server/extension": {
 		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
 	"server/cli": {
-		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/trace",
+		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/history",
+		"chain/trace",
 	},
 	"server": {"chain", "embed"},
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kinproc/kinproc/chain/aggregator"
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/extensions"
+	"github.com/kinproc/kinproc/chain/history"
 	"github.com/kinproc/kinproc/chain/internal/timeout"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
 	"github.com/kinproc/kinproc/chain/kind"
@@ -70,6 +71,7 @@ type Chain struct {
 
 	informers informers.SharedInformerFactory
 	followers *tracer.Followers
+	versions  *versions
 	workers   *timeout.Workers
 	readOnly  bool
 	prepared  <-chan struct{} // closed when Prepare is done
@@ -155,8 +157,12 @@ func assemble(config Config) (*Chain, error) {
 	c := &Chain{
 		informers: config.Informers, readOnly: config.ReadOnly,
 		followers: tracer.NewFollowers(config.Generic.Serializer),
-		workers:   timeout.NewWorkers(alive, mark, config.Generic.Serializer),
-		complete:  make(chan struct{}),
+		versions: &versions{
+			storage: config.Storage, authorizer: config.Generic.Authorization.Authorizer,
+			serializer: config.Generic.Serializer, stopped: make(chan struct{}),
+		},
+		workers:  timeout.NewWorkers(alive, mark, config.Generic.Serializer),
+		complete: make(chan struct{}),
 	}
 	generic := *config.Generic
 	generic.BuildHandlerChainFunc = c.filters
@@ -185,8 +191,10 @@ func assemble(config Config) (*Chain, error) {
 	}
 	first := c.Aggregator.GenericAPIServer
 	first.Handler.NonGoRestfulMux.UnlistedHandle(trace.FollowPath, c.followers)
+	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(history.Path+"/", c.versions)
 	if err := first.AddPreShutdownHook("end-traces", func() error {
 		c.followers.Stop()
+		c.versions.Stop()
 		return nil
 	}); err != nil {
 		return nil, err

@@ -118,6 +118,7 @@ custom resources.
 	})
 	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
 		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
+		newHistoryCmd(s),
 		newDashboardCmd(s), newExtensionCmd(s), newOperatorCmd(s), newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }

@@ -50,6 +50,7 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -86,6 +87,7 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	for _, c := range configure {
 		c(&options)
 	}
+	options.HistoryKept = cmp.Or(options.HistoryKept, time.Hour)
 	bubble := inBubble(t)
 	if bubble && options.Network == nil {
 		t.Fatalf("servertest: Run in a bubble of testing/synctest needs the option servertest.InBubble: " +

@@ -39,7 +39,7 @@ func newConfigMaps(t *testing.T) configMaps {
 			t.Error(err)
 		}
 	})
-	backend := New(etcd.Client(), "")
+	backend := New(etcd.Client(), "", HistoryKept)
 	t.Cleanup(backend.Stop)
 	resources := Resources{
 		Backend: backend,
