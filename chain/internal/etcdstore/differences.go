@@ -56,6 +56,10 @@ func (d *difference) values(path string, before, after any, had, has, hide bool)
 	olds, beforeList := before.([]any)
 	news, afterList := after.([]any)
 	if beforeList && afterList {
+		if was, is, ok := keyed(olds, news); ok {
+			d.elements(path, was, is, hide)
+			return
+		}
 		for i := range max(len(olds), len(news)) {
 			var old, new any
 			if i < len(olds) {
@@ -71,6 +75,44 @@ func (d *difference) values(path string, before, after any, had, has, hide bool)
 	d.changes = append(d.changes, history.Change{
 		Path: path, Before: encoded(before, had, hide), After: encoded(after, has, hide),
 	})
+}
+
+// elements compares the elements of lists that are known by a field. Their order does not count.
+func (d *difference) elements(path string, before, after map[string]any, hide bool) {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(after))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		was, had := before[name]
+		is, has := after[name]
+		d.values(path+"["+name+"]", was, is, had, has, hide)
+	}
+}
+
+// keyed returns the elements of lists by the field that tells them apart, such as containers by
+// their names and conditions by their types.
+func keyed(before, after []any) (was, is map[string]any, ok bool) {
+	for _, field := range []string{"name", "type", "uid"} {
+		if was, ok = by(field, before); !ok {
+			continue
+		}
+		if is, ok = by(field, after); ok {
+			return was, is, true
+		}
+	}
+	return nil, nil, false
+}
+
+func by(field string, list []any) (map[string]any, bool) {
+	all := map[string]any{}
+	for _, element := range list {
+		fields, _ := element.(map[string]any)
+		name, _ := fields[field].(string)
+		if name == "" || all[name] != nil {
+			return nil, false
+		}
+		all[name] = element
+	}
+	return all, true
 }
 
 func encoded(value any, there, hide bool) json.RawMessage {
