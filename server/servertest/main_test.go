@@ -158,7 +158,8 @@ func rerun(t *testing.T, mode string) (output string, passed bool) {
 
 func TestMainStopsAndExits(t *testing.T) {
 	t.Parallel()
-	requests := []string{"requests to the control plane", "404 get", "/configmaps/absent", "NotFound"}
+	requests := []string{"requests to the control plane", "404 get", "/configmaps/absent",
+		"(servertest.test/", "NotFound"}
 	for _, test := range []struct {
 		mode   string
 		passes bool

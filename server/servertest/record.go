@@ -126,13 +126,15 @@ func (t *tails) concerns(e *auditinternal.Event) bool {
 
 // describe returns one line about a request, such as
 //
-//	15:04:05.000 403 delete /api/v1/nodes/a by jane: Forbidden: nodes "a" is forbidden: …
+//	15:04:05.000 403 delete /api/v1/nodes/a by jane (kubectl/v1.37.2, 2ms): Forbidden: nodes "a" is …
 func describe(e *auditinternal.Event) string {
 	user := e.User.Username
 	if e.ImpersonatedUser != nil {
 		user = e.ImpersonatedUser.Username + " (impersonated by " + user + ")"
 	}
-	line := fmt.Sprintf("%s %s by %s", e.Verb, e.RequestURI, user)
+	client, _, _ := strings.Cut(e.UserAgent, " ")
+	took := e.StageTimestamp.Sub(e.RequestReceivedTimestamp.Time).Round(time.Millisecond)
+	line := fmt.Sprintf("%s %s by %s (%s, %s)", e.Verb, e.RequestURI, user, client, took)
 	if s := e.ResponseStatus; s != nil {
 		line = fmt.Sprintf("%d %s", s.Code, line)
 		for _, part := range []string{string(s.Reason), s.Message} {
