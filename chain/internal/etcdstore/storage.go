@@ -60,7 +60,7 @@ type Backend struct {
 
 	writers writers.Memory
 	cap     revisionCap
-	reading sync.Mutex // held while old versions are read
+	reading chan struct{} // has one element while old versions are read
 
 	mu      sync.Mutex
 	caches  map[*cachedOnWatch]struct{}
@@ -105,6 +105,7 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 		compactor:   etcd3.NewCompactor(onFeedStream(client), kept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
+		reading:     make(chan struct{}, 1),
 		undecodable: make(chan struct{}),
 	}
 	if kept > HistoryKept {

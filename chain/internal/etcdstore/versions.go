@@ -46,61 +46,96 @@ type VersionsOf struct {
 	Limit   int
 }
 
-// change is an event with the object before it.
+// change is an event, and the object before it once [Backend.before] has read it.
 type change struct {
 	*clientv3.Event
 	resource        schema.GroupResource
 	namespace, name string
 }
 
-func (c *change) size() int { return len(c.Kv.Value) + len(c.before()) }
-
-func (c *change) before() []byte {
-	if c.PrevKv == nil {
-		return nil
-	}
-	return c.PrevKv.Value
-}
-
-// Versions returns the newest versions. It reads all revisions that etcd keeps, as a watch does that
-// begins there, one call after the other.
+// Versions returns the newest versions, one call after the other.
 func (b *Backend) Versions(ctx context.Context, of VersionsOf) (*history.History, error) {
-	b.reading.Lock()
-	defer b.reading.Unlock()
-	found := &history.History{Versions: []history.Version{}}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var kept []*change
-	size := 0
-	compacted, err := b.changes(ctx, of, func(c *change) error {
-		kept, size = append(kept, c), size+c.size()
-		for len(kept) > of.Limit || size > maxHistoryBytes && len(kept) > 1 {
-			size -= kept[0].size()
-			kept, found.More = kept[1:], true
-		}
-		return nil
-	}, func(revision int64) error {
-		found.Revision = revision
-		cancel()
-		return nil
-	})
+	select {
+	case b.reading <- struct{}{}:
+		defer func() { <-b.reading }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	now, err := b.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found.Compacted = compacted
-	ctx = context.WithoutCancel(ctx)
-	if len(kept) == 0 && of.Name != "" {
+	found := &history.History{Revision: now, Versions: []history.Version{}}
+	changes, err := b.newest(ctx, of, found)
+	if err != nil {
+		return nil, err
+	}
+	if len(changes) == 0 && of.Name != "" {
 		// The object may not have changed since the oldest revision.
-		now, err := b.VersionAt(ctx, of, 0)
-		if err != nil || now == nil {
+		at, err := b.VersionAt(ctx, of, 0)
+		if err != nil || at == nil {
 			return found, err
 		}
-		found.Versions = append(found.Versions, *now)
+		found.Versions = append(found.Versions, *at)
 	}
-	for _, c := range kept {
-		found.Versions = append(found.Versions, b.version(ctx, c))
+	size := 0
+	for _, c := range slices.Backward(changes) {
+		v := b.version(ctx, c)
+		if size += sizeOf(&v); size > maxHistoryBytes && len(found.Versions) > 0 {
+			found.More = true
+			break
+		}
+		found.Versions = append(found.Versions, v)
 	}
-	return found, nil
+	slices.Reverse(found.Versions)
+	return found, ctx.Err()
+}
+
+func sizeOf(v *history.Version) int {
+	size := len(v.Object)
+	for _, c := range v.Changes {
+		size += len(c.Path) + len(c.Before) + len(c.After)
+	}
+	return size
+}
+
+// newest returns the newest selected changes, in order. It begins at the newest one, so that it need
+// not read everything that etcd keeps. It says in found what is missing.
+func (b *Backend) newest(
+	ctx context.Context, of VersionsOf, found *history.History,
+) (all []*change, err error) {
+	key, options := b.keys(of)
+	size, oldest, window := 0, int64(1), int64(revisionsAtOnce)
+	for last := found.Revision; last >= oldest && !found.More && ctx.Err() == nil; {
+		first := max(last-window+1, oldest)
+		var part []*change
+		compacted, err := b.between(ctx, first, last, key, options, func(e *clientv3.Event) {
+			c := b.selected(ctx, of, e)
+			if c == nil {
+				return
+			}
+			part, size = append(part, c), size+len(c.Kv.Value)
+			for n := len(part) + len(all); n > of.Limit || size > maxHistoryBytes && n > 1; n-- {
+				if len(part) == 0 {
+					break
+				}
+				size -= len(part[0].Kv.Value)
+				part, found.More = part[1:], true
+			}
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case compacted >= first:
+			oldest, found.Compacted = compacted+1, true
+			continue
+		}
+		all, last = append(part, all...), first-1
+		if !b.embedded {
+			window *= 2
+		}
+	}
+	return all, ctx.Err()
 }
 
 // FollowVersions calls report for the versions that etcd keeps and then for each new one, until ctx
@@ -108,27 +143,31 @@ func (b *Backend) Versions(ctx context.Context, of VersionsOf) (*history.History
 func (b *Backend) FollowVersions(
 	ctx context.Context, of VersionsOf, report func(history.Version) error,
 ) error {
-	var kept []*change
-	current := false
-	_, err := b.changes(ctx, of, func(c *change) error {
-		if current {
-			return report(b.version(ctx, c))
+	found, err := b.Versions(ctx, of)
+	if err != nil {
+		return err
+	}
+	for _, v := range found.Versions {
+		if err := report(v); err != nil {
+			return err
 		}
-		if kept = append(kept, c); len(kept) > of.Limit {
-			kept = kept[1:]
+	}
+	key, options := b.keys(of)
+	ctx, cancel := context.WithCancel(withoutSharing(ctx))
+	defer cancel()
+	for r := range b.client.Watch(ctx, key, append(options, clientv3.WithRev(found.Revision+1))...) {
+		if err := r.Err(); err != nil {
+			return fmt.Errorf("watch %s: %w", key, err)
 		}
-		return nil
-	}, func(int64) error {
-		current = true
-		for _, c := range kept {
-			if err := report(b.version(ctx, c)); err != nil {
-				return err
+		for _, e := range r.Events {
+			if c := b.selected(ctx, of, e); c != nil {
+				if err := report(b.version(ctx, c)); err != nil {
+					return err
+				}
 			}
 		}
-		kept = nil
-		return nil
-	})
-	return err
+	}
+	return ctx.Err()
 }
 
 // VersionAt returns an object as it was at a revision, or as it is if the revision is 0. It returns
@@ -166,99 +205,90 @@ func (b *Backend) current(ctx context.Context) (int64, error) {
 	return now.Header.Revision, nil
 }
 
-// changes calls report for each change from the oldest revision on, and reached when it has come to
-// the present. It returns when ctx ends or when one of them returns an error. It reports whether old
-// revisions have been compacted.
-func (b *Backend) changes(
-	ctx context.Context, of VersionsOf, report func(*change) error, reached func(int64) error,
-) (compacted bool, err error) {
-	// No other watch shares the requests for progress.
-	ctx = metadata.NewOutgoingContext(ctx, metadata.Pairs("history", "versions"))
-	now, err := b.current(ctx)
-	if err != nil {
-		return false, err
-	}
-	key, options := b.keys(of)
-	for from := int64(1); ; {
-		oldest, err := b.changesFrom(ctx, key, options, from, now,
-			func(e *clientv3.Event) error {
-				if c := b.selected(ctx, of, e); c != nil {
-					return report(c)
-				}
-				return nil
-			}, reached)
-		if err != nil || oldest == 0 {
-			return compacted, err
-		}
-		from, compacted = oldest+1, true
-	}
-}
-
 // keys returns the range of the keys that may be selected.
 func (b *Backend) keys(of VersionsOf) (string, []clientv3.OpOption) {
-	options := []clientv3.OpOption{clientv3.WithPrevKV()}
 	switch {
 	case of.Resource.Resource == "":
-		return b.feed.prefix, append(options, clientv3.WithPrefix())
+		return b.feed.prefix, []clientv3.OpOption{clientv3.WithPrefix()}
 	case of.Name != "":
-		return b.feed.prefix + b.Key(of.Resource, of.Namespace, of.Name), options
+		return b.feed.prefix + b.Key(of.Resource, of.Namespace, of.Name), nil
 	}
-	return b.feed.prefix + b.Key(of.Resource, of.Namespace, ""), append(options, clientv3.WithPrefix())
+	return b.feed.prefix + b.Key(of.Resource, of.Namespace, ""),
+		[]clientv3.OpOption{clientv3.WithPrefix()}
 }
 
-// changesFrom is like changes, with the options of a watch. If the first revision has been
-// compacted, it returns the oldest one that has not.
-func (b *Backend) changesFrom(
-	ctx context.Context, key string, options []clientv3.OpOption, from, now int64,
-	report func(*clientv3.Event) error, reached func(int64) error,
-) (oldest int64, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+// revisionsAtOnce is how many revisions are read at a time.
+const revisionsAtOnce = 1000
+
+// pastReader is a watcher that reads past changes at once. Package embed has it.
+type pastReader interface {
+	Past(ctx context.Context, first, last int64, key string, opts ...clientv3.OpOption) (
+		events []*clientv3.Event, compacted int64, err error)
+}
+
+// between calls report for each change from one revision to another, in order. If the first one has
+// been compacted, it returns the revision of the compaction.
+func (b *Backend) between(
+	ctx context.Context, first, last int64, key string, options []clientv3.OpOption,
+	report func(*clientv3.Event),
+) (compacted int64, err error) {
+	reader, ok := b.client.Watcher.(pastReader)
+	if !ok {
+		return b.watchBetween(ctx, first, last, key, options, report)
+	}
+	events, compacted, err := reader.Past(ctx, first, last, key, options...)
+	if err != nil {
+		return 0, fmt.Errorf("read the revisions from %d to %d: %w", first, last, err)
+	}
+	for _, e := range events {
+		report(e)
+	}
+	return compacted, nil
+}
+
+// watchBetween is between for an etcd elsewhere. Each watch reads all changes up to now.
+func (b *Backend) watchBetween(
+	ctx context.Context, first, last int64, key string, options []clientv3.OpOption,
+	report func(*clientv3.Event),
+) (compacted int64, err error) {
+	ctx, cancel := context.WithCancel(withoutSharing(ctx))
 	defer cancel()
-	options = append(slices.Clone(options), clientv3.WithRev(from))
-	watch, current := b.client.Watcher.Watch(ctx, key, options...), false
+	watch := b.client.Watch(ctx, key, append(slices.Clone(options), clientv3.WithRev(first))...)
 	poll := time.NewTimer(0)
 	defer poll.Stop()
-	if from > now { // etcd tells no progress to a watch that begins in the future
-		current = true
-		poll.Stop()
-		if err := reached(now); err != nil {
-			return 0, err
-		}
-	}
 	for pause := firstHurry; ; {
 		select {
 		case <-poll.C:
-			if err := b.client.Watcher.RequestProgress(ctx); err != nil && ctx.Err() == nil {
+			if err := b.client.RequestProgress(ctx); err != nil {
 				return 0, fmt.Errorf("watch %s: %w", key, err)
 			}
 			pause = min(2*pause, lastHurry)
 			poll.Reset(pause)
 		case r, ok := <-watch:
 			switch {
-			case ctx.Err() != nil:
-				return 0, nil
 			case ok && r.CompactRevision > 0:
 				return r.CompactRevision, nil
 			case !ok || r.Err() != nil:
-				return 0, fmt.Errorf("watch %s: %w", key, cmp.Or(r.Err(), errEnded))
+				return 0, fmt.Errorf("watch %s: %w", key, cmp.Or(r.Err(), ctx.Err(), errEnded))
+			case r.IsProgressNotify() && r.Header.Revision >= last:
+				return 0, nil
 			}
 			for _, e := range r.Events {
-				if err := report(e); err != nil {
-					return 0, err
+				if e.Kv.ModRevision > last {
+					return 0, nil
 				}
-			}
-			if r.IsProgressNotify() && !current && r.Header.Revision >= now {
-				current = true
-				poll.Stop()
-				if err := reached(r.Header.Revision); err != nil {
-					return 0, err
-				}
+				report(e)
 			}
 		}
 	}
 }
 
 var errEnded = errors.New("etcd ended the watch")
+
+// withoutSharing makes that no other watch shares the requests for progress.
+func withoutSharing(ctx context.Context) context.Context {
+	return metadata.NewOutgoingContext(ctx, metadata.Pairs("history", "versions"))
+}
 
 // selected returns a change if it is selected, and nil otherwise.
 func (b *Backend) selected(ctx context.Context, of VersionsOf, e *clientv3.Event) *change {
@@ -273,7 +303,7 @@ func (b *Backend) selected(ctx context.Context, of VersionsOf, e *clientv3.Event
 	if of.Labels != nil && !of.Labels.Empty() {
 		kv := e.Kv
 		if e.Type == mvccpb.DELETE {
-			kv = e.PrevKv
+			kv = b.before(ctx, c)
 		}
 		var object metav1.PartialObjectMetadata
 		if kv == nil {
@@ -285,6 +315,19 @@ func (b *Backend) selected(ctx context.Context, of VersionsOf, e *clientv3.Event
 		}
 	}
 	return c
+}
+
+// before returns what was stored before a change, or nil if that is no longer kept.
+func (b *Backend) before(ctx context.Context, c *change) *mvccpb.KeyValue {
+	if c.PrevKv != nil || c.IsCreate() {
+		return c.PrevKv
+	}
+	found, err := b.client.KV.Get(ctx, string(c.Kv.Key), clientv3.WithRev(c.Kv.ModRevision-1))
+	if err != nil || len(found.Kvs) == 0 {
+		return nil
+	}
+	c.PrevKv = found.Kvs[0]
+	return c.PrevKv
 }
 
 // has reports whether a key is that of a selected object. The key of a resource that does not exist
@@ -328,7 +371,7 @@ func (b *Backend) version(ctx context.Context, c *change) history.Version {
 		Resource: c.resource.String(), Namespace: c.namespace, Name: c.name,
 	}
 	v.Writer, v.Time = b.writers.Of(v.Revision)
-	before := b.decode(ctx, c.resource, c.PrevKv)
+	before := b.decode(ctx, c.resource, b.before(ctx, c))
 	switch {
 	case c.Type == mvccpb.DELETE:
 		v.Event = history.Deleted
