@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,8 +63,11 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
+	if err := v.mayRead(ctx, info); err != nil {
+		return err
+	}
 	of := etcdstore.VersionsOf{
-		Resource: resource, Namespace: info.Namespace, Name: info.Name, Limit: o.Limit,
+		Resource: stored(resource), Namespace: info.Namespace, Name: info.Name, Limit: o.Limit,
 	}
 	if of.Labels, err = labels.Parse(o.Labels); err != nil {
 		return apierrors.NewBadRequest("labelSelector: " + err.Error())
@@ -72,7 +78,7 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 		return apierrors.NewBadRequest("contents: only namespaces have contents")
 	case o.Contents:
 		of.Resource, of.Name = schema.GroupResource{}, ""
-		of.Allowed = v.listable(ctx, info.Namespace)
+		of.Allowed = v.readable(ctx, info.Namespace)
 	case isNamespace:
 		of.Namespace = ""
 	}
@@ -88,6 +94,9 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil:
 		return apierrors.NewInternalError(err)
+	case of.Name != "" && len(found.Versions) == 0 && found.Compacted:
+		return apierrors.NewResourceExpired(fmt.Sprintf(
+			"%s %q is not there, and older versions are no longer kept", resource, of.Name))
 	case of.Name != "" && len(found.Versions) == 0:
 		return apierrors.NewNotFound(resource, of.Name)
 	}
@@ -115,6 +124,18 @@ func (v *versions) at(
 	return nil
 }
 
+// stored returns the resource as which objects are stored. Two groups have events.
+func stored(resource schema.GroupResource) schema.GroupResource {
+	if resource == (schema.GroupResource{Group: eventsv1.GroupName, Resource: "events"}) {
+		resource.Group = ""
+	}
+	return resource
+}
+
+// slowest is how long a client that follows may take to receive a version. Meanwhile, the client of
+// an etcd elsewhere collects those that follow.
+const slowest = 30 * time.Second
+
 // follow streams versions, a line of JSON for each.
 func (v *versions) follow(w http.ResponseWriter, r *http.Request, of etcdstore.VersionsOf) error {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -130,29 +151,56 @@ func (v *versions) follow(w http.ResponseWriter, r *http.Request, of etcdstore.V
 	}()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	flush := http.NewResponseController(w).Flush
-	if flush() != nil {
+	client := http.NewResponseController(w)
+	if client.Flush() != nil {
 		return nil // the client has gone
 	}
 	encoder := json.NewEncoder(w)
 	_ = v.storage.FollowVersions(ctx, of, func(version history.Version) error {
-		return errors.Join(encoder.Encode(version), flush())
+		// An error says that there is no connection, as for requests in process.
+		_ = client.SetWriteDeadline(time.Now().Add(slowest))
+		defer func() { _ = client.SetWriteDeadline(time.Time{}) }()
+		return errors.Join(encoder.Encode(version), client.Flush())
 	}) // the client sees the stream end
 	return nil
 }
 
-// listable returns a function that reports whether the user may list a resource in a namespace.
-func (v *versions) listable(ctx context.Context, namespace string) func(schema.GroupResource) bool {
-	who, _ := genericapirequest.UserFrom(ctx)
+// mayRead returns an error unless the user may both get and list what a request is for. A history
+// tells what neither does alone, such as which objects of a name there have been.
+func (v *versions) mayRead(ctx context.Context, info *genericapirequest.RequestInfo) error {
+	for _, verb := range []string{"get", "list"} {
+		if verb == info.Verb {
+			continue // as the request has been authorized
+		}
+		who, _ := genericapirequest.UserFrom(ctx)
+		attributes := authorizer.AttributesRecord{
+			User: who, Verb: verb, Namespace: info.Namespace, APIGroup: info.APIGroup,
+			APIVersion: info.APIVersion, Resource: info.Resource, Name: info.Name,
+			ResourceRequest: true, Path: info.Path,
+		}
+		decision, reason, err := v.authorizer.Authorize(ctx, attributes)
+		switch {
+		case decision == authorizer.DecisionAllow:
+		case err != nil:
+			return apierrors.NewInternalError(err)
+		default:
+			return responsewriters.ForbiddenStatusError(attributes, reason)
+		}
+	}
+	return nil
+}
+
+// readable returns a function that reports whether the user may get and list a resource in a
+// namespace.
+func (v *versions) readable(ctx context.Context, namespace string) func(schema.GroupResource) bool {
 	known := map[schema.GroupResource]bool{}
 	return func(resource schema.GroupResource) bool {
 		may, ok := known[resource]
 		if !ok {
-			decision, _, _ := v.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-				User: who, Verb: "list", Namespace: namespace, APIGroup: resource.Group, APIVersion: "*",
-				Resource: resource.Resource, ResourceRequest: true,
-			})
-			may = decision == authorizer.DecisionAllow
+			may = v.mayRead(ctx, &genericapirequest.RequestInfo{
+				Namespace: namespace, APIGroup: resource.Group, APIVersion: "*",
+				Resource: resource.Resource,
+			}) == nil
 			known[resource] = may
 		}
 		return may

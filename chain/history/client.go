@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,9 +91,7 @@ func open(
 	if err != nil {
 		return nil, err
 	}
-	if config.UserAgent != "" {
-		r.Header.Set("User-Agent", config.UserAgent)
-	}
+	r.Header.Set("User-Agent", cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent()))
 	response, err := client.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("read the history of %s: %w", path, err)

@@ -2,7 +2,7 @@
 // looks like, and how a client reads it.
 //
 // The history of what /api/v1/namespaces/default/configmaps/limits returns is at [Path] followed by
-// that path. It is for those who may get the object, or list the objects of such a path.
+// that path. It is for those who may both get and list such objects.
 package history
 
 import (
@@ -86,7 +86,7 @@ type Options struct {
 	Limit int
 	// Labels, if not empty, is a label selector.
 	Labels string
-	// Contents, for the path of a namespace, selects all objects in it that the user may list.
+	// Contents, for the path of a namespace, selects all objects in it that the user may get and list.
 	Contents bool
 	// At, for the path of one object, selects the version at this revision.
 	At int64

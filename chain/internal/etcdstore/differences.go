@@ -1,6 +1,7 @@
 package etcdstore
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -172,10 +173,15 @@ func hideSecret(secret map[string]any) {
 
 func asMap(value any) map[string]any { m, _ := value.(map[string]any); return m }
 
+// hiddenSize stands for data in base64, or a text.
 func hiddenSize(value any) string {
 	text, ok := value.(string)
 	if !ok {
 		return "(not shown)"
 	}
-	return fmt.Sprintf("(%d bytes, not shown)", len(text))
+	size := len(text)
+	if data, err := base64.StdEncoding.DecodeString(text); err == nil {
+		size = len(data)
+	}
+	return fmt.Sprintf("(%d bytes, not shown)", size)
 }

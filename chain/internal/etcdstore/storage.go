@@ -59,6 +59,7 @@ type Backend struct {
 	feed *feed // of the informers
 
 	writers writers.Memory
+	writing atomic.Int32 // transactions whose writer will be known
 	cap     revisionCap
 	reading chan struct{} // has one element while old versions are read
 
@@ -111,13 +112,15 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 	if kept > HistoryKept {
 		b.cap.start(onFeedStream(client), &b.writers, RevisionsKept)
 	}
-	traced.KV = tracedKV{client.KV, b.wrote}
+	traced.KV = tracedKV{client.KV, b}
 	return b
 }
 
 // wrote notes that a request has written a revision.
 func (b *Backend) wrote(ctx context.Context, revision int64) {
-	b.writers.Note(ctx, revision)
+	if b.writers.Note(ctx, revision) {
+		b.writers.Forget(b.compactor.CompactRevision())
+	}
 	b.cap.reached(revision)
 }
 

@@ -15,7 +15,7 @@ import (
 // tracedKV records the etcd round trips of traced requests, and who writes.
 type tracedKV struct {
 	clientv3.KV
-	wrote func(ctx context.Context, revision int64)
+	backend *Backend
 }
 
 func (kv tracedKV) Get(
@@ -43,7 +43,7 @@ func (kv tracedKV) Get(
 func (kv tracedKV) Txn(ctx context.Context) clientv3.Txn {
 	txn := kv.KV.Txn(ctx)
 	if writers.Known(ctx) {
-		txn = &signedTxn{txn, ctx, kv.wrote}
+		txn = &signedTxn{txn, ctx, kv.backend}
 	}
 	if t := tracer.From(ctx); t != nil {
 		return tracedTxn{txn, t, nil}
@@ -53,9 +53,9 @@ func (kv tracedKV) Txn(ctx context.Context) clientv3.Txn {
 
 // signedTxn is a transaction of a request whose sender is known.
 type signedTxn struct {
-	txn   clientv3.Txn
-	ctx   context.Context
-	wrote func(ctx context.Context, revision int64)
+	txn     clientv3.Txn
+	ctx     context.Context
+	backend *Backend
 }
 
 func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { s.txn = s.txn.If(cs...); return s }
@@ -63,9 +63,11 @@ func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Then(o
 func (s *signedTxn) Else(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Else(ops...); return s }
 
 func (s *signedTxn) Commit() (*clientv3.TxnResponse, error) {
+	s.backend.writing.Add(1)
+	defer s.backend.writing.Add(-1)
 	resp, err := s.txn.Commit()
 	if err == nil && resp.Succeeded {
-		s.wrote(s.ctx, resp.Header.Revision)
+		s.backend.wrote(s.ctx, resp.Header.Revision)
 	}
 	return resp, err
 }

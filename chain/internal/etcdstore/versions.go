@@ -161,6 +161,7 @@ func (b *Backend) FollowVersions(
 		}
 		for _, e := range r.Events {
 			if c := b.selected(ctx, of, e); c != nil {
+				b.awaitWriter(ctx, e.Kv.ModRevision)
 				if err := report(b.version(ctx, c)); err != nil {
 					return err
 				}
@@ -168,6 +169,22 @@ func (b *Backend) FollowVersions(
 		}
 	}
 	return ctx.Err()
+}
+
+// awaitWriter waits until it is known who has written a revision. A watch may see a revision before
+// its writer does.
+func (b *Backend) awaitWriter(ctx context.Context, revision int64) {
+	for wait := time.Millisecond; wait < 50*time.Millisecond; wait *= 2 {
+		known, _ := b.writers.Of(revision)
+		if known != nil || b.writing.Load() == 0 {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // VersionAt returns an object as it was at a revision, or as it is if the revision is 0. It returns

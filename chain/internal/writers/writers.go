@@ -91,21 +91,25 @@ type Memory struct {
 	bytes  int
 }
 
-// Note notes that the request with the given context has written a revision.
-func (m *Memory) Note(ctx context.Context, revision int64) {
+// Note notes that the request with the given context has written a revision. It reports whether the
+// memory has grown by a block, so that it is time to [Memory.Forget] what is no longer needed.
+func (m *Memory) Note(ctx context.Context, revision int64) (grown bool) {
 	w, ok := from(ctx)
 	if !ok {
-		return
+		return false
 	}
 	now := time.Now().UnixNano()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	blocks := len(m.blocks)
 	b := m.block(revision)
+	grown = len(m.blocks) > blocks
 	b.times[revision%block] = now
 	b.who[revision%block] = m.intern(b, w)
 	for m.bytes > MaxBytes && len(m.blocks) > 1 {
 		m.drop()
 	}
+	return grown
 }
 
 // block returns the block of a revision. The caller holds the mutex.

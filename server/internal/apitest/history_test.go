@@ -124,6 +124,21 @@ func TestHistoryOfAnObject(t *testing.T) {
 	}
 }
 
+// wantHidden fails t if the text has the data of the secret.
+func wantHidden(t *testing.T, text string) {
+	t.Helper()
+	for _, hidden := range []string{"geheim", "GEHEIM"} {
+		for _, form := range []string{hidden, base64.StdEncoding.EncodeToString([]byte(hidden))} {
+			if strings.Contains(text, form) {
+				t.Errorf("%s is shown: %s", form, text)
+			}
+		}
+	}
+	if strings.Contains(text, "managedFields") {
+		t.Errorf("managed fields are shown: %s", text)
+	}
+}
+
 func TestHistoryOfSecretsHidesTheirData(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
@@ -154,17 +169,26 @@ func TestHistoryOfSecretsHidesTheirData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, hidden := range []string{"geheim", "GEHEIM"} {
-		for _, form := range []string{hidden, base64.StdEncoding.EncodeToString([]byte(hidden))} {
-			if strings.Contains(string(text), form) {
-				t.Errorf("%s is shown: %s", form, text)
-			}
-		}
-	}
-	for _, shown := range []string{".data.password", ".data.second", "8 bytes, not shown"} {
+	wantHidden(t, string(text))
+	for _, shown := range []string{".data.password", ".data.second", "6 bytes, not shown"} {
 		if !strings.Contains(string(text), shown) {
 			t.Errorf("%s is missing: %s", shown, text)
 		}
+	}
+	namespace := "/api/v1/namespaces/default"
+	for path, o := range map[string]history.Options{
+		history.PathOf(secretResource, "default", ""): {}, namespace: {Contents: true},
+		history.PathOf(secretResource, "default", "key"): {At: versions[1].Revision},
+	} {
+		h, err := history.Get(t.Context(), s.RESTConfig(), path, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(h)
+		if err != nil || !strings.Contains(string(text), "(6 bytes, not shown)") {
+			t.Errorf("%s: %s, %v", path, text, err)
+		}
+		wantHidden(t, string(text))
 	}
 	// a group and a resource of these names would have the keys of secrets in the namespace default
 	path := history.PathOf(schema.GroupVersionResource{
@@ -181,14 +205,18 @@ func TestHistoryIsForThoseWhoMayRead(t *testing.T) {
 	t.Parallel()
 	s := servertest.Run(t, servertest.WithoutControllers)
 	writeHistory(t, s.RESTConfig(), "default", "limits")
-	jane := servertest.User(t, s, servertest.Account{
-		Name: "jane", Namespace: "default",
-		Rules: []rbacv1.PolicyRule{{
-			Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
-		}},
-	})
-	lister := servertest.User(t, s, servertest.Account{
-		Name: "lister", Namespace: "default",
+	user := func(name string, verbs ...string) *rest.Config {
+		return servertest.User(t, s, servertest.Account{
+			Name: name, Namespace: "default",
+			Rules: []rbacv1.PolicyRule{{
+				Verbs: verbs, APIGroups: []string{""}, Resources: []string{"configmaps"},
+				ResourceNames: []string{"limits"},
+			}},
+		})
+	}
+	getter, lister, jane := user("getter", "get"), user("lister", "list"), user("jane", "get", "list")
+	reader := servertest.User(t, s, servertest.Account{
+		Name: "reader", Namespace: "default",
 		Rules: []rbacv1.PolicyRule{{
 			Verbs: []string{"get", "list"}, APIGroups: []string{""},
 			Resources: []string{"configmaps", "namespaces"},
@@ -210,19 +238,28 @@ func TestHistoryIsForThoseWhoMayRead(t *testing.T) {
 		o      history.Options
 		may    bool
 	}{
+		{getter, of("default", "limits"), history.Options{}, false},
+		{lister, of("default", "limits"), history.Options{}, false},
 		{jane, of("default", "limits"), history.Options{}, true},
+		{jane, of("default", "other"), history.Options{}, false},
 		{jane, of("default", ""), history.Options{}, false},
 		{jane, of("kube-system", "limits"), history.Options{}, false},
 		{jane, history.PathOf(secretResource, "default", "key"), history.Options{}, false},
 		{jane, namespace, history.Options{Contents: true}, false},
-		{lister, of("default", ""), history.Options{}, true},
-		{lister, of("", ""), history.Options{}, false},
-		{lister, history.PathOf(secretResource, "default", ""), history.Options{}, false},
-		{lister, namespace, history.Options{Contents: true}, true},
+		{reader, of("default", ""), history.Options{}, true},
+		{reader, of("", ""), history.Options{}, false},
+		{reader, history.PathOf(secretResource, "default", ""), history.Options{}, false},
+		{reader, namespace, history.Options{Contents: true}, true},
 	} {
 		h, err := history.Get(t.Context(), test.config, test.path, test.o)
 		if test.may && err != nil || !test.may && !apierrors.IsForbidden(err) {
-			t.Errorf("%s by %s: %v", test.path, test.config.UserAgent, err)
+			t.Errorf("%s: %v", test.path, err)
+		}
+		if !test.may {
+			err := history.Follow(t.Context(), test.config, test.path, test.o, func(history.Version) {})
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("follow %s: %v", test.path, err)
+			}
 		}
 		if !test.may || err != nil {
 			continue
@@ -234,6 +271,10 @@ func TestHistoryIsForThoseWhoMayRead(t *testing.T) {
 		if kinds["configmaps"] != 3 || kinds["secrets"] != 0 {
 			t.Errorf("%s: %v", test.path, kinds)
 		}
+	}
+	_, err := history.Get(t.Context(), getter, of("default", "limits"), history.Options{})
+	if err == nil || !strings.Contains(err.Error(), `User "getter" cannot list resource "configmaps"`) {
+		t.Errorf("the refusal: %v", err)
 	}
 	all, err := history.Get(t.Context(), s.RESTConfig(), namespace, history.Options{Contents: true})
 	if err != nil {
