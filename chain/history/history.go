@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -65,6 +66,32 @@ type Change struct {
 	// Before and After are nil if the field was or is not there.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
+}
+
+// maxValue limits the values of a change in a text.
+const maxValue = 100
+
+// String returns a line such as
+//
+//	~ .spec.replicas: 1 → 3
+//
+// It begins with + if the field was not there before, and with - if it is no longer there. Long
+// values are cut.
+func (c Change) String() string {
+	switch {
+	case c.Before == nil:
+		return fmt.Sprintf("+ %s: %s", c.Path, cut(c.After))
+	case c.After == nil:
+		return fmt.Sprintf("- %s: %s", c.Path, cut(c.Before))
+	}
+	return fmt.Sprintf("~ %s: %s → %s", c.Path, cut(c.Before), cut(c.After))
+}
+
+func cut(value json.RawMessage) string {
+	if len(value) > maxValue {
+		return strings.ToValidUTF8(string(value[:maxValue]), "") + "…"
+	}
+	return string(value)
 }
 
 // History is what the server answers.

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	xterm "golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -29,6 +31,7 @@ type pastVersions struct {
 	kubeconfig, namespace, output string
 	allNamespaces, follow         bool
 	options                       history.Options
+	colors                        bool
 }
 
 func newHistoryCmd(s streams) *cobra.Command {
@@ -56,11 +59,15 @@ start. The data of Secrets is not shown.
 					"(see kinproc history --help)")}
 			case o.output != "" && o.output != "json" && o.output != "yaml":
 				return usageError{fmt.Errorf("--output: %q is not a format, use json or yaml", o.output)}
+			case len(args) == 1 && strings.HasSuffix(args[0], "/"):
+				return usageError{fmt.Errorf("%s has no name behind the slash", args[0])}
+			case name != "" && o.options.Labels != "":
+				return usageError{errors.New("a name cannot be provided when a selector is specified")}
 			case o.options.At != 0 && (name == "" || o.follow):
 				return usageError{errors.New("--at is for one object, and not for --follow")}
 			case o.allNamespaces && (typ == "" || name != ""):
 				return usageError{errors.New("--all-namespaces is for a type without a name")}
-			case o.options.Limit < 0 || o.options.Limit > history.MaxLimit:
+			case o.options.Limit < 1 || o.options.Limit > history.MaxLimit:
 				return usageError{fmt.Errorf("--limit: %d is not between 1 and %d", o.options.Limit,
 					history.MaxLimit)}
 			}
@@ -78,7 +85,8 @@ start. The data of Secrets is not shown.
 			}
 			ctx, stop := untilInterrupted(cmd.Context())
 			defer stop()
-			return o.run(ctx, s.out, config, path)
+			o.colors = colorful(s.out)
+			return o.run(ctx, s, config, path)
 		},
 	}
 	f := cmd.Flags()
@@ -115,6 +123,7 @@ func (o *pastVersions) path(config *rest.Config, args []string) (string, error) 
 		return history.PathOf(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "",
 			o.namespace), nil
 	}
+	setLogging(0) // what discovery complains about is in its error too
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return "", err
@@ -129,7 +138,9 @@ func (o *pastVersions) path(config *rest.Config, args []string) (string, error) 
 	}
 	resource, err := mapper.ResourceFor(*full)
 	if err != nil {
-		if resource, err = mapper.ResourceFor(partial.WithVersion("")); err != nil {
+		if resource, err = mapper.ResourceFor(partial.WithVersion("")); meta.IsNoMatchError(err) {
+			return "", fmt.Errorf("the server doesn't have a resource type %q", typ)
+		} else if err != nil {
 			return "", fmt.Errorf("type %s: %w", typ, err)
 		}
 	}
@@ -149,8 +160,9 @@ func (o *pastVersions) path(config *rest.Config, args []string) (string, error) 
 }
 
 func (o *pastVersions) run(
-	ctx context.Context, w io.Writer, config *rest.Config, path string,
+	ctx context.Context, s streams, config *rest.Config, path string,
 ) error {
+	w := s.out
 	if o.follow {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -173,6 +185,9 @@ func (o *pastVersions) run(
 		return printYAMLOrJSON(w, cmp.Or(o.output, "yaml"), h.Versions[0].Object)
 	case o.output != "":
 		return printYAMLOrJSON(w, o.output, h)
+	case len(h.Versions) == 0:
+		fmt.Fprintln(s.err, "No versions found.")
+		return nil
 	}
 	switch {
 	case h.More:
@@ -187,6 +202,9 @@ func (o *pastVersions) run(
 func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 	if o.output != "" {
 		for _, v := range versions {
+			if o.output == "yaml" {
+				fmt.Fprintln(w, "---")
+			}
 			if err := printYAMLOrJSON(w, o.output, v); err != nil {
 				return err
 			}
@@ -201,7 +219,7 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 	for _, v := range versions {
 		at, by := "–", history.Writer{}
 		if v.Time != nil {
-			at = v.Time.Local().Format(time.TimeOnly)
+			at = readable(*v.Time)
 		}
 		if v.Writer != nil {
 			by = *v.Writer
@@ -231,44 +249,51 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 		if _, err := w.Write(lines[i]); err != nil {
 			return err
 		}
-		if err := printChanges(w, v.Changes); err != nil {
+		if err := o.printChanges(w, v.Changes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// A version shows at most maxChanges changes, with values of maxValue bytes.
-const (
-	maxChanges = 20
-	maxValue   = 100
-)
+// readable returns a time of today without its date.
+func readable(t time.Time) string {
+	t = t.Local()
+	if t.Format(time.DateOnly) == time.Now().Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
+}
 
-func printChanges(w io.Writer, changes []history.Change) error {
+// colorful reports whether w is a terminal that shows colors, and the user wants them
+// (https://no-color.org).
+func colorful(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && xterm.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" &&
+		os.Getenv("TERM") != "dumb"
+}
+
+// maxChanges is how many changes a version shows at most.
+const maxChanges = 20
+
+// changeColors are the colors of changes by their first letters: green, red and yellow.
+var changeColors = map[byte]int{'+': 32, '-': 31, '~': 33}
+
+func (o *pastVersions) printChanges(w io.Writer, changes []history.Change) error {
 	var text strings.Builder
 	for i, c := range changes {
 		if i == maxChanges {
 			fmt.Fprintf(&text, "    … and %d more\n", len(changes)-i)
 			break
 		}
-		switch {
-		case c.Before == nil:
-			fmt.Fprintf(&text, "    + %s: %s\n", c.Path, short(c.After))
-		case c.After == nil:
-			fmt.Fprintf(&text, "    - %s: %s\n", c.Path, short(c.Before))
-		default:
-			fmt.Fprintf(&text, "    ~ %s: %s → %s\n", c.Path, short(c.Before), short(c.After))
+		line := c.String()
+		if o.colors {
+			line = fmt.Sprintf("\x1b[%dm%s\x1b[0m", changeColors[line[0]], line)
 		}
+		fmt.Fprintf(&text, "    %s\n", line)
 	}
 	_, err := io.WriteString(w, text.String())
 	return err
-}
-
-func short(value json.RawMessage) string {
-	if len(value) > maxValue {
-		return strings.ToValidUTF8(string(value[:maxValue]), "") + "…"
-	}
-	return string(value)
 }
 
 func printYAMLOrJSON(w io.Writer, format string, value any) error {
@@ -281,6 +306,6 @@ func printYAMLOrJSON(w io.Writer, format string, value any) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "---\n%s", text)
+	_, err = w.Write(text)
 	return err
 }

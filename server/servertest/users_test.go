@@ -152,8 +152,8 @@ func TestLogsOfFailedTest(t *testing.T) {
 	act := func(f *fake, configure ...func(*server.Options)) {
 		client := kubernetes.NewForConfigOrDie(servertest.Run(f, configure...).RESTConfig())
 		for i := range 150 {
-			_, err := client.CoreV1().ConfigMaps("default").Get(t.Context(),
-				fmt.Sprintf("absent-%d-%s", i, strings.Repeat("x", 200)), metav1.GetOptions{})
+			err := client.CoreV1().ConfigMaps("default").Delete(t.Context(),
+				fmt.Sprintf("absent-%d-%s", i, strings.Repeat("x", 200)), metav1.DeleteOptions{})
 			if !apierrors.IsNotFound(err) {
 				f.Errorf("%v", err)
 			}
@@ -167,7 +167,7 @@ func TestLogsOfFailedTest(t *testing.T) {
 		act(f)
 		f.Errorf("on purpose")
 	})
-	failed.wantFailure(t, "404 get /api/v1/namespaces/default/configmaps/absent-149-xxx")
+	failed.wantFailure(t, "404 delete /api/v1/namespaces/default/configmaps/absent-149-xxx")
 	failed.wantFailure(t, " by kubernetes-super-admin")
 	failed.wantFailure(t, " earlier lines")
 	if n := failed.output.Len(); n > 120_000 {

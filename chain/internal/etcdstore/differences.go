@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -85,7 +86,7 @@ func (d *difference) elements(path string, before, after map[string]any, hide bo
 	for _, name := range slices.Compact(names) {
 		was, had := before[name]
 		is, has := after[name]
-		d.values(path+"["+name+"]", was, is, had, has, hide)
+		d.values(path+element(name), was, is, had, has, hide)
 	}
 }
 
@@ -132,11 +133,22 @@ func encoded(value any, there, hide bool) json.RawMessage {
 
 // step returns a field name as it is written behind a path.
 func step(name string) string {
-	if strings.ContainsAny(name, "./[]") {
-		return "[" + name + "]"
+	if strings.ContainsAny(name, "./[]") || !plain(name) {
+		return element(name)
 	}
 	return "." + name
 }
+
+// element returns the name of an element as it is written behind a path.
+func element(name string) string {
+	if !plain(name) {
+		name = strconv.Quote(name)
+	}
+	return "[" + name + "]"
+}
+
+// plain reports whether a name has nothing in it that a terminal would obey.
+func plain(name string) bool { return strconv.Quote(name) == `"`+name+`"` }
 
 // hides reports whether the field of a Secret is not shown: its data, and annotations, in which
 // tools keep copies of whole objects.

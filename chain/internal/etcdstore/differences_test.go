@@ -20,6 +20,7 @@ func TestDifferences(t *testing.T) {
 		"list":            {`{"a":[1,2,3]}`, `{"a":[1,3]}`, ".a[1] 2 3;.a[2] 3 "},
 		"list by name":    {`{"a":[{"name":"x","v":1},{"name":"y"}]}`, `{"a":[{"name":"y"},{"name":"x","v":2}]}`, ".a[x].v 1 2"},
 		"list, same name": {`{"a":[{"name":"x"},{"name":"x"}]}`, `{"a":[{"name":"x"}]}`, `.a[1].name "x" `},
+		"escape":          {`{}`, `{"a\u001b[2J":[{"name":"\u0007"}]}`, `["a\x1b[2J"]  [{"name":"\u0007"}]`},
 		"new element":     {`{"a":[{"type":"x"}]}`, `{"a":[{"type":"w"},{"type":"x"}]}`, `.a[w].type  "w"`},
 	} {
 		t.Run(name, func(t *testing.T) {

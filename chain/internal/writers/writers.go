@@ -5,10 +5,13 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -22,16 +25,21 @@ const MaxBytes = 4 << 20
 // maxText limits the strings of a writer, some of which the client chooses.
 const maxText = 256
 
+// RevisionAnnotation is the annotation of audit events that has the last revision that the request
+// has written.
+const RevisionAnnotation = "kinproc.dev/revision"
+
 // sender is what is known of a request before it is impersonated.
 type sender struct {
-	user    user.Info
-	request *http.Request
+	user     user.Info
+	request  *http.Request
+	revision atomic.Int64 // that it has written
 }
 
 type contextKey struct{}
 
 // WithSender puts the sender of a request that may write into its context. It must be behind
-// authentication, and in front of impersonation.
+// authentication and auditing, and in front of impersonation.
 func WithSender(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -39,20 +47,20 @@ func WithSender(handler http.Handler) http.Handler {
 			return
 		}
 		who, _ := genericapirequest.UserFrom(r.Context())
-		ctx := context.WithValue(r.Context(), contextKey{}, &sender{who, r})
-		handler.ServeHTTP(w, r.WithContext(ctx))
+		s := &sender{user: who, request: r}
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, s)))
+		if revision := s.revision.Load(); revision != 0 {
+			audit.AddAuditAnnotation(r.Context(), RevisionAnnotation, strconv.FormatInt(revision, 10))
+		}
 	})
 }
 
 // Known reports whether ctx is that of a request whose sender is known.
 func Known(ctx context.Context) bool { return ctx.Value(contextKey{}) != nil }
 
-// from returns the writer of a request. Its strings are those of the request.
-func from(ctx context.Context) (w history.Writer, ok bool) {
-	s, ok := ctx.Value(contextKey{}).(*sender)
-	if !ok || s.user == nil {
-		return w, false
-	}
+// writer returns the writer of a request with the given context. Its strings are those of the
+// request.
+func (s *sender) writer(ctx context.Context) (w history.Writer) {
 	w.User, w.UserAgent = s.user.GetName(), s.request.UserAgent()
 	if now, ok := genericapirequest.UserFrom(ctx); ok && now.GetName() != w.User {
 		w.User, w.Impersonator = now.GetName(), w.User
@@ -66,7 +74,7 @@ func from(ctx context.Context) (w history.Writer, ok bool) {
 	if w.Manager == "" && !strings.HasPrefix(w.Verb, "delete") {
 		w.Manager, _, _ = strings.Cut(w.UserAgent, "/") // as the API server does
 	}
-	return w, true
+	return w
 }
 
 // block is the number of consecutive revisions that share an allocation.
@@ -94,10 +102,12 @@ type Memory struct {
 // Note notes that the request with the given context has written a revision. It reports whether the
 // memory has grown by a block, so that it is time to [Memory.Forget] what is no longer needed.
 func (m *Memory) Note(ctx context.Context, revision int64) (grown bool) {
-	w, ok := from(ctx)
-	if !ok {
+	s, ok := ctx.Value(contextKey{}).(*sender)
+	if !ok || s.user == nil {
 		return false
 	}
+	s.revision.Store(revision)
+	w := s.writer(ctx)
 	now := time.Now().UnixNano()
 	m.mu.Lock()
 	defer m.mu.Unlock()
