@@ -100,8 +100,15 @@ func (v *versions) serve(w http.ResponseWriter, r *http.Request) error {
 	case of.Name != "" && len(found.Versions) == 0:
 		return apierrors.NewNotFound(resource, of.Name)
 	}
-	responsewriters.WriteRawJSON(http.StatusOK, found, w)
+	write(w, found)
 	return nil
+}
+
+// write sends a history.
+func write(w http.ResponseWriter, h *history.History) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(h) // an error is the client's, which has gone
 }
 
 // at serves one object as it was at a revision.
@@ -119,8 +126,7 @@ func (v *versions) at(
 	case version == nil:
 		return apierrors.NewNotFound(of.Resource, of.Name)
 	}
-	responsewriters.WriteRawJSON(http.StatusOK,
-		history.History{Revision: revision, Versions: []history.Version{*version}}, w)
+	write(w, &history.History{Revision: revision, Versions: []history.Version{*version}})
 	return nil
 }
 

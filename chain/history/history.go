@@ -6,6 +6,7 @@
 package history
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -88,10 +89,14 @@ func (c Change) String() string {
 }
 
 func cut(value json.RawMessage) string {
-	if len(value) > maxValue {
-		return strings.ToValidUTF8(string(value[:maxValue]), "") + "…"
+	var line bytes.Buffer
+	if json.Compact(&line, value) != nil {
+		return "?"
 	}
-	return string(value)
+	if line.Len() > maxValue {
+		return strings.ToValidUTF8(string(line.Bytes()[:maxValue]), "") + "…"
+	}
+	return line.String()
 }
 
 // History is what the server answers.

@@ -226,7 +226,7 @@ func (o *pastVersions) print(w io.Writer, versions ...history.Version) error {
 		}
 		who, verb := by.User, by.Verb
 		if by.Impersonator != "" {
-			who += " (as which " + by.Impersonator + " acted)"
+			who += " (impersonated by " + by.Impersonator + ")"
 		}
 		if by.Subresource != "" {
 			verb += " " + by.Subresource
