@@ -108,8 +108,8 @@ type Options struct {
 	// EventTTL is how long events are kept. Default: an hour.
 	EventTTL time.Duration
 	// HistoryKept is how long etcd keeps old versions of objects at least, for watches that are behind
-	// and for kinproc history. If it is longer than the default, at most 100,000 revisions are kept.
-	// Default: five minutes, as in kube-apiserver.
+	// and for kinproc history. If it is longer than the default, at most 100,000 revisions or 256 MiB
+	// are kept. Default: five minutes, as in kube-apiserver.
 	HistoryKept time.Duration
 	// PKIDir holds the certificate authorities and the service account key, under kubeadm's names:
 	// ca.crt, ca.key, front-proxy-ca.crt, front-proxy-ca.key, sa.key and sa.pub. Start creates what

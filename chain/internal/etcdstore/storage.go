@@ -110,18 +110,18 @@ func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 		undecodable: make(chan struct{}),
 	}
 	if kept > HistoryKept {
-		b.cap.start(onFeedStream(client), &b.writers, RevisionsKept)
+		b.cap.start(onFeedStream(client), &b.writers, RevisionsKept, bytesKept)
 	}
 	traced.KV = tracedKV{client.KV, b}
 	return b
 }
 
-// wrote notes that a request has written a revision.
-func (b *Backend) wrote(ctx context.Context, revision int64) {
+// wrote notes that a request has written a revision, with some bytes.
+func (b *Backend) wrote(ctx context.Context, revision, bytes int64) {
 	if b.writers.Note(ctx, revision) {
 		b.writers.Forget(b.compactor.CompactRevision())
 	}
-	b.cap.reached(revision)
+	b.cap.reached(revision, bytes)
 }
 
 // inProcess answers feature checkers for an etcd without endpoints. They ask in the background, and

@@ -43,7 +43,7 @@ func (kv tracedKV) Get(
 func (kv tracedKV) Txn(ctx context.Context) clientv3.Txn {
 	txn := kv.KV.Txn(ctx)
 	if writers.Known(ctx) {
-		txn = &signedTxn{txn, ctx, kv.backend}
+		txn = &signedTxn{txn: txn, ctx: ctx, backend: kv.backend}
 	}
 	if t := tracer.From(ctx); t != nil {
 		return tracedTxn{txn, t, nil}
@@ -56,10 +56,19 @@ type signedTxn struct {
 	txn     clientv3.Txn
 	ctx     context.Context
 	backend *Backend
+	bytes   int64
 }
 
-func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { s.txn = s.txn.If(cs...); return s }
-func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Then(ops...); return s }
+func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { s.txn = s.txn.If(cs...); return s }
+
+func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	for _, op := range ops {
+		s.bytes += int64(len(op.ValueBytes()))
+	}
+	s.txn = s.txn.Then(ops...)
+	return s
+}
+
 func (s *signedTxn) Else(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Else(ops...); return s }
 
 func (s *signedTxn) Commit() (*clientv3.TxnResponse, error) {
@@ -67,7 +76,7 @@ func (s *signedTxn) Commit() (*clientv3.TxnResponse, error) {
 	defer s.backend.writing.Add(-1)
 	resp, err := s.txn.Commit()
 	if err == nil && resp.Succeeded {
-		s.backend.wrote(s.ctx, resp.Header.Revision)
+		s.backend.wrote(s.ctx, resp.Header.Revision, s.bytes)
 	}
 	return resp, err
 }

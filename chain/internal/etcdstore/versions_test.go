@@ -234,7 +234,7 @@ func TestWritersOfCompactedRevisionsAreForgotten(t *testing.T) {
 			if revision == 5_000 {
 				c.backend.compactor = compacted(4_000)
 			}
-			c.backend.wrote(r.Context(), revision)
+			c.backend.wrote(r.Context(), revision, 100)
 		}
 	})).ServeHTTP(nil, r)
 	for revision, want := range map[int64]bool{1: false, 2_000: false, 4_000: true, 10_000: true} {
@@ -248,11 +248,11 @@ func TestRevisionsAreCapped(t *testing.T) {
 	t.Parallel()
 	c := newConfigMaps(t)
 	var capped revisionCap
-	capped.start(onFeedStream(c.backend.client.Client), &c.backend.writers, 20)
+	capped.start(onFeedStream(c.backend.client.Client), &c.backend.writers, 20, 1000)
 	defer capped.stop()
 	first := c.commit(putObject("configmaps/default/one", "a"))
 	last := c.commit(putObject("configmaps/default/one", "b"))
-	capped.reached(last) // far too early
+	capped.reached(last, 1) // far too early
 	capped.running.Wait()
 	at := func(revision int64) error {
 		_, err := c.backend.client.KV.Get(t.Context(), "x", clientv3.WithRev(revision))
@@ -263,7 +263,7 @@ func TestRevisionsAreCapped(t *testing.T) {
 	}
 	for range 20 {
 		last = c.commit(putObject("configmaps/default/one", "c"))
-		capped.reached(last)
+		capped.reached(last, 1)
 	}
 	capped.running.Wait()
 	if err := at(first); err == nil {
@@ -271,5 +271,17 @@ func TestRevisionsAreCapped(t *testing.T) {
 	}
 	if err := at(last - 15); err != nil {
 		t.Errorf("too many revisions are removed: %v", err)
+	}
+	before := last
+	for range 12 { // few, but large
+		last = c.commit(putObject("configmaps/default/one", "c"))
+		capped.reached(last, 100)
+	}
+	capped.running.Wait()
+	if err := at(before); err == nil {
+		t.Error("large revisions are not removed")
+	}
+	if err := at(last - 5); err != nil {
+		t.Errorf("too many large revisions are removed: %v", err)
 	}
 }
