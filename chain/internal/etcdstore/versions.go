@@ -132,7 +132,7 @@ func (b *Backend) newest(
 		}
 		all, last = append(part, all...), first-1
 		if !b.embedded {
-			window *= 2
+			window *= 4 // the watch of each window reads up to now
 		}
 	}
 	return all, ctx.Err()
@@ -234,8 +234,8 @@ func (b *Backend) keys(of VersionsOf) (string, []clientv3.OpOption) {
 		[]clientv3.OpOption{clientv3.WithPrefix()}
 }
 
-// revisionsAtOnce is how many revisions are read at a time.
-const revisionsAtOnce = 1000
+// revisionsAtOnce is how many revisions are read at a time. Each may have 1.5 MiB.
+const revisionsAtOnce = 100
 
 // pastReader is a watcher that reads past changes at once. Package embed has it.
 type pastReader interface {
