@@ -2,10 +2,11 @@ package servertest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -145,6 +146,36 @@ func TestNamespace(t *testing.T) {
 	}
 	bare := servertest.Run(t, servertest.WithoutControllers)
 	servertest.Namespace(t, bare) // nobody makes its service account
+}
+
+// A failed test prints the versions of its objects also in a bubble, and says so if its control plane
+// has stopped.
+func TestVersionsOfFailedTest(t *testing.T) {
+	t.Parallel()
+	fail := func(f *fake, stop bool, configure ...func(*server.Options)) {
+		s := servertest.Run(f, configure...)
+		client := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default")
+		_, err := client.Create(context.Background(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "limits"},
+		}, metav1.CreateOptions{})
+		if stop {
+			err = errors.Join(err, s.Stop(context.Background()))
+		}
+		f.Errorf("on purpose: %v", err)
+	}
+	written := "configmaps default/limits created by kubernetes-super-admin"
+	t.Run("in a bubble", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			run(func(f *fake) { fail(f, false, servertest.InBubble) }).wantFailure(t, written)
+		})
+	})
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		f := run(func(f *fake) { fail(f, true) })
+		f.wantFailure(t, "on purpose: <nil>")
+		f.wantFailure(t, "versions of objects:\nnamespace default: ")
+	})
 }
 
 func TestLogsOfFailedTest(t *testing.T) {
