@@ -40,8 +40,9 @@ var rooms = map[string][]string{
 	"conformance":               nil,
 	"chain/trace":               nil,
 	"chain/fault":               nil,
+	"chain/history":             nil,
 	"chain/kind":                {"chain/internal/tracer"},
-	"chain/internal":            {"chain/trace", "chain/fault"},
+	"chain/internal":            {"chain/trace", "chain/fault", "chain/history"},
 	"chain/aggregator":          {"chain/internal"},
 	"chain/extensions":          {"chain/internal"},
 	"chain/core/internal/rules": nil,
@@ -55,7 +56,8 @@ var rooms = map[string][]string{
 		"embed", "server/internal/option", "server/internal/stopper",
 	},
 	"server/internal/requests": {
-		"chain/trace", "chain/fault", "server/internal/option", "server/internal/stopper",
+		"chain/fault", "chain/history", "chain/trace", "server/internal/option",
+		"server/internal/stopper",
 	},
 	"server/internal/requests/connections": nil,
 	"server/internal/requests/epoch":       nil,
@@ -106,13 +108,15 @@ var rooms = map[string][]string{
 	},
 	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
-	"server/servertest": {"server", "server/internal/auth/pki", "chain/fault"},
+	"server/servertest": {
+		"chain/fault", "chain/history", "server", "server/internal/auth/pki",
+	},
 	"server/extension": {
 		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
 	"server/cli": {
-		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/trace",
-		"chain/fault",
+		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/fault",
+		"chain/history", "chain/trace",
 	},
 	"server": {"chain", "embed"},
 }

@@ -14,14 +14,15 @@ import (
 // walk matches a block of shell commands and the block of their output.
 var walk = regexp.MustCompile("(?ms)^```sh\n(.*?)^```\n\n```\n(.*?)^```$")
 
-// TestTour runs the commands of the walks in docs/tour, and compares what they print with what the
-// documents say. Flag -update writes it into the documents.
+// TestTour runs the commands of the walks in docs/tour and of docs/history.md, and compares what they
+// print with what the documents say. Flag -update writes it into the documents.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	documents, err := filepath.Glob("docs/tour/[0-9]-*.md")
 	if err != nil || len(documents) != 5 {
 		t.Fatalf("the walks are %q (%v)", documents, err)
 	}
+	documents = append(documents, "docs/history.md")
 	clone := copyOfRepository(t)
 	for _, document := range documents { // one after the other, in the same directory
 		t.Run(filepath.Base(document), func(t *testing.T) { testWalk(t, clone, document) })
@@ -129,6 +130,9 @@ var unsteady = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`), "TIME"},
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
 	{regexp.MustCompile(`revision \d+`), "revision N"},
+	{regexp.MustCompile(`(?m)^\d+ +\d\d:\d\d:\d\d `), "N CLOCK "},
+	{regexp.MustCompile(`resourceVersion: "\d+"`), "resourceVersion: N"},
+	{regexp.MustCompile(`kinproc/v\S+`), "kinproc/VERSION"},
 	{regexp.MustCompile(`\d+ bytes`), "N bytes"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
 	{regexp.MustCompile(` +`), " "},

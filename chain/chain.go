@@ -24,6 +24,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core"
 	"github.com/kinproc/kinproc/chain/extensions"
 	"github.com/kinproc/kinproc/chain/fault"
+	"github.com/kinproc/kinproc/chain/history"
 	"github.com/kinproc/kinproc/chain/internal/faults"
 	"github.com/kinproc/kinproc/chain/internal/timeout"
 	"github.com/kinproc/kinproc/chain/internal/tracer"
@@ -75,6 +76,7 @@ type Chain struct {
 
 	informers informers.SharedInformerFactory
 	followers *tracer.Followers
+	versions  *versions
 	workers   *timeout.Workers
 	faults    *faults.Faults
 	readOnly  bool
@@ -161,7 +163,11 @@ func assemble(config Config) (*Chain, error) {
 	c := &Chain{
 		informers: config.Informers, readOnly: config.ReadOnly,
 		followers: tracer.NewFollowers(config.Generic.Serializer),
-		workers:   timeout.NewWorkers(alive, mark, config.Generic.Serializer),
+		versions: &versions{
+			storage: config.Storage, authorizer: config.Generic.Authorization.Authorizer,
+			serializer: config.Generic.Serializer, stopped: make(chan struct{}),
+		},
+		workers: timeout.NewWorkers(alive, mark, config.Generic.Serializer),
 		faults: faults.New(faults.Config{
 			Own: config.Own, Revision: config.Storage.Revision, Serializer: config.Generic.Serializer,
 		}),
@@ -196,8 +202,10 @@ func assemble(config Config) (*Chain, error) {
 	first.Handler.NonGoRestfulMux.UnlistedHandle(trace.FollowPath, c.followers)
 	first.Handler.NonGoRestfulMux.UnlistedHandle(fault.Path, c.faults)
 	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(fault.Path+"/", c.faults)
-	if err := first.AddPreShutdownHook("end-traces-and-faults", func() error {
+	first.Handler.NonGoRestfulMux.UnlistedHandlePrefix(history.Path+"/", c.versions)
+	if err := first.AddPreShutdownHook("end-long-requests", func() error {
 		c.followers.Stop()
+		c.versions.Stop()
 		c.faults.Stop()
 		return nil
 	}); err != nil {

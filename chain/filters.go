@@ -25,6 +25,7 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/kinproc/kinproc/chain/internal/tracer"
+	"github.com/kinproc/kinproc/chain/internal/writers"
 	"github.com/kinproc/kinproc/chain/trace"
 )
 
@@ -98,6 +99,7 @@ func (c *Chain) filterOrder(config *genericapiserver.Config) []func(http.Handler
 		func(h http.Handler) http.Handler {
 			return genericapifilters.WithAudit(h, config.AuditBackend, rules, longRunning)
 		},
+		writers.WithSender,
 		func(h http.Handler) http.Handler {
 			if !config.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
 				return impersonation.WithImpersonation(h, authz, codecs)

@@ -1,6 +1,8 @@
 package chain
 
 import (
+	"time"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kinproc/kinproc/chain/internal/etcdstore"
@@ -13,7 +15,7 @@ type Storage = etcdstore.Backend
 type Informer = etcdstore.Informer
 
 // NewStorage returns a storage that uses client. The caller closes the client. All keys begin with
-// prefix, which defaults to /registry.
-func NewStorage(client *clientv3.Client, prefix string) *Storage {
-	return etcdstore.New(client, prefix)
+// prefix, which defaults to /registry. Old revisions are kept for historyKept.
+func NewStorage(client *clientv3.Client, prefix string, historyKept time.Duration) *Storage {
+	return etcdstore.New(client, prefix, historyKept)
 }

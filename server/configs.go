@@ -73,7 +73,8 @@ func (o *Options) encryption() etcdconn.EncryptionConfig {
 
 func (o *Options) storage(encryption *etcdconn.Encryption) etcdconn.StorageConfig {
 	return etcdconn.StorageConfig{
-		Prefix: o.EtcdPrefix, ReadOnly: o.ReadOnly, Encryption: encryption,
+		Prefix: o.EtcdPrefix, ReadOnly: o.ReadOnly, HistoryKept: o.HistoryKept,
+		Encryption: encryption,
 	}
 }
 

@@ -30,6 +30,7 @@ const (
 	defaultMaxMutatingRequestsInFlight = 200
 
 	defaultEventTTL          = time.Hour
+	defaultHistoryKept       = 5 * time.Minute
 	defaultRequestTimeout    = time.Minute
 	defaultMinRequestTimeout = 1800
 
@@ -106,6 +107,10 @@ type Options struct {
 	EncryptionProviderConfigAutomaticReload bool
 	// EventTTL is how long events are kept. Default: an hour.
 	EventTTL time.Duration
+	// HistoryKept is how long etcd keeps old versions of objects at least, for watches that are behind
+	// and for kinproc history. If it is longer than the default, at most 100,000 revisions or 256 MiB
+	// are kept. Default: five minutes, as in kube-apiserver.
+	HistoryKept time.Duration
 	// PKIDir holds the certificate authorities and the service account key, under kubeadm's names:
 	// ca.crt, ca.key, front-proxy-ca.crt, front-proxy-ca.key, sa.key and sa.pub. Start creates what
 	// is missing. Control planes that share an etcd need the same ones, in one directory or in
@@ -323,6 +328,7 @@ func (o *Options) complete() {
 		o.MaxMutatingRequestsInFlight = cmp.Or(o.MaxMutatingRequestsInFlight,
 			defaultMaxMutatingRequestsInFlight)
 		o.EventTTL = cmp.Or(o.EventTTL, defaultEventTTL)
+		o.HistoryKept = cmp.Or(o.HistoryKept, defaultHistoryKept)
 		o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
 		o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, defaultMinRequestTimeout)
 	}

@@ -42,6 +42,7 @@ func TestErrorsNameOptions(t *testing.T) {
 		{"TLSMinVersion", "tls-min-version", func(o *server.Options) { o.TLSMinVersion = "nope" }},
 		{"TLSCipherSuites", "tls-cipher-suites",
 			func(o *server.Options) { o.TLSCipherSuites = []string{"nope"} }},
+		{"HistoryKept", "history-kept", func(o *server.Options) { o.HistoryKept = -1 }},
 		{"MaxRequestsInFlight", "max-requests-inflight",
 			func(o *server.Options) { o.MaxRequestsInFlight = -1 }},
 		{"MaxMutatingRequestsInFlight", "max-mutating-requests-inflight",

@@ -179,6 +179,9 @@ func (o *Options) validateTimes() []error {
 	if o.EventTTL < 0 {
 		errs = append(errs, o.wrong("EventTTL", "event-ttl", "%s is negative", o.EventTTL))
 	}
+	if o.HistoryKept <= 0 {
+		errs = append(errs, o.wrong("HistoryKept", "history-kept", "%s is not positive", o.HistoryKept))
+	}
 	if o.RequestTimeout <= 0 {
 		errs = append(errs, o.wrong("RequestTimeout", "request-timeout", "%s is not positive",
 			o.RequestTimeout))

@@ -70,7 +70,7 @@ func newBuiltins(t *testing.T) *builtins {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend := etcdstore.New(e.Client(), "")
+	backend := etcdstore.New(e.Client(), "", etcdstore.HistoryKept)
 	t.Cleanup(func() {
 		backend.Stop()
 		if err := e.Stop(context.Background()); err != nil {

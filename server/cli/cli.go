@@ -117,7 +117,8 @@ custom resources.
 			cmd.CommandPath())}
 	})
 	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
-		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newFaultCmd(s), newTraceCmd(s),
+		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
+		newHistoryCmd(s), newFaultCmd(s),
 		newDashboardCmd(s), newExtensionCmd(s), newOperatorCmd(s), newCompletionCmd(s), newVersionCmd(s))
 	return cmd
 }

@@ -303,24 +303,31 @@ func followLinks(path string) (string, error) {
 // clientConfig reads the named kubeconfig or, if none is named, the one of the working directory's
 // sandbox.
 func clientConfig(kubeconfig string) (*rest.Config, error) {
+	config, _, err := clientConfigIn(kubeconfig)
+	return config, err
+}
+
+// clientConfigIn is like clientConfig, and returns the namespace of the kubeconfig too.
+func clientConfigIn(kubeconfig string) (config *rest.Config, namespace string, err error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	source := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	if kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		sandbox, err := findSandbox(".")
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if sandbox.stopped {
-			return nil, fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",
+			return nil, "", fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",
 				sandbox.folder)
 		}
 		source = clientcmd.NewDefaultClientConfig(*sandbox.config, nil)
 	}
-	config, err := source.ClientConfig()
+	config, err = source.ClientConfig()
 	if err != nil {
-		return nil,
+		return nil, "",
 			fmt.Errorf("read the kubeconfig: %w; start a sandbox here or name one with --kubeconfig", err)
 	}
-	return config, nil
+	namespace, _, err = source.Namespace()
+	return config, namespace, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,10 @@ func inBubble(t *testing.T) {
 	_, err := viewer.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("list secrets: %v", err)
+	}
+	versions := servertest.History(t, s, appsv1.SchemeGroupVersion.WithResource("deployments"), namespace, "d")
+	if len(versions) < 2 || versions[0].Time == nil || time.Since(*versions[0].Time) < 59*time.Minute {
+		t.Errorf("the history of the deployment: %+v", versions)
 	}
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
 	node, err := client.CoreV1().Nodes().Get(t.Context(), "simulated-0", metav1.GetOptions{})

@@ -3,8 +3,8 @@ package servertest_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -13,9 +13,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/servertest"
@@ -25,8 +28,13 @@ import (
 const modeVariable = "SERVERTEST_MODE"
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	switch os.Getenv(modeVariable) {
+	case "klog flag":
+		klog.InitFlags(nil)
+		_ = flag.Set("v", "1")
+	case "klog logger":
+		klog.SetLogger(funcr.New(func(_, args string) { fmt.Println("logged:", args) }, funcr.Options{}))
+	}
 	switch os.Getenv(modeVariable) {
 	case "without Main":
 		os.Exit(m.Run())
@@ -129,8 +137,37 @@ func TestInAnotherProcess(t *testing.T) {
 	if _, err := configMaps.Get(t.Context(), "absent", metav1.GetOptions{}); err == nil {
 		t.Error("absent exists")
 	}
-	if mode == "fails" {
+	klog.Info("a library informs")
+	klog.Error("a library complains")
+	klog.Flush()
+	if strings.HasPrefix(mode, "fails") {
+		changeInVain(t, configMaps)
 		t.Error("on purpose")
+	}
+}
+
+// changeInVain creates and changes a config map, the second time from an old version at first.
+func changeInVain(t *testing.T, configMaps typedcorev1.ConfigMapInterface) {
+	t.Helper()
+	m, err := configMaps.Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "limits"},
+		Data:       map[string]string{"size": "1", "text": strings.Repeat("x", 1000)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Data["size"] = "2"
+	changed, err := configMaps.Update(t.Context(), m, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Data = map[string]string{"size": "3"}
+	if _, err := configMaps.Update(t.Context(), m, metav1.UpdateOptions{}); err == nil {
+		t.Fatal("no conflict")
+	}
+	m.ResourceVersion = changed.ResourceVersion
+	if _, err := configMaps.Update(t.Context(), m, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -145,6 +182,9 @@ func rerun(t *testing.T, mode string) (output string, passed bool) {
 	tmp := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestInAnotherProcess$", "-test.v")
 	cmd.Env = append(os.Environ(), modeVariable+"="+mode, "TMPDIR="+tmp, "TMP="+tmp)
+	if strings.Contains(mode, "with reads") {
+		cmd.Env = append(cmd.Env, "KINPROC_PRINT_READS=1")
+	}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
@@ -158,17 +198,28 @@ func rerun(t *testing.T, mode string) (output string, passed bool) {
 
 func TestMainStopsAndExits(t *testing.T) {
 	t.Parallel()
-	requests := []string{"requests to the control plane", "404 get", "/configmaps/absent", "NotFound"}
+	requests := []string{"requests to the control plane", "201 create", "409 update",
+		"/configmaps/limits by kubernetes-super-admin (servertest.test/", ", test, ", ", revision ",
+		", retry 1)", ": Conflict: "}
+	versions := []string{"versions of objects", "/limits created by kubernetes-super-admin", ", create)",
+		"/limits updated", "    ~ .data.size: \"2\" → \"3\"\n", "    - .data.text: \"xxx", "xxx…\n"}
+	reads := []string{"404 get", "/configmaps/absent", "NotFound"}
+	klogs := []string{"a library informs", "a library complains"}
 	for _, test := range []struct {
 		mode   string
 		passes bool
 		want   []string
 		not    []string
 	}{
-		{"passes", true, nil, requests},
-		{"fails", false, append([]string{"on purpose"}, requests...), nil},
+		{"passes", true, nil, slices.Concat(requests[:1], versions[:1], reads, klogs)},
+		{"fails", false, slices.Concat([]string{"on purpose"}, requests, versions),
+			slices.Concat(reads, klogs)},
+		{"fails, with reads", false, slices.Concat([]string{"on purpose"}, requests, versions, reads),
+			klogs},
+		{"klog flag", true, klogs, nil},
+		{"klog logger", true, append(klogs, "logged: "), nil},
 		{"start fails", false, []string{"no control plane today"}, nil},
-		{"end fails", false, []string{"PASS: TestInAnotherProcess", "it does not end"}, requests},
+		{"end fails", false, []string{"PASS: TestInAnotherProcess", "it does not end"}, requests[:1]},
 		{"without Main", false, []string{"servertest.Main(m)"}, nil},
 	} {
 		t.Run(test.mode, func(t *testing.T) {

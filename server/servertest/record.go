@@ -2,18 +2,26 @@ package servertest
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 
 	"github.com/kinproc/kinproc/chain/fault"
 	"github.com/kinproc/kinproc/server"
 )
 
-// What a failed test prints is at most twice maxLines lines of maxLine bytes.
+// readsVariable names the environment variable that makes failed tests print reads too.
+const readsVariable = "KINPROC_PRINT_READS"
+
+// What a failed test prints is at most twice maxLines lines of maxLine bytes, and the versions of
+// objects; see story.
 const (
 	maxLines = 100
 	maxLine  = 500
@@ -26,18 +34,19 @@ type failing interface {
 }
 
 // record makes a control plane keep the end of its logs for t, unless t cannot print them. The
-// returned function, which is never nil, prints them if t has failed.
-func record(t TB, o *server.Options) (printed func()) {
-	r := &recorder{tails: map[*tails]struct{}{}}
+// recorder may be nil.
+func record(t TB, o *server.Options) (*recorder, *report) {
+	if _, benchmark := t.(interface{ ReportMetric(float64, string) }); benchmark {
+		return nil, nil // it would be measured too
+	}
+	r := &recorder{tails: map[*tails]struct{}{}, reads: os.Getenv(readsVariable) != ""}
+	var printed *report
 	if c, ok := t.(*commonTB); ok {
 		c.recorders = append(c.recorders, r)
-		printed = func() {}
-	} else if _, benchmark := t.(interface{ ReportMetric(float64, string) }); benchmark {
-		return func() {} // it would be measured too
 	} else if f, ok := t.(failing); ok {
-		printed = r.printIfFailed(f, "")
+		printed = r.report(f, "")
 	} else {
-		return func() {}
+		return nil, nil
 	}
 	if o.Log.IsZero() {
 		o.Log = funcr.New(r.log, funcr.Options{})
@@ -45,7 +54,7 @@ func record(t TB, o *server.Options) (printed func()) {
 	if o.AuditBackend == nil {
 		o.AuditBackend = r
 	}
-	return printed
+	return r, printed
 }
 
 // clock is the format of times in the logs.
@@ -54,45 +63,90 @@ const clock = "15:04:05.000"
 // recorder keeps the ends of a control plane's log and audit log, once for each test that may print
 // them. It is an audit.Backend.
 type recorder struct {
-	mu    sync.Mutex
-	tails map[*tails]struct{}
+	reads bool // are kept too
+
+	mu     sync.Mutex
+	server *server.Server // nil until it has started
+	tails  map[*tails]struct{}
+}
+
+func (r *recorder) started(s *server.Server) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server = s
 }
 
 // tails are the ends of the logs for one test.
 type tails struct {
 	// namespace is the test's namespace. Requests for others are left out, unless it is empty.
 	namespace string
-	log       tail
-	requests  tail
+	// written are the latest namespaces that the test has written to.
+	written  []string
+	log      tail[string]
+	requests tail[request]
 }
 
-// printIfFailed begins to keep the logs. The returned function ends that, and prints them if t has
-// failed.
-func (r *recorder) printIfFailed(t failing, namespace string) func() {
+// report is what a test prints if it fails. All methods accept nil.
+type report struct {
+	t        failing
+	recorder *recorder
+	kept     *tails
+	story    string
+}
+
+// report begins to keep the logs for a test.
+func (r *recorder) report(t failing, namespace string) *report {
 	kept := &tails{namespace: namespace}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tails[kept] = struct{}{}
-	return func() {
-		r.mu.Lock()
-		delete(r.tails, kept)
-		r.mu.Unlock()
-		if !t.Failed() {
-			return
-		}
-		if text := kept.log.String(); text != "" {
-			t.Logf("servertest: log of the control plane:\n%s", text)
-		}
-		if text := kept.requests.String(); text != "" {
-			t.Logf("servertest: requests to the control plane:\n%s", text)
+	return &report{t: t, recorder: r, kept: kept}
+}
+
+// look reads the versions of the test's objects if the test has failed, while the server still runs.
+func (p *report) look() {
+	if p == nil || !p.t.Failed() {
+		return
+	}
+	p.recorder.mu.Lock()
+	s, namespaces := p.recorder.server, slices.Clone(p.kept.written)
+	p.recorder.mu.Unlock()
+	if p.kept.namespace != "" {
+		namespaces = []string{p.kept.namespace}
+	}
+	if s != nil {
+		p.story = story(s, namespaces)
+	}
+}
+
+// print ends the keeping of the logs, and prints them if the test has failed.
+func (p *report) print() {
+	if p == nil {
+		return
+	}
+	p.recorder.mu.Lock()
+	delete(p.recorder.tails, p.kept)
+	p.recorder.mu.Unlock()
+	if !p.t.Failed() {
+		return
+	}
+	for _, part := range []struct{ name, text string }{
+		{"log of the control plane", p.kept.log.text(func(line string) string { return line })},
+		{"versions of objects", p.story},
+		{"requests to the control plane", p.kept.requests.text(counting())},
+	} {
+		if part.text != "" {
+			p.t.Logf("servertest: %s:\n%s", part.name, part.text)
 		}
 	}
 }
 
 // log records a line of the control plane's log.
 func (r *recorder) log(prefix, args string) {
-	line := strings.TrimSpace(prefix + " " + args)
-	line = time.Now().Format(clock) + " " + line
+	line := oneLine(time.Now().Format(clock) + " " + strings.TrimSpace(prefix+" "+args))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for kept := range r.tails {
@@ -103,11 +157,19 @@ func (r *recorder) log(prefix, args string) {
 // ProcessEvents records requests.
 func (r *recorder) ProcessEvents(events ...*auditinternal.Event) bool {
 	for _, e := range events {
-		line := describe(e)
+		read := e.Verb == "get" || e.Verb == "list" || e.Verb == "watch"
+		if read && !r.reads && !refused(e) {
+			continue
+		}
+		described := describe(e)
 		r.mu.Lock()
 		for kept := range r.tails {
-			if kept.concerns(e) {
-				kept.requests.add(line)
+			if !kept.concerns(e) {
+				continue
+			}
+			kept.requests.add(described)
+			if !read && !strings.HasPrefix(e.User.Username, "system:") {
+				kept.wrote(e.ObjectRef)
 			}
 		}
 		r.mu.Unlock()
@@ -119,59 +181,135 @@ func (r *recorder) Run(<-chan struct{}) error { return nil }
 func (r *recorder) Shutdown()                 {}
 func (r *recorder) String() string            { return "servertest" }
 
+// refused reports whether a request failed, but for reads of what is not there: controllers look
+// before they create something.
+func refused(e *auditinternal.Event) bool {
+	return e.ResponseStatus != nil && e.ResponseStatus.Code >= 400 && e.ResponseStatus.Code != 404
+}
+
 // concerns reports whether a request is for the test's namespace or for the whole cluster.
 func (t *tails) concerns(e *auditinternal.Event) bool {
 	ref := e.ObjectRef
 	return t.namespace == "" || ref == nil || ref.Namespace == "" || ref.Namespace == t.namespace
 }
 
-// describe returns one line about a request, such as
-//
-//	15:04:05.000 403 delete /api/v1/nodes/a by jane: Forbidden: nodes "a" is forbidden: …
-func describe(e *auditinternal.Event) string {
+// wrote notes the namespace of an object that was written.
+func (t *tails) wrote(ref *auditinternal.ObjectReference) {
+	if ref == nil || ref.Namespace == "" || strings.HasPrefix(ref.Namespace, "kube-") {
+		return
+	}
+	t.written = slices.DeleteFunc(t.written, func(n string) bool { return n == ref.Namespace })
+	t.written = append(t.written, ref.Namespace)
+	if len(t.written) > maxNamespaces {
+		t.written = slices.Delete(t.written, 0, 1)
+	}
+}
+
+// request is what is kept of a request.
+type request struct {
+	begin, what, client, problem string
+	again                        bool // the client should try again
+}
+
+// describe returns what is kept of a request.
+func describe(e *auditinternal.Event) request {
 	user := e.User.Username
 	if e.ImpersonatedUser != nil {
 		user = e.ImpersonatedUser.Username + " (impersonated by " + user + ")"
 	}
-	line := fmt.Sprintf("%s %s by %s", e.Verb, e.RequestURI, user)
+	took := e.StageTimestamp.Sub(e.RequestReceivedTimestamp.Time).Round(time.Millisecond)
+	r := request{
+		begin:  e.RequestReceivedTimestamp.Format(clock),
+		what:   oneLine(fmt.Sprintf("%s %s by %s", e.Verb, e.RequestURI, user)),
+		client: fmt.Sprintf("%s, %s", clientOf(e.User.Username, e.UserAgent), took),
+	}
+	if revision := e.Annotations["kinproc.dev/revision"]; revision != "" {
+		r.client += ", revision " + revision
+	}
 	if s := e.ResponseStatus; s != nil {
-		line = fmt.Sprintf("%d %s", s.Code, line)
+		r.begin += fmt.Sprintf(" %d", s.Code)
+		r.again = s.Reason == metav1.StatusReasonConflict || s.Code == 429 || s.Code >= 500
 		for _, part := range []string{string(s.Reason), s.Message} {
 			if part != "" {
-				line += ": " + part
+				r.problem += ": " + part
 			}
 		}
+		r.problem = oneLine(r.problem)
 	}
 	if effect := e.Annotations[fault.Annotation]; effect != "" {
-		line += " (fault: " + effect + ")"
+		r.problem += " (fault: " + oneLine(effect) + ")"
 	}
-	return e.RequestReceivedTimestamp.Format(clock) + " " + line
+	return r
 }
 
-// tail keeps the last lines that were added to it.
-type tail struct {
-	lines [maxLines]string
+// clientOf returns the first word of a user agent, and whose it is as far as that is known.
+func clientOf(user, agent string) string {
+	agent, _, _ = strings.Cut(agent, " ")
+	switch {
+	case user == "system:apiserver" && strings.HasPrefix(agent, "kube-apiserver/"):
+		return agent + ", server"
+	case user == "system:apiserver", strings.HasPrefix(user, "system:kube-"),
+		strings.HasPrefix(user, "system:serviceaccount:kube-system:"):
+		return agent + ", controller"
+	case strings.HasPrefix(agent, filepath.Base(os.Args[0])+"/"):
+		return agent + ", test"
+	}
+	return agent
+}
+
+// counting returns a function that makes lines of consecutive requests, such as
+//
+//	15:04:05.000 409 update /api/…/a by jane (kubectl/v1.37.2, 2ms): Conflict: …
+//	15:04:05.010 200 update /api/…/a by jane (kubectl/v1.37.2, 1ms, revision 210, retry 1)
+//
+// It counts how often a client has tried the same in vain before.
+func counting() func(request) string {
+	retries := map[string]int{}
+	return func(r request) string {
+		client, _, _ := strings.Cut(r.client, ",")
+		key, count := r.what+" "+client, ""
+		n := retries[key]
+		if n > 0 {
+			count = fmt.Sprintf(", retry %d", n)
+		}
+		if r.again {
+			retries[key] = n + 1
+		} else {
+			delete(retries, key)
+		}
+		return oneLine(fmt.Sprintf("%s %s (%s%s)%s", r.begin, r.what, r.client, count, r.problem))
+	}
+}
+
+// oneLine returns a text in one line of bounded length.
+func oneLine(text string) string {
+	text = strings.ReplaceAll(text, "\n", " ")
+	if len(text) > maxLine {
+		text = strings.ToValidUTF8(text[:maxLine], "") + "…"
+	}
+	return text
+}
+
+// tail keeps what was added to it last.
+type tail[T any] struct {
+	kept  [maxLines]T
 	added int
 }
 
-func (t *tail) add(line string) {
-	line = strings.ReplaceAll(line, "\n", " ")
-	if len(line) > maxLine {
-		line = strings.ToValidUTF8(line[:maxLine], "") + "…"
-	}
-	t.lines[t.added%maxLines] = line
+func (t *tail[T]) add(one T) {
+	t.kept[t.added%maxLines] = one
 	t.added++
 }
 
-// String returns the lines, and how many others there were before.
-func (t *tail) String() string {
+// text returns lines, and how many others there were before.
+func (t *tail[T]) text(line func(T) string) string {
 	var b strings.Builder
 	first := max(0, t.added-maxLines)
 	if first > 0 {
 		fmt.Fprintf(&b, "… %d earlier lines\n", first)
 	}
 	for i := first; i < t.added; i++ {
-		b.WriteString(t.lines[i%maxLines] + "\n")
+		b.WriteString(line(t.kept[i%maxLines]) + "\n")
 	}
 	return b.String()
 }

@@ -50,6 +50,7 @@
 package servertest
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -78,20 +79,29 @@ const (
 // which are zero by default.
 //
 // If the test fails and t has the methods Failed and Logf, as a *testing.T has, the latest lines of
-// the control plane's log and the latest requests that it served go to Logf. Otherwise nothing is
-// printed. Options.Log and Options.AuditBackend replace this, each its own part.
+// the control plane's log, the latest versions of the objects in the namespaces that the test has
+// written to, and the latest requests go to Logf. Reads are left out unless they were refused, or
+// the environment variable KINPROC_PRINT_READS is set. Otherwise nothing is printed. Options.Log and
+// Options.AuditBackend replace the log and the requests.
+//
+// The Kubernetes libraries log to klog, which the whole process shares. The first call of Run makes
+// klog discard that, also for other code of the process, unless a flag of klog has been set, such as
+// -v. A logger that is set with klog.SetLogger, before or after, gets everything. To see klog on
+// standard error, call klog.LogToStderr(true) after Run.
 func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	t.Helper()
 	var options server.Options
 	for _, c := range configure {
 		c(&options)
 	}
+	options.HistoryKept = cmp.Or(options.HistoryKept, time.Hour)
 	bubble := inBubble(t)
 	if bubble && options.Network == nil {
 		t.Fatalf("servertest: Run in a bubble of testing/synctest needs the option servertest.InBubble: " +
 			"no time passes while a goroutine waits for a socket")
 	}
-	printed := record(t, &options)
+	quietKlog()
+	recorder, printed := record(t, &options)
 	s, err := server.New(options)
 	if err != nil {
 		t.Fatalf("servertest: %v", err)
@@ -99,11 +109,13 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := s.Start(ctx); err != nil {
-		t.Cleanup(printed)
+		t.Cleanup(printed.print)
 		t.Fatalf("servertest: start: %v", err)
 	}
+	recorder.started(s)
 	started := s
 	t.Cleanup(func() {
+		printed.look()
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		if err := started.Stop(ctx); err != nil {
@@ -112,7 +124,7 @@ func Run(t TB, configure ...func(*server.Options)) *server.Server {
 		if bubble {
 			time.Sleep(lingering)
 		}
-		printed()
+		printed.print()
 		// The testing package keeps this function, and everything it refers to, until the parent of
 		// parallel tests ends.
 		started, printed = nil, nil

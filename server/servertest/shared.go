@@ -59,8 +59,9 @@ func MainWith(m interface{ Run() int }, start func(t TB) API) {
 //	}
 //
 // The namespace is deleted when the test ends. What a test creates outside of it, other tests see.
-// If the test fails, the log of the control plane during the test is printed, and the requests for
-// the test's namespace and for the cluster as a whole; see [Run].
+// If the test fails, the log of the control plane during the test is printed, the versions of the
+// objects in the test's namespace, and the requests for that namespace and for the cluster as a
+// whole; see [Run].
 func Shared(t TB) (c API, namespace string) {
 	t.Helper()
 	if inBubble(t) {
@@ -74,7 +75,11 @@ func Shared(t TB) (c API, namespace string) {
 	namespace = Namespace(t, c)
 	if f, ok := t.(failing); ok {
 		for _, r := range recorders {
-			t.Cleanup(r.printIfFailed(f, namespace))
+			printed := r.report(f, namespace)
+			t.Cleanup(func() {
+				printed.look()
+				printed.print()
+			})
 		}
 	}
 	return c, namespace

@@ -2,10 +2,11 @@ package servertest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -147,13 +148,43 @@ func TestNamespace(t *testing.T) {
 	servertest.Namespace(t, bare) // nobody makes its service account
 }
 
+// A failed test prints the versions of its objects also in a bubble, and says so if its control plane
+// has stopped.
+func TestVersionsOfFailedTest(t *testing.T) {
+	t.Parallel()
+	fail := func(f *fake, stop bool, configure ...func(*server.Options)) {
+		s := servertest.Run(f, configure...)
+		client := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default")
+		_, err := client.Create(context.Background(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "limits"},
+		}, metav1.CreateOptions{})
+		if stop {
+			err = errors.Join(err, s.Stop(context.Background()))
+		}
+		f.Errorf("on purpose: %v", err)
+	}
+	written := "configmaps default/limits created by kubernetes-super-admin"
+	t.Run("in a bubble", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			run(func(f *fake) { fail(f, false, servertest.InBubble) }).wantFailure(t, written)
+		})
+	})
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		f := run(func(f *fake) { fail(f, true) })
+		f.wantFailure(t, "on purpose: <nil>")
+		f.wantFailure(t, "versions of objects:\nnamespace default: ")
+	})
+}
+
 func TestLogsOfFailedTest(t *testing.T) {
 	t.Parallel()
 	act := func(f *fake, configure ...func(*server.Options)) {
 		client := kubernetes.NewForConfigOrDie(servertest.Run(f, configure...).RESTConfig())
 		for i := range 150 {
-			_, err := client.CoreV1().ConfigMaps("default").Get(t.Context(),
-				fmt.Sprintf("absent-%d-%s", i, strings.Repeat("x", 200)), metav1.GetOptions{})
+			err := client.CoreV1().ConfigMaps("default").Delete(t.Context(),
+				fmt.Sprintf("absent-%d-%s", i, strings.Repeat("x", 200)), metav1.DeleteOptions{})
 			if !apierrors.IsNotFound(err) {
 				f.Errorf("%v", err)
 			}
@@ -167,7 +198,7 @@ func TestLogsOfFailedTest(t *testing.T) {
 		act(f)
 		f.Errorf("on purpose")
 	})
-	failed.wantFailure(t, "404 get /api/v1/namespaces/default/configmaps/absent-149-xxx")
+	failed.wantFailure(t, "404 delete /api/v1/namespaces/default/configmaps/absent-149-xxx")
 	failed.wantFailure(t, " by kubernetes-super-admin")
 	failed.wantFailure(t, " earlier lines")
 	if n := failed.output.Len(); n > 120_000 {

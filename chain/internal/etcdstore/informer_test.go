@@ -39,7 +39,12 @@ func newConfigMaps(t *testing.T) configMaps {
 			t.Error(err)
 		}
 	})
-	backend := New(etcd.Client(), "")
+	return newConfigMapsIn(t, etcd.Client())
+}
+
+func newConfigMapsIn(t *testing.T, client *clientv3.Client) configMaps {
+	t.Helper()
+	backend := New(client, "", HistoryKept)
 	t.Cleanup(backend.Stop)
 	resources := Resources{
 		Backend: backend,

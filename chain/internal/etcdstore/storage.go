@@ -33,14 +33,16 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/kinproc/kinproc/chain/internal/writers"
 )
 
 // DefaultPrefix is the prefix of kube-apiserver's keys.
 const DefaultPrefix = "/registry"
 
-// historyKept is how long etcd keeps old revisions for watches that are behind. It corresponds to
-// kube-apiserver's --etcd-compaction-interval.
-const historyKept = 5 * time.Minute
+// HistoryKept is how long etcd keeps old revisions for watches that are behind, if nothing else is
+// said. It corresponds to kube-apiserver's --etcd-compaction-interval.
+const HistoryKept = 5 * time.Minute
 
 // Backend is the etcd that the stores share. Create one with [New] and stop it with [Backend.Stop].
 type Backend struct {
@@ -55,6 +57,11 @@ type Backend struct {
 	}
 
 	feed *feed // of the informers
+
+	writers writers.Memory
+	writing atomic.Int32 // transactions whose writer will be known
+	cap     revisionCap
+	reading chan struct{} // has one element while old versions are read
 
 	mu      sync.Mutex
 	caches  map[*cachedOnWatch]struct{}
@@ -73,14 +80,14 @@ type Backend struct {
 }
 
 // New returns a backend that uses client. The caller closes the client. An empty prefix stands for
-// [DefaultPrefix].
-func New(client *clientv3.Client, prefix string) *Backend {
+// [DefaultPrefix]. Old revisions are kept for at least the given time, but if that is longer than
+// [HistoryKept], at most [RevisionsKept] of them.
+func New(client *clientv3.Client, prefix string, kept time.Duration) *Backend {
 	if prefix == "" {
 		prefix = DefaultPrefix
 	}
 	traced := clientv3.NewCtxClient(client.Ctx())
-	traced.KV, traced.Lease, traced.Watcher, traced.Maintenance = tracedKV{client.KV}, client.Lease,
-		client.Watcher, client.Maintenance
+	traced.Lease, traced.Watcher, traced.Maintenance = client.Lease, client.Watcher, client.Maintenance
 	kc := &etcdkubernetes.Client{Client: traced}
 	kc.Kubernetes = kc
 	// If this is not checked, watch caches refuse to send the initial events of a watch, which is
@@ -91,16 +98,30 @@ func New(client *clientv3.Client, prefix string) *Backend {
 	} else {
 		checker.CheckClient(client.Ctx(), client, apistorage.RequestWatchProgress)
 	}
-	return &Backend{
+	b := &Backend{
 		client:      kc,
 		embedded:    embedded,
 		prefix:      prefix,
 		feed:        newFeed(client, prefix),
-		compactor:   etcd3.NewCompactor(onFeedStream(client), historyKept, clock.RealClock{}, nil),
+		compactor:   etcd3.NewCompactor(onFeedStream(client), kept, clock.RealClock{}, nil),
 		caches:      map[*cachedOnWatch]struct{}{},
 		opened:      map[schema.GroupResource]int{},
+		reading:     make(chan struct{}, 1),
 		undecodable: make(chan struct{}),
 	}
+	if kept > HistoryKept {
+		b.cap.start(onFeedStream(client), &b.writers, RevisionsKept, bytesKept)
+	}
+	traced.KV = tracedKV{client.KV, b}
+	return b
+}
+
+// wrote notes that a request has written a revision, with some bytes.
+func (b *Backend) wrote(ctx context.Context, revision, bytes int64) {
+	if b.writers.Note(ctx, revision) {
+		b.writers.Forget(b.compactor.CompactRevision())
+	}
+	b.cap.reached(revision, bytes)
 }
 
 // inProcess answers feature checkers for an etcd without endpoints. They ask in the background, and
@@ -138,6 +159,7 @@ func (b *Backend) Stop() {
 	var wg sync.WaitGroup
 	wg.Go(b.compactor.Stop)
 	wg.Go(b.feed.stop)
+	wg.Go(b.cap.stop)
 	for c := range caches {
 		wg.Go(c.stop)
 	}

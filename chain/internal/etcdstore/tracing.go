@@ -9,10 +9,15 @@ import (
 	apistorage "k8s.io/apiserver/pkg/storage"
 
 	"github.com/kinproc/kinproc/chain/internal/tracer"
+	"github.com/kinproc/kinproc/chain/internal/writers"
 )
 
-// tracedKV records the etcd round trips of traced requests. Reads see the view of their context.
-type tracedKV struct{ clientv3.KV }
+// tracedKV records the etcd round trips of traced requests, and who writes. Reads see the view of their
+// context.
+type tracedKV struct {
+	clientv3.KV
+	backend *Backend
+}
 
 func (kv tracedKV) Get(
 	ctx context.Context, key string, opts ...clientv3.OpOption,
@@ -41,11 +46,44 @@ func (kv tracedKV) Get(
 }
 
 func (kv tracedKV) Txn(ctx context.Context) clientv3.Txn {
-	t := tracer.From(ctx)
-	if t == nil {
-		return kv.KV.Txn(ctx)
+	txn := kv.KV.Txn(ctx)
+	if writers.Known(ctx) {
+		txn = &signedTxn{txn: txn, ctx: ctx, backend: kv.backend}
 	}
-	return tracedTxn{kv.KV.Txn(ctx), t, nil}
+	if t := tracer.From(ctx); t != nil {
+		return tracedTxn{txn, t, nil}
+	}
+	return txn
+}
+
+// signedTxn is a transaction of a request whose sender is known.
+type signedTxn struct {
+	txn     clientv3.Txn
+	ctx     context.Context
+	backend *Backend
+	bytes   int64
+}
+
+func (s *signedTxn) If(cs ...clientv3.Cmp) clientv3.Txn { s.txn = s.txn.If(cs...); return s }
+
+func (s *signedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	for _, op := range ops {
+		s.bytes += int64(len(op.ValueBytes()))
+	}
+	s.txn = s.txn.Then(ops...)
+	return s
+}
+
+func (s *signedTxn) Else(ops ...clientv3.Op) clientv3.Txn { s.txn = s.txn.Else(ops...); return s }
+
+func (s *signedTxn) Commit() (*clientv3.TxnResponse, error) {
+	s.backend.writing.Add(1)
+	defer s.backend.writing.Add(-1)
+	resp, err := s.txn.Commit()
+	if err == nil && resp.Succeeded {
+		s.backend.wrote(s.ctx, resp.Header.Revision, s.bytes)
+	}
+	return resp, err
 }
 
 // tracedTxn is a transaction of a traced request.

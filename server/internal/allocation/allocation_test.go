@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,7 @@ func newCluster(t testing.TB) *cluster {
 			t.Error(err)
 		}
 	})
-	backend := chain.NewStorage(etcd.Client(), "")
+	backend := chain.NewStorage(etcd.Client(), "", time.Hour)
 	t.Cleanup(backend.Stop)
 	resources, err := core.RESTOptions(backend)
 	if err != nil {

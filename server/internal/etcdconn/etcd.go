@@ -183,13 +183,15 @@ type StorageConfig struct {
 	// Prefix is that of all keys.
 	Prefix   string
 	ReadOnly bool
+	// HistoryKept is how long old revisions are kept.
+	HistoryKept time.Duration
 	// Encryption is nil if objects are stored in plain text.
 	Encryption *Encryption
 }
 
 // NewStorage returns the storage of all objects.
 func NewStorage(etcd *Conn, c StorageConfig, s *stopper.Stopper) *chain.Storage {
-	storage := chain.NewStorage(etcd.Client, c.Prefix)
+	storage := chain.NewStorage(etcd.Client, c.Prefix, c.HistoryKept)
 	if c.Encryption != nil {
 		storage.Encrypt(c.Encryption)
 	}

@@ -11,6 +11,7 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 
 	"github.com/kinproc/kinproc/chain/fault"
+	"github.com/kinproc/kinproc/chain/history"
 	"github.com/kinproc/kinproc/chain/trace"
 	"github.com/kinproc/kinproc/server/internal/requests/paths"
 )
@@ -63,7 +64,23 @@ func (Infos) NewRequestInfo(r *http.Request) (*genericapirequest.RequestInfo, er
 	if f := Of(r.Context()); f != nil && f.Info != nil {
 		return f.Info, nil
 	}
-	return resolver.NewRequestInfo(r)
+	return resolve(r)
+}
+
+// resolve returns what a request is for. The history of objects is for those who may read them, so
+// a request for it is one for the objects, and it passes the same authorizers and limits.
+func resolve(r *http.Request) (*genericapirequest.RequestInfo, error) {
+	path, ok := strings.CutPrefix(r.URL.Path, history.Path)
+	if !ok || !strings.HasPrefix(path, "/") {
+		return resolver.NewRequestInfo(r)
+	}
+	objects, address := *r, *r.URL
+	objects.URL, address.Path, address.RawPath = &address, path, ""
+	info, err := resolver.NewRequestInfo(&objects)
+	if err == nil && info.Verb == "get" && info.Name != "" && r.URL.Query().Get("watch") == "true" {
+		info.Verb = "watch"
+	}
+	return info, err
 }
 
 // resolver has kube-apiserver's prefixes.
@@ -84,7 +101,7 @@ var lasts = genericfilters.BasicLongRunningRequestCheck(
 // elsewhere has no effect.
 func classify(r *http.Request, proxied func(path string) bool) Facts {
 	path := r.URL.Path
-	info, _ := resolver.NewRequestInfo(r) // an error is found again by the filter that reports it
+	info, _ := resolve(r) // an error is found again by the filter that reports it
 	f := Facts{Info: info, Proxied: proxied(path)}
 	switch {
 	case path == paths.Snapshot || path == paths.Reset:

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/apps/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/podtemplates"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/workloadtest"
@@ -33,14 +33,14 @@ func TestHistory(t *testing.T) {
 		Selector: labels.SelectorFromSet(app),
 	}
 	d, _ := workloadtest.Dependencies(client)
-	var control *history.Control
+	var control *podtemplates.Control
 	workloadtest.Must(loop.Loop{Begin: func(c *loop.Controller) loop.Work {
-		control = history.New(c)
+		control = podtemplates.New(c)
 		return loop.Work{Watches: []loop.Watch{control.Watch()}}
 	}}.New(d))(t)
 	var all []*appsv1.ControllerRevision
 	collisions := new(int32(0))
-	latest := func(image string, names history.Names) *appsv1.ControllerRevision {
+	latest := func(image string, names podtemplates.Names) *appsv1.ControllerRevision {
 		t.Helper()
 		template := workloadtest.Template(app)
 		template.Spec.Containers[0].Image = image
@@ -64,14 +64,14 @@ func TestHistory(t *testing.T) {
 				len(list.Items), revisions)
 		}
 	}
-	first := latest("i:1", history.ByData)
+	first := latest("i:1", podtemplates.ByData)
 	is("a first template", 1)
-	if again := latest("i:1", history.ByData); again.UID != first.UID {
+	if again := latest("i:1", podtemplates.ByData); again.UID != first.UID {
 		t.Errorf("the same template has another revision, %s", again.Name)
 	}
-	second := latest("i:2", history.ByData)
+	second := latest("i:2", podtemplates.ByData)
 	is("another template", 1, 2)
-	if back := latest("i:1", history.ByData); back.UID != first.UID || back.Revision != 3 {
+	if back := latest("i:1", podtemplates.ByData); back.UID != first.UID || back.Revision != 3 {
 		t.Errorf("the first template again: %s with revision %d", back.Name, back.Revision)
 	}
 	is("the first template again", 2, 3)
@@ -108,14 +108,14 @@ func TestHash(t *testing.T) {
 			Containers: []corev1.Container{{Name: "c", Image: image}},
 		}}
 	}
-	hash := history.Hash(template("a"), nil)
-	if again := history.Hash(template("a"), nil); again != hash {
+	hash := podtemplates.Hash(template("a"), nil)
+	if again := podtemplates.Hash(template("a"), nil); again != hash {
 		t.Errorf("the same template has the hashes %s and %s", hash, again)
 	}
 	seen := map[string]bool{}
 	for _, hash := range []string{
-		hash, history.Hash(template("b"), nil),
-		history.Hash(template("a"), new(int32(0))), history.Hash(template("a"), new(int32(1))),
+		hash, podtemplates.Hash(template("b"), nil),
+		podtemplates.Hash(template("a"), new(int32(0))), podtemplates.Hash(template("a"), new(int32(1))),
 	} {
 		if seen[hash] {
 			t.Errorf("hash %s twice", hash)

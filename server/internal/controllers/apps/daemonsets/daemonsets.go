@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/apps/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/podtemplates"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
@@ -48,14 +48,14 @@ type controller struct {
 	*loop.Controller
 	sets, nodes cache.SharedIndexInformer
 	pods        *pods.Control
-	history     *history.Control
+	history     *podtemplates.Control
 	pace        pods.Pace
 	failures    *flowcontrol.Backoff // by set and node
 }
 
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
-		Controller: l, pods: pods.NewControl(l), history: history.New(l),
+		Controller: l, pods: pods.NewControl(l), history: podtemplates.New(l),
 		sets:     l.Informers.Apps().V1().DaemonSets().Informer(),
 		nodes:    l.Informers.Core().V1().Nodes().Informer(),
 		failures: flowcontrol.NewBackOff(firstBackoff, maxBackoff),
@@ -128,9 +128,9 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 		return 0, err
 	}
 	state, err := c.history.Latest(ctx, owner, revisions, &set.Spec.Template,
-		history.ByTemplate(&set.Spec.Template), set.Status.CollisionCount)
+		podtemplates.ByTemplate(&set.Spec.Template), set.Status.CollisionCount)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return history.Lag, nil
+		return podtemplates.Lag, nil
 	}
 	if err != nil {
 		return 0, ownerrefs.IgnoreLag(err)

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/apps/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/podtemplates"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
@@ -41,7 +41,7 @@ type place struct {
 type fit struct{ runs, stays bool }
 
 func (c *controller) look(
-	ctx context.Context, owner ownerrefs.Owner, set *appsv1.DaemonSet, state history.State,
+	ctx context.Context, owner ownerrefs.Owner, set *appsv1.DaemonSet, state podtemplates.State,
 	claimed []*corev1.Pod,
 ) (*pass, error) {
 	p := &pass{

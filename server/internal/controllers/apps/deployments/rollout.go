@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/apps/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/podtemplates"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
@@ -287,7 +287,7 @@ func (o *rollout) nextRevision() int64 {
 // create makes the current set. Its name tells its template, so that it is not made twice.
 func (o *rollout) create(ctx context.Context) error {
 	template := o.d.Spec.Template.DeepCopy()
-	hash := history.Hash(template, o.d.Status.CollisionCount)
+	hash := podtemplates.Hash(template, o.d.Status.CollisionCount)
 	label := func(m map[string]string) map[string]string {
 		labeled := maps.Clone(m)
 		if labeled == nil {

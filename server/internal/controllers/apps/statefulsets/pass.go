@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/apps/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/podtemplates"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
 )
@@ -49,7 +49,7 @@ func newPass(
 	c *controller, owner ownerrefs.Owner, set *appsv1.StatefulSet,
 	current, update *appsv1.ControllerRevision, claimed []*corev1.Pod,
 ) (*pass, error) {
-	old, err := history.Template(current)
+	old, err := podtemplates.Template(current)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"github.com/kinproc/kinproc/server/internal/controllers/apps/history"
+	"github.com/kinproc/kinproc/server/internal/controllers/apps/podtemplates"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
 	"github.com/kinproc/kinproc/server/internal/controllers/ownerrefs"
 	"github.com/kinproc/kinproc/server/internal/controllers/pods"
@@ -47,12 +47,12 @@ type controller struct {
 	*loop.Controller
 	sets, claims cache.SharedIndexInformer
 	pods         *pods.Control
-	history      *history.Control
+	history      *podtemplates.Control
 }
 
 func begin(l *loop.Controller) loop.Work {
 	c := &controller{
-		Controller: l, pods: pods.NewControl(l), history: history.New(l),
+		Controller: l, pods: pods.NewControl(l), history: podtemplates.New(l),
 		sets:   l.Informers.Apps().V1().StatefulSets().Informer(),
 		claims: l.Informers.Core().V1().PersistentVolumeClaims().Informer(),
 	}
@@ -113,7 +113,7 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 	}
 	update, current, all, err := c.revisions(ctx, revisionOwner, set, revisions)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return history.Lag, nil
+		return podtemplates.Lag, nil
 	}
 	if err != nil {
 		return 0, ownerrefs.IgnoreLag(err)
@@ -141,8 +141,8 @@ func (c *controller) sync(ctx context.Context, key string) (time.Duration, error
 func (c *controller) revisions(
 	ctx context.Context, owner ownerrefs.Owner, set *appsv1.StatefulSet,
 	list []*appsv1.ControllerRevision,
-) (history.State, *appsv1.ControllerRevision, []*appsv1.ControllerRevision, error) {
-	state, err := c.history.Latest(ctx, owner, list, &set.Spec.Template, history.ByData,
+) (podtemplates.State, *appsv1.ControllerRevision, []*appsv1.ControllerRevision, error) {
+	state, err := c.history.Latest(ctx, owner, list, &set.Spec.Template, podtemplates.ByData,
 		new(ptr.Deref(set.Status.CollisionCount, 0)))
 	if err != nil {
 		return state, nil, nil, err

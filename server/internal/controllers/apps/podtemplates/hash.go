@@ -1,4 +1,4 @@
-package history
+package podtemplates
 
 import (
 	"encoding/binary"

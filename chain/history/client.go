@@ -1,0 +1,110 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// PathOf returns the path of an object in the API, or that of a list if the name is empty. The
+// namespace of cluster-scoped objects is empty.
+func PathOf(resource schema.GroupVersionResource, namespace, name string) string {
+	parts := []string{"", "apis", resource.Group, resource.Version}
+	if resource.Group == "" {
+		parts = []string{"", "api", resource.Version}
+	}
+	if namespace != "" {
+		parts = append(parts, "namespaces", namespace)
+	}
+	parts = append(parts, resource.Resource)
+	if name != "" {
+		parts = append(parts, name)
+	}
+	return strings.Join(parts, "/")
+}
+
+// Get returns the history of an object, or of the objects in a list, by its path in the API.
+func Get(ctx context.Context, config *rest.Config, path string, o Options) (*History, error) {
+	body, err := open(ctx, config, path, o.Query())
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	var h History
+	if err := json.NewDecoder(body).Decode(&h); err != nil {
+		return nil, fmt.Errorf("read the history of %s: %w", path, err)
+	}
+	return &h, nil
+}
+
+// Follow calls report for each version that [Get] would return, and then for each new one, until
+// ctx ends or the server stops. Then it returns nil.
+func Follow(
+	ctx context.Context, config *rest.Config, path string, o Options, report func(Version),
+) error {
+	query := o.Query()
+	query.Set("watch", "true")
+	body, err := open(ctx, config, path, query)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer body.Close()
+	for decoder := json.NewDecoder(body); ; {
+		var v Version
+		switch err := decoder.Decode(&v); {
+		case ctx.Err() != nil, errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("follow the history of %s: %w", path, err)
+		}
+		report(v)
+	}
+}
+
+func open(
+	ctx context.Context, config *rest.Config, path string, query url.Values,
+) (io.ReadCloser, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	base.Path, base.RawQuery = Path+path, query.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent()))
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("read the history of %s: %w", path, err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	var status metav1.Status
+	if json.Unmarshal(body, &status) == nil && status.Status == metav1.StatusFailure {
+		return nil, &apierrors.StatusError{ErrStatus: status}
+	}
+	return nil, fmt.Errorf("the server answered %s to GET %s: it is not kinproc, or an older one",
+		response.Status, Path+path)
+}

@@ -1,0 +1,192 @@
+// Package writers remembers who wrote each revision of etcd.
+package writers
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/kinproc/kinproc/chain/history"
+)
+
+// MaxBytes is about how much memory a [Memory] takes at most. It suffices for the 100,000 revisions
+// that are kept at most, with many different clients.
+const MaxBytes = 4 << 20
+
+// maxText limits the strings of a writer, some of which the client chooses.
+const maxText = 256
+
+// RevisionAnnotation is the annotation of audit events that has the last revision that the request
+// has written.
+const RevisionAnnotation = "kinproc.dev/revision"
+
+// sender is what is known of a request before it is impersonated.
+type sender struct {
+	user     user.Info
+	request  *http.Request
+	revision atomic.Int64 // that it has written
+}
+
+type contextKey struct{}
+
+// WithSender puts the sender of a request that may write into its context. It must be behind
+// authentication and auditing, and in front of impersonation.
+func WithSender(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		who, _ := genericapirequest.UserFrom(r.Context())
+		s := &sender{user: who, request: r}
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, s)))
+		if revision := s.revision.Load(); revision != 0 {
+			audit.AddAuditAnnotation(r.Context(), RevisionAnnotation, strconv.FormatInt(revision, 10))
+		}
+	})
+}
+
+// Known reports whether ctx is that of a request whose sender is known.
+func Known(ctx context.Context) bool { return ctx.Value(contextKey{}) != nil }
+
+// writer returns the writer of a request with the given context. Its strings are those of the
+// request.
+func (s *sender) writer(ctx context.Context) (w history.Writer) {
+	w.User, w.UserAgent = s.user.GetName(), s.request.UserAgent()
+	if now, ok := genericapirequest.UserFrom(ctx); ok && now.GetName() != w.User {
+		w.User, w.Impersonator = now.GetName(), w.User
+	}
+	if info, ok := genericapirequest.RequestInfoFrom(ctx); ok {
+		w.Verb, w.Subresource = info.Verb, info.Subresource
+	}
+	if strings.Contains(s.request.URL.RawQuery, "fieldManager=") {
+		w.Manager = s.request.URL.Query().Get("fieldManager")
+	}
+	if w.Manager == "" && !strings.HasPrefix(w.Verb, "delete") {
+		w.Manager, _, _ = strings.Cut(w.UserAgent, "/") // as the API server does
+	}
+	return w
+}
+
+// block is the number of consecutive revisions that share an allocation.
+const block = 1024
+
+// blockBytes is the size of a [revisions] without its writers.
+const blockBytes = block * 24
+
+// revisions are the writers of consecutive revisions.
+type revisions struct {
+	number  int64 // the first revision is number*block
+	times   [block]int64
+	who     [block]*history.Writer
+	writers map[history.Writer]*history.Writer
+	bytes   int
+}
+
+// Memory remembers who wrote the latest revisions. Its zero value is ready for use.
+type Memory struct {
+	mu     sync.Mutex
+	blocks []*revisions // in order
+	bytes  int
+}
+
+// Note notes that the request with the given context has written a revision. It reports whether the
+// memory has grown by a block, so that it is time to [Memory.Forget] what is no longer needed.
+func (m *Memory) Note(ctx context.Context, revision int64) (grown bool) {
+	s, ok := ctx.Value(contextKey{}).(*sender)
+	if !ok || s.user == nil {
+		return false
+	}
+	s.revision.Store(revision)
+	w := s.writer(ctx)
+	now := time.Now().UnixNano()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	blocks := len(m.blocks)
+	b := m.block(revision)
+	grown = len(m.blocks) > blocks
+	b.times[revision%block] = now
+	b.who[revision%block] = m.intern(b, w)
+	for m.bytes > MaxBytes && len(m.blocks) > 1 {
+		m.drop()
+	}
+	return grown
+}
+
+// block returns the block of a revision. The caller holds the mutex.
+func (m *Memory) block(revision int64) *revisions {
+	number := revision / block
+	i := len(m.blocks)
+	for ; i > 0 && m.blocks[i-1].number >= number; i-- { // nearly always the last one
+		if m.blocks[i-1].number == number {
+			return m.blocks[i-1]
+		}
+	}
+	b := &revisions{number: number, writers: map[history.Writer]*history.Writer{}, bytes: blockBytes}
+	m.bytes += b.bytes
+	m.blocks = slices.Insert(m.blocks, i, b)
+	return b
+}
+
+// intern returns the one copy of a writer in a block. The caller holds the mutex.
+func (m *Memory) intern(b *revisions, w history.Writer) *history.Writer {
+	texts := [...]*string{
+		&w.User, &w.Impersonator, &w.UserAgent, &w.Verb, &w.Subresource, &w.Manager,
+	}
+	for _, text := range texts {
+		if len(*text) > maxText {
+			*text = strings.ToValidUTF8((*text)[:maxText], "")
+		}
+	}
+	if same := b.writers[w]; same != nil {
+		return same
+	}
+	const entry = 300 // the structure, as a key and as a value
+	size := entry
+	for _, text := range texts {
+		size += len(*text)
+		*text = strings.Clone(*text) // the request may have it as a part of something large
+	}
+	b.bytes += size
+	m.bytes += size
+	b.writers[w] = &w
+	return &w
+}
+
+// drop forgets the oldest revisions. The caller holds the mutex.
+func (m *Memory) drop() {
+	m.bytes -= m.blocks[0].bytes
+	m.blocks[0] = nil
+	m.blocks = m.blocks[1:]
+}
+
+// Of returns who wrote a revision and when, or nil.
+func (m *Memory) Of(revision int64) (*history.Writer, *time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range slices.Backward(m.blocks) {
+		if b.number == revision/block && b.who[revision%block] != nil {
+			at := time.Unix(0, b.times[revision%block]).UTC()
+			return b.who[revision%block], &at
+		}
+	}
+	return nil, nil
+}
+
+// Forget forgets the revisions before the given one.
+func (m *Memory) Forget(before int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.blocks) > 0 && m.blocks[0].number < before/block {
+		m.drop()
+	}
+}

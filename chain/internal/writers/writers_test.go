@@ -1,0 +1,79 @@
+package writers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// request returns the context of a request, as handlers behind WithSender see it.
+func request(agent string) (ctx context.Context) {
+	r := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces?fieldManager=tester", nil)
+	r.Header.Set("User-Agent", agent)
+	r = r.WithContext(genericapirequest.WithUser(r.Context(), &user.DefaultInfo{Name: "jane"}))
+	WithSender(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		ctx = r.Context()
+	})).ServeHTTP(nil, r)
+	return ctx
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	var m Memory
+	const last = 50_000
+	for revision := int64(1); revision <= last; revision++ {
+		m.Note(request(fmt.Sprint(revision, strings.Repeat("x", 2*maxText))), revision)
+	}
+	if m.bytes > MaxBytes {
+		t.Errorf("%d bytes, more than %d", m.bytes, MaxBytes)
+	}
+	if w, _ := m.Of(1); w != nil {
+		t.Error("the oldest revision is not forgotten")
+	}
+	w, at := m.Of(last)
+	if w == nil || at == nil || w.User != "jane" || w.Manager != "tester" ||
+		len(w.UserAgent) != maxText || !strings.HasPrefix(w.UserAgent, "50000x") {
+		t.Errorf("the newest revision is by %+v", w)
+	}
+}
+
+// All revisions that are kept at most have a writer if clients are as different as usual.
+func TestMemorySuffices(t *testing.T) {
+	t.Parallel()
+	var m Memory
+	var clients []context.Context
+	for i := range 20 {
+		clients = append(clients, request(fmt.Sprintf("client-%d/1.0 (linux/amd64)", i)))
+	}
+	const last = 110_000
+	for revision := int64(1); revision <= last; revision++ {
+		m.Note(clients[revision%20], revision)
+	}
+	for _, revision := range []int64{1, 60_000, last} {
+		if w, _ := m.Of(revision); w == nil {
+			t.Errorf("nobody knows who wrote revision %d", revision)
+		}
+	}
+	m.Forget(60_000)
+	if w, _ := m.Of(1); w != nil {
+		t.Error("revision 1 is not forgotten")
+	}
+	if w, _ := m.Of(60_000); w == nil {
+		t.Error("revision 60000 is forgotten")
+	}
+}
+
+func BenchmarkNote(b *testing.B) {
+	var m Memory
+	ctx := request("client/1.0")
+	b.ReportAllocs()
+	for revision := int64(1); b.Loop(); revision++ {
+		m.Note(ctx, revision)
+	}
+}
