@@ -297,6 +297,7 @@ var withoutReach = map[string]string{
 	"enable-admission-":  "plugins may only refuse",
 	"enable-priority-":   "limits",
 	"etcd-":              "etcd itself decides who may talk to it",
+	"history-kept":       "how long versions are kept, not who may see them",
 	"kubelet-":           "it has no effect",
 	"max-":               "limits",
 	"profiling":          "profiles take a right to /debug, which every case here asks for",
