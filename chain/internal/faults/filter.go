@@ -119,11 +119,10 @@ func (d discard) Flush()                      {}
 // maxBody limits what is read of a body to find the name of an object. It is kube-apiserver's limit.
 const maxBody = 3 << 20
 
-// objectName returns the name of the object that a request is for. If the request creates the
-// object, the name is in its body.
-func (r *request) objectName() string {
+// readName finds the name of the object that a request creates, which is in the body.
+func (r *request) readName() {
 	if r.name != "" || r.info.Verb != "create" || r.info.Subresource != "" || r.http.Body == nil {
-		return r.name
+		return
 	}
 	original := r.http.Body
 	data, err := io.ReadAll(io.LimitReader(original, maxBody))
@@ -136,7 +135,6 @@ func (r *request) objectName() string {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(data), rest), original}
 	r.name = nameIn(data)
-	return r.name
 }
 
 // failed is a reader that returns an error.

@@ -177,8 +177,8 @@ type request struct {
 	user      string
 	own       bool
 	info      *genericapirequest.RequestInfo
-	http      *http.Request // whose body has the name of an object that is created
-	name      string        // from there
+	http      *http.Request
+	name      string // of the object; see readName
 }
 
 func (f *Faults) describe(r *http.Request) (request, bool) {
@@ -198,6 +198,9 @@ func (f *Faults) describe(r *http.Request) (request, bool) {
 
 // find returns the first fault that hits a request, or nil.
 func (f *Faults) find(r *request) *injected {
+	if f.wantsNames() {
+		r.readName() // which waits for the client
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, one := range f.all {
@@ -206,6 +209,15 @@ func (f *Faults) find(r *request) *injected {
 		}
 	}
 	return nil
+}
+
+// wantsNames reports whether a rule selects by the names of objects.
+func (f *Faults) wantsNames() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.all, func(one *injected) bool {
+		return one.Rule.Name != "" && !one.Ended
+	})
 }
 
 // hits reports whether a fault hits a request, and counts that. The caller holds the mutex.
@@ -251,7 +263,7 @@ func (one *injected) selects(r *request) bool {
 			return false
 		}
 	}
-	return rule.Name == "" || rule.Name == r.objectName()
+	return rule.Name == "" || rule.Name == r.name
 }
 
 func (one *injected) selectsResource(info *genericapirequest.RequestInfo) bool {
