@@ -104,7 +104,9 @@ var rooms = map[string][]string{
 	},
 	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
+	"server/internal/disturb":                  nil,
 	"server/servertest":                        {"server", "server/internal/auth/pki"},
+	"server/servertest/explore":                {"server", "server/servertest", "server/internal/disturb"},
 	"server/extension": {
 		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
