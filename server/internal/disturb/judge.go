@@ -71,7 +71,8 @@ func Learn(one, other *Outcome) (*Lesson, error) {
 func (l *Lesson) compare(o *Outcome) []string {
 	var problems []string
 	if d := differences(l.state, o.state, l.mask); len(d) > 0 {
-		problems = append(problems, "The end state is another one (- undisturbed, + disturbed):\n"+indent(d))
+		problems = append(problems,
+			"The end state is another one (- undisturbed, + disturbed):\n"+indent(d))
 	}
 	for _, k := range slices.Sorted(maps.Keys(o.deleted)) {
 		if n, usual := o.deleted[k], l.deleted[k]; n > usual {

@@ -3,9 +3,9 @@
 // of the objects with what becomes of them otherwise.
 //
 // A [Case] is run twice undisturbed. [Learn] returns what both runs have in common: the requests of
-// the controller and of the user in order, and the end state. From that follow the disturbances, and
-// [Case.Run] runs the case with one of them, in a control plane of its own. [Lesson.Judge] says what
-// is wrong with the outcome.
+// the controller and of the user in order, and the end state. The disturbances follow from that.
+// [Case.Run] runs the case with one of them, in a control plane of its own, and [Lesson.Judge] says
+// what is wrong with the outcome.
 //
 // The requests are disturbed at the client, in a [net/http.RoundTripper] of its configuration, so
 // that a controller may be a function of this process or a program behind a proxy.
@@ -103,8 +103,8 @@ func (d Disturbance) What() string {
 		if d.ViewAfter {
 			state = "after"
 		}
-		return fmt.Sprintf("The controller crashed after a write. The cache of the next one first had the "+
-			"state\n%s %s, and later the present.", state, d.View)
+		return fmt.Sprintf("The controller crashed after a write. The cache of the next one first "+
+			"had the state\n%s %s, and later the present.", state, d.View)
 	case Conflict:
 		return "Somebody else changed the object right before a write, so the server refused it."
 	case Coalesced:
