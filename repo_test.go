@@ -111,7 +111,8 @@ var rooms = map[string][]string{
 		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
 	"server/cli": {
-		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/trace",
+		"server", "server/internal/auth/pki", "server/internal/disturb",
+		"server/internal/requests/paths", "chain/trace",
 	},
 	"server": {"chain", "embed"},
 }

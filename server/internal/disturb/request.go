@@ -127,7 +127,7 @@ func identify(r *http.Request) (call, *http.Request, error) {
 		dryRun:   r.URL.Query().Has("dryRun"),
 	}
 	name := info.Name
-	if c.writes() && r.Body != nil {
+	if (c.writes() || c.Verb == "create") && r.Body != nil {
 		data, err := io.ReadAll(r.Body)
 		if err := firstError(err, r.Body.Close()); err != nil {
 			return call{}, r, err

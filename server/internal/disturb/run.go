@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -34,6 +35,9 @@ const stopTimeout = 30 * time.Second
 // undisturbedLimit is the number of requests after which a controller does not come to rest even if
 // nobody disturbs it.
 const undisturbedLimit = 10_000
+
+// totalLimit is the number of requests that end every run.
+const totalLimit = 100_000
 
 // Outcome is what has become of a run.
 type Outcome struct {
@@ -222,10 +226,24 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 			s.end()
 			return []string{"The controller ended: " + err.Error()}
 		}
+		s.expireLeases(ctx)
 		if s.plan.Kind == Missed {
 			sleep(ctx, c.Settle)
 		}
 		s.end()
+	}
+}
+
+// expireLeases deletes the leases of a controller that has crashed, so that the next one need not
+// wait for their end.
+func (s *Session) expireLeases(ctx context.Context) {
+	s.mu.Lock()
+	leases := s.leases
+	s.leases = map[Op]bool{}
+	s.mu.Unlock()
+	for l := range leases {
+		// If it fails, the next controller waits.
+		_ = s.cluster.resource(l.Resource, l.Namespace).Delete(ctx, l.Name, metav1.DeleteOptions{})
 	}
 }
 

@@ -28,11 +28,13 @@ type Session struct {
 	limit   int // of the controller's requests
 	cluster *cluster
 
-	mu       sync.Mutex
-	trace    []Entry
-	seen     map[Op]int // how often, by Op without Nth
-	fired    bool
-	requests int // of the controller
+	mu    sync.Mutex
+	trace []Entry
+	seen  map[Op]int // how often, by Op without Nth
+	fired bool
+	// requests are those of the controller that show that it is not at rest, total are all.
+	requests, total int
+	reads           map[Op]int // since the last write
 	// endless is the length of the trace when there were too many requests.
 	endless int
 	// written are the resources of which somebody has changed an object.
@@ -46,6 +48,7 @@ type Session struct {
 	over    bool          // the controller has ended by itself
 	past    string        // the revision that the next instance sees at first
 	rested  chan struct{} // closed at the next rest; nil if nobody waits
+	leases  map[Op]bool
 	views   map[Op]view
 	held    held
 }
@@ -69,7 +72,8 @@ type instance struct {
 // session as its audit backend.
 func NewSession(plan Disturbance) *Session {
 	return &Session{
-		plan: plan, seen: map[Op]int{}, views: map[Op]view{},
+		plan: plan, seen: map[Op]int{}, views: map[Op]view{}, leases: map[Op]bool{},
+		reads:   map[Op]int{},
 		written: map[schema.GroupResource]bool{},
 	}
 }
@@ -88,6 +92,7 @@ func (s *Session) ProcessEvents(events ...*auditinternal.Event) bool {
 		s.mu.Lock()
 		s.written[schema.GroupResource{Group: ref.APIGroup, Resource: ref.Resource}] = true
 		s.last = time.Now()
+		clear(s.reads)
 		s.mu.Unlock()
 	}
 	return true
@@ -108,31 +113,46 @@ var errCrashed = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 // errLost is the error of a request whose answer is lost.
 var errLost = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 
-// enter counts a request that begins. It returns an error if the controller has crashed.
-func (s *Session) enter(i *instance) error {
+// oftenRead is how often a read is work. A controller that repeats it more often although nobody
+// writes anything polls, and may be at rest nevertheless.
+const oftenRead = 3
+
+// enter counts a request that begins. It returns an error if the controller has crashed, and
+// whether the request shows that the system is not at rest.
+func (s *Session) enter(i *instance, o Op) (active bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !i.dead {
-		s.requests++
+	if i.dead {
+		return false, errCrashed
 	}
-	if s.requests > s.limit && s.endless == 0 {
+	s.total++
+	if active = o.writes(); active {
+		clear(s.reads)
+	} else {
+		s.reads[o]++
+		active = s.reads[o] <= oftenRead
+	}
+	if active {
+		s.requests++
+		s.last = time.Now()
+	}
+	if (s.requests > s.limit || s.total > totalLimit) && s.endless == 0 {
 		s.endless = len(s.trace)
 		s.crashLocked(i)
-	}
-	if i.dead {
-		return errCrashed
+		return false, errCrashed
 	}
 	s.busy++
-	s.last = time.Now()
-	return nil
+	return active, nil
 }
 
 // leave ends what enter has begun.
-func (s *Session) leave(i *instance) error {
+func (s *Session) leave(i *instance, active bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy--
-	s.last = time.Now()
+	if active {
+		s.last = time.Now()
+	}
 	if i.dead {
 		return errCrashed
 	}
@@ -171,6 +191,13 @@ func (s *Session) crash(i *instance) error {
 func (s *Session) crashLocked(i *instance) {
 	i.dead = true
 	i.kill()
+}
+
+// holds notes that the controller renews a lease.
+func (s *Session) holds(lease Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leases[lease] = true
 }
 
 // down ends the current controller and waits until it has ended.

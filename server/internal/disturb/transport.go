@@ -34,9 +34,13 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if t.isDead() {
 			return nil, errCrashed
 		}
+		if c.Resource.Resource == "leases" && (c.Verb == "create" || c.Verb == "update") {
+			t.session.holds(c.Op)
+		}
 		return t.base.RoundTrip(r)
 	}
-	if err := t.session.enter(t.instance); err != nil {
+	active, err := t.session.enter(t.instance, c.Op)
+	if err != nil {
 		return nil, err
 	}
 	var response *http.Response
@@ -45,7 +49,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	} else {
 		response, err = t.read(r, c)
 	}
-	if dead := t.session.leave(t.instance); dead != nil && err == nil {
+	if dead := t.session.leave(t.instance, active); dead != nil && err == nil {
 		response.Body.Close()
 		err = dead
 	}
