@@ -108,15 +108,17 @@ var rooms = map[string][]string{
 	},
 	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
+	"server/internal/disturb":                  nil,
 	"server/servertest": {
 		"chain/fault", "chain/history", "server", "server/internal/auth/pki",
 	},
+	"server/servertest/explore": {"server", "server/servertest", "server/internal/disturb"},
 	"server/extension": {
 		"chain/kind", "server/internal/auth/pki", "server/internal/requests/connections",
 	},
 	"server/cli": {
-		"server", "server/internal/auth/pki", "server/internal/requests/paths", "chain/fault",
-		"chain/history", "chain/trace",
+		"server", "server/internal/auth/pki", "server/internal/disturb",
+		"server/internal/requests/paths", "chain/fault", "chain/history", "chain/trace",
 	},
 	"server": {"chain", "embed"},
 }

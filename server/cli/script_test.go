@@ -30,7 +30,10 @@ func TestMain(m *testing.M) {
 	if standin.Name(os.Args[0]) != "" {
 		os.Exit(cli.Main(os.Args[1:]))
 	}
-	testscript.Main(m, map[string]func(){"kinproc": func() { os.Exit(cli.Main(os.Args[1:])) }})
+	testscript.Main(m, map[string]func(){
+		"kinproc": func() { os.Exit(cli.Main(os.Args[1:])) },
+		"copier":  copier,
+	})
 }
 
 // scriptCommands are the script commands besides those of testscript.

@@ -1,0 +1,98 @@
+package examples_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/examples/stores"
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/servertest"
+	"github.com/kinproc/kinproc/server/servertest/explore"
+)
+
+// storesTest is a case with Stores that are created, changed and deleted.
+func storesTest(m stores.Mistakes) explore.Test {
+	return explore.Test{
+		Prepare: func(t explore.TB, s *server.Server) {
+			servertest.CRDs(t, s, servertest.YAML(stores.CRD))
+			servertest.Apply(t, s, "", servertest.Objects(
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "backups"}},
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stores"}}))
+		},
+		Controller: stores.Operator(m),
+		Act: func(t explore.TB, config *rest.Config) {
+			all := dynamic.NewForConfigOrDie(config).
+				Resource(stores.Kind.GroupVersion().WithResource("stores")).Namespace("default")
+			patch := func(spec string) {
+				_, err := all.Patch(t.Context(), "db", types.MergePatchType, []byte(spec),
+					metav1.PatchOptions{})
+				if err != nil {
+					t.Fatalf("patch: %v", err)
+				}
+				t.Rest()
+			}
+			servertest.Apply(t, servertest.ForConfig(config), "", servertest.YAML(twoStores))
+			t.Rest()
+			patch(`{"spec":{"version":"2"}}`)
+			patch(`{"spec":{"replicas":1}}`)
+			patch(`{"spec":{"replicas":2}}`)
+			if err := all.Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+				t.Fatalf("delete: %v", err)
+			}
+			t.Rest()
+		},
+	}
+}
+
+const twoStores = `
+apiVersion: example.com/v1
+kind: Store
+metadata: {name: db}
+spec: {replicas: 2, version: "1"}
+---
+apiVersion: example.com/v1
+kind: Store
+metadata: {name: web}
+spec: {replicas: 1, version: "1"}
+`
+
+// TestExploreFindsMistakes looks for a finding of each mistake that is planted in the operator.
+func TestExploreFindsMistakes(t *testing.T) {
+	t.Parallel()
+	findings := explore.Find(t, storesTest(stores.All), explore.InBubbles(synctest.Test))
+	for _, f := range findings {
+		t.Log(f.Report)
+	}
+	for _, mistake := range []struct{ field, name, report string }{
+		{"HalfDone", "crash-after-create-secrets-db", "- configmaps default/db"},
+		{
+			"TrustsCache", "stale-restart-after-create-persistentvolumeclaims-db-1-2-" +
+				"as-after-patch-stores-db-2", "persistentvolumeclaims default/db-1 was deleted 2 times",
+		},
+		{"ForgetsConflict", "conflict-at-update-configmaps-stores", "-   .data.db: yes"},
+		{"TrustsDeletion", "missed-delete-stores-web", "+ configmaps backups/default-web"},
+		{"Insists", "lost-answer-to-create-services-db", "does not come to rest"},
+		{"TrustsUpdate", "missed-patch-stores-db", "-   .status.version: 2"},
+	} {
+		found := slices.ContainsFunc(findings, func(f explore.Finding) bool {
+			return f.Name == mistake.name && strings.Contains(f.Report, mistake.report)
+		})
+		if !found {
+			t.Errorf("the mistake %s was not found by %s", mistake.field, mistake.name)
+		}
+	}
+}
+
+// TestExploreFindsNothing explores the operator without a mistake.
+func TestExploreFindsNothing(t *testing.T) {
+	t.Parallel()
+	explore.Run(t, storesTest(stores.Mistakes{}), explore.InBubbles(synctest.Test))
+}

@@ -1,0 +1,129 @@
+package disturb
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A Lesson is what two undisturbed runs have in common.
+type Lesson struct {
+	trace         []Entry
+	common        map[Op]bool // the writes that both runs have, and that succeeded
+	state         State
+	mask          masked
+	deleted       map[string]int
+	used          map[schema.GroupResource]bool
+	limit         int
+	took          time.Duration
+	all, precious []schema.GroupVersionResource
+}
+
+// Learn compares two undisturbed runs. It returns an error if one of them went wrong.
+func Learn(one, other *Outcome) (*Lesson, error) {
+	for _, o := range []*Outcome{one, other} {
+		if len(o.Problems) > 0 {
+			return nil, errors.New("the case does not even work undisturbed: " +
+				strings.Join(o.Problems, "\n"))
+		}
+	}
+	l := &Lesson{
+		trace: one.trace, state: one.state, mask: maskOf(one.state, other.state),
+		deleted: map[string]int{}, used: map[schema.GroupResource]bool{}, common: map[Op]bool{},
+		took: max(one.took, other.took), all: one.all, precious: one.precious,
+		// A disturbed controller may have to do everything again, and several times.
+		limit: 5*max(one.requests, other.requests) + 200,
+	}
+	succeeded := map[Op]bool{}
+	for _, e := range one.trace {
+		succeeded[e.Op] = !e.Failed
+	}
+	writes := 0
+	for _, e := range other.trace {
+		if e.Op.writes() && succeeded[e.Op] && !e.Failed {
+			l.common[e.Op] = true
+			if !e.User {
+				writes++
+			}
+		}
+	}
+	if writes == 0 {
+		return nil, errors.New("the controller wrote nothing, so there is nothing to disturb")
+	}
+	for _, o := range []*Outcome{one, other} {
+		for k, n := range o.deleted {
+			l.deleted[k] = max(l.deleted[k], n)
+		}
+		for k := range o.state {
+			resource, _, _ := strings.Cut(k, " ")
+			l.used[schema.ParseGroupResource(resource)] = true
+		}
+	}
+	return l, nil
+}
+
+// compare returns how the end of a run differs from that of an undisturbed one.
+func (l *Lesson) compare(o *Outcome) []string {
+	var problems []string
+	if d := differences(l.state, o.state, l.mask); len(d) > 0 {
+		problems = append(problems,
+			"The end state is another one (- undisturbed, + disturbed):\n"+indent(d))
+	}
+	for _, k := range slices.Sorted(maps.Keys(o.deleted)) {
+		if n, usual := o.deleted[k], l.deleted[k]; n > usual {
+			problems = append(problems, fmt.Sprintf(
+				"%s was deleted %s, in an undisturbed run %s.", k, times(n), times(usual)))
+		}
+	}
+	return problems
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func indent(lines []string) string { return "  " + strings.Join(lines, "\n  ") }
+
+// A Finding is a disturbance that the controller did not get over.
+type Finding struct {
+	Disturbance Disturbance
+	Problems    []string
+}
+
+// Judge returns what is wrong with the outcome of a disturbed run, or nil.
+func (l *Lesson) Judge(d Disturbance, o *Outcome) *Finding {
+	problems := o.Problems
+	if !o.endless { // then the end is only that of the run
+		problems = slices.Concat(problems, l.compare(o))
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return &Finding{d, problems}
+}
+
+// String returns the finding as a report.
+func (f *Finding) String() string {
+	var b strings.Builder
+	d := f.Disturbance
+	fmt.Fprintf(&b, "%s\n\n%s\n", d.Name(), d.What())
+	fmt.Fprintf(&b, "  %s: %s%s\n", d.of(), d.At, d.Position)
+	if d.Caller != "" {
+		fmt.Fprintf(&b, "  at: %s\n", d.Caller)
+	}
+	for _, p := range f.Problems {
+		fmt.Fprintf(&b, "\n%s\n", p)
+	}
+	return b.String()
+}

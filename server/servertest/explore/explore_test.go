@@ -1,0 +1,105 @@
+package explore_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/kinproc/kinproc/server/servertest/explore"
+)
+
+// copier creates the config maps "copy" and "done" when there is a config map "original". If
+// careless is true, it takes "copy" for a proof of "done".
+func copier(careless bool) func(context.Context, *rest.Config) error {
+	return func(ctx context.Context, config *rest.Config) error {
+		all := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+		create := func(name string) error {
+			_, err := all.Create(ctx, named(name), metav1.CreateOptions{})
+			return err
+		}
+		w, err := all.Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		for e := range w.ResultChan() {
+			if o, ok := e.Object.(*corev1.ConfigMap); !ok || o.Name != "original" {
+				continue
+			}
+			err := create("copy")
+			if apierrors.IsAlreadyExists(err) && careless {
+				continue
+			}
+			for attempts := 0; attempts < 3; attempts++ {
+				if err = errors.Join(ignoreExists(create("copy")), ignoreExists(create("done"))); err == nil {
+					break
+				}
+			}
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func ignoreExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func named(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func copying(careless bool) explore.Test {
+	return explore.Test{
+		Controller: copier(careless),
+		Act: func(t explore.TB, config *rest.Config) {
+			_, err := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default").
+				Create(t.Context(), named("original"), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+		},
+	}
+}
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// Outside of bubbles, the time without a request tells that the system is at rest.
+func TestOutsideOfBubbles(t *testing.T) {
+	t.Parallel()
+	t.Run("careless", findCareless)
+	t.Run("careful", func(t *testing.T) { explore.Run(t, copying(false)) })
+}
+
+func findCareless(t *testing.T) {
+	findings := explore.Find(t, copying(true))
+	for _, f := range findings {
+		t.Log(f.Report)
+	}
+	crashed := slices.IndexFunc(findings, func(f explore.Finding) bool {
+		return f.Name == "crash-after-create-configmaps-copy"
+	})
+	if crashed < 0 || !strings.Contains(findings[crashed].Report, "- configmaps default/done") ||
+		!strings.Contains(findings[crashed].Report, "explore_test.go:") {
+		t.Error("a crash between the two config maps was not found, or not reported with its place")
+	}
+}
