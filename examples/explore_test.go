@@ -94,5 +94,9 @@ func TestExploreFindsMistakes(t *testing.T) {
 // TestExploreFindsNothing explores the operator without a mistake.
 func TestExploreFindsNothing(t *testing.T) {
 	t.Parallel()
-	explore.Run(t, storesTest(stores.Mistakes{}), explore.InBubbles(synctest.Test))
+	test := storesTest(stores.Mistakes{})
+	if race {
+		test.Max = 40 // each takes several times as long
+	}
+	explore.Run(t, test, explore.InBubbles(synctest.Test))
 }

@@ -27,13 +27,18 @@ type scope struct {
 // end calls the functions that end what the test has begun, the last one first. It returns what has
 // failed.
 func (s *scope) end() error {
-	for len(s.cleanups) > 0 {
+	for {
+		s.mu.Lock()
 		last := len(s.cleanups) - 1
+		if last < 0 {
+			defer s.mu.Unlock()
+			return errors.Join(s.errs...)
+		}
 		f := s.cleanups[last]
 		s.cleanups = s.cleanups[:last]
+		s.mu.Unlock()
 		s.do(f)
 	}
-	return errors.Join(s.errs...)
 }
 
 // do calls f in a goroutine of its own, which Fatalf ends, and waits for it.
