@@ -108,7 +108,7 @@ var rooms = map[string][]string{
 	},
 	"server/internal/simulated":                {"server/internal/controllers/loop"},
 	"server/internal/controllers/workloadtest": {"server", "server/servertest"},
-	"server/internal/disturb":                  nil,
+	"server/internal/disturb":                  {"chain/history"},
 	"server/servertest": {
 		"chain/fault", "chain/history", "server", "server/internal/auth/pki",
 	},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/kinproc/kinproc/server"
 	"github.com/kinproc/kinproc/server/servertest"
@@ -51,7 +52,10 @@ func TestPassesEndToEndSpecs(t *testing.T) {
 	if *e2eProgram == "" {
 		return
 	}
-	s := servertest.Run(t, servertest.Workloads, func(o *server.Options) { o.SimulatedNodes = 3 })
+	s := servertest.Run(t, servertest.Workloads, func(o *server.Options) {
+		o.SimulatedNodes = 3
+		o.HistoryKept = 5 * time.Minute // as in kube-apiserver: a spec waits until a list has expired
+	})
 	kubeconfig := servertest.Kubeconfig(t, s.RESTConfig())
 	var running sync.WaitGroup
 	for _, shard := range shards {

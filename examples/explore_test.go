@@ -71,12 +71,11 @@ func TestExploreFindsMistakes(t *testing.T) {
 	for _, f := range findings {
 		t.Log(f.Report)
 	}
+	const tooOften = "stale-restart-after-create-persistentvolumeclaims-db-1-2-as-after-patch-stores-db-2"
 	for _, mistake := range []struct{ field, name, report string }{
 		{"HalfDone", "crash-after-create-secrets-db", "- configmaps default/db"},
-		{
-			"TrustsCache", "stale-restart-after-create-persistentvolumeclaims-db-1-2-" +
-				"as-after-patch-stores-db-2", "persistentvolumeclaims default/db-1 was deleted 2 times",
-		},
+		{"TrustsCache", tooOften, "persistentvolumeclaims default/db-1 was deleted 2 times"},
+		{"TrustsCache", tooOften, "The history of persistentvolumeclaims default/db-1:\n"},
 		{"ForgetsConflict", "conflict-at-update-configmaps-stores", "-   .data.db: yes"},
 		{"TrustsDeletion", "missed-delete-stores-web", "+ configmaps backups/default-web"},
 		{"Insists", "lost-answer-to-create-services-db", "does not come to rest"},

@@ -83,6 +83,25 @@ func (l *Lesson) compare(o *Outcome) []string {
 	return problems
 }
 
+// concerned returns the keys of the objects that [Lesson.compare] finds something about.
+func (l *Lesson) concerned(o *Outcome) []string {
+	var all []string
+	for _, k := range slices.Sorted(maps.Keys(union(l.state, o.state))) {
+		before, inBefore := l.state[k]
+		after, inAfter := o.state[k]
+		if !l.mask[[2]string{k, ""}] &&
+			(inBefore != inAfter || changes(k, before, after, l.mask) != nil) {
+			all = append(all, k)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(o.deleted)) {
+		if o.deleted[k] > l.deleted[k] && !slices.Contains(all, k) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
 func times(n int) string {
 	switch n {
 	case 0:
@@ -105,7 +124,7 @@ type Finding struct {
 func (l *Lesson) Judge(d Disturbance, o *Outcome) *Finding {
 	problems := o.Problems
 	if !o.endless { // then the end is only that of the run
-		problems = slices.Concat(problems, l.compare(o))
+		problems = slices.Concat(problems, l.compare(o), o.story)
 	}
 	if len(problems) == 0 {
 		return nil

@@ -51,6 +51,7 @@ type Outcome struct {
 	endless  bool
 	state    State
 	deleted  map[string]int
+	story    []string // the histories of objects that are not as they should be
 	took     time.Duration
 	// all are the resources of the control plane, precious those that [isPrecious] reports.
 	all, precious []schema.GroupVersionResource
@@ -105,6 +106,9 @@ func (c *Case) Run(
 		o.Problems = append(o.Problems, fmt.Sprintf("What the user does failed: %v", err))
 	}
 	err = c.observe(ctx, s, lesson, o, patience)
+	if err == nil && lesson != nil && !o.endless {
+		o.story = story(ctx, admin, lesson, o)
+	}
 	stop()
 	select {
 	case problems := <-ended:
