@@ -67,12 +67,12 @@ spec: {replicas: 1, version: "1"}
 // TestExploreFindsMistakes looks for a finding of each mistake that is planted in the operator.
 func TestExploreFindsMistakes(t *testing.T) {
 	t.Parallel()
-	findings := explore.Find(t, storesTest(stores.All), explore.InBubbles(synctest.Test))
+	findings := explore.Find(t, fewWithRace(storesTest(stores.All)), explore.InBubbles(synctest.Test))
 	for _, f := range findings {
 		t.Log(f.Report)
 	}
 	const tooOften = "stale-restart-after-create-persistentvolumeclaims-db-1-2-as-after-patch-stores-db-2"
-	for _, mistake := range []struct{ field, name, report string }{
+	mistakes := []struct{ field, name, report string }{
 		{"HalfDone", "crash-after-create-secrets-db", "- configmaps default/db"},
 		{"TrustsCache", tooOften, "persistentvolumeclaims default/db-1 was deleted 2 times"},
 		{"TrustsCache", tooOften, "The history of persistentvolumeclaims default/db-1:\n"},
@@ -80,7 +80,11 @@ func TestExploreFindsMistakes(t *testing.T) {
 		{"TrustsDeletion", "missed-delete-stores-web", "+ configmaps backups/default-web"},
 		{"Insists", "lost-answer-to-create-services-db", "does not come to rest"},
 		{"TrustsUpdate", "missed-patch-stores-db", "-   .status.version: 2"},
-	} {
+	}
+	if race {
+		mistakes = mistakes[:1]
+	}
+	for _, mistake := range mistakes {
 		found := slices.ContainsFunc(findings, func(f explore.Finding) bool {
 			return f.Name == mistake.name && strings.Contains(f.Report, mistake.report)
 		})
@@ -93,9 +97,14 @@ func TestExploreFindsMistakes(t *testing.T) {
 // TestExploreFindsNothing explores the operator without a mistake.
 func TestExploreFindsNothing(t *testing.T) {
 	t.Parallel()
-	test := storesTest(stores.Mistakes{})
+	explore.Run(t, fewWithRace(storesTest(stores.Mistakes{})), explore.InBubbles(synctest.Test))
+}
+
+// fewWithRace restricts a test with the race detector to the first disturbances, because each takes
+// several times as long.
+func fewWithRace(test explore.Test) explore.Test {
 	if race {
-		test.Max = 40 // each takes several times as long
+		test.Max = 30
 	}
-	explore.Run(t, test, explore.InBubbles(synctest.Test))
+	return test
 }

@@ -1,6 +1,7 @@
 package disturb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -59,7 +60,7 @@ func versionsOf(object string, h *history.History) string {
 		fmt.Fprintf(&b, "\n  revision %d: %s", v.Revision, v.Event)
 		if v.Writer != nil {
 			client, _, _ := strings.Cut(v.Writer.UserAgent, " ")
-			fmt.Fprintf(&b, " by %s (%s) at %s", v.Writer.User, client, v.Time.Format("15:04:05.000"))
+			fmt.Fprintf(&b, " by %s at %s", cmp.Or(client, v.Writer.User), v.Time.Format("15:04:05.000"))
 		}
 		for i, c := range v.Changes {
 			if i == maxChanges {
