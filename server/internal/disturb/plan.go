@@ -204,7 +204,7 @@ func (l *Lesson) late() []Disturbance {
 		if !e.Op.writes() || !watched[e.Op.Resource.GroupResource()] {
 			continue
 		}
-		object := Op{Resource: e.Op.Resource, Namespace: e.Op.Namespace, Name: e.Op.Name}
+		object := e.Op.object()
 		if strings.Contains(object.Name, "*") {
 			continue // several objects
 		}

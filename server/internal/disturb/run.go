@@ -226,7 +226,7 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 			s.end()
 			return []string{"The controller ended: " + err.Error()}
 		}
-		s.expireLeases(ctx)
+		s.expireLocks(ctx)
 		if s.plan.Kind == Missed {
 			sleep(ctx, c.Settle)
 		}
@@ -234,14 +234,19 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 	}
 }
 
-// expireLeases deletes the leases of a controller that has crashed, so that the next one need not
-// wait for their end.
-func (s *Session) expireLeases(ctx context.Context) {
+// expireLocks deletes the locks of a controller that has crashed, so that the next one need not
+// wait until they expire.
+func (s *Session) expireLocks(ctx context.Context) {
 	s.mu.Lock()
-	leases := s.leases
-	s.leases = map[Op]bool{}
+	var held []Op
+	for l, may := range s.locks {
+		if may {
+			held = append(held, l)
+			s.locks[l] = false
+		}
+	}
 	s.mu.Unlock()
-	for l := range leases {
+	for _, l := range held {
 		// If it fails, the next controller waits.
 		_ = s.cluster.resource(l.Resource, l.Namespace).Delete(ctx, l.Name, metav1.DeleteOptions{})
 	}

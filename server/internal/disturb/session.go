@@ -48,7 +48,7 @@ type Session struct {
 	over    bool          // the controller has ended by itself
 	past    string        // the revision that the next instance sees at first
 	rested  chan struct{} // closed at the next rest; nil if nobody waits
-	leases  map[Op]bool
+	locks   map[Op]bool   // of leaders; the value is true if the controller may hold it
 	views   map[Op]view
 	held    held
 }
@@ -72,7 +72,7 @@ type instance struct {
 // session as its audit backend.
 func NewSession(plan Disturbance) *Session {
 	return &Session{
-		plan: plan, seen: map[Op]int{}, views: map[Op]view{}, leases: map[Op]bool{},
+		plan: plan, seen: map[Op]int{}, views: map[Op]view{}, locks: map[Op]bool{},
 		reads:   map[Op]int{},
 		written: map[schema.GroupResource]bool{},
 	}
@@ -90,6 +90,16 @@ func (s *Session) ProcessEvents(events ...*auditinternal.Event) bool {
 			continue
 		}
 		s.mu.Lock()
+		object := Op{
+			Resource: schema.GroupVersionResource{
+				Group: ref.APIGroup, Version: ref.APIVersion, Resource: ref.Resource,
+			},
+			Namespace: ref.Namespace, Name: canonical(ref.Name),
+		}
+		if _, lock := s.locks[object]; lock {
+			s.mu.Unlock()
+			continue
+		}
 		s.written[schema.GroupResource{Group: ref.APIGroup, Resource: ref.Resource}] = true
 		s.last = time.Now()
 		clear(s.reads)
@@ -193,11 +203,17 @@ func (s *Session) crashLocked(i *instance) {
 	i.kill()
 }
 
-// holds notes that the controller renews a lease.
-func (s *Session) holds(lease Op) {
+// isLock reports whether a request reads or writes the lock of a leader, and notes that the
+// controller may hold it.
+func (s *Session) isLock(c call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases[lease] = true
+	object := c.object()
+	if c.lock {
+		s.locks[object] = true
+	}
+	_, known := s.locks[object]
+	return known
 }
 
 // down ends the current controller and waits until it has ended.

@@ -30,12 +30,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c.Verb == "watch" {
 		return t.watch(r, c)
 	}
-	if beside(c.Resource.Group, c.Resource.Resource) || !c.resource || c.dryRun {
+	lock := t.session.isLock(c)
+	if lock || beside(c.Resource.Group, c.Resource.Resource) || !c.resource || c.dryRun {
 		if t.isDead() {
 			return nil, errCrashed
-		}
-		if c.Resource.Resource == "leases" && (c.Verb == "create" || c.Verb == "update") {
-			t.session.holds(c.Op)
 		}
 		return t.base.RoundTrip(r)
 	}

@@ -2,25 +2,30 @@ package explore_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
 	"github.com/kinproc/kinproc/server/servertest/explore"
 )
 
-// copier creates the config maps "copy" and "done" when there is a config map "original". If
-// careless is true, it takes "copy" for a proof of "done".
+// copier creates the config maps "copy" and "done", and one named by the UID of the original, when
+// there is a config map "original". If careless is true, it takes "copy" for a proof of the others.
 func copier(careless bool) func(context.Context, *rest.Config) error {
 	return func(ctx context.Context, config *rest.Config) error {
 		all := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
@@ -42,7 +47,9 @@ func copier(careless bool) func(context.Context, *rest.Config) error {
 				continue
 			}
 			for attempts := 0; attempts < 3; attempts++ {
-				if err = errors.Join(ignoreExists(create("copy")), ignoreExists(create("done"))); err == nil {
+				err = errors.Join(ignoreExists(create("copy")), ignoreExists(create("done")),
+					ignoreExists(create("of-"+string(e.Object.(*corev1.ConfigMap).UID))))
+				if err == nil {
 					break
 				}
 			}
@@ -51,6 +58,37 @@ func copier(careless bool) func(context.Context, *rest.Config) error {
 			}
 		}
 		return nil
+	}
+}
+
+// leading runs a controller while it is the leader. The lock is an annotation of a ConfigMap, as in
+// older versions of client-go, and does not expire.
+func leading(
+	controller func(context.Context, *rest.Config) error,
+) func(context.Context, *rest.Config) error {
+	return func(ctx context.Context, config *rest.Config) error {
+		maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+		lock := named("leader")
+		lock.Annotations = map[string]string{
+			resourcelock.LeaderElectionRecordAnnotationKey: rand.Text(),
+		}
+		const period = 20 * time.Millisecond
+		lead := func(ctx context.Context) (bool, error) {
+			_, err := maps.Create(ctx, lock, metav1.CreateOptions{})
+			return err == nil, ignoreExists(err)
+		}
+		if err := wait.PollUntilContextCancel(ctx, period, true, lead); err != nil {
+			return err
+		}
+		renewing, stop := context.WithCancel(ctx)
+		var renewals sync.WaitGroup
+		renewals.Go(func() {
+			wait.UntilWithContext(renewing, func(ctx context.Context) {
+				_, _ = maps.Update(ctx, lock, metav1.UpdateOptions{}) // or next time
+			}, period)
+		})
+		defer func() { stop(); renewals.Wait() }()
+		return controller(ctx, config)
 	}
 }
 
@@ -88,6 +126,11 @@ func TestOutsideOfBubbles(t *testing.T) {
 	t.Parallel()
 	t.Run("careless", findCareless)
 	t.Run("careful", func(t *testing.T) { explore.Run(t, copying(false)) })
+	t.Run("leading", func(t *testing.T) {
+		test := copying(false)
+		test.Controller, test.Max = leading(test.Controller), 4
+		explore.Run(t, test)
+	})
 }
 
 func findCareless(t *testing.T) {
