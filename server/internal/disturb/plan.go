@@ -56,6 +56,8 @@ type Disturbance struct {
 	// View is the write that the state for StaleRestart was before or after.
 	View      Op
 	ViewAfter bool
+	// Only is true if StaleRestart shows the past of the resource of View alone.
+	Only bool
 }
 
 // Name returns a name by which the disturbance is found again in another process.
@@ -74,7 +76,11 @@ func (d Disturbance) Name() string {
 			return "restart-unaware-of-" + d.At.slug()
 		}
 		if d.ViewAfter {
-			return "stale-restart-after-" + d.At.slug() + "-as-after-" + d.View.slug()
+			name := "stale-restart-after-" + d.At.slug() + "-as-after-" + d.View.slug()
+			if d.Only {
+				name += "-only"
+			}
+			return name
 		}
 		return "stale-restart-after-" + d.At.slug() + "-as-before-" + d.View.slug()
 	case Conflict:
@@ -103,8 +109,12 @@ func (d Disturbance) What() string {
 		if d.ViewAfter {
 			state = "after"
 		}
-		return fmt.Sprintf("The controller crashed after a write. The cache of the next one first "+
-			"had the state\n%s %s, and later the present.", state, d.View)
+		whose := "The cache of the next one"
+		if d.Only {
+			whose = fmt.Sprintf("The next one's cache of %s", d.View.Resource.Resource)
+		}
+		return fmt.Sprintf("The controller crashed after a write. %s first had the state\n%s %s, "+
+			"and later the present.", whose, state, d.View)
 	case Conflict:
 		return "Somebody else changed the object right before a write, so the server refused it."
 	case Coalesced:
@@ -175,6 +185,8 @@ func (l *Lesson) Disturbances(seed uint64) []Disturbance {
 		}
 		if older >= 0 {
 			d.View, d.ViewAfter = users[older], true
+			add(StaleRestart)
+			d.Only = true
 			add(StaleRestart)
 		}
 	}

@@ -196,6 +196,9 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 		s.mu.Lock()
 		if i.past = s.past; i.past != "" {
 			i.present = make(chan struct{})
+			if s.plan.Only {
+				i.only = s.plan.View.Resource.GroupResource().String()
+			}
 			s.past = ""
 		}
 		s.current = i

@@ -65,6 +65,7 @@ type instance struct {
 
 	// past is the revision that the instance sees as long as present is open.
 	past    string
+	only    string // the resource, if the others are seen as they are
 	present chan struct{}
 }
 
@@ -279,6 +280,11 @@ func (i *instance) seesPast() bool {
 	default:
 		return true
 	}
+}
+
+// seesPastOf reports whether an instance sees an earlier state of a resource.
+func (i *instance) seesPastOf(r schema.GroupVersionResource) bool {
+	return i.seesPast() && (i.only == "" || i.only == r.GroupResource().String())
 }
 
 // showPresent ends the earlier state. Only the goroutine that waits for rest calls it.

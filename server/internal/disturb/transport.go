@@ -116,7 +116,7 @@ func (s *Session) pastFor(ctx context.Context, plan Disturbance) (string, error)
 func (t *transport) read(r *http.Request, c call) (*http.Response, error) {
 	t.session.record(Entry{Op: c.Op, Caller: caller()})
 	if query := r.URL.Query(); c.Verb == "list" && query.Get("resourceVersion") == "0" &&
-		t.instance.seesPast() {
+		t.instance.seesPastOf(c.Resource) {
 		query.Set("resourceVersion", t.instance.past)
 		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 		query.Del("limit") // without effect in a cache
@@ -135,7 +135,7 @@ func (t *transport) watch(r *http.Request, c call) (*http.Response, error) {
 	s.record(Entry{Op: c.Op})
 	query := r.URL.Query()
 	initial := query.Get("sendInitialEvents") == "true"
-	if initial && i.seesPast() {
+	if initial && i.seesPastOf(c.Resource) {
 		return refuse(r), nil // the client lists instead, as with a server before 1.32
 	}
 	plan := s.plan
@@ -162,7 +162,11 @@ func (t *transport) watch(r *http.Request, c call) (*http.Response, error) {
 	case hold:
 		response.Body = s.held.stream(ctx, response.Body, plan, initial, end)
 	default:
-		response.Body = &late{ReadCloser: response.Body, ctx: ctx, until: i.present, end: end}
+		until := i.present
+		if !i.seesPastOf(c.Resource) {
+			until = nil
+		}
+		response.Body = &late{ReadCloser: response.Body, ctx: ctx, until: until, end: end}
 	}
 	return response, nil
 }

@@ -61,6 +61,76 @@ func copier(careless bool) func(context.Context, *rest.Config) error {
 	}
 }
 
+// sizer makes a secret "disk" of the size that the config map "original" asks for. It deletes a
+// disk that is too large.
+func sizer(ctx context.Context, config *rest.Config) error {
+	client := kubernetes.NewForConfigOrDie(config).CoreV1()
+	maps, secrets := client.ConfigMaps("default"), client.Secrets("default")
+	for {
+		originals, err := maps.List(ctx, only("original", "0"))
+		if err != nil {
+			return err
+		}
+		disks, err := secrets.List(ctx, only("disk", "0"))
+		if err != nil {
+			return err
+		}
+		for _, o := range originals.Items {
+			disk := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, StringData: o.Data}
+			switch {
+			case len(disks.Items) == 0:
+				_, err = secrets.Create(ctx, disk, metav1.CreateOptions{})
+				err = ignoreExists(err)
+			case string(disks.Items[0].Data["size"]) < o.Data["size"]:
+				_, err = secrets.Update(ctx, disk, metav1.UpdateOptions{})
+			case string(disks.Items[0].Data["size"]) > o.Data["size"]:
+				err = secrets.Delete(ctx, disk.Name, metav1.DeleteOptions{})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		w, err := maps.Watch(ctx, only("original", originals.ResourceVersion))
+		if err != nil {
+			return err
+		}
+		<-w.ResultChan()
+		w.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// A controller may see the past of one resource and the present of another, if they are in
+// different caches.
+func TestStaleCacheOfOneResource(t *testing.T) {
+	t.Parallel()
+	findings := explore.Find(t, explore.Test{
+		Controller: sizer,
+		Act: func(t explore.TB, config *rest.Config) {
+			maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+			original := named("original")
+			original.Data = map[string]string{"size": "1"}
+			_, err := maps.Create(t.Context(), original, metav1.CreateOptions{})
+			t.Rest()
+			original.Data["size"] = "2"
+			_, err2 := maps.Update(t.Context(), original, metav1.UpdateOptions{})
+			if err := errors.Join(err, err2); err != nil {
+				t.Fatalf("%v", err)
+			}
+		},
+		Max: 14,
+	})
+	const name = "stale-restart-after-update-secrets-disk-as-after-create-configmaps-original-only"
+	for _, f := range findings {
+		if f.Name == name && strings.Contains(f.Report, "secrets default/disk was deleted once") {
+			return
+		}
+	}
+	t.Errorf("%s was not found: %v", name, findings)
+}
+
 // leading runs a controller while it is the leader. The lock is an annotation of a ConfigMap, as in
 // older versions of client-go, and does not expire.
 func leading(
@@ -101,6 +171,11 @@ func ignoreExists(err error) error {
 
 func named(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// only returns options for one object, from the server's cache.
+func only(name, version string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: "metadata.name=" + name, ResourceVersion: version}
 }
 
 func copying(careless bool) explore.Test {
