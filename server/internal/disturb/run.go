@@ -93,9 +93,6 @@ func (c *Case) Run(
 	go func() { ended <- c.supervise(running, s, admin) }()
 
 	s.rest(ctx, patience)
-	if k := s.plan.Kind; k == Coalesced || k == Delayed {
-		s.held.hold()
-	}
 	acting, cancel := context.WithTimeout(ctx, patience)
 	config := rest.CopyConfig(admin)
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &userTransport{s, base} })

@@ -261,6 +261,9 @@ func (t *userTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := t.session
 	due, index := s.record(Entry{Op: c.Op, User: true, Caller: caller()})
 	var v view
+	if s.plan.Kind == Coalesced || s.plan.Kind == Delayed {
+		s.held.hold()
+	}
 	if due {
 		s.down(r.Context())
 	}

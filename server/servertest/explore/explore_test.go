@@ -173,6 +173,41 @@ func named(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+// marker marks the config map "original", and repeats that until it sees the mark.
+func marker(ctx context.Context, config *rest.Config) error {
+	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
+	w, err := maps.Watch(ctx, only("original", ""))
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	var cached *corev1.ConfigMap
+	for {
+		select {
+		case e := <-w.ResultChan():
+			cached, _ = e.Object.(*corev1.ConfigMap)
+		case <-again.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if cached != nil && cached.Data["marked"] == "" {
+			marked := cached.DeepCopy()
+			marked.Data = map[string]string{"marked": "true"}
+			_, _ = maps.Update(ctx, marked, metav1.UpdateOptions{}) // or again
+		}
+	}
+}
+
+// A controller that sees an object late sees its own write to that object nevertheless.
+func TestLateEventsEnd(t *testing.T) {
+	t.Parallel()
+	test := copying(true)
+	test.Controller = marker
+	explore.Run(t, test)
+}
+
 // only returns options for one object, from the server's cache.
 func only(name, version string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: "metadata.name=" + name, ResourceVersion: version}
