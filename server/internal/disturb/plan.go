@@ -34,7 +34,8 @@ const (
 	// Missed keeps the controller down while the user changes something.
 	Missed
 	// StaleRestart is a crash after a write. The lists and watches from the server's cache first show
-	// the next controller an earlier state. It sees the present when it has come to rest.
+	// the next controller an earlier state. It sees the present when it has come to rest, or after
+	// some time.
 	StaleRestart
 	// Conflict lets somebody else change an object just before the controller does.
 	Conflict

@@ -273,7 +273,7 @@ func attempt(
 // attend looks for rests until ctx ends. In one, it shows the controller what has been held back.
 func (s *Session) attend(ctx context.Context, settle time.Duration) {
 	for ctx.Err() == nil {
-		if wait := settle - s.quiet(); wait > 0 {
+		if wait := settle - s.quiet(); wait > 0 && !s.overdue(settle) {
 			sleep(ctx, max(wait, settle/20))
 			continue
 		}

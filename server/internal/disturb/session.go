@@ -67,6 +67,7 @@ type instance struct {
 	past    string
 	only    string // the resource, if the others are seen as they are
 	present chan struct{}
+	since   time.Time // of the first look at the past; guarded by Session.mu
 }
 
 // NewSession returns the run of a case with a disturbance. The control plane of the run needs the
@@ -285,6 +286,27 @@ func (i *instance) seesPast() bool {
 // seesPastOf reports whether an instance sees an earlier state of a resource.
 func (i *instance) seesPastOf(r schema.GroupVersionResource) bool {
 	return i.seesPast() && (i.only == "" || i.only == r.GroupResource().String())
+}
+
+// pastLimit is for how many times the time of a rest an instance sees the past. It may repeat a
+// write that fails as long as it does.
+const pastLimit = 5
+
+// overdue reports whether the current instance has seen the past for long enough.
+func (s *Session) overdue(settle time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.current
+	return i != nil && i.seesPast() && !i.since.IsZero() && time.Since(i.since) > pastLimit*settle
+}
+
+// looksBack notes that an instance looks at the past.
+func (s *Session) looksBack(i *instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i.since.IsZero() {
+		i.since = time.Now()
+	}
 }
 
 // showPresent ends the earlier state. Only the goroutine that waits for rest calls it.

@@ -117,6 +117,7 @@ func (t *transport) read(r *http.Request, c call) (*http.Response, error) {
 	t.session.record(Entry{Op: c.Op, Caller: caller()})
 	if query := r.URL.Query(); c.Verb == "list" && query.Get("resourceVersion") == "0" &&
 		t.instance.seesPastOf(c.Resource) {
+		t.session.looksBack(t.instance)
 		query.Set("resourceVersion", t.instance.past)
 		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 		query.Del("limit") // without effect in a cache

@@ -176,7 +176,11 @@ func named(name string) *corev1.ConfigMap {
 // marker marks the config map "original", and repeats that until it sees the mark.
 func marker(ctx context.Context, config *rest.Config) error {
 	maps := kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps("default")
-	w, err := maps.Watch(ctx, only("original", ""))
+	originals, err := maps.List(ctx, only("original", "0"))
+	if err != nil {
+		return err
+	}
+	w, err := maps.Watch(ctx, only("original", originals.ResourceVersion))
 	if err != nil {
 		return err
 	}
@@ -184,6 +188,9 @@ func marker(ctx context.Context, config *rest.Config) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
 	var cached *corev1.ConfigMap
+	for _, o := range originals.Items {
+		cached = &o
+	}
 	for {
 		select {
 		case e := <-w.ResultChan():
