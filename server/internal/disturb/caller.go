@@ -9,8 +9,10 @@ import (
 
 // libraries begin the names of functions that are never a controller's own.
 var libraries = []string{
-	"k8s.io/", "sigs.k8s.io/", "net/http.", "runtime.", "golang.org/x/", "io.", "context.",
+	"k8s.io/", "sigs.k8s.io/", "net/http.", "net/http/", "runtime.", "golang.org/x/", "io.",
+	"context.",
 	"github.com/kinproc/kinproc/server/internal/", "github.com/kinproc/kinproc/server/servertest.",
+	"github.com/kinproc/kinproc/server/cli.", // the proxy of a program
 }
 
 // caller returns the line of the controller that sends a request. It is empty for programs, whose

@@ -18,7 +18,8 @@ type held struct {
 	streams map[*stream]bool
 }
 
-// hold begins to hold back events.
+// hold begins to hold back events, until the next release. The events of what the controller does
+// after that are not held back, because it may repeat a write until it sees it.
 func (h *held) hold() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -29,6 +30,7 @@ func (h *held) hold() {
 func (h *held) release() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.holding = false
 	any := false
 	for s := range h.streams {
 		if len(s.events) > 0 {

@@ -34,7 +34,8 @@ const (
 	// Missed keeps the controller down while the user changes something.
 	Missed
 	// StaleRestart is a crash after a write. The lists and watches from the server's cache first show
-	// the next controller an earlier state. It sees the present when it has come to rest.
+	// the next controller an earlier state. It sees the present when it has come to rest, or after
+	// some time.
 	StaleRestart
 	// Conflict lets somebody else change an object just before the controller does.
 	Conflict
@@ -56,6 +57,8 @@ type Disturbance struct {
 	// View is the write that the state for StaleRestart was before or after.
 	View      Op
 	ViewAfter bool
+	// Only is true if StaleRestart shows the past of the resource of View alone.
+	Only bool
 }
 
 // Name returns a name by which the disturbance is found again in another process.
@@ -74,7 +77,11 @@ func (d Disturbance) Name() string {
 			return "restart-unaware-of-" + d.At.slug()
 		}
 		if d.ViewAfter {
-			return "stale-restart-after-" + d.At.slug() + "-as-after-" + d.View.slug()
+			name := "stale-restart-after-" + d.At.slug() + "-as-after-" + d.View.slug()
+			if d.Only {
+				name += "-only"
+			}
+			return name
 		}
 		return "stale-restart-after-" + d.At.slug() + "-as-before-" + d.View.slug()
 	case Conflict:
@@ -103,8 +110,12 @@ func (d Disturbance) What() string {
 		if d.ViewAfter {
 			state = "after"
 		}
-		return fmt.Sprintf("The controller crashed after a write. The cache of the next one first "+
-			"had the state\n%s %s, and later the present.", state, d.View)
+		whose := "The cache of the next one"
+		if d.Only {
+			whose = fmt.Sprintf("The next one's cache of %s", d.View.Resource.Resource)
+		}
+		return fmt.Sprintf("The controller crashed after a write. %s first had the state\n%s %s, "+
+			"and later the present.", whose, state, d.View)
 	case Conflict:
 		return "Somebody else changed the object right before a write, so the server refused it."
 	case Coalesced:
@@ -176,6 +187,8 @@ func (l *Lesson) Disturbances(seed uint64) []Disturbance {
 		if older >= 0 {
 			d.View, d.ViewAfter = users[older], true
 			add(StaleRestart)
+			d.Only = true
+			add(StaleRestart)
 		}
 	}
 	all = append(all, l.late()...)
@@ -204,7 +217,7 @@ func (l *Lesson) late() []Disturbance {
 		if !e.Op.writes() || !watched[e.Op.Resource.GroupResource()] {
 			continue
 		}
-		object := Op{Resource: e.Op.Resource, Namespace: e.Op.Namespace, Name: e.Op.Name}
+		object := e.Op.object()
 		if strings.Contains(object.Name, "*") {
 			continue // several objects
 		}

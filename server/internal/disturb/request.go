@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // An Op is what a request does, so that the same request is recognized in another run.
@@ -28,6 +29,9 @@ type Op struct {
 	// Nth counts the requests that are equal otherwise, from 1.
 	Nth int
 }
+
+// object returns the object that the request is about.
+func (o Op) object() Op { return Op{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name} }
 
 // String returns text such as "update ponds.example.com/status default/park (2nd time)".
 func (o Op) String() string {
@@ -69,12 +73,16 @@ func join(separator string, parts ...string) string {
 // generated matches names that the server has completed with five random characters.
 var generated = regexp.MustCompile(`-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 
-// canonical returns a name without its random end, or a star for an address, which is random too.
+// identified matches a UID in a name, such as that of a volume.
+var identified = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// canonical returns a name with stars for UIDs and its random end, or a star for an address, which
+// is random too.
 func canonical(name string) string {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return "*"
 	}
-	return generated.ReplaceAllString(name, "-*")
+	return generated.ReplaceAllString(identified.ReplaceAllString(name, "*"), "-*")
 }
 
 // writes reports whether the request changes an object. Leases and events do not count, because
@@ -104,6 +112,8 @@ type call struct {
 	dryRun   bool
 	// precondition is true if the server is to refuse the request when the object has changed.
 	precondition bool
+	// lock is true if the request writes what says which instance of a controller is the leader.
+	lock bool
 }
 
 var infos = &genericapirequest.RequestInfoFactory{
@@ -126,6 +136,7 @@ func identify(r *http.Request) (call, *http.Request, error) {
 		resource: true,
 		dryRun:   r.URL.Query().Has("dryRun"),
 	}
+	c.lock = c.Resource.Resource == "leases" && (c.Verb == "create" || c.Verb == "update")
 	name := info.Name
 	if (c.writes() || c.Verb == "create") && r.Body != nil {
 		data, err := io.ReadAll(r.Body)
@@ -136,6 +147,8 @@ func identify(r *http.Request) (call, *http.Request, error) {
 		r.Body = io.NopCloser(bytes.NewReader(data))
 		b := parse(data)
 		c.precondition = b.precondition(c.Verb)
+		_, leader := b.Metadata.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]
+		c.lock = c.lock || leader
 		if name == "" && b.Metadata.GenerateName != "" {
 			name = b.Metadata.GenerateName + "*"
 		} else if name == "" {
@@ -150,6 +163,7 @@ func identify(r *http.Request) (call, *http.Request, error) {
 type body struct {
 	Metadata struct {
 		Name, GenerateName, ResourceVersion string
+		Annotations                         map[string]string
 	}
 	Preconditions struct{ ResourceVersion string }
 }
@@ -172,6 +186,7 @@ func parse(data []byte) (b body) {
 	} else if o, err := meta.Accessor(object); err == nil {
 		b.Metadata.Name, b.Metadata.GenerateName = o.GetName(), o.GetGenerateName()
 		b.Metadata.ResourceVersion = o.GetResourceVersion()
+		b.Metadata.Annotations = o.GetAnnotations()
 	}
 	return b
 }

@@ -94,9 +94,6 @@ func (c *Case) Run(
 	go func() { ended <- c.supervise(running, s, admin) }()
 
 	s.rest(ctx, patience)
-	if k := s.plan.Kind; k == Coalesced || k == Delayed {
-		s.held.hold()
-	}
 	acting, cancel := context.WithTimeout(ctx, patience)
 	config := rest.CopyConfig(admin)
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &userTransport{s, base} })
@@ -200,6 +197,9 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 		s.mu.Lock()
 		if i.past = s.past; i.past != "" {
 			i.present = make(chan struct{})
+			if s.plan.Only {
+				i.only = s.plan.View.Resource.GroupResource().String()
+			}
 			s.past = ""
 		}
 		s.current = i
@@ -230,7 +230,7 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 			s.end()
 			return []string{"The controller ended: " + err.Error()}
 		}
-		s.expireLeases(ctx)
+		s.expireLocks(ctx)
 		if s.plan.Kind == Missed {
 			sleep(ctx, c.Settle)
 		}
@@ -238,14 +238,19 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 	}
 }
 
-// expireLeases deletes the leases of a controller that has crashed, so that the next one need not
-// wait for their end.
-func (s *Session) expireLeases(ctx context.Context) {
+// expireLocks deletes the locks of a controller that has crashed, so that the next one need not
+// wait until they expire.
+func (s *Session) expireLocks(ctx context.Context) {
 	s.mu.Lock()
-	leases := s.leases
-	s.leases = map[Op]bool{}
+	var held []Op
+	for l, may := range s.locks {
+		if may {
+			held = append(held, l)
+			s.locks[l] = false
+		}
+	}
 	s.mu.Unlock()
-	for l := range leases {
+	for _, l := range held {
 		// If it fails, the next controller waits.
 		_ = s.cluster.resource(l.Resource, l.Namespace).Delete(ctx, l.Name, metav1.DeleteOptions{})
 	}
@@ -272,7 +277,7 @@ func attempt(
 // attend looks for rests until ctx ends. In one, it shows the controller what has been held back.
 func (s *Session) attend(ctx context.Context, settle time.Duration) {
 	for ctx.Err() == nil {
-		if wait := settle - s.quiet(); wait > 0 {
+		if wait := settle - s.quiet(); wait > 0 && !s.overdue(settle) {
 			sleep(ctx, max(wait, settle/20))
 			continue
 		}

@@ -48,7 +48,7 @@ type Session struct {
 	over    bool          // the controller has ended by itself
 	past    string        // the revision that the next instance sees at first
 	rested  chan struct{} // closed at the next rest; nil if nobody waits
-	leases  map[Op]bool
+	locks   map[Op]bool   // of leaders; the value is true if the controller may hold it
 	views   map[Op]view
 	held    held
 }
@@ -65,14 +65,16 @@ type instance struct {
 
 	// past is the revision that the instance sees as long as present is open.
 	past    string
+	only    string // the resource, if the others are seen as they are
 	present chan struct{}
+	since   time.Time // of the first look at the past; guarded by Session.mu
 }
 
 // NewSession returns the run of a case with a disturbance. The control plane of the run needs the
 // session as its audit backend.
 func NewSession(plan Disturbance) *Session {
 	return &Session{
-		plan: plan, seen: map[Op]int{}, views: map[Op]view{}, leases: map[Op]bool{},
+		plan: plan, seen: map[Op]int{}, views: map[Op]view{}, locks: map[Op]bool{},
 		reads:   map[Op]int{},
 		written: map[schema.GroupResource]bool{},
 	}
@@ -90,6 +92,16 @@ func (s *Session) ProcessEvents(events ...*auditinternal.Event) bool {
 			continue
 		}
 		s.mu.Lock()
+		object := Op{
+			Resource: schema.GroupVersionResource{
+				Group: ref.APIGroup, Version: ref.APIVersion, Resource: ref.Resource,
+			},
+			Namespace: ref.Namespace, Name: canonical(ref.Name),
+		}
+		if _, lock := s.locks[object]; lock {
+			s.mu.Unlock()
+			continue
+		}
 		s.written[schema.GroupResource{Group: ref.APIGroup, Resource: ref.Resource}] = true
 		s.last = time.Now()
 		clear(s.reads)
@@ -193,11 +205,17 @@ func (s *Session) crashLocked(i *instance) {
 	i.kill()
 }
 
-// holds notes that the controller renews a lease.
-func (s *Session) holds(lease Op) {
+// isLock reports whether a request reads or writes the lock of a leader, and notes that the
+// controller may hold it.
+func (s *Session) isLock(c call) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leases[lease] = true
+	object := c.object()
+	if c.lock {
+		s.locks[object] = true
+	}
+	_, known := s.locks[object]
+	return known
 }
 
 // down ends the current controller and waits until it has ended.
@@ -262,6 +280,32 @@ func (i *instance) seesPast() bool {
 		return false
 	default:
 		return true
+	}
+}
+
+// seesPastOf reports whether an instance sees an earlier state of a resource.
+func (i *instance) seesPastOf(r schema.GroupVersionResource) bool {
+	return i.seesPast() && (i.only == "" || i.only == r.GroupResource().String())
+}
+
+// pastLimit is for how many times the time of a rest an instance sees the past. It may repeat a
+// write that fails as long as it does.
+const pastLimit = 5
+
+// overdue reports whether the current instance has seen the past for long enough.
+func (s *Session) overdue(settle time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.current
+	return i != nil && i.seesPast() && !i.since.IsZero() && time.Since(i.since) > pastLimit*settle
+}
+
+// looksBack notes that an instance looks at the past.
+func (s *Session) looksBack(i *instance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i.since.IsZero() {
+		i.since = time.Now()
 	}
 }
 

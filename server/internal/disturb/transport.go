@@ -30,12 +30,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c.Verb == "watch" {
 		return t.watch(r, c)
 	}
-	if beside(c.Resource.Group, c.Resource.Resource) || !c.resource || c.dryRun {
+	lock := t.session.isLock(c)
+	if lock || beside(c.Resource.Group, c.Resource.Resource) || !c.resource || c.dryRun {
 		if t.isDead() {
 			return nil, errCrashed
-		}
-		if c.Resource.Resource == "leases" && (c.Verb == "create" || c.Verb == "update") {
-			t.session.holds(c.Op)
 		}
 		return t.base.RoundTrip(r)
 	}
@@ -118,7 +116,8 @@ func (s *Session) pastFor(ctx context.Context, plan Disturbance) (string, error)
 func (t *transport) read(r *http.Request, c call) (*http.Response, error) {
 	t.session.record(Entry{Op: c.Op, Caller: caller()})
 	if query := r.URL.Query(); c.Verb == "list" && query.Get("resourceVersion") == "0" &&
-		t.instance.seesPast() {
+		t.instance.seesPastOf(c.Resource) {
+		t.session.looksBack(t.instance)
 		query.Set("resourceVersion", t.instance.past)
 		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 		query.Del("limit") // without effect in a cache
@@ -137,7 +136,7 @@ func (t *transport) watch(r *http.Request, c call) (*http.Response, error) {
 	s.record(Entry{Op: c.Op})
 	query := r.URL.Query()
 	initial := query.Get("sendInitialEvents") == "true"
-	if initial && i.seesPast() {
+	if initial && i.seesPastOf(c.Resource) {
 		return refuse(r), nil // the client lists instead, as with a server before 1.32
 	}
 	plan := s.plan
@@ -164,7 +163,11 @@ func (t *transport) watch(r *http.Request, c call) (*http.Response, error) {
 	case hold:
 		response.Body = s.held.stream(ctx, response.Body, plan, initial, end)
 	default:
-		response.Body = &late{ReadCloser: response.Body, ctx: ctx, until: i.present, end: end}
+		until := i.present
+		if !i.seesPastOf(c.Resource) {
+			until = nil
+		}
+		response.Body = &late{ReadCloser: response.Body, ctx: ctx, until: until, end: end}
 	}
 	return response, nil
 }
@@ -259,6 +262,9 @@ func (t *userTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := t.session
 	due, index := s.record(Entry{Op: c.Op, User: true, Caller: caller()})
 	var v view
+	if s.plan.Kind == Coalesced || s.plan.Kind == Delayed {
+		s.held.hold()
+	}
 	if due {
 		s.down(r.Context())
 	}
