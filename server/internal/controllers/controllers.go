@@ -236,12 +236,16 @@ func (s *starter) start(ctx context.Context, list []loop.Loop) error {
 			return fmt.Errorf("%s: %w", l.Name, err)
 		}
 	}
-	for name, c := range controllers {
-		s.metrics.ControllerStarted(name)
+	for _, l := range list {
+		ctx := ctx
+		if l.UserAgent == "" { // otherwise, that names the loop
+			ctx = loopback.Caller(ctx, l.Name)
+		}
+		s.metrics.ControllerStarted(l.Name)
 		s.running.Go(func() {
-			defer s.metrics.ControllerStopped(name)
-			if err := c.Run(loopback.Caller(ctx, name)); err != nil {
-				utilruntime.HandleErrorWithContext(ctx, err, "Controller failed", "controller", name)
+			defer s.metrics.ControllerStopped(l.Name)
+			if err := controllers[l.Name].Run(ctx); err != nil {
+				utilruntime.HandleErrorWithContext(ctx, err, "Controller failed", "controller", l.Name)
 			}
 		})
 	}

@@ -165,14 +165,20 @@ func TestDaemonSetPlacement(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.awaitPods("b=i:1")
-	// A failed pod is made again.
+	// A failed pod is made again. Before, it must have been made to run.
+	pods := func(context.Context) ([]corev1.Pod, error) {
+		return workloadtest.Pods(t, client, c.Namespace, "app=agent"), nil
+	}
+	workloadtest.Await(t, "a running pod", pods, func(pods []corev1.Pod) bool {
+		return len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning
+	})
 	pod = workloadtest.Pods(t, client, c.Namespace, "app=agent")[0]
 	workloadtest.Must(client.CoreV1().Pods("default").Patch(t.Context(), pod.Name,
 		types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{},
 		"status"))(t)
-	workloadtest.Await(t, "another pod", func(ctx context.Context) ([]corev1.Pod, error) {
-		return workloadtest.Pods(t, client, c.Namespace, "app=agent"), nil
-	}, func(pods []corev1.Pod) bool { return len(pods) == 1 && pods[0].UID != pod.UID })
+	workloadtest.Await(t, "another pod", pods, func(pods []corev1.Pod) bool {
+		return len(pods) == 1 && pods[0].UID != pod.UID
+	})
 }
 
 func TestDaemonSetRollingUpdate(t *testing.T) {
