@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -75,16 +76,21 @@ func (f *Faults) disturb(
 		handler.ServeHTTP(discard{http.Header{}}, r)
 		panic(http.ErrAbortHandler)
 	case fault.Delay:
-		timer := time.NewTimer(one.Effect.Delay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-one.released:
-		case <-r.Context().Done():
-		}
+		one.delay(r.Context())
 		handler.ServeHTTP(w, r)
 	case fault.Freeze, fault.Behind:
 		handler.ServeHTTP(w, r.WithContext(etcdstore.WithView(r.Context(), one.view())))
+	}
+}
+
+// delay waits until the delay is over, or nobody waits for it any more.
+func (one *injected) delay(ctx context.Context) {
+	timer := time.NewTimer(one.Effect.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-one.released:
+	case <-ctx.Done():
 	}
 }
 

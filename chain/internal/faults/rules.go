@@ -235,14 +235,25 @@ func (f *Faults) hits(one *injected, r *request) bool {
 	one.Count++
 	if len(one.Hits) < maxHits {
 		one.Hits = append(one.Hits, fault.Hit{
-			Time: time.Now(), User: r.user, UserAgent: r.agent, Verb: r.info.Verb, URI: r.uri,
-			Namespace: r.info.Namespace, Name: r.name,
+			Time: time.Now(), User: cut(r.user), UserAgent: cut(r.agent), Verb: r.info.Verb,
+			URI: cut(r.uri), Namespace: cut(r.info.Namespace), Name: cut(r.name),
 		})
 	}
 	if one.Count == one.Rule.Times {
 		f.end(one)
 	}
 	return true
+}
+
+// maxText limits the strings of a hit, in bytes, which a client chooses.
+const maxText = 1 << 10
+
+// cut returns a copy of the beginning of a text.
+func cut(text string) string {
+	if len(text) > maxText {
+		return strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
 }
 
 // selects reports whether the rule selects a request.

@@ -82,6 +82,10 @@ func (f *Faults) watch(
 			ctx = etcdstore.WithView(ctx, one.view())
 		case fault.EndWatch, fault.BreakWatch:
 			held.begun = func() { running.disturb(one) }
+		case fault.Delay:
+			one.delay(ctx)
+		case fault.LoseAnswer: // a watch has no other effect than its answer
+			panic(http.ErrAbortHandler)
 		default:
 			f.disturb(handler, w, r.WithContext(ctx), &about, one)
 			return

@@ -211,6 +211,12 @@ func TestFaultsOfWatches(t *testing.T) {
 			if e := nextEvent(t, running); e.Type != "" && e.Type != watch.Error {
 				t.Errorf("broken: %+v", e)
 			}
+			servertest.Fault(t, s, rule, servertest.Delayed(time.Millisecond))
+			running = begin(maps)
+			servertest.Fault(t, s, rule, servertest.WatchExpired())
+			if e := nextEvent(t, running); e.Type != watch.Error {
+				t.Errorf("expired after a delay: %+v", e)
+			}
 
 			rule.Times, rule.UserAgent = 0, name
 			for _, first := range []bool{false, true} {
@@ -241,6 +247,28 @@ func TestFaultsOfWatches(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A watch whose answer is lost ends at once. client-go would try again.
+func TestFaultOfWatchWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	s := servertest.Run(t, servertest.WithoutControllers)
+	servertest.Fault(t, s, servertest.Rule{Verb: "watch"}, servertest.AnswerLost())
+	inProcess, err := s.InProcessConfig("jane", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, config := range []*rest.Config{s.RESTConfig(), inProcess} {
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := client.Get(s.URL() + "/api/v1/configmaps?watch=true")
+		if err == nil {
+			r.Body.Close()
+			t.Errorf("the answer is %s", r.Status)
+		}
 	}
 }
 
@@ -503,5 +531,20 @@ func TestAttackFaults(t *testing.T) {
 	}
 	if err := fault.RemoveAll(ctx, admin); err != nil {
 		t.Error(err)
+	}
+
+	// What a fault remembers of a request is bounded.
+	all := servertest.Fault(t, s, servertest.Rule{Path: "/version"}, servertest.TimedOut())
+	client, err := rest.HTTPClientFor(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := client.Get(s.URL() + "/version?" + strings.Repeat("x", 100_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	if hits := all.Hits(); len(hits) != 1 || len(hits[0].URI) > 2000 {
+		t.Errorf("%d hits, and the first has a URI of %d bytes", len(hits), len(hits[0].URI))
 	}
 }
