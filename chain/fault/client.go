@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/chain/internal/rawclient"
 )
 
 // Add adds a fault to a control plane, and returns it with its ID. An error of the API says what is
@@ -21,7 +21,7 @@ func Add(ctx context.Context, config *rest.Config, f Fault) (added Fault, err er
 	if err != nil {
 		return added, err
 	}
-	return added, do(ctx, config, http.MethodPost, "", body, &added)
+	return added, do(ctx, config, http.MethodPost, "", bytes.NewReader(body), &added)
 }
 
 // Get returns a fault with its hits.
@@ -48,38 +48,15 @@ func RemoveAll(ctx context.Context, config *rest.Config) error {
 
 // do sends a request for a path below [Path] and decodes the answer.
 func do(
-	ctx context.Context, config *rest.Config, method, path string, body []byte, into any,
+	ctx context.Context, config *rest.Config, method, path string, body io.Reader, into any,
 ) error {
-	client, err := rest.HTTPClientFor(config)
+	answer, err := rawclient.Open(ctx, config, method, Path+path, nil, body)
 	if err != nil {
 		return err
 	}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return err
+	defer answer.Close()
+	if err := json.NewDecoder(answer).Decode(into); err != nil {
+		return fmt.Errorf("read the answer to %s %s: %w", method, Path+path, err)
 	}
-	base.Path = Path + path
-	r, err := http.NewRequestWithContext(ctx, method, base.String(), bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("read the answer to %s %s: %w", method, base.Path, err)
-	}
-	if response.StatusCode == http.StatusOK {
-		return json.Unmarshal(answer, into)
-	}
-	var status metav1.Status
-	if json.Unmarshal(answer, &status) == nil && status.Status == metav1.StatusFailure {
-		return &apierrors.StatusError{ErrStatus: status}
-	}
-	return errors.New("the server is not kinproc, or an older one: it answered " + response.Status +
-		" to " + method + " " + base.Path)
+	return nil
 }

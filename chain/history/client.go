@@ -1,7 +1,6 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,9 +11,10 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/chain/internal/rawclient"
 )
 
 // PathOf returns the path of an object in the API, or that of a list if the name is empty. The
@@ -78,33 +78,9 @@ func Follow(
 func open(
 	ctx context.Context, config *rest.Config, path string, query url.Values,
 ) (io.ReadCloser, error) {
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
+	body, err := rawclient.Open(ctx, config, http.MethodGet, Path+path, query, nil)
+	if err != nil && !errors.As(err, new(apierrors.APIStatus)) {
+		err = fmt.Errorf("read the history of %s: %w", path, err)
 	}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, err
-	}
-	base.Path, base.RawQuery = Path+path, query.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("User-Agent", cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent()))
-	response, err := client.Do(r)
-	if err != nil {
-		return nil, fmt.Errorf("read the history of %s: %w", path, err)
-	}
-	if response.StatusCode == http.StatusOK {
-		return response.Body, nil
-	}
-	defer response.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	var status metav1.Status
-	if json.Unmarshal(body, &status) == nil && status.Status == metav1.StatusFailure {
-		return nil, &apierrors.StatusError{ErrStatus: status}
-	}
-	return nil, fmt.Errorf("the server answered %s to GET %s: it is not kinproc, or an older one",
-		response.Status, Path+path)
+	return body, err
 }

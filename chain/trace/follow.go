@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/kinproc/kinproc/chain/internal/rawclient"
 )
 
 // FollowPath is the non-resource URL at which a server streams the traces of all requests, as
@@ -107,20 +109,7 @@ func ParseFollowOptions(query url.Values) (o FollowOptions, err error) {
 func Follow(
 	ctx context.Context, config *rest.Config, o FollowOptions, report func(Request),
 ) error {
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return err
-	}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return err
-	}
-	base.Path, base.RawQuery = FollowPath, o.Query().Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String(), nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(r)
+	response, err := rawclient.Send(ctx, config, http.MethodGet, FollowPath, o.Query(), nil)
 	if err != nil {
 		return ended(ctx, fmt.Errorf("follow requests: %w", err))
 	}
