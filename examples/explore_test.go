@@ -65,8 +65,10 @@ spec: {replicas: 1, version: "1"}
 `
 
 // TestExploreFindsMistakes looks for a finding of each mistake that is planted in the operator.
+//
+// Neither this test nor the next one is parallel: each uses all processors, and other tests would
+// have to wait.
 func TestExploreFindsMistakes(t *testing.T) {
-	t.Parallel()
 	findings := explore.Find(t, fewWithRace(storesTest(stores.All)), explore.InBubbles(synctest.Test))
 	for _, f := range findings {
 		t.Log(f.Report)
@@ -96,7 +98,6 @@ func TestExploreFindsMistakes(t *testing.T) {
 
 // TestExploreFindsNothing explores the operator without a mistake.
 func TestExploreFindsNothing(t *testing.T) {
-	t.Parallel()
 	explore.Run(t, fewWithRace(storesTest(stores.Mistakes{})), explore.InBubbles(synctest.Test))
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -157,11 +158,18 @@ func (p *program) registration() string {
 	return p.stdout
 }
 
-// await waits until the control plane reaches a path of the program.
+// await waits until the control plane reaches the path of a resource of the program, and kubectl
+// finds it.
 func (p *program) await(k *kubectl.Kubectl, path string) {
 	p.t.Helper()
 	p.eventually(func() error {
 		_, err := k.Try("get", "--raw", path)
+		return err
+	})
+	// The aggregator adds the group to what kubectl discovers a moment later.
+	group := strings.Split(path, "/")[2]
+	p.eventually(func() error {
+		_, err := k.Try("get", filepath.Base(path)+"."+group, "--all-namespaces")
 		return err
 	})
 }
