@@ -275,7 +275,7 @@ func (t *Transport) stream(
 ) (*http.Response, error) {
 	ctx := c.request.Context()
 	x := &exchange{
-		header: http.Header{}, ctx: ctx, cancel: c.cancel,
+		header: http.Header{}, ctx: ctx,
 		wroteHeader: make(chan struct{}), aborted: make(chan struct{}),
 	}
 	x.change.L = &x.mu
@@ -287,21 +287,22 @@ func (t *Transport) stream(
 		}
 		x.finish(err)
 	}()
-	// The cancellation of a context also ends reads of the body.
-	stop := context.AfterFunc(ctx, func() { x.finish(ctx.Err()) })
+	// The client's own cancellation also ends its reads of the body.
+	stop := context.AfterFunc(req.Context(), func() { x.finish(req.Context().Err()) })
+	interrupt := context.AfterFunc(ctx, x.interrupt)
 	select {
 	case <-x.wroteHeader:
 	case <-x.aborted:
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	left := func() { stop(); interrupt(); c.cancel() }
 	if x.code == 0 {
-		stop()
-		c.cancel()
+		left()
 		return nil, x.err
 	}
 	trailer := http.Header{}
-	return response(req, x.code, x.sent, &body{x: x, stop: stop, trailer: trailer}, trailer), nil
+	return response(req, x.code, x.sent, &body{x: x, left: left, trailer: trailer}, trailer), nil
 }
 
 // exchange is one request and its response. It is the http.ResponseWriter of the handler and the
@@ -309,7 +310,6 @@ func (t *Transport) stream(
 type exchange struct {
 	header      http.Header
 	ctx         context.Context
-	cancel      context.CancelFunc
 	wroteHeader chan struct{}
 	aborted     chan struct{} // closed when the handler's side ends without a header
 
@@ -320,6 +320,9 @@ type exchange struct {
 	buffer bytes.Buffer
 	err    error // why the handler's side ended; io.EOF if the response is complete
 	closed bool  // the client has closed the body
+	// The server stops: the handler is to return, and does not wait for its reader any more.
+	interrupted bool
+	cut         bool // so what the handler wrote is lost
 }
 
 // Header implements http.ResponseWriter.
@@ -347,14 +350,17 @@ func (x *exchange) Write(p []byte) (int, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.writeHeaderLocked(http.StatusOK)
-	for x.buffer.Len() >= bufferLimit && !x.closed && x.err == nil {
+	for x.buffer.Len() >= bufferLimit && !x.closed && !x.interrupted && x.err == nil {
 		x.change.Wait()
 	}
-	if x.closed {
+	switch {
+	case x.closed:
 		return 0, io.ErrClosedPipe
-	}
-	if x.err != nil {
+	case x.err != nil:
 		return 0, x.err
+	case x.buffer.Len() >= bufferLimit:
+		x.cut = true
+		return 0, x.ctx.Err()
 	}
 	x.buffer.Write(p)
 	x.change.Broadcast()
@@ -383,6 +389,9 @@ func (x *exchange) finish(err error) {
 	}
 	if err == io.EOF {
 		x.writeHeaderLocked(http.StatusOK)
+		if x.cut {
+			err = io.ErrUnexpectedEOF
+		}
 	}
 	x.err = err
 	if x.code == 0 {
@@ -391,10 +400,23 @@ func (x *exchange) finish(err error) {
 	x.change.Broadcast()
 }
 
+// interrupt asks the handler's side to end. What it has begun to send, it may complete, so that the
+// client of a stream sees the stream end, as over a network.
+func (x *exchange) interrupt() {
+	x.mu.Lock()
+	begun := x.code != 0
+	x.interrupted = true
+	x.change.Broadcast()
+	x.mu.Unlock()
+	if !begun {
+		x.finish(x.ctx.Err())
+	}
+}
+
 // body is the body of a response. At its end, it sets the trailer.
 type body struct {
 	x       *exchange
-	stop    func() bool
+	left    func() // tells the handler that the client has left
 	trailer http.Header
 }
 
@@ -423,11 +445,10 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close tells the handler that the client has stopped reading.
 func (b *body) Close() error {
-	b.stop()
 	b.x.mu.Lock()
 	b.x.closed = true
 	b.x.change.Broadcast()
 	b.x.mu.Unlock()
-	b.x.cancel()
+	b.left()
 	return nil
 }
