@@ -135,7 +135,8 @@ func TestDashboardNothingOfSecrets(t *testing.T) {
 		"kubectl.kubernetes.io/last-applied-configuration":
 		"{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"stringData\":{\"password\":\"%[1]s\"}}",
 		"example.com/original":"%[1]s"}},"stringData":{"password":"%[1]s"}}`, value)
-	live := p.events("/live")
+	// An event shows few of the requests of a moment: these, not those of the control loops.
+	live := p.events("/live?user=kinproc-dashboard")
 	list := p.events("/objects?version=v1&resource=secrets&inside=default&name=one")
 	p.try("POST", secrets, fmt.Sprintf(object, "one"), "")
 	list("object", hasText("bytes, not shown"))
