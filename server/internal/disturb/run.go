@@ -209,10 +209,13 @@ func (c *Case) supervise(ctx context.Context, s *Session, admin *rest.Config) []
 		config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &transport{s, i, base} })
 		err := attempt(i.ctx, c.Controller, config)
 		i.kill()
-		s.begin() // the time until the next one starts is no rest
-		close(i.ended)
 		s.mu.Lock()
+		s.current = nil
 		crashed, endless := i.dead, s.endless > 0
+		if !crashed {
+			s.busy++ // until s.end, as after a crash
+		}
+		close(i.ended)
 		s.over = !crashed && ctx.Err() == nil
 		s.mu.Unlock()
 		problem := errors.As(err, new(panicked))
@@ -274,11 +277,16 @@ func attempt(
 	return controller(ctx, config)
 }
 
-// attend looks for rests until ctx ends. In one, it shows the controller what has been held back.
+// turns is how often attend looks while the system comes to rest.
+const turns = 20
+
+// attend looks for rests until ctx ends. In one, it shows the controller what has been held back. It
+// counts how often it has looked, not the time: where others keep the processors busy, its turns
+// take longer, as the work of the controller does.
 func (s *Session) attend(ctx context.Context, settle time.Duration) {
 	for ctx.Err() == nil {
-		if wait := settle - s.quiet(); wait > 0 && !s.overdue(settle) {
-			sleep(ctx, max(wait, settle/20))
+		sleep(ctx, settle/turns)
+		if !s.turn() {
 			continue
 		}
 		if s.release() {
@@ -291,7 +299,6 @@ func (s *Session) attend(ctx context.Context, settle time.Duration) {
 			s.rested = nil
 		}
 		s.mu.Unlock()
-		sleep(ctx, settle/20)
 	}
 }
 

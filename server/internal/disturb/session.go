@@ -40,9 +40,9 @@ type Session struct {
 	// written are the resources of which somebody has changed an object.
 	written map[schema.GroupResource]bool
 	// last is when something happened that shows that the system is not at rest, and busy counts what
-	// goes on.
-	last time.Time
-	busy int
+	// goes on. Nothing has happened for a number of turns of attend, which had seen the last event.
+	last, noted  time.Time
+	busy, silent int
 
 	current *instance
 	over    bool          // the controller has ended by itself
@@ -61,13 +61,15 @@ type instance struct {
 	ctx   context.Context
 	kill  context.CancelFunc
 	ended chan struct{}
-	dead  bool // guarded by Session.mu
+	// Session.mu guards dead, whether the instance has sent a request, whether it has looked at the
+	// past, and the number of attend's turns since it started or looked.
+	dead, requests, looked bool
+	turns                  int
 
 	// past is the revision that the instance sees as long as present is open.
 	past    string
 	only    string // the resource, if the others are seen as they are
 	present chan struct{}
-	since   time.Time // of the first look at the past; guarded by Session.mu
 }
 
 // NewSession returns the run of a case with a disturbance. The control plane of the run needs the
@@ -137,6 +139,7 @@ func (s *Session) enter(i *instance, o Op) (active bool, err error) {
 	if i.dead {
 		return false, errCrashed
 	}
+	i.requests = true
 	s.total++
 	if active = o.writes(); active {
 		clear(s.reads)
@@ -200,7 +203,11 @@ func (s *Session) crash(i *instance) error {
 	return errCrashed
 }
 
+// crashLocked ends a controller. Until supervise says that the next one starts, something goes on.
 func (s *Session) crashLocked(i *instance) {
+	if !i.dead && s.current == i {
+		s.busy++
+	}
 	i.dead = true
 	i.kill()
 }
@@ -234,24 +241,7 @@ func (s *Session) down(ctx context.Context) {
 	}
 }
 
-// quiet returns how long nothing has happened.
-func (s *Session) quiet() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.busy > 0 {
-		return 0
-	}
-	return time.Since(s.last)
-}
-
-// begin says that something goes on that the requests do not show.
-func (s *Session) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.busy++
-}
-
-// end ends what begin has said.
+// end says that what follows a controller's end is done.
 func (s *Session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,24 +278,37 @@ func (i *instance) seesPastOf(r schema.GroupVersionResource) bool {
 	return i.seesPast() && (i.only == "" || i.only == r.GroupResource().String())
 }
 
-// pastLimit is for how many times the time of a rest an instance sees the past. It may repeat a
-// write that fails as long as it does.
-const pastLimit = 5
+// startLimit is for how many times the time of a rest a silent controller counts as one that starts,
+// and pastLimit for how many an instance sees the past. It may repeat a write that fails as long as
+// it does.
+const startLimit, pastLimit = 5, 5
 
-// overdue reports whether the current instance has seen the past for long enough.
-func (s *Session) overdue(settle time.Duration) bool {
+// turn reports whether nothing has happened for the time of a rest, or the current instance has seen
+// the past for long enough. It is called [turns] times in that time.
+func (s *Session) turn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.silent++; s.busy > 0 || s.last != s.noted {
+		s.silent, s.noted = 0, s.last
+	}
 	i := s.current
-	return i != nil && i.seesPast() && !i.since.IsZero() && time.Since(i.since) > pastLimit*settle
+	if i == nil || i.dead {
+		return s.silent >= turns
+	}
+	i.turns++
+	past := i.seesPast()
+	if (!i.requests || past && !i.looked) && i.turns < startLimit*turns {
+		return false // it has not begun its work
+	}
+	return s.silent >= turns || past && i.looked && i.turns > pastLimit*turns
 }
 
 // looksBack notes that an instance looks at the past.
 func (s *Session) looksBack(i *instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i.since.IsZero() {
-		i.since = time.Now()
+	if !i.looked {
+		i.looked, i.turns = true, 0
 	}
 }
 

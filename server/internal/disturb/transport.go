@@ -130,6 +130,9 @@ func (t *transport) read(r *http.Request, c call) (*http.Response, error) {
 // watch forwards a watch. Of an instance that sees the past, it begins when the present does.
 func (t *transport) watch(r *http.Request, c call) (*http.Response, error) {
 	s, i := t.session, t.instance
+	s.mu.Lock()
+	i.requests = true
+	s.mu.Unlock()
 	if t.isDead() {
 		return nil, errCrashed
 	}
