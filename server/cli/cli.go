@@ -115,7 +115,8 @@ custom resources.
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{explainFlag(cmd, err)}
 	})
-	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
+	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newListCmd(s),
+		newDeleteCmd(s), newLogsCmd(s), newExecCmd(s),
 		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
 		newHistoryCmd(s), newFaultCmd(s), newExploreCmd(s), newDashboardCmd(s), newExtensionCmd(s),
 		newOperatorCmd(s), newCompletionCmd(s), newVersionCmd(s))
