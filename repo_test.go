@@ -52,6 +52,7 @@ var rooms = map[string][]string{
 	"chain":                     nil, // it links the servers, all of which are below it
 	"server/internal/stopper":   nil,
 	"server/internal/option":    nil,
+	"server/internal/nearest":   nil,
 	"server/internal/flags":     {"server/internal/controllers"},
 	"server/internal/datadir": {
 		"embed", "server/internal/option", "server/internal/stopper",
@@ -101,6 +102,7 @@ var rooms = map[string][]string{
 	"server/internal/admission": {"chain", "server/internal/podreferences"},
 	"server/internal/controllers": {
 		"server/internal/allocation",
+		"server/internal/nearest",
 		"server/internal/podreferences",
 		"server/internal/requests/epoch",
 		"server/internal/requests/loopback",

@@ -26,6 +26,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/loops"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -201,10 +202,20 @@ func (o *Options) dial(s *stopper.Stopper) utilnet.DialFunc {
 	}
 }
 
+// nodeKinds returns the kinds of nodes as their room knows them.
+func (o *Options) nodeKinds() []simulated.Kind {
+	var kinds []simulated.Kind
+	for _, k := range o.SimulatedNodeKinds {
+		kinds = append(kinds, simulated.Kind(k))
+	}
+	return kinds
+}
+
 // loops returns the configuration of the control loops. The storage was empty if fresh is true.
 func (o *Options) loops(fresh bool) loops.Config {
 	c := loops.Config{
 		Controllers: o.Controllers, Nodes: o.SimulatedNodes, Capacity: o.SimulatedNodeCapacity,
+		NodeKinds: o.nodeKinds(),
 		NodesStay: o.From != nil || fresh,
 		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
 	}

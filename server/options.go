@@ -233,6 +233,9 @@ type Options struct {
 	// memory, 1Ti of ephemeral storage and 110 pods; what is set here, which may be an extended
 	// resource such as example.com/gpu, replaces or adds to these.
 	SimulatedNodeCapacity corev1.ResourceList
+	// SimulatedNodeKinds are further nodes to simulate, with labels, taints and a capacity of their
+	// own. Default: none.
+	SimulatedNodeKinds []SimulatedNodeKind
 
 	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log
 	// to the logger in their context. The zero value discards all of that. Messages that libraries
@@ -244,6 +247,21 @@ type Options struct {
 	flags bool
 	// ineffective are the flags that were given but have no effect, each with the reason.
 	ineffective []string
+}
+
+// SimulatedNodeKind is a kind of simulated nodes. They are named simulated-NAME-0, simulated-NAME-1
+// and so on, and have the label kinproc.dev/node-kind with the name.
+type SimulatedNodeKind struct {
+	// Name has at most 40 small letters, digits and dashes.
+	Name string
+	// Count is the number of nodes.
+	Count int
+	// Labels and Taints are added to those of every node, once at each start: what somebody changes
+	// afterwards stays until the next start.
+	Labels map[string]string
+	Taints []corev1.Taint
+	// Capacity replaces or adds to Options.SimulatedNodeCapacity.
+	Capacity corev1.ResourceList
 }
 
 // RequestHeaderOptions configure the proxies that may name, in request headers, the user whose

@@ -272,13 +272,19 @@ type Phase struct {
 
 // timeline records the consecutive phases of a start.
 type timeline struct {
-	began  time.Time
+	began time.Time
+
+	mu     sync.Mutex
 	phases []Phase
+	now    string // the current phase
 }
 
 // phase ends the current phase and, unless the name is empty, begins the next one.
 func (t *timeline) phase(name string) {
 	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now = name
 	if t.began.IsZero() {
 		t.began = now
 	}
@@ -295,4 +301,12 @@ func (t *timeline) phase(name string) {
 func (s *Server) Timeline() []Phase {
 	s.up("Timeline")
 	return s.timeline.phases
+}
+
+// Starting returns the name of the phase that the start is in, and nothing before and after the
+// start. It may be called at any time.
+func (s *Server) Starting() string {
+	s.timeline.mu.Lock()
+	defer s.timeline.mu.Unlock()
+	return s.timeline.now
 }

@@ -8,10 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration"
@@ -102,7 +100,10 @@ func (o *Options) validate() []error {
 	if err := checkSimulatedNodes(o); err != nil {
 		wrong("SimulatedNodes", "simulate-nodes", "%w", err)
 	}
-	if err := checkCapacity(o.SimulatedNodeCapacity); err != nil {
+	if err := o.checkNodeKinds(); err != nil {
+		wrong("SimulatedNodeKinds", "simulate-nodes", "%w", err)
+	}
+	if err := simulated.CheckCapacity(o.SimulatedNodeCapacity); err != nil {
 		wrong("SimulatedNodeCapacity", "simulated-node-capacity", "%w", err)
 	}
 	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
@@ -321,25 +322,15 @@ func checkSimulatedNodes(o *Options) error {
 	if o.SimulatedNodes < 0 {
 		return fmt.Errorf("%d is negative", o.SimulatedNodes)
 	}
-	return simulated.Check(o.SimulatedNodes, o.SimulatedNodeCapacity)
+	return simulated.Check(o.SimulatedNodes, o.SimulatedNodeCapacity, nil)
 }
 
-// checkCapacity checks the capacity of simulated nodes, which the API would refuse again and again.
-func checkCapacity(capacity corev1.ResourceList) error {
-	for _, name := range slices.Sorted(maps.Keys(capacity)) {
-		q := capacity[name]
-		if msgs := validation.IsQualifiedName(string(name)); len(msgs) > 0 {
-			return fmt.Errorf("%q is not the name of a resource: %s", name, strings.Join(msgs, "; "))
-		}
-		if q.Sign() < 0 {
-			return fmt.Errorf("the capacity of %s, %s, is negative", name, &q)
-		}
-		counted := name == corev1.ResourcePods || strings.Contains(string(name), "/")
-		if counted && q.MilliValue()%1000 != 0 {
-			return fmt.Errorf("the capacity of %s, %s, is not a whole number", name, &q)
-		}
+// checkNodeKinds checks the kinds of nodes, and whether there is room for all nodes together.
+func (o *Options) checkNodeKinds() error {
+	if len(o.SimulatedNodeKinds) == 0 {
+		return nil
 	}
-	return nil
+	return simulated.Check(o.SimulatedNodes, o.SimulatedNodeCapacity, o.nodeKinds())
 }
 
 // validateRuntimeConfig returns an error for each API group or version that Kubernetes never had.

@@ -48,7 +48,7 @@ func Main(args []string) int {
 	if exit := new(exitError); errors.As(err, exit) {
 		return exit.code
 	}
-	fmt.Fprintf(os.Stderr, "kinproc: %s\n", oneLine(err))
+	fmt.Fprintf(os.Stderr, "kinproc: %s\n", plain(oneLine(err)))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}
@@ -113,10 +113,10 @@ custom resources.
 	cmd.SetOut(s.out)
 	cmd.SetErr(s.err)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", standin.ExplainFlag(err),
-			cmd.CommandPath())}
+		return usageError{explainFlag(cmd, err)}
 	})
-	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newExecCmd(s),
+	cmd.AddCommand(newStartCmd(s, args), newStopCmd(s), newStatusCmd(s), newListCmd(s),
+		newDeleteCmd(s), newLogsCmd(s), newExecCmd(s),
 		newSnapshotCmd(s), newResetCmd(s), newAssetsCmd(s), newKubectlCmd(s), newTraceCmd(s),
 		newHistoryCmd(s), newFaultCmd(s), newExploreCmd(s), newDashboardCmd(s), newExtensionCmd(s),
 		newOperatorCmd(s), newCompletionCmd(s), newVersionCmd(s))

@@ -45,8 +45,9 @@ type openedDashboard struct {
 }
 
 // open listens for the dashboard of a control plane. The caller has to serve or to close it.
-func (o *dashboardOptions) open(config *rest.Config) (*openedDashboard, error) {
-	d, err := dashboard.New(config, dashboard.Options{Writes: o.writes})
+// If renewed is not nil, it is called when the link has been used and there is a new one.
+func (o *dashboardOptions) open(config *rest.Config, renewed func()) (*openedDashboard, error) {
+	d, err := dashboard.New(config, dashboard.Options{Writes: o.writes, Renewed: renewed})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,9 @@ func (d *openedDashboard) background(ctx context.Context) (stop func() error) {
 }
 
 // openDashboard opens the dashboard of a control plane in this process, if it is asked for.
-func (o *startOptions) openDashboard(srv *server.Server) (*openedDashboard, error) {
+func (o *startOptions) openDashboard(
+	srv *server.Server, renewed func(),
+) (*openedDashboard, error) {
 	if !o.dashboard {
 		return nil, nil
 	}
@@ -79,7 +82,7 @@ func (o *startOptions) openDashboard(srv *server.Server) (*openedDashboard, erro
 	if err != nil {
 		return nil, err
 	}
-	return o.dashboardOptions.open(config)
+	return o.dashboardOptions.open(config, renewed)
 }
 
 // checkDashboard returns a usageError if flags of the dashboard are wrong or have no effect.
@@ -116,7 +119,7 @@ read-only unless --dashboard-writes is set. It shows nothing of the data of Secr
 			if err != nil {
 				return err
 			}
-			d, err := o.open(config)
+			d, err := o.open(config, nil)
 			if err != nil {
 				return err
 			}

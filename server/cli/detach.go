@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -46,14 +47,11 @@ func (o *startOptions) startDetached(ctx context.Context, s streams, args []stri
 	endInterrupt := context.AfterFunc(ctx, func() { _ = terminate(cmd.Process) })
 	defer endInterrupt()
 
-	var screen, said bytes.Buffer
+	var screen bytes.Buffer
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = screen.ReadFrom(out) })
-	reading.Go(func() { _, _ = said.ReadFrom(complaints) })
+	reading.Go(func() { _, _ = io.Copy(s.err, complaints) })
 	reading.Wait()
-	if _, err := said.WriteTo(s.err); err != nil {
-		return err
-	}
 	if screen.Len() > 0 && ctx.Err() == nil {
 		_, err := screen.WriteTo(s.out)
 		return errors.Join(err, cmd.Process.Release())

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 
+	"github.com/kinproc/kinproc/server/cli/internal/settings"
 	"github.com/kinproc/kinproc/server/internal/datadir"
 )
 
@@ -32,6 +34,13 @@ type record struct {
 	Kubeconfig string    `json:"kubeconfig"`
 	Started    time.Time `json:"started"`
 	Ephemeral  bool      `json:"ephemeral,omitempty"`
+	// Version is that of kinproc, and Nodes the number of simulated nodes.
+	Version string `json:"version,omitempty"`
+	Nodes   int    `json:"nodes,omitempty"`
+	// Dashboard is the link of the dashboard that the process serves, or empty.
+	Dashboard string `json:"dashboard,omitempty"`
+	// Settings are those in force, with their sources.
+	Settings []settings.Setting `json:"settings,omitempty"`
 }
 
 // folder is the folder of a control plane. The control plane's process holds a lock on the lock
@@ -83,6 +92,44 @@ func (f *folder) announce(r record) error {
 		return err
 	}
 	return os.Rename(written+".new", written)
+}
+
+// announcement is what other commands know of a running control plane.
+type announcement struct {
+	folder *folder
+	page   *openedDashboard // nil if there is none
+
+	mu     sync.Mutex
+	record record
+}
+
+// renew notes the new link of the dashboard, after the old one has been used.
+func (a *announcement) renew() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.record.Dashboard = a.page.link()
+	_ = a.folder.announce(a.record) // only the link is outdated otherwise
+}
+
+// registered returns what lets kinproc list find the control plane.
+func (a *announcement) registered() registered {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return registered{
+		Folder: a.folder.path, Name: a.record.Name, Version: a.record.Version,
+		Started: a.record.Started, Ephemeral: a.record.Ephemeral,
+	}
+}
+
+// retire notes that the control plane has been stopped.
+func (a *announcement) retire() error {
+	r := a.registered()
+	if r.Ephemeral || !a.folder.isThere() {
+		unregister(r.Folder)
+		return nil
+	}
+	r.Stopped = time.Now()
+	return register(r)
 }
 
 // release removes the record and unlocks the folder.

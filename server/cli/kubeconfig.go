@@ -203,29 +203,35 @@ func (e entries) addToFile(
 // the previous one from now on.
 func (e entries) removeFromFile(path string) error {
 	return changeKubeconfig(path, func(config *clientcmdapi.Config) error {
-		for _, extensions := range e.extensions(config) {
-			if m, ok := readMark(extensions); !ok || m.Directory != e.directory {
-				return nil
-			}
-		}
-		before := e.previous(config)
-		delete(config.Clusters, e.name)
-		delete(config.AuthInfos, e.name)
-		delete(config.Contexts, e.name)
-		for _, context := range config.Contexts {
-			if m, ok := readMark(context.Extensions); ok && m.Previous == e.name {
-				m.Previous = before
-				maps.Copy(context.Extensions, m.extensions())
-			}
-		}
-		if config.CurrentContext == e.name {
-			config.CurrentContext = ""
-			if config.Contexts[before] != nil {
-				config.CurrentContext = before
-			}
-		}
+		e.removeFrom(config)
 		return nil
 	})
+}
+
+// removeFrom reports whether it has removed the entries.
+func (e entries) removeFrom(config *clientcmdapi.Config) bool {
+	for _, extensions := range e.extensions(config) {
+		if m, ok := readMark(extensions); !ok || m.Directory != e.directory {
+			return false
+		}
+	}
+	before := e.previous(config)
+	delete(config.Clusters, e.name)
+	delete(config.AuthInfos, e.name)
+	delete(config.Contexts, e.name)
+	for _, context := range config.Contexts {
+		if m, ok := readMark(context.Extensions); ok && m.Previous == e.name {
+			m.Previous = before
+			maps.Copy(context.Extensions, m.extensions())
+		}
+	}
+	if config.CurrentContext == e.name {
+		config.CurrentContext = ""
+		if config.Contexts[before] != nil {
+			config.CurrentContext = before
+		}
+	}
+	return true
 }
 
 // changeKubeconfig changes the kubeconfig at path. Unlike clientcmd.ModifyConfig, it replaces the

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
 )
@@ -11,11 +12,16 @@ import (
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func checkName(name string) error {
+	if err := validateName(name); err != nil {
+		return usageError{fmt.Errorf("--name: %w", err)}
+	}
+	return nil
+}
+
+func validateName(name string) error {
 	if !validName.MatchString(name) {
-		return usageError{
-			errors.New("--name: must be at most 63 letters, digits, dots, dashes or underscores, " +
-				"and begin with a letter or digit"),
-		}
+		return errors.New("must be at most 63 letters, digits, dots, dashes or underscores, " +
+			"and begin with a letter or digit")
 	}
 	return nil
 }

@@ -29,9 +29,10 @@ const (
 // Such a directory may have come with a cloned repository or an archive: its files belong to the
 // caller, but somebody else has chosen the objects and knows the keys. It marks a new directory as the
 // caller's before there is anything in it, and one that the caller adopts. If the start fails before
-// it writes anything, undo removes a directory that did not exist before.
-func (o *startOptions) checkOrigin() (undo func(), err error) {
-	nothing := func() {}
+// the control plane is ready, undo removes a directory that did not exist before; it takes the folder
+// that the start holds by then, or nil.
+func (o *startOptions) checkOrigin() (undo func(held *folder), err error) {
+	nothing := func(*folder) {}
 	dir := o.server.DataDir
 	if dir == "" {
 		return nothing, nil
@@ -64,12 +65,7 @@ func (o *startOptions) checkOrigin() (undo func(), err error) {
 	if !absent {
 		return nothing, nil
 	}
-	return func() {
-		if _, used := originOf(dir, nil); !used {
-			_ = os.Remove(filepath.Join(dir, originName))
-			_ = os.Remove(dir) // unless there is something else in it
-		}
-	}, nil
+	return func(held *folder) { _, _ = removeData(dir, held) }, nil // unless another start uses it
 }
 
 // isNew reports whether a directory has nothing in it but what kinproc writes before data and keys.

@@ -19,6 +19,27 @@ type privateDir struct {
 	root *os.Root
 	path string // absolute
 	user int
+	// check returns an error if what is read is not the user's.
+	check func(info fs.FileInfo, user int) error
+}
+
+// openWork opens a directory in which the user keeps files of their own, such as kinproc.yaml. Others
+// may write to the directory itself, as to /tmp. If the user has named the files, they may belong to
+// anybody.
+func openWork(dir string, user int, named bool) (*privateDir, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	check := checkOwn
+	if named {
+		check = func(fs.FileInfo, int) error { return nil }
+	}
+	return &privateDir{root, path, user, check}, nil
 }
 
 // openPrivate opens a directory. The path must not be a symbolic link.
@@ -41,7 +62,7 @@ func openPrivate(dir string, user int) (*privateDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &privateDir{root: root, path: path, user: user}
+	d := &privateDir{root: root, path: path, user: user, check: checkPrivate}
 	// From here on, root is the same directory, even if something is renamed.
 	if after, err := root.Stat("."); err != nil || !os.SameFile(before, after) {
 		return nil, errors.Join(fmt.Errorf("%s was replaced while it was read", dir), root.Close())
@@ -64,9 +85,9 @@ func (d *privateDir) within(path string) (name string, err error) {
 	return name, nil
 }
 
-// read reads a file below the directory. Neither the file nor any directory on the path to it may
+// open opens a file below the directory. Neither the file nor any directory on the path to it may
 // be a symbolic link.
-func (d *privateDir) read(name string) ([]byte, error) {
+func (d *privateDir) open(name string) (*os.File, error) {
 	var info fs.FileInfo
 	for i := range len(name) + 1 {
 		if i < len(name) && !os.IsPathSeparator(name[i]) {
@@ -83,7 +104,7 @@ func (d *privateDir) read(name string) ([]byte, error) {
 		case i == len(name) && !info.Mode().IsRegular():
 			return nil, fmt.Errorf("%s is %s, not a file", part, typeName(info))
 		}
-		if err := checkPrivate(info, d.user); err != nil {
+		if err := d.check(info, d.user); err != nil {
 			return nil, fmt.Errorf("%s %w", part, err)
 		}
 	}
@@ -91,10 +112,20 @@ func (d *privateDir) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	if opened, err := f.Stat(); err != nil || !os.SameFile(info, opened) {
+		f.Close()
 		return nil, fmt.Errorf("%s was replaced while it was read", name)
 	}
+	return f, nil
+}
+
+// read reads a file as open opens it.
+func (d *privateDir) read(name string) ([]byte, error) {
+	f, err := d.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxPrivateFile+1))
 	if len(data) > maxPrivateFile {
 		return nil, fmt.Errorf("%s has more than %d bytes", name, maxPrivateFile)

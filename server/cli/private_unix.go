@@ -24,3 +24,13 @@ func checkPrivate(info fs.FileInfo, user int) error {
 	}
 	return nil
 }
+
+// checkOwn is like checkPrivate for a file that the user has written. Such files are often open to
+// the user's own group, which has nobody else in it.
+func checkOwn(info fs.FileInfo, user int) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if ok && int(stat.Uid) == user && stat.Gid == stat.Uid && info.Mode().Perm()&0o002 == 0 {
+		return nil
+	}
+	return checkPrivate(info, user)
+}

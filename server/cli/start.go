@@ -16,12 +16,15 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/mitchellh/go-wordwrap"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/term"
 
 	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/settings"
 	"github.com/kinproc/kinproc/server/internal/auth/pki"
 )
 
@@ -43,6 +46,10 @@ const (
 	// startGrace is how long to wait for an interrupted start to end. A start that is abandoned
 	// after that leaves what a crash would leave, and the next start can deal with it.
 	startGrace = 2 * time.Second
+	// progressAfter is after how long a start says what it is doing, and progressInterval how often
+	// it says so from then on.
+	progressAfter    = time.Second
+	progressInterval = 10 * time.Second
 )
 
 type startOptions struct {
@@ -50,6 +57,8 @@ type startOptions struct {
 	name       string
 	ephemeral  bool
 	adopt      bool   // use a data directory that somebody else made
+	forget     bool   // do without what the data directory remembers
+	config     string // the file to use instead of kinproc.yaml
 	from       string // a file with a snapshot
 	kubeconfig string
 	timings    bool
@@ -59,6 +68,7 @@ type startOptions struct {
 	detached   bool // this is the process that --detach started
 	dashboard  bool
 	dashboardOptions
+	settled
 }
 
 func newStartCmd(s streams, args []string) *cobra.Command {
@@ -71,11 +81,19 @@ func newStartCmd(s streams, args []string) *cobra.Command {
 		Long: `Start a control plane and run it until interrupted.
 
 Data, keys and a kubeconfig are kept in .kinproc in the working directory, and the next start there
-serves the same objects again:
+is the same cluster again: it serves the same objects at the same port, and uses the flags of earlier
+starts. A flag that is given again changes; --forget does without them. The port is 6443 if that is
+free at the first start, otherwise any free one.
 
+  kinproc start --simulate-nodes=3
   kinproc start
 
-With --ephemeral, nothing is kept:
+A file kinproc.yaml in the working directory can describe the cluster: nodes, kinds of nodes, control
+loops, feature gates, admission plugins, and manifests for the first start. Flags of this start come
+before it, and flags of earlier starts after it. kinproc status shows what is in force, and so does the
+end of this help. Not remembered are ` + wrap(settings.Once()) + `
+
+With --ephemeral, nothing is kept, and nothing is remembered:
 
   kinproc start --ephemeral --secure-port 0
 
@@ -86,6 +104,9 @@ With --detach, the control plane runs in the background until kinproc stop:
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.checkDashboard(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := o.settle(cmd.Flags(), args); err != nil {
 				return err
 			}
 			if o.detach && !o.detached {
@@ -104,6 +125,10 @@ With --detach, the control plane runs in the background until kinproc stop:
 		"keep nothing: data and keys live in a temporary directory, and writes do not wait for the disk")
 	f.BoolVar(&o.adopt, "adopt", false, "use a data directory that was not made by this user on this "+
 		"machine, with the objects and keys of whoever made it")
+	f.StringVar(&o.config, "config", "", "file to use in the place of kinproc.yaml in the working "+
+		"directory; none with --config=")
+	f.BoolVar(&o.forget, "forget", false,
+		"forget the flags of earlier starts in the data directory, and remember only those of this one")
 	o.addFromFlag(f)
 	f.StringVar(&o.name, "name", "", "name of this sandbox, used for its kubeconfig context "+
 		"kinproc-NAME; the name of the directory if empty")
@@ -121,7 +146,33 @@ With --detach, the control plane runs in the background until kinproc stop:
 	completeStartFlags(cmd)
 	width, _, _ := term.TerminalSize(s.out)
 	cliflag.SetUsageAndHelpFunc(cmd, sections, width)
+	help := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(cmd *cobra.Command, of []string) {
+		help(cmd, of)
+		o.explain(s.out, cmd.Flags(), args)
+	})
 	return cmd
+}
+
+// explain prints what is in force in the working directory and where it comes from.
+func (o *startOptions) explain(w io.Writer, flags *pflag.FlagSet, args []string) {
+	err := o.settle(flags, args)
+	switch {
+	case err != nil:
+		fmt.Fprintf(w, "\nWhat is in force here cannot be said: %s\n", plain(oneLine(err)))
+		return
+	case len(o.inForce) == 0 && o.memory.Port == 0 && len(o.server.SimulatedNodeKinds) == 0:
+		fmt.Fprint(w, "\nIn force here are the defaults.\n")
+		return
+	}
+	fmt.Fprint(w, "\nIn force here, besides the defaults:\n\n")
+	printSettings(w, o.describe(cmp.Or(o.name, nameFor(o.server.DataDir)),
+		cmp.Or(o.memory.Port, o.server.SecurePort)))
+}
+
+// wrap breaks a list of flags into lines of the help.
+func wrap(list string) string {
+	return strings.TrimSpace(wordwrap.WrapString(list+".", 95))
 }
 
 // validate checks the flags, and clears the data directory of an ephemeral control plane.
@@ -135,7 +186,7 @@ func (o *startOptions) validate() error {
 		o.server.DataDir = ""
 	}
 	if err := errors.Join(o.server.Validate()...); err != nil {
-		return usageError{err}
+		return usageError{o.recall(err)}
 	}
 	if o.from == "" {
 		return nil
@@ -148,6 +199,21 @@ func (o *startOptions) validate() error {
 		return usageError{err}
 	}
 	return nil
+}
+
+// recall adds to an error about settings what has been remembered, which may be the cause.
+func (o *startOptions) recall(err error) error {
+	var remembered []string
+	for _, setting := range o.inForce {
+		if setting.Source == settings.FromMemory {
+			remembered = append(remembered, "--"+setting.Flag+"="+setting.Value)
+		}
+	}
+	if len(remembered) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; remembered of earlier starts: %s (--forget does without)", err,
+		strings.Join(remembered, " "))
 }
 
 func (o *startOptions) run(ctx context.Context, s streams) (err error) {
@@ -173,39 +239,50 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 	if err != nil {
 		return err
 	}
+	ready := false
 	defer func() {
-		if err != nil {
-			undo()
+		if !ready {
+			undo(held)
 		}
 	}()
+	o.warnShrinking(s.err)
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	o.server.Log = setLogging(o.verbosity)
-	return serve(ctx, o.server, func(srv *server.Server) (err error) {
+	if o.server.Listener, err = o.listen(s.err); err != nil {
+		return err
+	}
+	if o.server.Listener != nil {
+		defer o.server.Listener.Close() // in case that the server did not come to use it
+	}
+	return serveAndTell(ctx, o.server, s.err, func(srv *server.Server) (err error) {
 		if held == nil {
 			if held, err = holdFolder(srv.Dir()); err != nil {
 				return err
 			}
+		}
+		if err := o.applyManifests(ctx, srv, s.err); err != nil {
+			return err
 		}
 		kubeconfig, remove, err := o.writeKubeconfigs(srv, entriesOf(name, held.path))
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, remove()) }()
-		if err := held.announce(record{
-			Name:       name,
-			PID:        os.Getpid(),
-			URL:        srv.URL(),
-			Kubeconfig: kubeconfig,
-			Started:    began,
-			Ephemeral:  o.ephemeral,
-		}); err != nil {
-			return err
-		}
-		page, err := o.openDashboard(srv)
+		a := &announcement{folder: held, record: o.record(srv, name, kubeconfig, began)}
+		page, err := o.openDashboard(srv, a.renew)
 		if err != nil {
 			return err
 		}
+		if page != nil {
+			a.page = page
+			a.record.Dashboard = page.link()
+		}
+		if err := o.settleDown(srv, a); err != nil {
+			return err
+		}
+		ready = true
+		defer func() { err = errors.Join(err, a.retire()) }()
 		o.printScreen(s.out, srv, time.Since(began), kubeconfig)
 		if page != nil {
 			fmt.Fprintf(s.out, "\nThe dashboard, with a link that works once:\n\n  %s\n", page.link())
@@ -219,9 +296,43 @@ func (o *startOptions) run(ctx context.Context, s streams) (err error) {
 			if err := logTo(filepath.Join(held.path, logName)); err != nil {
 				return err
 			}
+			fmt.Printf("%s %s is ready at %s\n", time.Now().Format(time.RFC3339), name, srv.URL())
 		}
 		return untilEnd(ctx, srv)
 	})
+}
+
+// record returns how to reach a control plane that is ready.
+func (o *startOptions) record(
+	srv *server.Server, name, kubeconfig string, began time.Time,
+) record {
+	_, nodes := o.nodes()
+	return record{
+		Name:       name,
+		PID:        os.Getpid(),
+		URL:        srv.URL(),
+		Kubeconfig: kubeconfig,
+		Started:    began,
+		Ephemeral:  o.ephemeral,
+		Version:    server.Version(),
+		Nodes:      nodes,
+		Settings:   o.describe(name, portOf(strings.TrimPrefix(srv.URL(), "https://"))),
+	}
+}
+
+// settleDown remembers how the control plane was started, and lets other commands find it.
+func (o *startOptions) settleDown(srv *server.Server, a *announcement) error {
+	added := ""
+	if o.kubeconfig != "" {
+		added = a.record.Kubeconfig
+	}
+	if err := o.remember(portOf(strings.TrimPrefix(srv.URL(), "https://")), added); err != nil {
+		return fmt.Errorf("remember the settings in %s: %w", o.server.DataDir, err)
+	}
+	if err := a.folder.announce(a.record); err != nil {
+		return err
+	}
+	return register(a.registered())
 }
 
 func (o *startOptions) warn(s streams) {
@@ -234,14 +345,19 @@ var errInterrupted = errors.New("interrupted before it was ready")
 
 // serve starts a control plane, calls use when it is ready, and stops it when use has returned. If
 // ctx ends, the start is interrupted; use has to look at ctx itself.
-func serve(
-	ctx context.Context, o server.Options, use func(*server.Server) error,
+func serve(ctx context.Context, o server.Options, use func(*server.Server) error) (err error) {
+	return serveAndTell(ctx, o, io.Discard, use)
+}
+
+// serveAndTell is like serve, and says what a start that takes long is doing.
+func serveAndTell(
+	ctx context.Context, o server.Options, w io.Writer, use func(*server.Server) error,
 ) (err error) {
 	srv, err := server.New(o)
 	if err != nil {
 		return err
 	}
-	if err := startUntilReady(ctx, srv); err != nil {
+	if err := startUntilReady(ctx, srv, w); err != nil {
 		return err
 	}
 	defer func() {
@@ -272,7 +388,7 @@ func (o *startOptions) place(s streams) (name string, held *folder, err error) {
 	if !o.ephemeral {
 		return name, nil, o.refuseRunning()
 	}
-	held, numbered, err := holdEphemeral(defaultDataDir, name, o.name != "")
+	held, numbered, err := holdEphemeral(defaultDataDir, name, len(o.given["name"]) > 0)
 	switch {
 	case err == nil:
 		return numbered, held, nil
@@ -339,26 +455,41 @@ func stopServer(ctx context.Context, srv *server.Server) error {
 // startUntilReady starts the control plane. If the start is interrupted but hangs, for example on a
 // named pipe given in a flag or on a disk that does not respond, it does not wait long: the program
 // ends, and the goroutine with it.
-func startUntilReady(ctx context.Context, srv *server.Server) error {
+func startUntilReady(ctx context.Context, srv *server.Server, w io.Writer) error {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	started := make(chan error, 1)
 	go func() { started <- srv.Start(starting) }()
+	began, patience := time.Now(), time.NewTimer(progressAfter)
+	defer patience.Stop()
 	var err error
-	select {
-	case err = <-started:
-	case <-ctx.Done():
+	for waiting := true; waiting; {
 		select {
 		case err = <-started:
-		case <-time.After(startGrace):
-			return errors.New("interrupted while the start hung; check whether a file that it reads is a " +
-				"named pipe, or is on a disk that does not respond")
+			waiting = false
+		case <-patience.C:
+			printProgress(w, srv, time.Since(began))
+			patience.Reset(progressInterval)
+		case <-ctx.Done():
+			select {
+			case err = <-started:
+				waiting = false
+			case <-time.After(startGrace):
+				return errors.New("interrupted while the start hung; check whether a file that it reads is " +
+					"a named pipe, or is on a disk that does not respond")
+			}
 		}
 	}
 	if err != nil && ctx.Err() != nil {
 		return errInterrupted
 	}
 	return err
+}
+
+// printProgress says what a start is doing that takes long.
+func printProgress(w io.Writer, srv *server.Server, waited time.Duration) {
+	fmt.Fprintf(w, "kinproc: still starting after %s, in the phase %q\n", waited.Round(time.Second),
+		srv.Starting())
 }
 
 // writeKubeconfigs writes the kubeconfig of the sandbox, and adds the context to the kubeconfig
@@ -414,6 +545,10 @@ func (o *startOptions) printScreen(
 %s stops it; %s.
 `, server.Version(), server.KubernetesVersion, ready.Milliseconds(), srv.URL(),
 		setKubeconfig(kubeconfig), etcd, srv.Kinds(), stop, kept)
+	if kept := o.notOfThisStart(); len(kept) > 0 {
+		fmt.Fprint(w, "\nBesides the flags of this start and the defaults:\n\n")
+		printSettings(w, kept)
+	}
 }
 
 // setKubeconfig returns the command that makes kubectl use a kubeconfig, for this platform's usual

@@ -14,7 +14,11 @@ func newStatusCmd(s streams) *cobra.Command {
 		Use:   "status",
 		Short: "Show which sandboxes are running in this directory, and how to reach them",
 		Long: `Show which sandboxes are running in this directory or the nearest one above, and how to
-reach them. kinproc kubectl talks to the first one. The exit code is 1 if none is running.`,
+reach them. kinproc kubectl talks to the first one. The exit code is 1 if none is running.
+
+Below that are the settings that a start can change, with their source: a flag, kinproc.yaml, what
+was remembered of earlier starts, or the default. kinproc list shows the sandboxes of other
+directories.`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
@@ -36,6 +40,13 @@ reach them. kinproc kubectl talks to the first one. The exit code is 1 if none i
 				fmt.Fprintf(s.out, "%s has been running for %s (process %d); %s\n\n  %s\n  %s\n",
 					r.Name, duration.HumanDuration(time.Since(r.Started)), r.PID, kept, r.URL,
 					setKubeconfig(r.Kubeconfig))
+				if r.Dashboard != "" {
+					fmt.Fprintf(s.out, "  dashboard, with a link that works once: %s\n", r.Dashboard)
+				}
+				if len(r.Settings) > 0 {
+					fmt.Fprintln(s.out)
+					printSettings(s.out, r.Settings)
+				}
 			}
 			if !runs {
 				return fmt.Errorf("the sandbox in %s is not running; start it with kinproc start",

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,36 +50,68 @@ func (f *sandboxFlags) find() ([]*sandbox, error) {
 
 func newStopCmd(s streams) *cobra.Command {
 	var flags sandboxFlags
+	var all bool
 	cmd := &cobra.Command{
-		Use:   "stop",
+		Use:   "stop [NAME]",
 		Short: "Stop the sandbox of this directory",
-		Long: `Stop the sandbox that runs in this directory or the nearest one above, and wait until it
-has ended. Its data is kept, and kinproc start serves it again, unless the sandbox is ephemeral.`,
-		Args:              noArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := flags.find()
+		Long: `Stop the sandbox that runs in this directory or the nearest one above, or the one with the
+given name, and wait until it has ended. Its data is kept, and kinproc start serves it again, unless
+the sandbox is ephemeral.
+
+  kinproc stop
+  kinproc stop NAME
+  kinproc stop --all`,
+		Args:              atMostName,
+		ValidArgsFunction: completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.take(args); err != nil {
+				return err
+			}
+			if all {
+				return flags.stopAll(cmd.Context(), s)
+			}
+			found, err := flags.pickRunning()
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(found, func(s *sandbox) bool {
-				return s.record != nil && (flags.name == "" || flags.name == s.record.Name)
-			})
-			switch {
-			case i < 0 && flags.name != "":
-				return fmt.Errorf("no sandbox %q is running here; see kinproc status", flags.name)
-			case i < 0:
-				return fmt.Errorf("the sandbox in %s is not running", found[0].folder)
-			}
-			if err := stopSandbox(cmd.Context(), found[i]); err != nil {
+			if err := stopSandbox(cmd.Context(), found); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(s.out, "%s stopped\n", found[i].record.Name)
+			_, err = fmt.Fprintf(s.out, "%s stopped\n", found.record.Name)
 			return err
 		},
 	}
 	flags.add(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "stop all running sandboxes of this user")
 	return cmd
+}
+
+// stopAll stops all running sandboxes of the user.
+func (f *sandboxFlags) stopAll(ctx context.Context, s streams) error {
+	if f.name != "" || f.dataDir != "" {
+		return usageError{errors.New("--all stops every sandbox, so it takes no other one")}
+	}
+	all, err := sandboxesOfUser()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	stopped := 0
+	for _, l := range all {
+		if l.record == nil {
+			continue
+		}
+		if err := stopSandbox(ctx, l.sandbox()); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", l.Name, err))
+			continue
+		}
+		stopped++
+		fmt.Fprintf(s.out, "%s stopped\n", l.Name)
+	}
+	if stopped == 0 && len(errs) == 0 {
+		fmt.Fprintln(s.err, "kinproc: no sandbox is running")
+	}
+	return errors.Join(errs...)
 }
 
 // stopSandbox asks a sandbox's process to end, and waits for it.
@@ -98,9 +129,10 @@ func stopSandbox(ctx context.Context, s *sandbox) error {
 	defer tick.Stop()
 	for {
 		if runs, _ := running(s.folder); !runs {
-			if s.record.Ephemeral {
+			if parent := filepath.Dir(s.folder); s.record.Ephemeral &&
+				filepath.Base(parent) == ephemeralName {
 				// The process does this too, unless it was killed, and may not be done yet.
-				return removeEphemeral(filepath.Dir(filepath.Dir(s.folder)), s.folder)
+				return removeEphemeral(filepath.Dir(parent), s.folder)
 			}
 			return nil
 		}

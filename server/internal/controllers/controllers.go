@@ -51,6 +51,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/protection"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/resourceclaims"
 	"github.com/kinproc/kinproc/server/internal/controllers/volumes/volumebinding"
+	"github.com/kinproc/kinproc/server/internal/nearest"
 	"github.com/kinproc/kinproc/server/internal/requests/loopback"
 )
 
@@ -149,8 +150,7 @@ func Enabled(spec []string) ([]string, error) {
 		}); i >= 0 {
 			name = list[i].Name
 		} else if name != "*" {
-			return nil, fmt.Errorf("unknown controller %q: must be one of %s",
-				name, strings.Join(names(list), ", "))
+			return nil, unknown(name)
 		}
 		if _, said := words[name]; !said {
 			words[name] = !off
@@ -166,12 +166,20 @@ func Enabled(spec []string) ([]string, error) {
 	return enabled, nil
 }
 
-func names(list []loop.Loop) []string {
+// unknown returns the error about a name that no controller has.
+func unknown(name string) error {
 	var names []string
-	for _, l := range list {
+	for _, l := range All() {
 		names = append(names, l.Name)
+		if l.Alias != "" {
+			names = append(names, l.Alias)
+		}
 	}
-	return names
+	hint := nearest.Ask(name, names)
+	if hint == "" {
+		hint = "the names are " + strings.Join(names, ", ")
+	}
+	return fmt.Errorf("unknown controller %q; %s", name, hint)
 }
 
 // Start starts the controllers that spec enables, each as soon as there is something for it to do,

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
 	"fmt"
@@ -84,13 +85,18 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		right := s.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(s.token)) == 1
 		if right && r.Method == http.MethodGet {
-			s.token = ""
+			if s.token = ""; s.options.Renewed != nil {
+				s.token = rand.Text()
+			}
 		}
 		s.mu.Unlock()
 		if !right || r.Method != http.MethodGet {
 			refuse(w, http.StatusForbidden, "This link has been used, or belongs to another dashboard. "+
 				"kinproc dashboard prints another one.")
 			return
+		}
+		if s.options.Renewed != nil {
+			s.options.Renewed()
 		}
 		http.SetCookie(w, &http.Cookie{
 			Name: cookieName(r), Value: s.session, Path: "/", HttpOnly: true,

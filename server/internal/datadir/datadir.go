@@ -25,6 +25,15 @@ const (
 	originFile = "origin"
 )
 
+// Contents returns the names of everything that kinproc writes to a data directory. The mark of its
+// owner comes last, so that what is left of an interrupted removal is still the owner's.
+func Contents() []string {
+	return []string{
+		etcdDir, pkiDir, ephemeralDir, "kubeconfig", "kinproc.log", "settings.json", "settings.json.new",
+		"running.json", "running.json.new", "running.lock", IgnoreFile, originFile,
+	}
+}
+
 // Config says where the directory is.
 type Config struct {
 	// Path is that of the data directory. If it is empty, the directory is a temporary one.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"k8s.io/component-base/featuregate"
+
+	"github.com/kinproc/kinproc/server/internal/nearest"
 )
 
 // gate is a feature gate of kube-apiserver.
@@ -144,35 +146,12 @@ func find(name string) *gate {
 
 // unknown returns the error about a gate that kube-apiserver does not have either.
 func unknown(name string) error {
-	closest, least := "", len(name)/2
-	for _, g := range table {
-		if d := distance(strings.ToLower(name), strings.ToLower(g.name)); d < least {
-			closest, least = g.name, d
-		}
+	names := make([]string, len(table))
+	for i, g := range table {
+		names[i] = g.name
 	}
-	if closest == "" {
-		return fmt.Errorf("there is no feature %q", name)
+	if question := nearest.Ask(name, names); question != "" {
+		return fmt.Errorf("there is no feature %q; %s", name, question)
 	}
-	return fmt.Errorf("there is no feature %q; did you mean %s?", name, closest)
-}
-
-// distance is the number of bytes to insert, delete or replace in order to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return fmt.Errorf("there is no feature %q", name)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/epoch"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -42,6 +43,8 @@ type Config struct {
 	// Nodes is the number of simulated nodes, and Capacity what each has.
 	Nodes    int
 	Capacity corev1.ResourceList
+	// NodeKinds are further nodes, which differ from those.
+	NodeKinds []simulated.Kind
 	// LeaseDuration is that of the simulated nodes' leases, unless zero.
 	LeaseDuration time.Duration
 	// NodesStay is true if simulated nodes are left alone when there are to be none.

@@ -16,8 +16,7 @@ import (
 // returns waits until that has ended. Without any nodes, it deletes those of an earlier start,
 // unless they belong to a snapshot that the control plane began with.
 func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
-	count := l.Nodes
-	if count == 0 && l.NodesStay {
+	if l.Nodes == 0 && len(l.NodeKinds) == 0 && l.NodesStay {
 		return func() {}, nil
 	}
 	config := rest.CopyConfig(l.Requests.Config)
@@ -27,8 +26,9 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 		return nil, fmt.Errorf("simulate nodes: %w", err)
 	}
 	nodes, err := simulated.New(simulated.Config{
-		Client: client, Informers: l.Informers, Count: count,
+		Client: client, Informers: l.Informers, Count: l.Nodes,
 		Capacity:      l.Capacity,
+		Kinds:         l.NodeKinds,
 		Version:       l.Version,
 		LeaseDuration: l.LeaseDuration,
 	})

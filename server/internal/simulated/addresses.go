@@ -35,11 +35,14 @@ func rangesFor(capacity corev1.ResourceList) ranges {
 
 // check returns an error if there are not enough addresses for so many nodes.
 func (r ranges) check(count int) error {
-	if r.bits < r.pods.Bits() || count > 1<<(r.bits-r.pods.Bits()) {
+	if r.bits < r.pods.Bits() || count > r.count() {
 		return fmt.Errorf("%d simulated nodes with so many pods each do not fit into %s", count, r.pods)
 	}
 	return nil
 }
+
+// count returns how many nodes have a range.
+func (r ranges) count() int { return 1 << max(0, r.bits-r.pods.Bits()) }
 
 func offset(base netip.Addr, by uint32) netip.Addr {
 	b := base.As4()

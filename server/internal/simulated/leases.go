@@ -23,7 +23,7 @@ const (
 
 // renewal returns how often to renew the lease of a node.
 func (n *Nodes) renewal() time.Duration {
-	if n.Count > manyNodes {
+	if len(n.byName) > manyNodes {
 		return n.LeaseDuration / 2
 	}
 	return n.LeaseDuration / 4
@@ -32,7 +32,7 @@ func (n *Nodes) renewal() time.Duration {
 // renewLeases renews the leases of all nodes, spread over time, until ctx ends.
 func (n *Nodes) renewLeases(ctx context.Context) {
 	leases, renewal := map[string]*lease{}, n.renewal()
-	tick := time.NewTicker(max(leaseTick, min(renewal/time.Duration(n.Count), renewal/10)))
+	tick := time.NewTicker(max(leaseTick, min(renewal/time.Duration(len(n.byName)), renewal/10)))
 	defer tick.Stop()
 	for {
 		now := time.Now()
@@ -45,7 +45,7 @@ func (n *Nodes) renewLeases(ctx context.Context) {
 				leases[name] = held
 				if works {
 					n.renew(ctx, name, held)
-					held.due = now.Add(renewal * time.Duration(node.index+1) / time.Duration(n.Count))
+					held.due = now.Add(renewal * time.Duration(len(leases)) / time.Duration(len(n.byName)))
 				}
 			} else if works && !now.Before(held.due) {
 				n.renew(ctx, name, held)

@@ -55,6 +55,9 @@ func (n *Nodes) syncNode(ctx context.Context, node *node) error {
 	if err != nil || !isSimulated(found) || found.Annotations[stoppedAnnotation] == "true" {
 		return err
 	}
+	if found, err = n.ensureKind(ctx, node, found); err != nil {
+		return loop.IgnoreChanged(err)
+	}
 	wanted := found.DeepCopy()
 	n.setStatus(wanted, node)
 	if !equality.Semantic.DeepEqual(found.Status, wanted.Status) {
@@ -125,6 +128,7 @@ func (n *Nodes) newNode(node *node) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}},
 	}
+	node.kind.setKind(created)
 	n.setStatus(created, node)
 	return created
 }
@@ -136,7 +140,7 @@ func (n *Nodes) setStatus(of *corev1.Node, node *node) {
 	if s.Capacity == nil {
 		s.Capacity = corev1.ResourceList{}
 	}
-	maps.Copy(s.Capacity, n.Capacity.DeepCopy())
+	maps.Copy(s.Capacity, node.capacity.DeepCopy())
 	s.Allocatable = s.Capacity.DeepCopy()
 	setAddress(s, corev1.NodeInternalIP, n.ranges.host(node.index).String())
 	setAddress(s, corev1.NodeHostName, node.name)

@@ -45,6 +45,8 @@ type Config struct {
 	Count int
 	// Capacity is that of each node, on top of [DefaultCapacity].
 	Capacity corev1.ResourceList
+	// Kinds are further nodes, which differ from those.
+	Kinds []Kind
 	// Version is the version of Kubernetes that the nodes report.
 	Version string
 	// JobDuration is how long the pods of Jobs run if their command does not say it. Default: 50 ms.
@@ -70,8 +72,12 @@ type Nodes struct {
 
 // node is the state of a simulated node. Nodes.mu guards what can change.
 type node struct {
-	name  string
-	index int
+	name     string
+	index    int
+	kind     *Kind // nil if the node is of no kind
+	capacity corev1.ResourceList
+	// kindSet is true once the node has the labels and taints of its kind.
+	kindSet bool
 	// uid is that of the API object. It is empty while there is none, or if others registered it.
 	uid types.UID
 	// stopped nodes do nothing, so that they look like nodes that cannot be reached.
@@ -91,23 +97,29 @@ func New(c Config) (*Nodes, error) {
 	c.JobDuration = cmp.Or(c.JobDuration, 50*time.Millisecond)
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, 40*time.Second)
 	c.Capacity = withDefaults(c.Capacity)
+	all, largest := most(c.Count, c.Capacity, c.Kinds)
 	n := &Nodes{
 		Config: c,
-		ranges: rangesFor(c.Capacity),
+		ranges: rangesFor(largest),
 		queue:  loop.New("simulated-nodes"),
 		byName: map[string]*node{},
 		clocks: map[types.UID]clock{},
 	}
-	if err := Check(c.Count, c.Capacity); err != nil {
+	if err := Check(c.Count, c.Capacity, c.Kinds); err != nil {
 		return nil, err
 	}
 	for i := range c.Count {
-		name := prefix + strconv.Itoa(i)
-		n.byName[name] = &node{
-			name: name, index: i, missing: true, pods: map[string]types.UID{}, ips: n.ranges.pool(i),
+		n.add(prefix+strconv.Itoa(i), i, nil)
+	}
+	// The ranges of these nodes begin at the other end, so that more nodes without a kind do not move
+	// them.
+	for index, k := n.ranges.count()-1, 0; k < len(c.Kinds); k++ {
+		for i := range c.Kinds[k].Count {
+			n.add(prefix+c.Kinds[k].Name+"-"+strconv.Itoa(i), index, &c.Kinds[k])
+			index--
 		}
 	}
-	if c.Count > 0 {
+	if all > 0 {
 		pods, nodes := c.Informers.Core().V1().Pods(), c.Informers.Core().V1().Nodes()
 		pods.Informer()
 		nodes.Informer()
@@ -116,14 +128,29 @@ func New(c Config) (*Nodes, error) {
 	return n, nil
 }
 
-// Check returns an error if there cannot be so many nodes with such a capacity.
-func Check(count int, capacity corev1.ResourceList) error {
-	return rangesFor(withDefaults(capacity)).check(count)
+func (n *Nodes) add(name string, index int, kind *Kind) {
+	capacity := n.Capacity
+	if kind != nil {
+		capacity = kind.capacity(n.Capacity)
+	}
+	n.byName[name] = &node{
+		name: name, index: index, kind: kind, capacity: capacity, missing: true,
+		pods: map[string]types.UID{}, ips: n.ranges.pool(index),
+	}
+}
+
+// Check returns an error if there cannot be so many nodes with such a capacity, or such kinds.
+func Check(count int, capacity corev1.ResourceList, kinds []Kind) error {
+	if err := checkKinds(kinds); err != nil {
+		return err
+	}
+	all, largest := most(count, capacity, kinds)
+	return rangesFor(largest).check(all)
 }
 
 // Run simulates the nodes until ctx ends.
 func (n *Nodes) Run(ctx context.Context) error {
-	if n.Count == 0 {
+	if len(n.byName) == 0 {
 		return n.removeSurplus(ctx)
 	}
 	var handlers loop.Handlers

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kinproc/kinproc/server/cli/internal/settings"
+)
+
+// settingsName is the file in which a data directory remembers how it was started.
+const settingsName = "settings.json"
+
+// settingsFile is the content of that file. The MAC is made with the key of the user on this machine:
+// the file tells kinproc where to listen and what files to write, and it may have come with a cloned
+// repository into a directory that the user has made.
+type settingsFile struct {
+	MAC      string          `json:"mac"`
+	Settings json.RawMessage `json:"settings"`
+}
+
+// readMemory returns what a data directory remembers, which is nothing if there is no such directory.
+// If somebody else wrote that, and the directory is to be adopted, it counts as nothing.
+func readMemory(dir string, adopt bool) (settings.Memory, error) {
+	var m settings.Memory
+	private, err := openPrivate(dir, os.Geteuid())
+	if err != nil {
+		return m, nil // if it is unsuitable, the server says why
+	}
+	defer private.close()
+	if _, err := private.root.Lstat(settingsName); errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	data, err := private.read(settingsName)
+	if err != nil {
+		return m, fmt.Errorf("--data-dir: %s: %w; remove it", filepath.Join(dir, settingsName), err)
+	}
+	key, err := originKey()
+	if err == nil {
+		m, err = verifyMemory(private, key, data)
+	}
+	if err != nil && !adopt {
+		return m, fmt.Errorf("--data-dir: the settings in %s are not trusted: %w; remove the file, or "+
+			"start with --adopt, which does without it", filepath.Join(dir, settingsName), err)
+	}
+	return m, nil
+}
+
+var errNotOwnSettings = errors.New("you have not written them with kinproc on this machine")
+
+func verifyMemory(private *privateDir, key, data []byte) (m settings.Memory, err error) {
+	var file settingsFile
+	if !isOrigin(private, key) || json.Unmarshal(data, &file) != nil {
+		return m, errNotOwnSettings
+	}
+	mac, err := settingsMAC(private, key, file.Settings)
+	given, decodeErr := hex.DecodeString(file.MAC)
+	if err != nil || decodeErr != nil || !hmac.Equal(mac, given) {
+		return m, errNotOwnSettings
+	}
+	err = json.Unmarshal(file.Settings, &m)
+	return m, err
+}
+
+// settingsMAC includes the mark of the directory, so that the settings of another one do not count.
+func settingsMAC(private *privateDir, key []byte, text json.RawMessage) ([]byte, error) {
+	mark, err := private.read(originName)
+	if err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, err
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "kinproc settings %s\n", strings.TrimSpace(string(mark)))
+	mac.Write(compact.Bytes())
+	return mac.Sum(nil), nil
+}
+
+// writeMemory writes what a data directory remembers. It does nothing if the directory does not bear
+// the user's mark, because then nobody would trust the settings.
+func writeMemory(dir string, m settings.Memory) error {
+	private, err := openPrivate(dir, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	defer private.close()
+	key, err := originKey()
+	if err != nil || !isOrigin(private, key) {
+		return nil
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	mac, err := settingsMAC(private, key, text)
+	if err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(settingsFile{hex.EncodeToString(mac), text}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := private.root.WriteFile(settingsName+".new", append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	return private.root.Rename(settingsName+".new", settingsName)
+}
+
+// remember notes what was given, for the next start in the same data directory.
+func (o *startOptions) remember(port int, kubeconfig string) error {
+	if o.ephemeral {
+		return nil
+	}
+	m := o.memory
+	if err := m.Learn(o.flags, o.given); err != nil {
+		return err
+	}
+	if setting, ok := o.portSetting(); !ok || setting.Value == "0" {
+		m.Port = port
+		delete(m.Flags, "secure-port")
+	}
+	if !o.server.ReadOnly { // otherwise the nodes are as they were
+		m.Nodes, _ = o.nodes()
+	}
+	if o.file != nil && !o.server.ReadOnly {
+		for _, manifest := range o.file.Manifests {
+			if !slices.Contains(m.Applied, manifest.Path) {
+				m.Applied = append(slices.Clip(m.Applied), manifest.Path)
+			}
+		}
+	}
+	if kubeconfig != "" && !slices.Contains(m.Kubeconfigs, kubeconfig) {
+		m.Kubeconfigs = append(slices.Clip(m.Kubeconfigs), kubeconfig)
+	}
+	return writeMemory(o.server.DataDir, m)
+}
+
+// portOf returns the port of a URL.
+func portOf(hostPort string) int {
+	_, port, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		return 0
+	}
+	number, _ := strconv.Atoi(port) // it is one
+	return number
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/kinproc/kinproc/server"
+	"github.com/kinproc/kinproc/server/cli/internal/settings"
+)
+
+// The port of a sandbox is the one that it has had, or the default, or a free one, unless somebody
+// names one.
+func TestListen(t *testing.T) {
+	t.Parallel()
+	hold := func() (port int, free func()) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return portOf(l.Addr().String()), func() { l.Close() }
+	}
+	busy, free := hold()
+	defer free()
+	unused, free := hold()
+	free()
+	named := []settings.Setting{{Flag: "secure-port"}}
+	for name, c := range map[string]struct {
+		standard, kept int
+		inForce        []settings.Setting
+		want           int // 0 for another one, -1 for none
+	}{
+		"the default is free":        {standard: unused, want: unused},
+		"the default is in use":      {standard: busy, want: 0},
+		"the kept one is free":       {standard: busy, kept: unused, want: unused},
+		"the kept one is in use":     {standard: unused, kept: busy, want: 0},
+		"a port in use was named":    {standard: busy, inForce: named, want: -1},
+		"any free port was asked":    {standard: 0, kept: unused, want: -1},
+		"the address cannot be used": {standard: 1 << 20, want: -1},
+	} {
+		o := startOptions{server: server.Options{SecurePort: c.standard, BindAddress: "127.0.0.1"}}
+		o.memory.Port, o.inForce = c.kept, c.inForce
+		var said strings.Builder
+		l, err := o.listen(&said)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if (l == nil) != (c.want < 0) {
+			t.Errorf("%s: listens at %v", name, l)
+		}
+		if l == nil {
+			continue
+		}
+		l.Close()
+		got := portOf(l.Addr().String())
+		if got == busy || c.want > 0 && got != c.want {
+			t.Errorf("%s: listens at %d", name, got)
+		}
+		if moved := strings.Contains(said.String(), "is in use; this sandbox takes "); moved !=
+			(c.want == 0) {
+			t.Errorf("%s: says %q", name, said.String())
+		}
+	}
+}
