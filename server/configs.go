@@ -21,6 +21,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/loops"
@@ -201,13 +202,18 @@ func (o *Options) dial(s *stopper.Stopper) utilnet.DialFunc {
 	}
 }
 
+// servesMetrics reports whether the control plane serves the metrics APIs.
+func (o *Options) servesMetrics() bool { return o.SimulatedMetrics && o.SimulatedNodes > 0 }
+
 // loops returns the configuration of the control loops. The storage was empty if fresh is true.
 func (o *Options) loops(fresh bool) loops.Config {
 	c := loops.Config{
 		Controllers: o.Controllers, Nodes: o.SimulatedNodes, Capacity: o.SimulatedNodeCapacity,
 		NodesStay: o.From != nil || fresh,
 		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
+		ServesMetrics: o.servesMetrics(),
 	}
+	c.LoadBalancers, _ = loadbalancers.ParseRange(o.LoadBalancerRange) // has been validated
 	if o.Network != nil {
 		c.LeaseDuration = time.Hour // time passes fast, and each renewal is work
 	}

@@ -226,6 +226,12 @@ func (o *Options) addNodeFlags(f *pflag.FlagSet) {
 		"number of nodes to simulate; their pods start, run and end, though no container runs")
 	f.Var(flags.Quantities{List: &o.SimulatedNodeCapacity}, "simulated-node-capacity",
 		"capacity of each simulated node, such as cpu=8,memory=32Gi,example.com/gpu=4")
+	f.BoolVar(&o.SimulatedMetrics, "simulated-metrics", o.SimulatedMetrics,
+		"serve metrics.k8s.io and the APIs of custom and external metrics for simulated pods; see "+
+			"docs/nodes.md")
+	f.StringVar(&o.LoadBalancerRange, "load-balancer-range", o.LoadBalancerRange,
+		"addresses of Services of type LoadBalancer, and of Ingresses and Gateways of the class "+
+			"kinproc; none if empty")
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {

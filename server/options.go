@@ -233,6 +233,16 @@ type Options struct {
 	// memory, 1Ti of ephemeral storage and 110 pods; what is set here, which may be an extended
 	// resource such as example.com/gpu, replaces or adds to these.
 	SimulatedNodeCapacity corev1.ResourceList
+	// SimulatedMetrics serves metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io for
+	// the pods on simulated nodes: what they use follows from annotations. An APIService of another
+	// server wins. Without simulated nodes, it has no effect. The program kinproc has it on by
+	// default.
+	SimulatedMetrics bool
+	// LoadBalancerRange is the range of the addresses of Services of type LoadBalancer, and of
+	// Ingresses and Gateways of the class kinproc, such as 192.0.2.0/24. Nothing listens there. The
+	// loops that assign them are among those of workloads. Default: none, and so these loops are off.
+	// The program kinproc has 192.0.2.0/24, a range for documentation, by default.
+	LoadBalancerRange string
 
 	// Log receives the log of the control plane and its etcd, and what the Kubernetes libraries log
 	// to the logger in their context. The zero value discards all of that. Messages that libraries

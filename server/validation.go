@@ -19,6 +19,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/option"
 	"github.com/kinproc/kinproc/server/internal/simulated"
 )
@@ -104,6 +105,9 @@ func (o *Options) validate() []error {
 	}
 	if err := checkCapacity(o.SimulatedNodeCapacity); err != nil {
 		wrong("SimulatedNodeCapacity", "simulated-node-capacity", "%w", err)
+	}
+	if _, err := loadbalancers.ParseRange(o.LoadBalancerRange); err != nil {
+		wrong("LoadBalancerRange", "load-balancer-range", "%w", err)
 	}
 	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
 		o.libraryErrors("Audit", o.Audit.Validate()))
