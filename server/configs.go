@@ -9,6 +9,7 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
@@ -27,6 +28,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/loops"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -200,6 +202,15 @@ func (o *Options) dial(s *stopper.Stopper) utilnet.DialFunc {
 		}
 		return open.Add(c)
 	}
+}
+
+// kubelet returns what answers for simulated pods.
+func (o *Options) kubelet(
+	client kubernetes.Interface, behaviors *simulated.Behaviors,
+) *simulated.Kubelet {
+	k := &simulated.Kubelet{Client: client, Behaviors: behaviors, LogDir: o.SimulatedLogDir}
+	k.Open, _ = simulated.ParsePorts(o.StandInPorts) // have been validated
+	return k
 }
 
 // servesMetrics reports whether the control plane serves the metrics APIs.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,6 +106,14 @@ func (o *Options) validate() []error {
 	}
 	if err := checkCapacity(o.SimulatedNodeCapacity); err != nil {
 		wrong("SimulatedNodeCapacity", "simulated-node-capacity", "%w", err)
+	}
+	if _, err := simulated.ParsePorts(o.StandInPorts); err != nil {
+		wrong("StandInPorts", "stand-in-ports", "%w", err)
+	}
+	if info, err := os.Stat(o.SimulatedLogDir); o.SimulatedLogDir != "" &&
+		(err != nil || !info.IsDir()) {
+		wrong("SimulatedLogDir", "simulated-log-dir", "%q is not a directory that can be read",
+			o.SimulatedLogDir)
 	}
 	if _, err := loadbalancers.ParseRange(o.LoadBalancerRange); err != nil {
 		wrong("LoadBalancerRange", "load-balancer-range", "%w", err)

@@ -79,6 +79,8 @@ type Config struct {
 	PriorityAndFairness, Profiling                   bool
 	// Dial, if set, connects to webhooks and extension API servers.
 	Dial utilnet.DialFunc
+	// Kubelet answers for simulated pods.
+	Kubelet core.Kubelet
 	// DialExtensions, if set, connects to extension API servers in place of Dial.
 	DialExtensions utilnet.DialFunc
 	// AllowLocalProxy and EndpointsOnly restrict where requests are sent on to.
@@ -135,6 +137,7 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 		Services:        c.Allocator,
 		EventTTL:        c.EventTTL,
 		AllowLocalProxy: c.AllowLocalProxy,
+		Kubelet:         c.Kubelet,
 	})
 	scheme, err := core.Scheme()
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/metricsapi"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/epoch"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -54,6 +55,8 @@ type Config struct {
 	ServesMetrics, StaleMetrics bool
 	// LoadBalancers is where the addresses of load balancers come from.
 	LoadBalancers loadbalancers.Range
+	// Behaviors are those of simulated pods. It may be nil.
+	Behaviors *simulated.Behaviors
 	// Version is that of Kubernetes.
 	Version string
 	// SharesEtcd is true if other control planes may use the same etcd. One of them runs the loops.

@@ -28,6 +28,7 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	}
 	nodes, err := simulated.New(simulated.Config{
 		Client: client, Informers: l.Informers, Count: count,
+		Behaviors:     l.Behaviors,
 		Capacity:      l.Capacity,
 		Version:       l.Version,
 		LeaseDuration: l.LeaseDuration,

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
@@ -100,7 +102,9 @@ func (a *API) serve() error {
 	}
 	a.watch()
 	a.listener = bufconn.Listen(buffer)
-	server := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{
+		Handler: a, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+	}
 	serving := tls.NewListener(a.listener, &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
 	})

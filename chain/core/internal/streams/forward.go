@@ -1,11 +1,13 @@
 package streams
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -34,12 +36,53 @@ func Forward(w http.ResponseWriter, r *http.Request, ports []int32, dial Dial) {
 	switch {
 	case wsstream.IsWebSocketRequestWithTunnelingProtocol(r):
 		utilproxy.NewTunnelingHandler(http.HandlerFunc(
-			func(w http.ResponseWriter, r *http.Request) { forwardSPDY(w, r, dial) })).ServeHTTP(w, r)
+			func(w http.ResponseWriter, r *http.Request) {
+				forwardSPDY(&tunnelWriter{ResponseWriter: w, header: http.Header{}}, r, dial)
+			})).ServeHTTP(w, r)
 	case wsstream.IsWebSocketRequest(r):
 		forwardWebsocket(w, r, ports, dial)
 	default:
 		forwardSPDY(w, r, dial)
 	}
+}
+
+// tunnelWriter writes the answer that upgrades a connection to the connection. The library expects it
+// there, because in kube-apiserver it comes from a kubelet.
+type tunnelWriter struct {
+	http.ResponseWriter
+	header http.Header
+}
+
+// Header implements http.ResponseWriter.
+func (t *tunnelWriter) Header() http.Header { return t.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (t *tunnelWriter) WriteHeader(code int) {
+	if code == http.StatusSwitchingProtocols {
+		return // Hijack writes it
+	}
+	maps.Copy(t.ResponseWriter.Header(), t.header)
+	t.ResponseWriter.WriteHeader(code)
+}
+
+// Hijack implements http.Hijacker.
+func (t *tunnelWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	hijacker, ok := t.ResponseWriter.(http.Hijacker)
+	if !ok {
+		return nil, nil, http.ErrNotSupported
+	}
+	conn, _, err := hijacker.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	answer := http.Response{
+		StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: t.header,
+	}
+	if err := answer.Write(conn); err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	return conn, bufio.NewReadWriter(bufio.NewReader(conn), bufio.NewWriter(conn)), nil
 }
 
 // Plain reports whether a request is for a websocket without SPDY in it. Its client sees nothing of
