@@ -9,6 +9,7 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission"
@@ -21,6 +22,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/clusterroleaggregation"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/resourcequotas"
 	"github.com/kinproc/kinproc/server/internal/controllers/cluster/rootca"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/datadir"
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/loops"
@@ -211,6 +213,20 @@ func (o *Options) nodeKinds() []simulated.Kind {
 	return kinds
 }
 
+// kubelet returns what answers for simulated pods.
+func (o *Options) kubelet(
+	client kubernetes.Interface, behaviors *simulated.Behaviors,
+) *simulated.Kubelet {
+	k := &simulated.Kubelet{Client: client, Behaviors: behaviors, LogDir: o.SimulatedLogDir}
+	k.Open, _ = simulated.ParsePorts(o.StandInPorts) // have been validated
+	return k
+}
+
+// servesMetrics reports whether the control plane serves the metrics APIs.
+func (o *Options) servesMetrics() bool {
+	return o.SimulatedMetrics && (o.SimulatedNodes > 0 || len(o.SimulatedNodeKinds) > 0)
+}
+
 // loops returns the configuration of the control loops. The storage was empty if fresh is true.
 func (o *Options) loops(fresh bool) loops.Config {
 	c := loops.Config{
@@ -218,7 +234,9 @@ func (o *Options) loops(fresh bool) loops.Config {
 		NodeKinds: o.nodeKinds(),
 		NodesStay: o.From != nil || fresh,
 		Version:   KubernetesVersion, SharesEtcd: o.sharesEtcd(),
+		ServesMetrics: o.servesMetrics(),
 	}
+	c.LoadBalancers, _ = loadbalancers.ParseRange(o.LoadBalancerRange) // has been validated
 	if o.Network != nil {
 		c.LeaseDuration = time.Hour // time passes fast, and each renewal is work
 	}

@@ -226,6 +226,19 @@ func (o *Options) addNodeFlags(f *pflag.FlagSet) {
 		"number of nodes to simulate; their pods start, run and end, though no container runs")
 	f.Var(flags.Quantities{List: &o.SimulatedNodeCapacity}, "simulated-node-capacity",
 		"capacity of each simulated node, such as cpu=8,memory=32Gi,example.com/gpu=4")
+	f.BoolVar(&o.SimulatedMetrics, "simulated-metrics", o.SimulatedMetrics,
+		"serve metrics.k8s.io and the APIs of custom and external metrics for simulated pods; see "+
+			"docs/nodes.md")
+	f.BoolVar(&o.PodBehaviors, "pod-behaviors", o.PodBehaviors,
+		"install the custom resource PodBehavior, which says what many simulated pods do")
+	f.StringVar(&o.SimulatedLogDir, "simulated-log-dir", o.SimulatedLogDir,
+		"directory whose files simulated pods may log; whoever may create pods can read them")
+	f.StringSliceVar(&o.StandInPorts, "stand-in-ports", o.StandInPorts,
+		"loopback ports, such as 8080,9000-9010, at which processes stand in for simulated pods; whoever "+
+			"may create pods can reach them")
+	f.StringVar(&o.LoadBalancerRange, "load-balancer-range", o.LoadBalancerRange,
+		"addresses of Services of type LoadBalancer, and of Ingresses and Gateways of the class "+
+			"kinproc; none if empty")
 }
 
 func (o *Options) addAdmissionFlags(f *pflag.FlagSet) {

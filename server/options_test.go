@@ -72,6 +72,15 @@ func TestErrorsNameOptions(t *testing.T) {
 		}},
 		{"Controllers", "controllers", func(o *server.Options) { o.Controllers = []string{"nope"} }},
 		{"SimulatedNodes", "simulate-nodes", func(o *server.Options) { o.SimulatedNodes = -1 }},
+		{"StandInPorts", "stand-in-ports", func(o *server.Options) {
+			o.StandInPorts = []string{"9-8"}
+		}},
+		{"SimulatedLogDir", "simulated-log-dir", func(o *server.Options) {
+			o.SimulatedLogDir = "does/not/exist"
+		}},
+		{"LoadBalancerRange", "load-balancer-range", func(o *server.Options) {
+			o.LoadBalancerRange = "192.0.2.1/24"
+		}},
 		{"SimulatedNodeCapacity", "simulated-node-capacity", func(o *server.Options) {
 			o.SimulatedNodeCapacity = corev1.ResourceList{"example.com/gpu": resource.MustParse("1500m")}
 		}},

@@ -5,8 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/kinproc/kinproc/chain"
 	"github.com/kinproc/kinproc/server/internal/admission/quota"
@@ -18,9 +24,11 @@ import (
 	"github.com/kinproc/kinproc/server/internal/etcdconn"
 	"github.com/kinproc/kinproc/server/internal/informers"
 	"github.com/kinproc/kinproc/server/internal/loops"
+	"github.com/kinproc/kinproc/server/internal/metricsapi"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/connections"
 	"github.com/kinproc/kinproc/server/internal/reset"
+	"github.com/kinproc/kinproc/server/internal/simulated"
 	"github.com/kinproc/kinproc/server/internal/stopper"
 )
 
@@ -182,6 +190,17 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 	written := boot.Begin(ctx) // meanwhile
 	servers := o.apis(g.encryption, charges)
 	servers.Dial = o.dial(s.stopper)
+	behaviors, err := s.behaviors(g.requests)
+	if err != nil {
+		return nil, err
+	}
+	servers.Kubelet = o.kubelet(client, behaviors)
+	if o.servesMetrics() {
+		if servers.DialExtensions, err = s.metrics(servers.Dial, g.requests, access, shared,
+			behaviors); err != nil {
+			return nil, err
+		}
+	}
 	servers.Storage, servers.Etcd, servers.Requests = g.storage, g.etcd, g.requests
 	servers.Access, servers.Allocator, servers.Informers = access, services.Allocator, shared
 	servers.Address, servers.Identity, servers.Hooks = address, identity, boot.Hooks()
@@ -205,16 +224,58 @@ func (s *Server) serve(ctx, reading context.Context, g ground) (*running, error)
 	}, s.timeline.phase); err != nil {
 		return nil, err
 	}
+	if behaviors != nil {
+		s.stopper.Go(func() { behaviors.Run(s.stopper.Context()) })
+	}
 	if !o.ReadOnly {
 		work := o.loops(boot.Complete())
 		work.Requests, work.Informers, work.Storage, work.Access = g.requests, shared, g.storage, access
 		work.Allocator, work.Charges = services.Allocator, charges
 		work.BuiltIn = apiServers.Chain.Core.Resource
+		work.Metrics = metricsapi.Registration{
+			Config: g.requests.Config, CABundle: access.PKI.CA.Cert,
+		}
+		work.Behaviors = behaviors
+		work.StaleMetrics = metricsapi.Registered(
+			apiServers.Chain.Aggregator.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister())
 		if err := loops.Start(work, s.stopper); err != nil {
 			return nil, err
 		}
 	}
 	return &running{g, access, etcdClients, shared, boot, apiServers, control}, nil
+}
+
+// behaviors returns the behaviors of simulated pods, which do not run yet, or nil if there are none.
+func (s *Server) behaviors(r *requests.Requests) (*simulated.Behaviors, error) {
+	if !s.options.PodBehaviors {
+		return nil, nil
+	}
+	config := rest.CopyConfig(r.Config)
+	config.ContentConfig = rest.ContentConfig{} // custom resources are JSON
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &simulated.Behaviors{Client: client, ReadOnly: s.options.ReadOnly}, nil
+}
+
+// metrics returns what connects to the metrics APIs of this process, and to all other extension API
+// servers by dial, which is nil for the usual dialer.
+func (s *Server) metrics(
+	dial utilnet.DialFunc, r *requests.Requests, access *auth.Access, shared *informers.Factory,
+	behaviors *simulated.Behaviors,
+) (utilnet.DialFunc, error) {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	client, err := metadata.NewForConfig(r.Config)
+	if err != nil {
+		return nil, err
+	}
+	return metricsapi.New(metricsapi.Config{
+		Informers: shared, Metadata: client, Discovery: r.Client.Discovery(), CA: access.PKI.CA,
+		Behaves: behaviors.Of,
+	}, s.stopper).Dial(dial), nil
 }
 
 // lateness is how long an interrupted start may continue. It is far more than a start takes.

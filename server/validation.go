@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/kinproc/kinproc/server/internal/allocation"
 	"github.com/kinproc/kinproc/server/internal/auth"
 	"github.com/kinproc/kinproc/server/internal/controllers"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/option"
 	"github.com/kinproc/kinproc/server/internal/simulated"
 )
@@ -105,6 +107,17 @@ func (o *Options) validate() []error {
 	}
 	if err := simulated.CheckCapacity(o.SimulatedNodeCapacity); err != nil {
 		wrong("SimulatedNodeCapacity", "simulated-node-capacity", "%w", err)
+	}
+	if _, err := simulated.ParsePorts(o.StandInPorts); err != nil {
+		wrong("StandInPorts", "stand-in-ports", "%w", err)
+	}
+	if info, err := os.Stat(o.SimulatedLogDir); o.SimulatedLogDir != "" &&
+		(err != nil || !info.IsDir()) {
+		wrong("SimulatedLogDir", "simulated-log-dir", "%q is not a directory that can be read",
+			o.SimulatedLogDir)
+	}
+	if _, err := loadbalancers.ParseRange(o.LoadBalancerRange); err != nil {
+		wrong("LoadBalancerRange", "load-balancer-range", "%w", err)
 	}
 	return slices.Concat(errs, o.libraryErrors("Admission", o.Admission.Validate()),
 		o.libraryErrors("Audit", o.Audit.Validate()))

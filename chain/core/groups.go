@@ -35,6 +35,7 @@ import (
 	"github.com/kinproc/kinproc/chain/core/internal/scheduling"
 	"github.com/kinproc/kinproc/chain/core/internal/storage"
 	"github.com/kinproc/kinproc/chain/core/internal/storagemigration"
+	"github.com/kinproc/kinproc/chain/core/internal/streams"
 	"github.com/kinproc/kinproc/chain/kind"
 )
 
@@ -61,6 +62,8 @@ type Dependencies struct {
 	// AllowLocalProxy lets the service proxy connect to loopback, link-local and unspecified
 	// addresses.
 	AllowLocalProxy bool
+	// Kubelet answers for the pods on simulated nodes. It may be nil.
+	Kubelet Kubelet
 }
 
 // What signs tokens of service accounts implements and uses these.
@@ -69,6 +72,20 @@ type (
 	TokenIssuer = legacy.TokenIssuer
 	// Token describes the service account token to sign.
 	Token = legacy.Token
+)
+
+// What stands in for the kubelets of simulated nodes implements and uses these.
+type (
+	// Kubelet answers for the pods on simulated nodes.
+	Kubelet = legacy.Kubelet
+	// Streams are those of a command in a container.
+	Streams = streams.Streams
+	// Exit is the error of a command that ended with another exit code than 0.
+	Exit = streams.Exit
+	// Run runs a command.
+	Run = legacy.Run
+	// Dial connects to a port of a pod.
+	Dial = streams.Dial
 )
 
 // Groups returns the API groups of the built-in kinds. With zero dependencies the groups describe
@@ -85,6 +102,7 @@ func Groups(d Dependencies) []kind.Group {
 			Allocator: d.Services,
 			Client:    d.Client,
 			EventTTL:  d.EventTTL,
+			Kubelet:   d.Kubelet,
 
 			ProxyAllowLocalAddresses: d.AllowLocalProxy,
 			Components:               []legacy.Component{{Name: "etcd-0", Check: readNewest(d.Client)}},

@@ -21,7 +21,9 @@ import (
 )
 
 func newExecCmd(s streams) *cobra.Command {
-	o := &startOptions{ephemeral: true, server: server.Options{SimulatedNodes: 1}}
+	o := &startOptions{ephemeral: true, server: server.Options{
+		SimulatedNodes: 1, SimulatedMetrics: true, LoadBalancerRange: defaultLoadBalancerRange,
+	}}
 	cmd := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command with a control plane of its own",

@@ -299,7 +299,9 @@ var withoutReach = map[string]string{
 	"etcd-":              "etcd itself decides who may talk to it",
 	"history-kept":       "how long versions are kept, not who may see them",
 	"kubelet-":           "it has no effect",
+	"load-balancer-":     "addresses",
 	"max-":               "limits",
+	"pod-behaviors":      "a custom resource, which RBAC guards as any other",
 	"profiling":          "profiles take a right to /debug, which every case here asks for",
 	"requestheader-uid-": "names of headers", "requestheader-group-": "names of headers",
 	"requestheader-username-": "names of headers", "requestheader-extra-": "names of headers",
@@ -311,6 +313,7 @@ var withoutReach = map[string]string{
 	"service-cluster-ip-range":             "addresses",
 	"service-node-port-range":              "ports",
 	"simulate":                             "nodes and what they have",
+	"stand-in-ports":                       "where pods connect to, not who may use them",
 	"tls-":                                 "how the server identifies itself",
 
 	// Issuers and webhooks decide who the user is and what the user may do. Package server tests that

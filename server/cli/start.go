@@ -30,9 +30,11 @@ import (
 
 // The defaults for the sandbox of the working directory.
 const (
-	defaultDataDir    = ".kinproc"
-	defaultSecurePort = 6443
-	kubeconfigName    = "kubeconfig"
+	defaultDataDir = ".kinproc"
+	// defaultLoadBalancerRange is the first of the ranges for documentation of RFC 5737.
+	defaultLoadBalancerRange = "192.0.2.0/24"
+	defaultSecurePort        = 6443
+	kubeconfigName           = "kubeconfig"
 )
 
 const (
@@ -74,6 +76,7 @@ type startOptions struct {
 func newStartCmd(s streams, args []string) *cobra.Command {
 	o := &startOptions{server: server.Options{
 		DataDir: defaultDataDir, SecurePort: defaultSecurePort, SimulatedNodes: 1,
+		SimulatedMetrics: true, LoadBalancerRange: defaultLoadBalancerRange,
 	}}
 	cmd := &cobra.Command{
 		Use:   "start",

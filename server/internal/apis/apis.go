@@ -79,6 +79,10 @@ type Config struct {
 	PriorityAndFairness, Profiling                   bool
 	// Dial, if set, connects to webhooks and extension API servers.
 	Dial utilnet.DialFunc
+	// Kubelet answers for simulated pods.
+	Kubelet core.Kubelet
+	// DialExtensions, if set, connects to extension API servers in place of Dial.
+	DialExtensions utilnet.DialFunc
 	// AllowLocalProxy and EndpointsOnly restrict where requests are sent on to.
 	AllowLocalProxy, EndpointsOnly bool
 	// Resources switches group versions and resources on and off.
@@ -133,6 +137,7 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 		Services:        c.Allocator,
 		EventTTL:        c.EventTTL,
 		AllowLocalProxy: c.AllowLocalProxy,
+		Kubelet:         c.Kubelet,
 	})
 	scheme, err := core.Scheme()
 	if err != nil {
@@ -189,9 +194,16 @@ func Open(c Config, s *stopper.Stopper) (*APIs, error) {
 		ProxyClientKeyFile:  c.Access.ProxyKeyFile,
 		ProxyClientCertKept: c.Access.ProxyCertKept,
 		AuthResolverWrapper: authResolver,
-		Dial:                c.Dial,
+		Dial:                c.dialExtensions(),
 	})
 	return a, err
+}
+
+func (c *Config) dialExtensions() utilnet.DialFunc {
+	if c.DialExtensions != nil {
+		return c.DialExtensions
+	}
+	return c.Dial
 }
 
 // applyTo configures what the servers share.

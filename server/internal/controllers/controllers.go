@@ -41,6 +41,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/controllers/network/endpoints"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslicemirroring"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/endpointslices"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/gateways"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/ingresses"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/controllers/network/servicecidrs"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/nodelifecycle"
 	"github.com/kinproc/kinproc/server/internal/controllers/nodes/podgc"
@@ -72,6 +75,8 @@ type Dependencies struct {
 		appeared func(schema.GroupResource))
 	// Tokens issues the tokens that are stored in secrets.
 	Tokens tokensecrets.Issuer
+	// LoadBalancers is where the addresses of load balancers come from.
+	LoadBalancers loadbalancers.Range
 	// Charges are the requests that charge quotas.
 	Charges *quota.Charges
 	// Storage is where the objects are stored.
@@ -117,6 +122,9 @@ func loops(d Dependencies) []loop.Loop {
 		endpointslices.Loop(),
 		endpoints.Loop(),
 		endpointslicemirroring.Loop(),
+		loadbalancers.Loop(d.LoadBalancers),
+		ingresses.Loop(d.LoadBalancers.Shared()),
+		gateways.Loop(d.LoadBalancers.Shared()),
 		// nodes and their pods
 		scheduler.Loop(scheduler.Defaults()),
 		nodelifecycle.Loop(),
@@ -193,7 +201,7 @@ func Start(ctx context.Context, spec []string, d Dependencies) (wait func(), err
 	var atOnce, later []loop.Loop
 	for _, l := range loops(d) {
 		switch {
-		case !slices.Contains(enabled, l.Name):
+		case l.Idle || !slices.Contains(enabled, l.Name):
 		case len(l.After) == 0:
 			atOnce = append(atOnce, l)
 		default:

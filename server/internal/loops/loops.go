@@ -21,7 +21,9 @@ import (
 	"github.com/kinproc/kinproc/server/internal/bootstrap/kubernetesservice"
 	"github.com/kinproc/kinproc/server/internal/controllers"
 	"github.com/kinproc/kinproc/server/internal/controllers/loop"
+	"github.com/kinproc/kinproc/server/internal/controllers/network/loadbalancers"
 	"github.com/kinproc/kinproc/server/internal/informers"
+	"github.com/kinproc/kinproc/server/internal/metricsapi"
 	"github.com/kinproc/kinproc/server/internal/requests"
 	"github.com/kinproc/kinproc/server/internal/requests/epoch"
 	"github.com/kinproc/kinproc/server/internal/simulated"
@@ -49,6 +51,14 @@ type Config struct {
 	LeaseDuration time.Duration
 	// NodesStay is true if simulated nodes are left alone when there are to be none.
 	NodesStay bool
+	// Metrics registers the metrics APIs if ServesMetrics is true. Otherwise it removes those of an
+	// earlier start, if StaleMetrics is true.
+	Metrics                     metricsapi.Registration
+	ServesMetrics, StaleMetrics bool
+	// LoadBalancers is where the addresses of load balancers come from.
+	LoadBalancers loadbalancers.Range
+	// Behaviors are those of simulated pods. It may be nil.
+	Behaviors *simulated.Behaviors
 	// Version is that of Kubernetes.
 	Version string
 	// SharesEtcd is true if other control planes may use the same etcd. One of them runs the loops.
@@ -86,7 +96,8 @@ func (l *loops) run(ctx context.Context) (wait func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { nodes(); controllers() }, nil
+	metrics := l.registerMetrics(ctx)
+	return func() { metrics(); nodes(); controllers() }, nil
 }
 
 // runControllers starts the control loops, which end with ctx. The function that it returns waits
@@ -110,7 +121,9 @@ func (l *loops) runControllers(ctx context.Context) (wait func(), err error) {
 			Tokens:       l.Access.Tokens,
 			Storage:      l.Storage,
 			Charges:      l.Charges,
-			BuiltIn:      l.BuiltIn,
+
+			LoadBalancers: l.LoadBalancers,
+			BuiltIn:       l.BuiltIn,
 			Appeared: func(
 				ctx context.Context, resources []schema.GroupResource, appeared func(schema.GroupResource),
 			) {

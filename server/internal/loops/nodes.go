@@ -27,6 +27,7 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 	}
 	nodes, err := simulated.New(simulated.Config{
 		Client: client, Informers: l.Informers, Count: l.Nodes,
+		Behaviors:     l.Behaviors,
 		Capacity:      l.Capacity,
 		Kinds:         l.NodeKinds,
 		Version:       l.Version,
@@ -45,4 +46,23 @@ func (l *loops) runNodes(ctx context.Context) (wait func(), err error) {
 		}
 	}()
 	return func() { <-ended }, nil
+}
+
+// registerMetrics registers the metrics APIs without waiting for that, or removes those of an
+// earlier start. The function that it returns waits until that has ended.
+func (l *loops) registerMetrics(ctx context.Context) (wait func()) {
+	do := l.Metrics.Register
+	if !l.ServesMetrics {
+		if !l.StaleMetrics {
+			return func() {}
+		}
+		do = l.Metrics.Remove
+	}
+	ctx = epoch.With(ctx, &l.Requests.Gate.Epochs)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		do(ctx)
+	}()
+	return func() { <-ended }
 }

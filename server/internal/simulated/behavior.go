@@ -23,6 +23,8 @@ const (
 	pullErrorAnnotation  = "kinproc.dev/image-pull-error"
 	// notReadyAnnotation is "true" on a pod, or on a node, that is not to be ready.
 	notReadyAnnotation = "kinproc.dev/not-ready"
+	// readyDelayAnnotation is how long a container runs until it is ready.
+	readyDelayAnnotation = "kinproc.dev/ready-delay"
 	// stoppedAnnotation is "true" on a node that is to look like one that cannot be reached.
 	stoppedAnnotation = "kinproc.dev/stopped"
 )
@@ -33,6 +35,7 @@ type behavior struct {
 	forever bool
 	runs    time.Duration
 	code    int32
+	output  string
 }
 
 // behavior returns what a container does when it runs for the nth time. In this order:

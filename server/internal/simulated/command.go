@@ -57,6 +57,7 @@ func script(text string) (behavior, bool) {
 			next.code = all.code // that of the command before
 		}
 		all.runs, all.code = all.runs+next.runs, next.code
+		all.output += next.output
 		all.forever = next.forever || all.runs < 0 // the sum is too large
 		if exits || all.forever {
 			break
@@ -68,7 +69,10 @@ func script(text string) (behavior, bool) {
 // simple returns what one command does, and whether it ends the script.
 func simple(words []string) (b behavior, exits, ok bool) {
 	switch path.Base(words[0]) {
-	case "true", ":", "echo":
+	case "true", ":":
+		return b, false, true
+	case "echo":
+		b.output = strings.Join(words[1:], " ") + "\n"
 		return b, false, true
 	case "false":
 		b.code = 1

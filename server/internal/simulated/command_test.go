@@ -19,10 +19,12 @@ func TestUnderstand(t *testing.T) {
 			[]string{"sleep", "1.5", "1m"}, behavior{runs: 61500 * time.Millisecond}, true,
 		},
 		"sleep for nothing": {[]string{"sleep", ""}, behavior{}, false},
-		"exit":              {shell("echo a; exit 3; sleep 9"), behavior{code: 3}, true},
-		"exit as before":    {shell("false; exit"), behavior{code: 1}, true},
-		"skipped":           {shell("false && sleep 9"), behavior{code: 1}, true},
-		"not understood":    {shell("make install"), behavior{}, false},
+		"exit": {
+			shell("echo a; exit 3; sleep 9"), behavior{code: 3, output: "a\n"}, true,
+		},
+		"exit as before": {shell("false; exit"), behavior{code: 1}, true},
+		"skipped":        {shell("false && sleep 9"), behavior{code: 1}, true},
+		"not understood": {shell("make install"), behavior{}, false},
 	} {
 		got, ok := understand(&corev1.Container{Command: test.command})
 		if ok != test.ok || ok && got != test.want {

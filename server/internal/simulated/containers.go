@@ -69,12 +69,28 @@ func (m *moment) run(c *corev1.Container, s *corev1.ContainerStatus, kind contai
 	notReady, _ := steer(m.pod, notReadyAnnotation, c.Name, kind)
 	started := s.State.Running != nil && kind != initContainer
 	s.Started = &started
-	s.Ready = started && kind != ephemeral && notReady != "true" || kind == initContainer && done(s)
+	s.Ready = started && kind != ephemeral && notReady != "true" && m.passed(c, s, kind) ||
+		kind == initContainer && done(s)
 	if s.State.Running != nil {
 		// the resources of a pod can change while it runs
 		s.AllocatedResources = c.Resources.Requests.DeepCopy()
 		s.Resources = c.Resources.DeepCopy()
 	}
+}
+
+// passed reports whether a container that runs has done so for long enough to be ready.
+func (m *moment) passed(c *corev1.Container, s *corev1.ContainerStatus, kind containerKind) bool {
+	text, _ := steer(m.pod, readyDelayAnnotation, c.Name, kind)
+	delay, err := time.ParseDuration(text)
+	if err != nil || delay <= 0 {
+		return true
+	}
+	ready := m.began(c.Name, s.State.Running.StartedAt.Time).Add(delay)
+	if m.now.Before(ready) {
+		m.wakeAt(ready)
+		return false
+	}
+	return true
 }
 
 // step does the next thing that happens to a container. It reports whether there was one.

@@ -41,6 +41,8 @@ type Config struct {
 	// Client is used as kubelets would use it. Its user agent should make kubelet the field manager.
 	Client    kubernetes.Interface
 	Informers informers.SharedInformerFactory
+	// Behaviors may be nil.
+	Behaviors *Behaviors
 	// Count is the number of nodes. If it is smaller than in an earlier run, the others are deleted.
 	Count int
 	// Capacity is that of each node, on top of [DefaultCapacity].
@@ -175,6 +177,8 @@ func (n *Nodes) Run(ctx context.Context) error {
 	for name := range n.byName {
 		n.queue.Add(name)
 	}
+	n.Behaviors.OnChange(n.behaviorChanged)
+	defer n.Behaviors.OnChange(nil)
 	var running sync.WaitGroup
 	running.Go(func() { n.renewLeases(ctx) })
 	running.Go(func() {
@@ -292,6 +296,17 @@ func (n *Nodes) podChanged(old, p *corev1.Pod) {
 		} else {
 			node.claims.remove(p.UID)
 		}
+		n.queue.Enqueue(keyOf(p))
+	}
+}
+
+// behaviorChanged looks at all pods of a namespace again.
+func (n *Nodes) behaviorChanged(namespace string) {
+	pods, err := n.pods.Pods(namespace).List(labels.Everything())
+	if err != nil {
+		return // cannot happen: the lister reads from memory
+	}
+	for _, p := range pods {
 		n.queue.Enqueue(keyOf(p))
 	}
 }

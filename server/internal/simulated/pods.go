@@ -80,7 +80,7 @@ const stopDelay = 10 * time.Millisecond
 func (n *Nodes) stopPod(ctx context.Context, node *node, p *corev1.Pod) (time.Duration, error) {
 	m := n.momentOf(node, p)
 	grace := time.Duration(ptr.Deref(p.DeletionGracePeriodSeconds, 0)) * time.Second
-	stops := m.deleted(grace).Add(min(grace, duration(p, stopDelayAnnotation, stopDelay)))
+	stops := m.deleted(grace).Add(min(grace, duration(m.pod, stopDelayAnnotation, stopDelay)))
 	if wait := time.Until(stops); wait > 0 && !ended(p) {
 		return wait, nil
 	}
@@ -145,7 +145,9 @@ func (m *moment) deleted(grace time.Duration) time.Time {
 func (n *Nodes) momentOf(node *node, p *corev1.Pod) *moment {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m := &moment{nodes: n, node: node, pod: p, now: time.Now(), clock: n.clocks[p.UID]}
+	m := &moment{
+		nodes: n, node: node, pod: n.Behaviors.Of(p), now: time.Now(), clock: n.clocks[p.UID],
+	}
 	if m.clock == nil {
 		m.clock = clock{}
 		if node.pods[keyOf(p)] == p.UID { // otherwise it is gone, and nobody would forget the clock

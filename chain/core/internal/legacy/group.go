@@ -30,6 +30,8 @@ type Dependencies struct {
 	// ProxyAllowLocalAddresses allows services/proxy to connect to loopback, link-local, multicast
 	// and unspecified addresses.
 	ProxyAllowLocalAddresses bool
+	// Kubelet answers for the pods on simulated nodes. If it is nil, requests for them are refused.
+	Kubelet Kubelet
 }
 
 // Group returns the core group, whose name is empty.
@@ -48,7 +50,7 @@ func Group(d Dependencies) kind.Group {
 			Nodes(),
 			PersistentVolumeClaims(),
 			PersistentVolumes(),
-			Pods(binder, d.Client),
+			Pods(binder, d.Client, d.Kubelet),
 			PodTemplates(),
 			ReplicationControllers(),
 			ResourceQuotas(),

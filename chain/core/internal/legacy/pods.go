@@ -20,8 +20,11 @@ import (
 
 // Pods declares pods. The binder, which [Bindings] shares, assigns pods to nodes. The client reads
 // disruption budgets before an eviction, and nodes for requests to their kubelets. If client is
-// nil, evictions ignore disruption budgets and nodes are not looked up.
-func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.Pod] {
+// nil, evictions ignore disruption budgets and nodes are not looked up. The kubelet, which may be
+// nil, is that of simulated nodes.
+func Pods(
+	binder *bindingREST, client kubernetes.Interface, kubelet Kubelet,
+) *kind.Kind[*corev1.Pod] {
 	var budgets typedpolicyv1.PodDisruptionBudgetsGetter
 	var nodes typedcorev1.NodesGetter
 	if client != nil {
@@ -64,22 +67,30 @@ func Pods(binder *bindingREST, client kubernetes.Interface) *kind.Kind[*corev1.P
 			}},
 			{
 				Name: "log",
-				New:  func(s *genericregistry.Store) rest.Storage { return &logREST{kubelets{s, nodes}} },
+				New: func(s *genericregistry.Store) rest.Storage {
+					return &logREST{kubelets{s, nodes, kubelet}}
+				},
 			},
 			{
 				Name: "exec",
-				New:  func(s *genericregistry.Store) rest.Storage { return newExecREST(kubelets{s, nodes}) },
+				New: func(s *genericregistry.Store) rest.Storage {
+					return newExecREST(kubelets{s, nodes, kubelet})
+				},
 			},
 			{
 				Name: "attach",
-				New:  func(s *genericregistry.Store) rest.Storage { return newAttachREST(kubelets{s, nodes}) },
+				New: func(s *genericregistry.Store) rest.Storage {
+					return newAttachREST(kubelets{s, nodes, kubelet})
+				},
 			},
 			{Name: "portforward", New: func(s *genericregistry.Store) rest.Storage {
-				return newPortForwardREST(kubelets{s, nodes})
+				return newPortForwardREST(kubelets{s, nodes, kubelet})
 			}},
 			{
 				Name: "proxy",
-				New:  func(s *genericregistry.Store) rest.Storage { return newProxyREST(kubelets{s, nodes}) },
+				New: func(s *genericregistry.Store) rest.Storage {
+					return newProxyREST(kubelets{s, nodes, kubelet})
+				},
 			},
 		},
 		Generation: true,

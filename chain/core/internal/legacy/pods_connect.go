@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	netutils "k8s.io/utils/net"
+
+	"github.com/kinproc/kinproc/chain/core/internal/streams"
 )
 
 // kubelets stands in for the kubelets, which a bare control plane does not have. It validates a
@@ -25,6 +27,8 @@ type kubelets struct {
 	pods *genericregistry.Store
 	// nodes may be nil.
 	nodes typedcorev1.NodesGetter
+	// simulated may be nil.
+	simulated Kubelet
 }
 
 // Destroy does nothing: the main resource owns the store.
@@ -86,18 +90,16 @@ func (k kubelets) container(p *corev1.Pod, name string) error {
 	return nil
 }
 
-// stream validates a request to a running container.
-func (k kubelets) stream(ctx context.Context, podName, container string) error {
+// found returns a pod that has a container.
+func (k kubelets) found(ctx context.Context, podName, container string) (*corev1.Pod, error) {
 	p, err := k.pod(ctx, podName)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := k.container(p, container); err != nil {
-		return err
-	}
-	return k.scheduled(ctx, p)
+	return p, k.container(p, container)
 }
 
+// scheduled says why the kubelet of a pod cannot be reached.
 func (k kubelets) scheduled(ctx context.Context, p *corev1.Pod) error {
 	if p.Spec.NodeName == "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", p.Name))
@@ -148,8 +150,10 @@ func (r *logREST) Get(
 	if err := r.container(p, o.Container); err != nil {
 		return nil, err
 	}
-	if simulated, err := r.onSimulated(ctx, p); err != nil || simulated {
-		return simulatedLog(p, o), err
+	if simulated, err := r.onSimulated(ctx, p); err != nil {
+		return nil, err
+	} else if simulated {
+		return r.simulatedLog(p, o)
 	}
 	return nil, r.scheduled(ctx, p)
 }
@@ -181,13 +185,14 @@ func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	return errs
 }
 
-// connectREST implements a subresource whose requests would be forwarded to a kubelet.
+// connectREST implements a subresource whose requests a kubelet answers.
 type connectREST struct {
 	kubelets
 	kind    func() runtime.Object
 	subpath bool
 	methods []string
-	check   func(ctx context.Context, name string, options runtime.Object) error
+	connect func(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (
+		http.Handler, error)
 }
 
 func newExecREST(k kubelets) rest.Storage {
@@ -195,8 +200,17 @@ func newExecREST(k kubelets) rest.Storage {
 		kubelets: k,
 		kind:     func() runtime.Object { return &corev1.PodExecOptions{} },
 		methods:  []string{"GET", "POST"},
-		check: func(ctx context.Context, name string, options runtime.Object) error {
-			return k.stream(ctx, name, options.(*corev1.PodExecOptions).Container)
+		connect: func(
+			ctx context.Context, name string, options runtime.Object, responder rest.Responder,
+		) (http.Handler, error) {
+			o := options.(*corev1.PodExecOptions)
+			p, err := k.found(ctx, name, o.Container)
+			if err != nil {
+				return nil, err
+			}
+			wanted := streams.Wanted{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY}
+			return k.execute(ctx, p, o.Container, wanted, responder,
+				func(container string) (Run, error) { return k.simulated.Exec(ctx, p, container, o.Command) })
 		},
 	}
 }
@@ -206,8 +220,17 @@ func newAttachREST(k kubelets) rest.Storage {
 		kubelets: k,
 		kind:     func() runtime.Object { return &corev1.PodAttachOptions{} },
 		methods:  []string{"GET", "POST"},
-		check: func(ctx context.Context, name string, options runtime.Object) error {
-			return k.stream(ctx, name, options.(*corev1.PodAttachOptions).Container)
+		connect: func(
+			ctx context.Context, name string, options runtime.Object, responder rest.Responder,
+		) (http.Handler, error) {
+			o := options.(*corev1.PodAttachOptions)
+			p, err := k.found(ctx, name, o.Container)
+			if err != nil {
+				return nil, err
+			}
+			wanted := streams.Wanted{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr, TTY: o.TTY}
+			return k.execute(ctx, p, o.Container, wanted, responder,
+				func(container string) (Run, error) { return k.simulated.Attach(ctx, p, container) })
 		},
 	}
 }
@@ -217,12 +240,14 @@ func newPortForwardREST(k kubelets) rest.Storage {
 		kubelets: k,
 		kind:     func() runtime.Object { return &corev1.PodPortForwardOptions{} },
 		methods:  []string{"GET", "POST"},
-		check: func(ctx context.Context, name string, _ runtime.Object) error {
+		connect: func(
+			ctx context.Context, name string, options runtime.Object, responder rest.Responder,
+		) (http.Handler, error) {
 			p, err := k.pod(ctx, name)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			return k.scheduled(ctx, p)
+			return k.forward(ctx, p, options.(*corev1.PodPortForwardOptions).Ports, responder)
 		},
 	}
 }
@@ -231,26 +256,32 @@ func newProxyREST(k kubelets) rest.Storage {
 	return &connectREST{
 		kubelets: k, kind: func() runtime.Object { return &corev1.PodProxyOptions{} }, subpath: true,
 		methods: []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"},
-		check:   k.proxy,
+		connect: k.proxy,
 	}
 }
 
-// proxy validates a request to a server that runs in a pod. The name of the pod may have a scheme
-// as a prefix and a port as a suffix.
-func (k kubelets) proxy(ctx context.Context, id string, _ runtime.Object) error {
-	_, name, _, ok := splitSchemeNamePort(id)
+// proxy sends requests on to a server that runs in a pod. The name of the pod may have a scheme as a
+// prefix and a port as a suffix.
+func (k kubelets) proxy(
+	ctx context.Context, id string, options runtime.Object, responder rest.Responder,
+) (http.Handler, error) {
+	scheme, name, port, ok := splitSchemeNamePort(id)
 	if !ok {
-		return apierrors.NewBadRequest(
+		return nil, apierrors.NewBadRequest(
 			fmt.Sprintf("%q is not of the form name, name:port or scheme:name:port", id))
 	}
 	p, err := k.pod(ctx, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if ip := netutils.ParseIPSloppy(podIP(p)); ip == nil || !ip.IsGlobalUnicast() {
-		return apierrors.NewBadRequest(fmt.Sprintf("address not allowed: %q", podIP(p)))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("address not allowed: %q", podIP(p)))
 	}
-	return apierrors.NewServiceUnavailable(fmt.Sprintf(
+	path := "/" + strings.TrimPrefix(options.(*corev1.PodProxyOptions).Path, "/")
+	if handler, err := k.standIn(ctx, p, scheme, port, path, responder); err != nil || handler != nil {
+		return handler, err
+	}
+	return nil, apierrors.NewServiceUnavailable(fmt.Sprintf(
 		"pod %s is not reachable at %s: this control plane has no pod network", p.Name, podIP(p)))
 }
 
@@ -280,10 +311,9 @@ func (r *connectREST) NewConnectOptions() (runtime.Object, bool, string) {
 	return r.kind(), false, ""
 }
 
-// Connect implements rest.Connecter. It always returns an error, because there is no kubelet to
-// connect to.
+// Connect implements rest.Connecter.
 func (r *connectREST) Connect(
-	ctx context.Context, name string, options runtime.Object, _ rest.Responder,
+	ctx context.Context, name string, options runtime.Object, responder rest.Responder,
 ) (http.Handler, error) {
-	return nil, r.check(ctx, name, options)
+	return r.connect(ctx, name, options, responder)
 }

@@ -56,7 +56,9 @@ for the pods, or to a list as for kinproc start --controllers.`,
 	for _, set := range sections.FlagSets {
 		set.VisitAll(func(f *pflag.Flag) {
 			switch f.Name {
-			case "data-dir", "controllers", "pki-dir", "simulate-nodes", "simulated-node-capacity":
+			case "data-dir", "controllers", "pki-dir", "simulate-nodes", "simulated-node-capacity",
+				"simulated-metrics", "simulated-log-dir", "stand-in-ports", "pod-behaviors",
+				"load-balancer-range":
 				// kube-apiserver does not have these flags.
 			default:
 				cmd.Flags().AddFlag(f)

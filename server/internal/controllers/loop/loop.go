@@ -28,6 +28,8 @@ type Loop struct {
 	// Workload is set for a loop that brings workloads to life. A test of another such loop has its
 	// objects to itself, so they are off unless they are asked for.
 	Workload bool
+	// Idle is set if the options of the control plane leave the loop nothing to do. It is not started.
+	Idle bool
 	// After are the resources whose objects the loop is for. It begins as soon as there is an object
 	// of one of them. If there are none, it begins at once.
 	After []schema.GroupResource

@@ -1,0 +1,198 @@
+package metricsapi
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorclientset "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	apiregistrationlisters "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
+
+	"github.com/kinproc/kinproc/server/internal/simulated"
+)
+
+// The group versions that are served.
+var (
+	resourceMetrics = schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+	customMetrics   = schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}
+	externalMetrics = schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"}
+)
+
+// The priorities of the APIServices, as metrics-server's manifest has them.
+const groupPriority, versionPriority = 100, 100
+
+// retry is the time between two attempts to register the APIs.
+const retry = time.Second
+
+// Registration writes the objects by which clients find the APIs.
+type Registration struct {
+	// Config is an administrator's.
+	Config *rest.Config
+	// CABundle verifies the serving certificate.
+	CABundle []byte
+}
+
+// Register writes the objects that are missing or those of an earlier start that have changed. What
+// others wrote stays. It tries again until that has succeeded or ctx ends.
+func (r Registration) Register(ctx context.Context) {
+	r.until(ctx, "Registering the metrics APIs failed, trying again", r.register)
+}
+
+// Remove deletes the APIServices of an earlier start that served metrics. Clients could not discover
+// all resources otherwise.
+func (r Registration) Remove(ctx context.Context) {
+	r.until(ctx, "Removing the metrics APIs failed, trying again", r.remove)
+}
+
+func (r Registration) until(
+	ctx context.Context, failed string, do func(context.Context, clients) error,
+) {
+	c, err := r.clients()
+	for err == nil {
+		if err = do(ctx, c); err == nil || ctx.Err() != nil {
+			return
+		}
+		utilruntime.HandleErrorWithContext(ctx, err, failed)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retry):
+		}
+		err = nil
+	}
+	utilruntime.HandleErrorWithContext(ctx, err, failed)
+}
+
+type clients struct {
+	kubernetes kubernetes.Interface
+	aggregator aggregatorclientset.Interface
+}
+
+func (r Registration) clients() (c clients, err error) {
+	if c.kubernetes, err = kubernetes.NewForConfig(r.Config); err != nil {
+		return c, err
+	}
+	config := rest.CopyConfig(r.Config)
+	config.ContentConfig = rest.ContentConfig{} // APIServices are JSON only
+	c.aggregator, err = aggregatorclientset.NewForConfig(config)
+	return c, err
+}
+
+// own are the labels of the objects that Register writes.
+func own() map[string]string { return map[string]string{simulated.Label: "true"} }
+
+func (r Registration) register(ctx context.Context, c clients) error {
+	_, err := c.kubernetes.CoreV1().Services(serviceNamespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Labels: own()},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeExternalName, ExternalName: externalName,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("service %s: %w", serviceName, err)
+	}
+	_, err = c.kubernetes.RbacV1().ClusterRoles().Create(ctx, reader(), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("cluster role %s: %w", reader().Name, err)
+	}
+	for _, gv := range []schema.GroupVersion{resourceMetrics, customMetrics, externalMetrics} {
+		if err := r.registerVersion(ctx, c, gv); err != nil {
+			return fmt.Errorf("APIService of %s: %w", gv, err)
+		}
+	}
+	return nil
+}
+
+// reader returns the cluster role of metrics-server's manifest that lets viewers see metrics.
+func reader() *rbacv1.ClusterRole {
+	const aggregate = "rbac.authorization.k8s.io/aggregate-to-"
+	r := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "system:aggregated-metrics-reader", Labels: own()},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{resourceMetrics.Group}, Resources: []string{"pods", "nodes"},
+			Verbs: []string{"get", "list", "watch"},
+		}},
+	}
+	for _, role := range []string{"admin", "edit", "view"} {
+		r.Labels[aggregate+role] = "true"
+	}
+	return r
+}
+
+func (r Registration) registerVersion(
+	ctx context.Context, c clients, gv schema.GroupVersion,
+) error {
+	port := int32(servicePort)
+	wanted := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: gv.Version + "." + gv.Group, Labels: own()},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: gv.Group, Version: gv.Version,
+			GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority,
+			CABundle: r.CABundle,
+			Service: &apiregistrationv1.ServiceReference{
+				Namespace: serviceNamespace, Name: serviceName, Port: &port,
+			},
+		},
+	}
+	services := c.aggregator.ApiregistrationV1().APIServices()
+	_, err := services.Create(ctx, wanted, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	found, err := services.Get(ctx, wanted.Name, metav1.GetOptions{})
+	if err != nil || !isOwn(found) || equality.Semantic.DeepEqual(found.Spec, wanted.Spec) {
+		return err
+	}
+	found.Spec = wanted.Spec
+	_, err = services.Update(ctx, found, metav1.UpdateOptions{})
+	return err
+}
+
+// isOwn reports whether an APIService leads to this package. Who installs another server by kubectl
+// apply changes the spec, but not the labels.
+func isOwn(s *apiregistrationv1.APIService) bool {
+	r := s.Spec.Service
+	return s.Labels[simulated.Label] == "true" && r != nil && r.Namespace == serviceNamespace &&
+		r.Name == serviceName
+}
+
+// Registered reports whether there are APIServices of this package.
+func Registered(services apiregistrationlisters.APIServiceLister) bool {
+	list, err := services.List(labels.SelectorFromSet(own()))
+	return err == nil && slices.ContainsFunc(list, isOwn)
+}
+
+func (r Registration) remove(ctx context.Context, c clients) error {
+	services := c.aggregator.ApiregistrationV1().APIServices()
+	list, err := services.List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set(own()).String(),
+	})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		s := &list.Items[i]
+		if !isOwn(s) {
+			continue
+		}
+		err := services.Delete(ctx, s.Name, metav1.DeleteOptions{
+			Preconditions: metav1.NewUIDPreconditions(string(s.UID)),
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
